@@ -1,0 +1,89 @@
+"""A JSON-RPC 2.0 codec: bytes in, validated messages out, and back.
+
+    from jsonrpc_fast import Request, decode, encode_result
+
+    message = decode(b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}')
+    if isinstance(message, Request):
+        reply = encode_result(message.id, sum(message.params))
+
+Nothing here does IO. `BACKEND` tells which twin is in use: "cython" or "python".
+"""
+
+from __future__ import annotations
+
+from .codec import (
+    BACKEND,
+    Decoder,
+    Error,
+    Notification,
+    ParseError,
+    Request,
+    Response,
+    answer,
+    classify,
+    decode,
+    encode,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+    parse,
+)
+from .codes import UNSET, ErrorBand, ErrorCode, LspErrorCode, McpErrorCode, ParseErrorCode, error_band
+from .errors import EncodeError
+from .kinds import Classification
+from .profile import (
+    JSONRPC,
+    LENIENT,
+    LSP,
+    MCP_2024_11_05,
+    MCP_2025_03_26,
+    MCP_2025_06_18,
+    MCP_2025_11_25,
+    MCP_2026_07_28,
+    PRESETS,
+    Limits,
+    Profile,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BACKEND",
+    "JSONRPC",
+    "LENIENT",
+    "LSP",
+    "MCP_2024_11_05",
+    "MCP_2025_03_26",
+    "MCP_2025_06_18",
+    "MCP_2025_11_25",
+    "MCP_2026_07_28",
+    "PRESETS",
+    "UNSET",
+    "Classification",
+    "Decoder",
+    "EncodeError",
+    "Error",
+    "ErrorBand",
+    "ErrorCode",
+    "Limits",
+    "LspErrorCode",
+    "McpErrorCode",
+    "Notification",
+    "ParseError",
+    "ParseErrorCode",
+    "Profile",
+    "Request",
+    "Response",
+    "__version__",
+    "answer",
+    "classify",
+    "decode",
+    "encode",
+    "encode_error",
+    "encode_notification",
+    "encode_request",
+    "encode_result",
+    "error_band",
+    "parse",
+]

@@ -1,0 +1,112 @@
+"""orjson, and the three things about numbers and options that the codec has to add to it.
+
+The only module that imports orjson.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+
+from .errors import EncodeError
+
+ORJSON_VERSION: Final[str] = orjson.__version__
+
+Default = Callable[[Any], Any] | None
+"""orjson's `default`: called with what orjson cannot write, returns what it can."""
+
+JSONDecodeError = orjson.JSONDecodeError
+loads = orjson.loads
+
+# A frame's line breaks belong to the framing: these two options would put one inside a message.
+FORBIDDEN_OPTIONS: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+
+
+def dumps(value: object, default: Default = None, option: int = 0) -> bytes:
+    """`value` as JSON on one line. Raises EncodeError, and ValueError for an option that breaks lines."""
+    if option & FORBIDDEN_OPTIONS:
+        raise ValueError("OPT_INDENT_2 and OPT_APPEND_NEWLINE would break the framing")
+    try:
+        return orjson.dumps(value, default, option)
+    except orjson.JSONEncodeError as error:
+        # orjson's text names a type or a limit, never a value.
+        raise EncodeError(str(error)) from error.__cause__
+
+
+def dumps_integer(value: int) -> bytes:
+    """An integer of any width; orjson stops at 64 bits. Raises EncodeError where CPython refuses the digits."""
+    try:
+        return b"%d" % value
+    except ValueError:
+        raise EncodeError("an integer has more digits than this interpreter writes") from None
+
+
+def exact_number(token: bytes) -> int | float | None:
+    """The number that `token`, a valid JSON number, stands for; None where a float would change it.
+
+    A reply has to carry the very number that the request had, so 0.1 and 1e2 will do, and
+    12345678901234567.8 will not. The spelling may differ: 1e2 comes back as 100.0.
+    """
+    if b"." not in token and b"e" not in token and b"E" not in token:
+        return int(token)
+    number = float(token)
+    return number if _decimal(token) == _decimal(repr(number).encode()) else None
+
+
+def _decimal(token: bytes) -> tuple[bool, bytes, int]:
+    """Sign, digits without zeros at either end, and power of ten."""
+    mantissa, _, exponent = token.lower().partition(b"e")
+    whole, _, fraction = mantissa.removeprefix(b"-").partition(b".")
+    digits = (whole + fraction).rstrip(b"0")
+    if not digits:
+        return token.startswith(b"-"), b"", 0
+    power = int(exponent or b"0") + len(whole) - len(digits)
+    return token.startswith(b"-"), digits.lstrip(b"0"), power
+
+
+_TOKENS: Final = re.compile(rb'"[^"]*"|-?[0-9]+(?:[.eE][0-9.eE+-]*)?')
+
+
+def loads_exact(text: bytes) -> Any:
+    """`orjson.loads` of valid JSON, with integers of any width exact.
+
+    Raises ValueError for an integer of more digits than CPython reads (`sys.set_int_max_str_digits`).
+    orjson makes floats of wide integers, so each is handed to it as a string that starts with a mark nobody can
+    foresee, and is made an integer in the result. The standard library's parser would do it too, but its
+    recursion ends where the caller's stack happens to.
+    """
+    mark = uuid.uuid4().hex
+    # Escapes without a quote in them, at the same places, so that strings end at the next quote.
+    masked = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+    parts: list[bytes] = []
+    end = 0
+    for token in _TOKENS.finditer(masked):
+        if token.end() - token.start() > 18 and is_wide_integer(token.group()):
+            parts += text[end : token.start()], b'"', mark.encode(), token.group(), b'"'
+            end = token.end()
+    if not parts:
+        return loads(text)
+    value = loads(b"".join([*parts, text[end:]]))
+    top = [value]
+    containers: list[Any] = [top]
+    while containers:
+        container = containers.pop()
+        for key, item in list(container.items()) if isinstance(container, dict) else enumerate(container):
+            if isinstance(item, (dict, list)):
+                containers.append(item)
+            elif isinstance(item, str) and item.startswith(mark):
+                container[key] = int(item.removeprefix(mark))
+    return top[0]
+
+
+def is_wide_integer(token: bytes) -> bool:
+    """Whether a string or number token is an integer that does not fit in 64 bits, signed or unsigned."""
+    digits = token.removeprefix(b"-")
+    if not digits.isdigit() or len(digits) < 19:
+        return False
+    bound = b"9223372036854775808" if token.startswith(b"-") else b"18446744073709551615"
+    return (len(digits), digits) > (len(bound), bound)

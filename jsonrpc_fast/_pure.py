@@ -1,0 +1,780 @@
+"""The codec in plain Python: the specification that the compiled core has to agree with on every input.
+
+Section numbers are those of the JSON-RPC 2.0 specification. Decoding goes
+
+    text -> orjson -> dict -> _judge -> message
+
+and where the dict cannot show everything that the text says (a member twice, a number that a float would
+change, why the text is refused), through the envelopes that `_scanner` finds in the text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar, final
+
+from . import errors
+from ._decoder import StreamDecoder
+from ._json import Default, JSONDecodeError, dumps, dumps_integer, exact_number, loads, loads_exact
+from ._repr import shorten
+from ._scanner import MEMBERS, Envelope, Malformed, scan
+from .codes import RPC_MESSAGES, UNSET
+from .errors import MessageId
+from .kinds import Classification
+from .profile import JSONRPC, MAX_DEPTH, Profile
+
+T = TypeVar("T")
+
+
+class ParseError(errors.ParseError):
+    __doc__ = errors.ParseError.__doc__
+    __slots__ = ()
+
+    def to_response(self) -> Response:
+        """The error response that tells the peer: the specification's own code and message, and the id if known."""
+        return Response(self.id, error=Error(self.rpc_code, RPC_MESSAGES[self.rpc_code]))
+
+
+class _Value:
+    """Made once, by `__new__`; compared, copied, pickled and shown by the fields that `__match_args__` names."""
+
+    __slots__ = ()
+    __match_args__: tuple[str, ...] = ()
+    __hash__ = None  # type: ignore[assignment]  # payloads are mutable
+
+    def __init_subclass__(cls) -> None:
+        base = cls.__bases__[0].__name__
+        if not base.startswith("_"):
+            raise TypeError(f"type '{base}' is not an acceptable base type")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable")
+
+    def _fields(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self.__match_args__])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Value) or type(other) is not type(self):
+            return NotImplemented
+        mine, theirs = self._fields(), other._fields()
+        # The first field may be an id: 1 and 1.0 are written differently, so they are two ids.
+        return mine == theirs and isinstance(mine[0], float) == isinstance(theirs[0], float)
+
+    def __repr__(self) -> str:
+        fields = ", ".join([f"{name}={shorten(getattr(self, name))}" for name in self.__match_args__])
+        return f"{type(self).__name__}({fields})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._fields()
+
+
+class _Message(_Value):
+    __slots__ = ()
+
+    def to_bytes(self) -> bytes:
+        """The message as one line of JSON without a line ending. Raises EncodeError."""
+        return _encode_message(self)
+
+    def to_bytes_delimited(self) -> bytes:
+        """The message as one line of JSON that ends in the only `\\n` in it. Raises EncodeError."""
+        return _encode_message(self) + b"\n"
+
+    def to_str(self) -> str:
+        """The message as one line of JSON without a line ending. Raises EncodeError."""
+        return _encode_message(self).decode()
+
+
+@final
+class Request(_Message):
+    """A call that expects a response (section 4).
+
+    id      int, str, float or None (null). The reply carries the very same
+    method  str
+    params  dict, list, or None if absent
+
+    Raises TypeError for another type, ValueError for a float that JSON has no number for.
+    """
+
+    __slots__ = ("id", "method", "params")
+    __match_args__ = ("id", "method", "params")
+
+    id: MessageId
+    method: str
+    params: dict[str, Any] | list[Any] | None
+
+    def __new__(cls, id: MessageId, method: str, params: dict[str, Any] | list[Any] | None = None) -> Request:
+        _check_id(id)
+        _check_method(method)
+        _check_params(params)
+        return _make_request(id, method, params)
+
+    @classmethod
+    def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Request | None:
+        """The request that a decoded JSON object is, or None. Never raises."""
+        return _of_class(cls, obj, profile)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The message as a dict, which shares the payload with it."""
+        message = {"jsonrpc": "2.0", "id": self.id, "method": self.method}
+        return message if self.params is None else {**message, "params": self.params}
+
+
+@final
+class Notification(_Message):
+    """A call that expects no response (section 4.1).
+
+    method  str
+    params  dict, list, or None if absent
+
+    Raises TypeError for another type.
+    """
+
+    __slots__ = ("method", "params")
+    __match_args__ = ("method", "params")
+
+    method: str
+    params: dict[str, Any] | list[Any] | None
+
+    def __new__(cls, method: str, params: dict[str, Any] | list[Any] | None = None) -> Notification:
+        _check_method(method)
+        _check_params(params)
+        return _make_notification(method, params)
+
+    @classmethod
+    def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Notification | None:
+        """The notification that a decoded JSON object is, or None. Never raises."""
+        return _of_class(cls, obj, profile)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The message as a dict, which shares the payload with it."""
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": self.method}
+        return message if self.params is None else {**message, "params": self.params}
+
+
+@final
+class Response(_Message):
+    """The answer to a request (section 5): an error where `error` is not None, else a result.
+
+    id      int, str, float or None (null, or an error that lacks it in a profile that allows it)
+    result  any value
+    error   an Error or None
+
+    Raises TypeError for another type, ValueError for both a result and an error.
+    """
+
+    __slots__ = ("error", "id", "result")
+    __match_args__ = ("id", "result", "error")
+
+    id: MessageId
+    result: Any
+    error: Error | None
+
+    def __new__(cls, id: MessageId, result: Any = None, error: Error | None = None) -> Response:
+        _check_id(id)
+        if error is not None:
+            if not isinstance(error, Error):
+                raise TypeError(f"error must be an Error or None, not {type(error).__name__}")
+            if result is not None:
+                raise ValueError("a response has a result or an error, not both")
+        return _make_response(id, result, error)
+
+    @property
+    def is_error(self) -> bool:
+        return self.error is not None
+
+    @classmethod
+    def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Response | None:
+        """The response that a decoded JSON object is, or None. Never raises."""
+        return _of_class(cls, obj, profile)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The message as a dict, which shares the payload with it."""
+        if self.error is not None:
+            return {"jsonrpc": "2.0", "id": self.id, "error": self.error.to_dict()}
+        return {"jsonrpc": "2.0", "id": self.id, "result": self.result}
+
+
+@final
+class Error(_Value):
+    """What went wrong, inside a response (section 5.1).
+
+    code     int, kept as a plain one
+    message  str
+    data     any value; UNSET if there is no such member, while None is `"data": null`
+
+    Raises TypeError for another type.
+    """
+
+    __slots__ = ("code", "data", "message")
+    __match_args__ = ("code", "message", "data")
+
+    code: int
+    message: str
+    data: Any
+
+    def __new__(cls, code: int, message: str, data: Any = UNSET) -> Error:
+        _check_error(code, message)
+        return _make_error(int(code), message, data)
+
+    @classmethod
+    def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Error | None:
+        """The error that a decoded JSON object is, or None. Never raises."""
+        error = _judge_error(obj)
+        return error if isinstance(error, Error) else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as a dict, which shares `data` with it."""
+        error: dict[str, Any] = {"code": self.code, "message": self.message}
+        return error if self.data is UNSET else {**error, "data": self.data}
+
+
+Message = Request | Notification | Response | ParseError
+
+
+# What decoding makes has been judged already, and `__setattr__` refuses: these set the slots directly.
+
+
+def _maker(cls: type[T]) -> Callable[..., T]:
+    new = object.__new__
+    setters = [cls.__dict__[name].__set__ for name in cls.__match_args__]  # type: ignore[attr-defined]
+    if len(setters) == 2:
+        set_first, set_second = setters
+
+        def make_of_two(first: Any, second: Any) -> T:
+            value = new(cls)
+            set_first(value, first)
+            set_second(value, second)
+            return value
+
+        return make_of_two
+
+    set_first, set_second, set_third = setters
+
+    def make_of_three(first: Any, second: Any, third: Any) -> T:
+        value = new(cls)
+        set_first(value, first)
+        set_second(value, second)
+        set_third(value, third)
+        return value
+
+    return make_of_three
+
+
+_make_request = _maker(Request)
+_make_notification = _maker(Notification)
+_make_response = _maker(Response)
+_make_error = _maker(Error)
+
+
+# What constructors and encoders check: the caller's bugs.
+
+
+def _check_id(id: object) -> None:
+    if isinstance(id, bool) or not (id is None or isinstance(id, (int, str, float))):
+        raise TypeError(f"id must be an int, a str, a float or None, not {type(id).__name__}")
+    if isinstance(id, float) and not math.isfinite(id):
+        raise ValueError("id must be a finite number")
+
+
+def _check_method(method: object) -> None:
+    if not isinstance(method, str):
+        raise TypeError(f"method must be a str, not {type(method).__name__}")
+
+
+def _check_params(params: object) -> None:
+    if not (params is None or isinstance(params, (dict, list))):
+        raise TypeError(f"params must be a dict, a list or None, not {type(params).__name__}")
+
+
+def _check_error(code: object, message: object) -> None:
+    if isinstance(code, bool) or not isinstance(code, int):
+        raise TypeError(f"code must be an int, not {type(code).__name__}")
+    if not isinstance(message, str):
+        raise TypeError(f"message must be a str, not {type(message).__name__}")
+
+
+# Decoding: the rules.
+
+_REQUEST_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params"})
+_RESPONSE_MEMBERS: Final = frozenset({"jsonrpc", "id", "result", "error"})
+
+
+def parse(obj: object, profile: Profile = JSONRPC) -> Message | list[Message]:
+    """Judges what a JSON parser has made of a message or a batch already.
+
+    obj: a dict, or a list of them. Returns what `decode` does. What only the text shows is not judged: members
+    that are there twice, the size and the depth.
+    """
+    if isinstance(obj, list):
+        fault = _batch_fault(len(obj), profile)
+        return fault or [_judge(item, profile, index) for index, item in enumerate(obj)]
+    return _judge(obj, profile)
+
+
+def _batch_fault(items: int, profile: Profile) -> ParseError | None:
+    if not profile.batches:
+        return ParseError.batch_not_allowed()
+    if items > profile.limits.batch_items:
+        return ParseError.batch_too_large()
+    return None if items else ParseError.empty_batch()
+
+
+def _judge(
+    obj: object,
+    profile: Profile,
+    index: int | None = None,
+    integer_too_large: bool = False,
+    duplicates: bool = False,
+) -> Message:
+    """The message that one object is. The first rule broken, in this order, is the one reported."""
+    if not isinstance(obj, dict):
+        return ParseError.not_an_object(index=index)
+
+    id = obj.get("id", UNSET)
+    method = obj.get("method", UNSET)
+    limits = profile.limits
+    if isinstance(method, str) and _is_longer(method, limits.method_bytes):
+        return _fault(ParseError.method_too_long, obj, profile, index, duplicates)
+    if _is_id_too_long(id, limits.id_bytes):
+        return _fault(ParseError.id_too_long, obj, profile, index, duplicates)
+    if integer_too_large:
+        return _fault(ParseError.integer_too_large, obj, profile, index, duplicates)
+    if duplicates:
+        return _fault(ParseError.duplicate_member, obj, profile, index, duplicates)
+
+    version = obj.get("jsonrpc", UNSET)
+    if version is UNSET:
+        return _fault(ParseError.missing_jsonrpc, obj, profile, index)
+    if not isinstance(version, str) or version != "2.0":
+        return _fault(ParseError.invalid_jsonrpc_version, obj, profile, index)
+
+    if method is UNSET:
+        return _judge_response(obj, id, profile, index)
+
+    if id is not UNSET and not _is_valid_id(id, profile.null_request_ids, profile):
+        return _fault(ParseError.invalid_id_type, obj, profile, index)
+    if "result" in obj or "error" in obj:
+        return _fault(ParseError.ambiguous_message, obj, profile, index)
+    if not isinstance(method, str):
+        return _fault(ParseError.invalid_method_type, obj, profile, index)
+    if not method and not profile.empty_methods:
+        return _fault(ParseError.empty_method, obj, profile, index)
+    params = obj.get("params", UNSET)
+    if params is UNSET or (params is None and profile.null_params):
+        params = None
+    elif not isinstance(params, dict) and not (isinstance(params, list) and profile.array_params):
+        return _fault(ParseError.invalid_params_type, obj, profile, index)
+    if not profile.extra_members and not obj.keys() <= _REQUEST_MEMBERS:
+        return _fault(ParseError.unexpected_member, obj, profile, index)
+    return _make_notification(method, params) if id is UNSET else _make_request(id, method, params)
+
+
+def _judge_response(obj: dict[str, Any], id: object, profile: Profile, index: int | None) -> Message:
+    """The response that an object without `method` is."""
+    result = obj.get("result", UNSET)
+    error = obj.get("error", UNSET)
+    if profile.null_companions and result is not UNSET and error is not UNSET:
+        if error is None:
+            error = UNSET
+        elif result is None:
+            result = UNSET
+    is_response = result is not UNSET or error is not UNSET
+    is_error = error is not UNSET and result is UNSET
+
+    if id is UNSET:
+        if is_response and not (is_error and profile.errors_without_id):
+            return _fault(ParseError.missing_id, obj, profile, index)
+        id = None
+    else:
+        null_allowed = (is_error or profile.null_result_ids) if is_response else profile.null_request_ids
+        if not _is_valid_id(id, null_allowed, profile):
+            return _fault(ParseError.invalid_id_type, obj, profile, index)
+    if not is_response:
+        return _fault(ParseError.missing_method, obj, profile, index)
+    if result is not UNSET and error is not UNSET:
+        return _fault(ParseError.result_and_error, obj, profile, index)
+    if is_error:
+        error = _judge_error(error)
+        if not isinstance(error, Error):
+            return _fault(error, obj, profile, index)
+        result = None
+    else:
+        if profile.object_results and not isinstance(result, dict):
+            return _fault(ParseError.invalid_result_type, obj, profile, index)
+        error = None
+    if not profile.extra_members and not obj.keys() <= _RESPONSE_MEMBERS:
+        return _fault(ParseError.unexpected_member, obj, profile, index)
+    return _make_response(id, result, error)
+
+
+def _judge_error(obj: object) -> Error | Callable[..., ParseError]:
+    """The Error that an object is, or the fault of it."""
+    if not isinstance(obj, dict):
+        return ParseError.invalid_error_type
+    code = obj.get("code")
+    if not isinstance(code, int) or isinstance(code, bool):
+        return ParseError.invalid_error_code
+    message = obj.get("message")
+    if not isinstance(message, str):
+        return ParseError.invalid_error_message
+    return _make_error(int(code), message, obj.get("data", UNSET))
+
+
+def _is_valid_id(id: object, null_allowed: bool, profile: Profile) -> bool:
+    if isinstance(id, str):
+        return id.isascii() or not _has_surrogates(id)
+    if isinstance(id, int):
+        return not isinstance(id, bool)
+    if isinstance(id, float):
+        return profile.float_ids and math.isfinite(id)
+    return id is None and null_allowed
+
+
+def _has_surrogates(text: str) -> bool:
+    """Whether `text` cannot be written as UTF-8, so that an id could not be echoed."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _is_longer(text: str, limit: int) -> bool:
+    """Whether `text` is more than `limit` bytes of UTF-8."""
+    if len(text) * 4 <= limit:
+        return False
+    return len(text) > limit or len(text.encode("utf-8", "surrogatepass")) > limit
+
+
+def _is_id_too_long(id: object, limit: int) -> bool:
+    if isinstance(id, str):
+        return _is_longer(id, limit)
+    # 64 bits are at most 20 characters, and the limit is never less.
+    if isinstance(id, int) and id.bit_length() > 64:
+        return not -(10 ** (limit - 1)) < id < 10**limit
+    return False
+
+
+def _fault(
+    factory: Callable[..., ParseError],
+    obj: dict[str, Any],
+    profile: Profile,
+    index: int | None,
+    duplicates: bool = False,
+) -> ParseError:
+    """The fault with what is known of the message: its id, if that is certain, and whether its sender waits."""
+    id = obj.get("id")
+    if duplicates or _is_id_too_long(id, profile.limits.id_bytes) or not _is_valid_id(id, False, profile):
+        id = None
+    looks_like_response = "result" in obj or "error" in obj
+    looks_like_notification = "id" not in obj and isinstance(obj.get("method"), str)
+    return factory(id, index=index, reply_expected=not (looks_like_response or looks_like_notification))
+
+
+def _of_class(cls: type[T], obj: object, profile: Profile) -> T | None:
+    message = _judge(obj, profile)
+    return message if isinstance(message, cls) else None
+
+
+# Decoding: the text.
+
+_wide_integer = re.compile(rb"[0-9]{19}").search
+_QUOTED_MEMBERS: Final = [(name, b'"%b"' % name.encode()) for name in sorted(MEMBERS)]
+_NO_JSON_TYPE: Final = object()
+
+
+def decode(data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC) -> Message | list[Message]:
+    """Decodes and validates one JSON text.
+
+    data: UTF-8 bytes, or a str. profile: the rules.
+    Returns a Request, a Notification, a Response or a ParseError, or for a batch a list of those, each judged alone.
+    Raises TypeError for another type of `data`; a fault of the text is returned, never raised.
+    """
+    if type(data) is not bytes:
+        if isinstance(data, (bytes, bytearray, memoryview)):
+            data = bytes(data)
+        elif isinstance(data, str):
+            try:
+                data = data.encode()
+            except UnicodeEncodeError as error:
+                return ParseError.invalid_utf8(offset=len(error.object[: error.start].encode()))
+        else:
+            raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
+    if len(data) > profile.limits.message_bytes:
+        return ParseError.message_too_large()
+    try:
+        value = loads(data)
+    except JSONDecodeError:
+        return _decode_by_envelopes(data, profile)
+    if type(value) is dict:
+        if _dicts_show_all(data, [value], profile):
+            return _judge(value, profile)
+    elif type(value) is list:
+        if _dicts_show_all(data, [item for item in value if type(item) is dict], profile):
+            return parse(value, profile)
+    return _decode_by_envelopes(data, profile)
+
+
+def _dicts_show_all(text: bytes, messages: list[dict[str, Any]], profile: Profile) -> bool:
+    """Whether the dicts that orjson made of `text` surely tell what its envelopes would; False means: look there."""
+    if profile.limits.depth < MAX_DEPTH and text.count(b"[") + text.count(b"{") > profile.limits.depth:
+        return False
+    if profile.big_ints != "float" and _wide_integer(text):
+        return False
+    for message in messages:
+        if type(message.get("id")) is float:  # or an integer that orjson made one
+            return False
+    # A member that was there twice is once in the dict.
+    if text.count(b":") == sum(map(len, messages)):
+        return True
+    if b"\\u" in text:  # perhaps a name in escapes
+        return False
+    for name, quoted in _QUOTED_MEMBERS:
+        if text.count(quoted) != sum([name in message for message in messages]):
+            return False
+    return True
+
+
+def _decode_by_envelopes(text: bytes, profile: Profile) -> Message | list[Message]:
+    """The same as through the dict, with all that the text says."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        return ParseError.invalid_utf8(offset=error.start)
+    try:
+        found = scan(text, any_width=profile.big_ints != "float", batch_items=profile.limits.batch_items)
+    except Malformed as malformed:
+        return ParseError.malformed_json(offset=malformed.offset)
+    if not found.is_batch:
+        return _judge_envelope(text, found.envelopes[0], profile)
+    fault = _batch_fault(len(found.envelopes) + found.too_many, profile)
+    return fault or [_judge_envelope(text, item, profile, index) for index, item in enumerate(found.envelopes)]
+
+
+def _judge_envelope(text: bytes, envelope: Envelope, profile: Profile, index: int | None = None) -> Message:
+    too_deep = envelope.depth > profile.limits.depth
+    if envelope.members is None:
+        if too_deep:
+            return ParseError.too_deep(index=index)
+        return ParseError.not_an_object(index=index)
+    obj: dict[str, Any] = {}
+    integer_too_large = False
+    for name, value in envelope.members.items():
+        token = text[value.start : value.end]
+        if name == "id":
+            obj[name] = _read_id(token, profile.limits.id_bytes)
+        elif value.depth > profile.limits.depth:
+            obj[name] = None
+        elif value.wide and profile.big_ints != "float":
+            try:
+                obj[name] = loads_exact(token) if profile.big_ints == "exact" else None
+            except ValueError:
+                obj[name] = None
+            integer_too_large |= obj[name] is None
+        else:
+            obj[name] = loads(token)
+    if envelope.unexpected:
+        obj["?"] = None  # any name that is not one of JSON-RPC's
+    if too_deep:
+        return _fault(ParseError.too_deep, obj, profile, index, envelope.duplicates)
+    return _judge(obj, profile, index, integer_too_large, envelope.duplicates)
+
+
+def _read_id(token: bytes, limit: int) -> object:
+    if token[0] in b"-0123456789":
+        if len(token) > limit:
+            return 10**limit  # as long
+        number = exact_number(token)
+        return _NO_JSON_TYPE if number is None else number
+    if token[0] in b"{[":
+        return _NO_JSON_TYPE
+    return loads(token)
+
+
+def classify(data: bytes | bytearray | memoryview | str) -> Classification:
+    """A message's kind, method and id: those of what `decode(data)` returns. Raises TypeError as `decode` does."""
+    message = decode(data)
+    if isinstance(message, Request):
+        return Classification("request", message.method, message.id)
+    if isinstance(message, Notification):
+        return Classification("notification", message.method)
+    if isinstance(message, Response):
+        return Classification("error" if message.is_error else "result", None, message.id)
+    if isinstance(message, list):
+        return Classification("batch")
+    return Classification("invalid", None, message.id)
+
+
+class Decoder(StreamDecoder):
+    __doc__ = StreamDecoder.__doc__
+    __slots__ = ()
+
+    def _decode(self, text: bytes | None) -> Message | list[Message]:
+        return ParseError.message_too_large() if text is None else decode(text, self._profile)
+
+
+# Encoding.
+
+
+def encode(
+    message: Request | Notification | Response | list[Any],
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """A message, or a list of them as a batch, as one line of JSON.
+
+    delimited        end in `\\n`
+    default, option  orjson's own, for the payloads; OPT_INDENT_2 and OPT_APPEND_NEWLINE are refused
+
+    An empty list gives b"", for an empty batch is no message (section 6).
+    Raises EncodeError for a value that cannot be written, TypeError for what is not a message, ValueError for an
+    option that breaks lines.
+    """
+    if isinstance(message, list):
+        if not message:
+            return b""
+        text = b"[" + b",".join([_encode_message(item, default, option) for item in message]) + b"]"
+    else:
+        text = _encode_message(message, default, option)
+    return text + b"\n" if delimited else text
+
+
+def _encode_message(message: object, default: Default = None, option: int = 0) -> bytes:
+    if isinstance(message, Request):
+        return encode_request(
+            message.id, message.method, message.params, delimited=False, default=default, option=option
+        )
+    if isinstance(message, Notification):
+        return encode_notification(message.method, message.params, delimited=False, default=default, option=option)
+    if isinstance(message, Response):
+        error = message.error
+        if error is None:
+            return encode_result(message.id, message.result, delimited=False, default=default, option=option)
+        return encode_error(
+            message.id, error.code, error.message, error.data, delimited=False, default=default, option=option
+        )
+    raise TypeError(f"message must be a Request, a Notification or a Response, not {type(message).__name__}")
+
+
+def encode_request(
+    id: MessageId,
+    method: str,
+    params: Any = None,
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """A request as one line of JSON, without making a `Request`.
+
+    params: what orjson writes as an object or an array, or None if absent. The rest is as in `encode`.
+    """
+    text = b'{"jsonrpc":"2.0","id":%b,"method":%b' % (_encode_id(id), _encode_method(method))
+    return text + _encode_params(params, default, option) + (b"}\n" if delimited else b"}")
+
+
+def encode_notification(
+    method: str,
+    params: Any = None,
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """A notification as one line of JSON, without making a `Notification`. As `encode_request`."""
+    text = b'{"jsonrpc":"2.0","method":%b' % _encode_method(method)
+    return text + _encode_params(params, default, option) + (b"}\n" if delimited else b"}")
+
+
+def encode_result(
+    id: MessageId,
+    result: Any,
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """The response that carries a result, as one line of JSON. The arguments are as in `encode`."""
+    text = b'{"jsonrpc":"2.0","id":%b,"result":%b' % (_encode_id(id), dumps(result, default, option))
+    return text + (b"}\n" if delimited else b"}")
+
+
+def encode_error(
+    id: MessageId,
+    code: int,
+    message: str,
+    data: Any = UNSET,
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """The response that carries an error, as one line of JSON. No `data` member if UNSET. The rest as in `encode`."""
+    text = b'{"jsonrpc":"2.0","id":%b' % _encode_id(id)
+    _check_error(code, message)
+    text += b',"error":{"code":%b,"message":%b' % (dumps_integer(code), dumps(message))
+    if data is not UNSET:
+        text += b',"data":%b' % dumps(data, default, option)
+    return text + (b"}}\n" if delimited else b"}}")
+
+
+def _encode_id(id: MessageId) -> bytes:
+    _check_id(id)
+    return dumps_integer(id) if isinstance(id, int) else dumps(id)
+
+
+def _encode_method(method: str) -> bytes:
+    _check_method(method)
+    return dumps(method)
+
+
+def _encode_params(params: Any, default: Default, option: int) -> bytes:
+    if params is None:
+        return b""
+    text = dumps(params, default, option)
+    if not text.startswith((b"{", b"[")):
+        raise TypeError(f"params must be an object or an array in JSON, not what {type(params).__name__} is written as")
+    return b',"params":' + text
+
+
+def answer(
+    received: Message | Iterable[Message],
+    handler: Callable[[Request | Notification], Response | None],
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """The reply to what `decode` returned, as bytes; b"" where none is due (sections 4.1 and 6).
+
+    handler: called with each request, for which it returns a Response, and with each notification. A ParseError is
+    answered where its sender waits for it, a response never. A batch is answered by a batch, in its order.
+    Raises what the handler does, TypeError where it returns no Response to a request, and what `encode` does.
+    """
+    if isinstance(received, list):
+        replies = [reply for item in received if (reply := _reply(item, handler)) is not None]
+        return encode(replies, delimited=delimited, default=default, option=option)
+    reply = _reply(received, handler)
+    return b"" if reply is None else encode(reply, delimited=delimited, default=default, option=option)
+
+
+def _reply(received: object, handler: Callable[[Request | Notification], Response | None]) -> Response | None:
+    if isinstance(received, Request):
+        response = handler(received)
+        if not isinstance(response, Response):
+            raise TypeError(f"the handler must return a Response to a request, not {type(response).__name__}")
+        return response
+    if isinstance(received, Notification):
+        handler(received)
+    elif isinstance(received, ParseError):
+        return received.to_response() if received.reply_expected else None
+    elif not isinstance(received, Response):
+        raise TypeError(f"received must be what decode returned, not {type(received).__name__}")
+    return None

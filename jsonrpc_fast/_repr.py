@@ -1,0 +1,36 @@
+"""How messages show themselves: whole envelopes, shortened payloads."""
+
+from __future__ import annotations
+
+import reprlib
+from itertools import islice
+from typing import Any
+
+
+class _Shortener(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = 80  # longer than the methods and ids in use
+
+    def repr_int(self, x: int, level: int) -> str:
+        # CPython refuses to write an int of thousands of digits.
+        return repr(x) if x.bit_length() < 512 else f"<int of {x.bit_length()} bits>"
+
+    def repr_Error(self, x: object, level: int) -> str:
+        # A message's own part, shortened already.
+        return repr(x)
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        # The base class sorts the whole dict first.
+        if x and level <= 0:
+            return "{...}"
+        items = [f"{self.repr1(key, level - 1)}: {self.repr1(x[key], level - 1)}" for key in islice(x, self.maxdict)]
+        return "{" + ", ".join(items + ["..."] * (len(x) > self.maxdict)) + "}"
+
+
+_shortener = _Shortener()
+
+
+def shorten(value: object) -> str:
+    """`repr(value)`, cut so that its length and the time it takes have a bound."""
+    return _shortener.repr(value)

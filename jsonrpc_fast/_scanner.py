@@ -1,0 +1,246 @@
+"""Reading a message's envelope from its text, in plain Python: the specification of `_scanner.pxd`.
+
+A strict reader of RFC 8259 that builds no objects. It tells where the text stops being JSON and where the
+members of each message lie. The text must be UTF-8 already; then everything outside strings is judged byte by byte.
+
+The offset of a fault is
+  - that of the first byte that cannot stand where it does, or the length of the text where it ends too early;
+  - in a string, that of the control character, or of the backslash of the escape that is wrong (a lone surrogate is);
+  - that of the first digit or minus of a number too large for a double.
+So the offset is the length of the text exactly when more text could have made it JSON.
+
+No function here calls itself: nesting is kept in a bytearray of the closing brackets that are due.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from ._json import is_wide_integer, loads
+
+MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
+
+
+class Malformed(Exception):
+    """The text is not JSON from `offset` on."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+
+
+class Value(NamedTuple):
+    """Where a value lies: text[start:end]. How deep it nests; whether it holds an integer beyond 64 bits."""
+
+    start: int
+    end: int
+    depth: int
+    wide: bool
+
+
+class Envelope(NamedTuple):
+    """One message of a text: the last member of each name that JSON-RPC knows, and what else there was.
+
+    `members` is None for a message that is not an object.
+    """
+
+    members: dict[str, Value] | None
+    depth: int
+    duplicates: bool = False
+    unexpected: bool = False
+
+
+class Text(NamedTuple):
+    """A whole text: one message, or the messages of a batch and whether there were more than asked for."""
+
+    is_batch: bool
+    envelopes: list[Envelope]
+    too_many: bool = False
+
+
+_space = re.compile(rb"[ \t\n\r]*").match
+_plain = re.compile(rb'[^"\\\x00-\x1f]*').match
+# A high surrogate must be followed by a low one, and a low one must follow a high one.
+_escape = re.compile(
+    rb'\\(?:["\\/bfnrt]|u(?:[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?![dD][89a-fA-F])[0-9a-fA-F]{4}))'
+).match
+_escape_begun = re.compile(
+    rb"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?)?"
+).fullmatch
+# Every beginning of a number: it is one when it ends in a digit.
+_number = re.compile(rb"-?(?:0|[1-9][0-9]*)?(?:(?<=[0-9])\.[0-9]*)?(?:(?<=[0-9])[eE][+-]?[0-9]*)?").match
+_LITERALS: Final = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
+_QUOTE, _BACKSLASH, _COMMA, _COLON = b'"\\,:'
+_OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = b"{}[]"
+_DIGITS_AND_MINUS: Final = frozenset(b"-0123456789")
+
+
+def scan(text: bytes, *, any_width: bool, batch_items: int) -> Text:
+    """The envelopes in `text`, which is UTF-8. Raises Malformed.
+
+    any_width: an integer may be too large for a double. An id always may.
+    """
+    at = _space(text).end()  # type: ignore[union-attr]
+    if at < len(text) and text[at] == _OPEN_ARRAY:
+        return _scan_batch(text, at, any_width, batch_items)
+    envelope, at = _scan_message(text, at, any_width)
+    _end_of_text(text, at)
+    return Text(False, [envelope])
+
+
+def _scan_batch(text: bytes, at: int, any_width: bool, batch_items: int) -> Text:
+    envelopes: list[Envelope] = []
+    too_many = False
+    at = _skip_space(text, at + 1)
+    if _byte(text, at) == _CLOSE_ARRAY:
+        _end_of_text(text, at + 1)
+        return Text(True, envelopes)
+    while True:
+        envelope, at = _scan_message(text, at, any_width)
+        if len(envelopes) < batch_items:
+            envelopes.append(envelope)
+        else:
+            too_many = True
+        at = _skip_space(text, at)
+        if _byte(text, at) == _CLOSE_ARRAY:
+            _end_of_text(text, at + 1)
+            return Text(True, envelopes, too_many)
+        at = _skip_space(text, _expect(text, at, _COMMA))
+
+
+def _scan_message(text: bytes, at: int, any_width: bool) -> tuple[Envelope, int]:
+    if _byte(text, at) != _OPEN_OBJECT:
+        value = _scan_value(text, at, any_width)
+        return Envelope(None, value.depth), value.end
+    members: dict[str, Value] = {}
+    depth = 0
+    duplicates = unexpected = False
+    at = _skip_space(text, at + 1)
+    if _byte(text, at) == _CLOSE_OBJECT:
+        return Envelope(members, depth), at + 1
+    while True:
+        end = _scan_string(text, at)
+        name = _member_name(text[at:end])
+        at = _skip_space(text, _expect(text, _skip_space(text, end), _COLON))
+        value = _scan_value(text, at, any_width or name == "id")
+        depth = max(depth, value.depth)
+        if name is None:
+            unexpected = True
+        else:
+            duplicates = duplicates or name in members
+            members[name] = value
+        at = _skip_space(text, value.end)
+        if _byte(text, at) == _CLOSE_OBJECT:
+            return Envelope(members, depth, duplicates, unexpected), at + 1
+        at = _skip_space(text, _expect(text, at, _COMMA))
+
+
+def _member_name(token: bytes) -> str | None:
+    """The member that a string token names, escapes read; None for one that JSON-RPC does not know."""
+    if len(token) > len('""') + len("jsonrpc") * len("\\u0000"):
+        return None
+    name: str = loads(token)
+    return name if name in MEMBERS else None
+
+
+def _scan_value(text: bytes, at: int, any_width: bool) -> Value:
+    """The value that begins at `at`."""
+    start = at
+    due = bytearray()
+    depth = 0
+    wide = False
+    while True:
+        # A value begins here.
+        byte = _byte(text, at)
+        if byte in (_OPEN_OBJECT, _OPEN_ARRAY):
+            closing = _CLOSE_OBJECT if byte == _OPEN_OBJECT else _CLOSE_ARRAY
+            at = _skip_space(text, at + 1)
+            if _byte(text, at) != closing:
+                due.append(closing)
+                depth = max(depth, len(due))
+                if closing == _CLOSE_OBJECT:
+                    at = _scan_name(text, at)
+                continue
+            depth = max(depth, len(due) + 1)
+            at += 1
+        elif byte == _QUOTE:
+            at = _scan_string(text, at)
+        elif byte in _DIGITS_AND_MINUS:
+            end = _scan_number(text, at, any_width)
+            wide = wide or is_wide_integer(text[at:end])
+            at = end
+        else:
+            at = _scan_literal(text, at)
+        # A value ended here, and with it perhaps the containers around it.
+        while True:
+            if not due:
+                return Value(start, at, depth, wide)
+            at = _skip_space(text, at)
+            if _byte(text, at) != due[-1]:
+                break
+            due.pop()
+            at += 1
+        at = _skip_space(text, _expect(text, at, _COMMA))
+        if due[-1] == _CLOSE_OBJECT:
+            at = _scan_name(text, at)
+
+
+def _scan_name(text: bytes, at: int) -> int:
+    """Past a member's name, its colon and the space around it."""
+    return _skip_space(text, _expect(text, _skip_space(text, _scan_string(text, at)), _COLON))
+
+
+def _scan_string(text: bytes, at: int) -> int:
+    at = _expect(text, at, _QUOTE)
+    while True:
+        at = _plain(text, at).end()  # type: ignore[union-attr]
+        byte = _byte(text, at)
+        if byte == _QUOTE:
+            return at + 1
+        escape = _escape(text, at)
+        if escape is None:
+            # Too short, or wrong?
+            raise Malformed(len(text) if len(text) - at < 12 and _escape_begun(text, at) else at)
+        at = escape.end()
+
+
+def _scan_number(text: bytes, at: int, any_width: bool) -> int:
+    end = _number(text, at).end()  # type: ignore[union-attr]
+    if text[end - 1] not in b"0123456789":
+        raise Malformed(end)
+    token = text[at:end]
+    is_integer = token.removeprefix(b"-").isdigit()
+    if not (is_integer and (any_width or len(token) <= 308)) and float(token) in (float("inf"), float("-inf")):
+        raise Malformed(at)
+    return end
+
+
+def _scan_literal(text: bytes, at: int) -> int:
+    literal = _LITERALS.get(text[at])
+    if literal is None:
+        raise Malformed(at)
+    for byte in literal:
+        at = _expect(text, at, byte)
+    return at
+
+
+def _skip_space(text: bytes, at: int) -> int:
+    return _space(text, at).end()  # type: ignore[union-attr]
+
+
+def _byte(text: bytes, at: int) -> int:
+    if at == len(text):
+        raise Malformed(at)
+    return text[at]
+
+
+def _expect(text: bytes, at: int, byte: int) -> int:
+    if at == len(text) or text[at] != byte:
+        raise Malformed(at)
+    return at + 1
+
+
+def _end_of_text(text: bytes, at: int) -> None:
+    at = _skip_space(text, at)
+    if at != len(text):
+        raise Malformed(at)

@@ -1,0 +1,45 @@
+"""Selects the twin: the compiled core where it can be imported, else the one in plain Python.
+
+`JSONRPC_FAST_PURE=1` in the environment asks for plain Python. Type checkers always see that one.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Literal
+
+BACKEND: Literal["cython", "python"] = "python"
+CORE_FAULT: str | None = None
+"""Why the core is not in use, or None."""
+
+if TYPE_CHECKING:
+    from . import _pure as backend
+elif os.environ.get("JSONRPC_FAST_PURE", "") not in ("", "0"):
+    from . import _pure as backend
+
+    CORE_FAULT = "JSONRPC_FAST_PURE is set"
+else:
+    try:
+        from . import _core as backend
+
+        BACKEND = "cython"
+    except ImportError as error:
+        from . import _pure as backend
+
+        CORE_FAULT = str(error)
+
+Request = backend.Request
+Notification = backend.Notification
+Response = backend.Response
+Error = backend.Error
+ParseError = backend.ParseError
+Decoder = backend.Decoder
+decode = backend.decode
+parse = backend.parse
+classify = backend.classify
+encode = backend.encode
+encode_request = backend.encode_request
+encode_notification = backend.encode_notification
+encode_result = backend.encode_result
+encode_error = backend.encode_error
+answer = backend.answer

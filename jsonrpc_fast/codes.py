@@ -1,0 +1,136 @@
+"""Error codes by the band they belong to, and the codes of the faults that decoding finds.
+
+A band is a range of codes and whoever allocates them. The same number may mean two things in two
+protocols (-32002 does), so each protocol has an enum of its own.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, Literal
+
+
+class ErrorCode(enum.IntEnum):
+    """JSON-RPC 2.0's own codes (specification, section 5.1)."""
+
+    PARSE_ERROR = -32700
+    INVALID_REQUEST = -32600
+    METHOD_NOT_FOUND = -32601
+    INVALID_PARAMS = -32602
+    INTERNAL_ERROR = -32603
+
+
+class McpErrorCode(enum.IntEnum):
+    """The Model Context Protocol's codes, all in the implementation-defined band."""
+
+    RESOURCE_NOT_FOUND = -32002
+    HEADER_MISMATCH = -32020  # 2026-07-28 on
+    MISSING_REQUIRED_CLIENT_CAPABILITY = -32021  # 2026-07-28 on
+    UNSUPPORTED_PROTOCOL_VERSION = -32022  # 2026-07-28 on
+    URL_ELICITATION_REQUIRED = -32042  # 2025-11-25
+
+
+class LspErrorCode(enum.IntEnum):
+    """The Language Server Protocol's codes (3.17, "ErrorCodes")."""
+
+    SERVER_NOT_INITIALIZED = -32002
+    UNKNOWN_ERROR_CODE = -32001
+    REQUEST_CANCELLED = -32800
+    CONTENT_MODIFIED = -32801
+    SERVER_CANCELLED = -32802
+    REQUEST_FAILED = -32803
+
+
+class ErrorBand(enum.Enum):
+    """Who allocates an error code."""
+
+    JSONRPC = "jsonrpc"
+    IMPLEMENTATION = "implementation"
+    LSP = "lsp"
+    RESERVED = "reserved"
+    APPLICATION = "application"
+
+
+def error_band(code: int) -> ErrorBand:
+    """Who allocates the error code `code` (specification, section 5.1; LSP 3.17 for its own range)."""
+    if code == -32700 or -32603 <= code <= -32600:
+        return ErrorBand.JSONRPC
+    if -32099 <= code <= -32000:
+        return ErrorBand.IMPLEMENTATION
+    if -32899 <= code <= -32800:
+        return ErrorBand.LSP
+    if -32768 <= code <= -32000:
+        return ErrorBand.RESERVED
+    return ErrorBand.APPLICATION
+
+
+class ParseErrorCode(enum.Enum):
+    """What is wrong with a message. The value is the text that `ParseError.message` gives."""
+
+    MALFORMED_JSON = "the text is not JSON"
+    INVALID_UTF8 = "the text is not UTF-8"
+    TRUNCATED = "the stream ended inside a message"
+
+    MESSAGE_TOO_LARGE = "the message is larger than the limit"
+    TOO_DEEP = "the message nests deeper than the limit"
+    BATCH_TOO_LARGE = "the batch has more items than the limit"
+    METHOD_TOO_LONG = "method is longer than the limit"
+    ID_TOO_LONG = "id is longer than the limit"
+    INTEGER_TOO_LARGE = "an integer does not fit in 64 bits"
+
+    NOT_AN_OBJECT = "the message is not an object"
+    EMPTY_BATCH = "the batch is empty"
+    BATCH_NOT_ALLOWED = "the protocol has no batches"
+
+    DUPLICATE_MEMBER = "a member is there more than once"
+    MISSING_JSONRPC = "jsonrpc is missing"
+    INVALID_JSONRPC_VERSION = 'jsonrpc is not the string "2.0"'
+    INVALID_ID_TYPE = "id is not of a type that the protocol allows here"
+    MISSING_ID = "the response has no id"
+    AMBIGUOUS_MESSAGE = "method stands beside result or error"
+    MISSING_METHOD = "there is no method, no result and no error"
+    INVALID_METHOD_TYPE = "method is not a string"
+    EMPTY_METHOD = "method is empty"
+    INVALID_PARAMS_TYPE = "params is not of a type that the protocol allows"
+    RESULT_AND_ERROR = "result and error are both there"
+    INVALID_RESULT_TYPE = "result is not an object"
+    INVALID_ERROR_TYPE = "error is not an object"
+    INVALID_ERROR_CODE = "the error's code is not an integer"
+    INVALID_ERROR_MESSAGE = "the error's message is not a string"
+    UNEXPECTED_MEMBER = "there is a member that the protocol does not name"
+
+    @property
+    def rpc_code(self) -> ErrorCode:
+        """The code that a reply carries: -32700 for a fault of the text, else -32600."""
+        if self in _TEXT_FAULTS:
+            return ErrorCode.PARSE_ERROR
+        return ErrorCode.INVALID_REQUEST
+
+
+_TEXT_FAULTS: Final = frozenset(
+    {ParseErrorCode.MALFORMED_JSON, ParseErrorCode.INVALID_UTF8, ParseErrorCode.TRUNCATED}
+)
+
+RPC_MESSAGES: Final = {
+    ErrorCode.PARSE_ERROR: "Parse error",
+    ErrorCode.INVALID_REQUEST: "Invalid Request",
+    ErrorCode.METHOD_NOT_FOUND: "Method not found",
+    ErrorCode.INVALID_PARAMS: "Invalid params",
+    ErrorCode.INTERNAL_ERROR: "Internal error",
+}
+"""The messages that the specification gives its own codes (section 5.1)."""
+
+
+class Unset(enum.Enum):
+    """The type of `UNSET`, which stands for a member that is not there (`None` is JSON's null)."""
+
+    UNSET = "UNSET"
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+UNSET: Final[Literal[Unset.UNSET]] = Unset.UNSET

@@ -1,0 +1,282 @@
+"""Every exception class of the package.
+
+    Exception
+    ├── TypeError
+    │   └── EncodeError      a value that cannot be written as JSON
+    └── ValueError
+        └── ParseError       a message that breaks a rule; decoding returns it and does not raise it
+
+Each twin of the codec derives its own `ParseError` from the one here, only to say which `Response` class
+`to_response` builds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .codes import ErrorCode, ParseErrorCode
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+MessageId = int | str | float | None
+"""What an id may be. None is JSON's null, or no id at all where the class says so."""
+
+
+class EncodeError(TypeError):
+    """A value cannot be written as JSON. Nothing was written. A caller's `default` that failed is `__cause__`."""
+
+
+class ParseError(ValueError):
+    """A message that breaks a rule, as a value: what is wrong, and what is known of the message.
+
+    It keeps nothing of the input but the id. The repr, the message and the traceback leave that out too.
+
+    Fields, all read-only:
+      code            the rule, a `ParseErrorCode`
+      id              the message's id where it was read with certainty and is valid in the profile, else None
+      offset          the byte in the text at which it stops being JSON (UTF-8), counted from 0, or None; the
+                      length of the text where it ends too early
+      index           the position in the batch, counted from 0, or None
+      reply_expected  False for what looks like a response or a notification: the peer waits for no answer
+    """
+
+    __match_args__ = ("code", "message", "id", "offset", "index")
+    __slots__ = ("_code", "_id", "_index", "_offset", "_reply_expected")
+
+    def __init__(
+        self,
+        code: ParseErrorCode,
+        id: MessageId = None,
+        *,
+        offset: int | None = None,
+        index: int | None = None,
+        reply_expected: bool = True,
+    ) -> None:
+        if not isinstance(code, ParseErrorCode):
+            raise TypeError(f"code must be a ParseErrorCode, not {type(code).__name__}")
+        super().__init__(code.value)
+        self._code = code
+        self._id = id
+        self._offset = offset
+        self._index = index
+        self._reply_expected = reply_expected
+
+    @property
+    def code(self) -> ParseErrorCode:
+        return self._code
+
+    @property
+    def message(self) -> str:
+        """What is wrong, for people: a fixed text for each code."""
+        return self._code.value
+
+    @property
+    def rpc_code(self) -> ErrorCode:
+        """The code of a reply: -32700 or -32600."""
+        return self._code.rpc_code
+
+    @property
+    def id(self) -> MessageId:
+        return self._id
+
+    @property
+    def offset(self) -> int | None:
+        return self._offset
+
+    @property
+    def index(self) -> int | None:
+        return self._index
+
+    @property
+    def reply_expected(self) -> bool:
+        return self._reply_expected
+
+    def _fields(self) -> tuple[object, ...]:
+        # The id's type counts: 1, 1.0 and True are three different ids.
+        return self._code, type(self._id), self._id, self._offset, self._index, self._reply_expected
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ParseError):
+            return self._fields() == other._fields()
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        return (
+            f"ParseError({self._code.name}, offset={self._offset}, index={self._index}, "
+            f"reply_expected={self._reply_expected})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), *(getattr(self, name) for name in ParseError.__slots__))
+
+    # One factory for each rule. A fault of the text has an offset; a fault of a message has an id.
+
+    @classmethod
+    def malformed_json(cls, *, offset: int | None = None) -> Self:
+        """The text is not JSON (RFC 8259), or a number in it is beyond a double."""
+        return cls(ParseErrorCode.MALFORMED_JSON, offset=offset)
+
+    @classmethod
+    def invalid_utf8(cls, *, offset: int | None = None) -> Self:
+        """The bytes are not UTF-8 (RFC 3629), whatever else is wrong with them."""
+        return cls(ParseErrorCode.INVALID_UTF8, offset=offset)
+
+    @classmethod
+    def truncated(cls, *, offset: int | None = None) -> Self:
+        """The stream ended inside a message."""
+        return cls(ParseErrorCode.TRUNCATED, offset=offset)
+
+    @classmethod
+    def message_too_large(cls) -> Self:
+        """More than `Limits.message_bytes`. Nothing of it was read, so its id is not known."""
+        return cls(ParseErrorCode.MESSAGE_TOO_LARGE)
+
+    @classmethod
+    def too_deep(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
+        """A member nests deeper than `Limits.depth`."""
+        return cls(ParseErrorCode.TOO_DEEP, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def batch_too_large(cls) -> Self:
+        """A batch of more than `Limits.batch_items`."""
+        return cls(ParseErrorCode.BATCH_TOO_LARGE)
+
+    @classmethod
+    def method_too_long(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
+        """A method of more than `Limits.method_bytes`."""
+        return cls(ParseErrorCode.METHOD_TOO_LONG, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def id_too_long(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
+        """An id of more than `Limits.id_bytes`."""
+        return cls(ParseErrorCode.ID_TOO_LONG, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def integer_too_large(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
+        """An integer beyond 64 bits in a payload, where the profile refuses such (`big_ints="reject"`)."""
+        return cls(ParseErrorCode.INTEGER_TOO_LARGE, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def not_an_object(cls, *, index: int | None = None) -> Self:
+        """A message that is a scalar, or an array inside a batch (section 4)."""
+        return cls(ParseErrorCode.NOT_AN_OBJECT, index=index)
+
+    @classmethod
+    def empty_batch(cls) -> Self:
+        """`[]` (section 6)."""
+        return cls(ParseErrorCode.EMPTY_BATCH)
+
+    @classmethod
+    def batch_not_allowed(cls) -> Self:
+        """An array, in a protocol without batches."""
+        return cls(ParseErrorCode.BATCH_NOT_ALLOWED)
+
+    @classmethod
+    def duplicate_member(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
+        """Two members of one name that the protocol reads: two parsers would read two messages."""
+        return cls(ParseErrorCode.DUPLICATE_MEMBER, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def missing_jsonrpc(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
+        """No `jsonrpc` (section 4)."""
+        return cls(ParseErrorCode.MISSING_JSONRPC, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def invalid_jsonrpc_version(
+        cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True
+    ) -> Self:
+        """`jsonrpc` that is not exactly the string "2.0" (section 4)."""
+        return cls(ParseErrorCode.INVALID_JSONRPC_VERSION, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def invalid_id_type(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
+        """An id of a type that is not allowed, or a number that cannot be echoed exactly (section 4)."""
+        return cls(ParseErrorCode.INVALID_ID_TYPE, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def missing_id(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False) -> Self:
+        """A response without an id (section 5)."""
+        return cls(ParseErrorCode.MISSING_ID, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def ambiguous_message(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False) -> Self:
+        """`method` together with `result` or `error`: neither a request nor a response."""
+        return cls(ParseErrorCode.AMBIGUOUS_MESSAGE, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def missing_method(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
+        """No `method`, no `result`, no `error` (section 4)."""
+        return cls(ParseErrorCode.MISSING_METHOD, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def invalid_method_type(
+        cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True
+    ) -> Self:
+        """`method` that is not a string (section 4)."""
+        return cls(ParseErrorCode.INVALID_METHOD_TYPE, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def empty_method(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
+        """`method` "" where the protocol forbids it."""
+        return cls(ParseErrorCode.EMPTY_METHOD, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def invalid_params_type(
+        cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True
+    ) -> Self:
+        """`params` that is neither an object nor, where the protocol has them, an array (section 4.2)."""
+        return cls(ParseErrorCode.INVALID_PARAMS_TYPE, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def result_and_error(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False) -> Self:
+        """`result` together with `error` (section 5)."""
+        return cls(ParseErrorCode.RESULT_AND_ERROR, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def invalid_result_type(
+        cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False
+    ) -> Self:
+        """`result` that is not an object, where the protocol has only such."""
+        return cls(ParseErrorCode.INVALID_RESULT_TYPE, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def invalid_error_type(
+        cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False
+    ) -> Self:
+        """`error` that is not an object (section 5.1)."""
+        return cls(ParseErrorCode.INVALID_ERROR_TYPE, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def invalid_error_code(
+        cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False
+    ) -> Self:
+        """An error whose `code` is missing or not an integer (section 5.1)."""
+        return cls(ParseErrorCode.INVALID_ERROR_CODE, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def invalid_error_message(
+        cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False
+    ) -> Self:
+        """An error whose `message` is missing or not a string (section 5.1)."""
+        return cls(ParseErrorCode.INVALID_ERROR_MESSAGE, id, index=index, reply_expected=reply_expected)
+
+    @classmethod
+    def unexpected_member(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
+        """A member that the protocol does not name, where the profile refuses such."""
+        return cls(ParseErrorCode.UNEXPECTED_MEMBER, id, index=index, reply_expected=reply_expected)
+
+
+def _rebuild(
+    cls: type[ParseError],
+    code: ParseErrorCode,
+    id: MessageId,
+    index: int | None,
+    offset: int | None,
+    reply_expected: bool,
+) -> ParseError:
+    """A `ParseError` from its pickle."""
+    return cls(code, id, offset=offset, index=index, reply_expected=reply_expected)

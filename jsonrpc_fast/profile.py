@@ -1,0 +1,134 @@
+"""Which rules a protocol sets (`Profile`), how much of a message is read (`Limits`), and the presets."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+MAX_DEPTH: Final = 1024  # as deep as orjson.loads goes
+MIN_ID_BYTES: Final = 32  # any 64-bit integer fits
+MAX_ID_BYTES: Final = 640  # the least that CPython's limit on the digits of an int may be set to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much of a message is read. Anything over a limit gives a `ParseError`, and the stream goes on.
+
+    message_bytes  of one message's text, 1 or more; it is checked before the text is read
+    depth          how deep the value of one member may nest, 1 to 1024; a flat array is 1 deep
+    batch_items    in one batch, 1 or more
+    method_bytes   of the method's UTF-8, 1 or more
+    id_bytes       of the id: a string's UTF-8, a number as written; 32 to 640
+    """
+
+    message_bytes: int = 64 * 1024 * 1024
+    depth: int = MAX_DEPTH
+    batch_items: int = 10_000
+    method_bytes: int = 1024
+    id_bytes: int = 512
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if type(value) is not int:
+                raise TypeError(f"{field.name} must be an int, not {type(value).__name__}")
+            if not 1 <= value < 2**62:
+                raise ValueError(f"{field.name} must be 1 or more")
+        if self.depth > MAX_DEPTH:
+            raise ValueError(f"depth must be {MAX_DEPTH} or less")
+        if not MIN_ID_BYTES <= self.id_bytes <= MAX_ID_BYTES:
+            raise ValueError(f"id_bytes must be {MIN_ID_BYTES} to {MAX_ID_BYTES}")
+
+    def replace(self, **changes: int) -> Limits:
+        """These limits with some changed."""
+        return dataclasses.replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """The rules that a protocol sets on top of JSON-RPC 2.0, or leaves open.
+
+    name                a label for people, used nowhere in decoding
+    null_request_ids    `"id": null` in a request is a request with the id None
+    null_result_ids     `"id": null` beside a result; beside an error it is always accepted
+    float_ids           a number id written with a fraction or an exponent
+    errors_without_id   an error response may lack the id
+    empty_methods       `"method": ""`
+    array_params        `params` may be an array
+    null_params         `"params": null` counts as absent
+    null_companions     `"error": null` beside a result counts as absent, and `"result": null` beside an error
+    object_results      `result` must be an object
+    batches             an array of messages
+    extra_members       members that JSON-RPC does not name are ignored; if False, they are a fault
+    big_ints            integers beyond 64 bits in a payload: "float" (orjson's way, the fastest), "exact", "reject"
+    limits              the bounds
+    """
+
+    name: str = "custom"
+    null_request_ids: bool = True
+    null_result_ids: bool = True
+    float_ids: bool = True
+    errors_without_id: bool = False
+    empty_methods: bool = True
+    array_params: bool = True
+    null_params: bool = False
+    null_companions: bool = False
+    object_results: bool = False
+    batches: bool = True
+    extra_members: bool = True
+    big_ints: Literal["float", "exact", "reject"] = "float"
+    limits: Limits = Limits()
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            expected = type(field.default)
+            if type(value) is not expected:
+                raise TypeError(f"{field.name} must be of type {expected.__name__}, not {type(value).__name__}")
+        if self.big_ints not in ("float", "exact", "reject"):
+            raise ValueError('big_ints must be "float", "exact" or "reject"')
+
+    def replace(self, **changes: Any) -> Profile:
+        """This profile with some fields changed: `JSONRPC.replace(extra_members=False)`."""
+        return dataclasses.replace(self, **changes)
+
+
+JSONRPC: Final = Profile(name="jsonrpc")
+"""JSON-RPC 2.0 as written."""
+
+LENIENT: Final = Profile(name="lenient", null_params=True, null_companions=True)
+"""What peers in the field send: null for an absent `params`, and JSON-RPC 1.0's null companions."""
+
+LSP: Final = Profile(name="lsp", null_params=True, null_request_ids=False, float_ids=False)
+"""Language Server Protocol 3.17, base protocol: an id is an integer or a string; real clients send null params."""
+
+MCP_2024_11_05: Final = Profile(
+    name="mcp-2024-11-05",
+    null_request_ids=False,
+    null_result_ids=False,
+    float_ids=False,
+    empty_methods=False,
+    array_params=False,
+    object_results=True,
+    batches=False,
+)
+MCP_2025_03_26: Final = MCP_2024_11_05.replace(name="mcp-2025-03-26", batches=True)
+MCP_2025_06_18: Final = MCP_2024_11_05.replace(name="mcp-2025-06-18")
+MCP_2025_11_25: Final = MCP_2024_11_05.replace(name="mcp-2025-11-25", errors_without_id=True)
+MCP_2026_07_28: Final = MCP_2025_11_25.replace(name="mcp-2026-07-28")
+
+PRESETS: Final = {
+    profile.name: profile
+    for profile in (
+        JSONRPC,
+        LENIENT,
+        LSP,
+        MCP_2024_11_05,
+        MCP_2025_03_26,
+        MCP_2025_06_18,
+        MCP_2025_11_25,
+        MCP_2026_07_28,
+    )
+}
+"""The presets by the names that the command line takes."""
