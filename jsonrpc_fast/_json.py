@@ -1,4 +1,4 @@
-"""orjson, and the three things about numbers and options that the codec has to add to it.
+"""orjson, and what the codec has to add to it about options, numbers and lengths.
 
 The only module that imports orjson.
 """
@@ -21,6 +21,7 @@ Default = Callable[[Any], Any] | None
 
 JSONDecodeError = orjson.JSONDecodeError
 loads = orjson.loads
+dumps_unchecked = orjson.dumps  # raises TypeError where `dumps` raises EncodeError
 
 # A frame's line breaks belong to the framing: these two options would put one inside a message.
 FORBIDDEN_OPTIONS: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
@@ -110,3 +111,25 @@ def is_wide_integer(token: bytes) -> bool:
         return False
     bound = b"9223372036854775808" if token.startswith(b"-") else b"18446744073709551615"
     return (len(digits), digits) > (len(bound), bound)
+
+
+def is_longer(text: str, limit: int) -> bool:
+    """Whether `text` is more than `limit` bytes of UTF-8; a lone surrogate counts as three."""
+    if len(text) * 4 <= limit:
+        return False
+    return len(text) > limit or len(text.encode("utf-8", "surrogatepass")) > limit
+
+
+def is_integer_longer(number: int, limit: int) -> bool:
+    """Whether `number` is more than `limit` characters as written; 20 or more of them."""
+    # 64 bits are at most 20 characters.
+    return number.bit_length() > 64 and not -(10 ** (limit - 1)) < number < 10**limit
+
+
+def has_surrogates(text: str) -> bool:
+    """Whether `text` holds a lone surrogate, so that it cannot be written as UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False

@@ -17,7 +17,18 @@ from typing import Any, Final, TypeVar, final
 
 from . import errors
 from ._decoder import StreamDecoder
-from ._json import Default, JSONDecodeError, dumps, dumps_integer, exact_number, loads, loads_exact
+from ._json import (
+    Default,
+    JSONDecodeError,
+    dumps,
+    dumps_integer,
+    exact_number,
+    has_surrogates,
+    is_integer_longer,
+    is_longer,
+    loads,
+    loads_exact,
+)
 from ._repr import shorten
 from ._scanner import MEMBERS, Envelope, Malformed, scan
 from .codes import RPC_MESSAGES, UNSET
@@ -338,7 +349,7 @@ def _judge(
     id = obj.get("id", UNSET)
     method = obj.get("method", UNSET)
     limits = profile.limits
-    if isinstance(method, str) and _is_longer(method, limits.method_bytes):
+    if isinstance(method, str) and is_longer(method, limits.method_bytes):
         return _fault(ParseError.method_too_long, obj, profile, index, duplicates)
     if _is_id_too_long(id, limits.id_bytes):
         return _fault(ParseError.id_too_long, obj, profile, index, duplicates)
@@ -427,7 +438,7 @@ def _judge_error(obj: object) -> Error | Callable[..., ParseError]:
 
 def _is_valid_id(id: object, null_allowed: bool, profile: Profile) -> bool:
     if isinstance(id, str):
-        return id.isascii() or not _has_surrogates(id)
+        return id.isascii() or not has_surrogates(id)
     if isinstance(id, int):
         return not isinstance(id, bool)
     if isinstance(id, float):
@@ -435,29 +446,10 @@ def _is_valid_id(id: object, null_allowed: bool, profile: Profile) -> bool:
     return id is None and null_allowed
 
 
-def _has_surrogates(text: str) -> bool:
-    """Whether `text` cannot be written as UTF-8, so that an id could not be echoed."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
-def _is_longer(text: str, limit: int) -> bool:
-    """Whether `text` is more than `limit` bytes of UTF-8."""
-    if len(text) * 4 <= limit:
-        return False
-    return len(text) > limit or len(text.encode("utf-8", "surrogatepass")) > limit
-
-
 def _is_id_too_long(id: object, limit: int) -> bool:
     if isinstance(id, str):
-        return _is_longer(id, limit)
-    # 64 bits are at most 20 characters, and the limit is never less.
-    if isinstance(id, int) and id.bit_length() > 64:
-        return not -(10 ** (limit - 1)) < id < 10**limit
-    return False
+        return is_longer(id, limit)
+    return isinstance(id, int) and is_integer_longer(id, limit)
 
 
 def _fault(

@@ -1,0 +1,1086 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: embedsignature=True, embedsignature.format=clinic
+"""The compiled core. `_pure.py` says what it does and why; this file says only what C adds.
+
+boundscheck is off for good: nothing here indexes a Python sequence with an index of its own making but the batch
+loop, which goes by the list's own length, and the scanner's bounds are argued in `_scanner.pxd`.
+
+A text is read by the scanner, which finds the members of each envelope and proves that the whole is JSON; only the
+payload goes to orjson. What the scanner found and what a dict holds go through one `judge`.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_FromLongLong
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.object cimport PyObject
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.math cimport isfinite
+from libc.stdint cimport uint8_t
+from libc.string cimport memcmp, memcpy
+
+from ._scanner cimport (
+    MEMBER_ERROR,
+    MEMBER_ID,
+    MEMBER_JSONRPC,
+    MEMBER_METHOD,
+    MEMBER_PARAMS,
+    MEMBER_RESULT,
+    Cursor,
+    Envelope,
+    Value,
+    expect,
+    read_end,
+    read_message,
+    skip_plain,
+    skip_space,
+)
+
+from . import errors
+from ._decoder import StreamDecoder
+from ._json import (
+    dumps,
+    dumps_integer,
+    dumps_unchecked,
+    exact_number,
+    has_surrogates,
+    is_integer_longer,
+    is_longer,
+    loads,
+    loads_exact,
+)
+from ._repr import shorten
+from .codes import RPC_MESSAGES, UNSET
+from .errors import EncodeError
+from .kinds import Classification
+from .profile import JSONRPC
+
+cdef extern from "Python.h":
+    object PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
+    void* PyUnicode_DATA(object text)
+    bint PyUnicode_IS_ASCII(object text)
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
+    bint PyBytes_CheckExact(object value)
+
+cdef enum:
+    # From here on a payload goes to orjson as a view of the text; below, copying is cheaper than making the view.
+    VIEW_BYTES = 2048
+    # The widest 64-bit integer, and its sign.
+    INTEGER_BYTES = 20
+
+cdef str VERSION = "2.0"
+cdef object ZERO = 0
+
+
+class ParseError(errors.ParseError):
+    __doc__ = errors.ParseError.__doc__
+    __slots__ = ()
+
+    def to_response(self):
+        """The error response that tells the peer: the specification's own code and message, and the id if known."""
+        return Response(self.id, error=Error(self.rpc_code, RPC_MESSAGES[self.rpc_code]))
+
+
+cdef object fields_of(value):
+    return tuple([getattr(value, name) for name in value.__match_args__])
+
+
+cdef object is_equal(value, other):
+    if type(value) is not type(other):
+        return NotImplemented
+    mine, theirs = fields_of(value), fields_of(other)
+    # The first field may be an id: 1 and 1.0 are written differently, so they are two ids.
+    return mine == theirs and isinstance(mine[0], float) == isinstance(theirs[0], float)
+
+
+cdef object repr_of(value):
+    fields = ", ".join([f"{name}={shorten(getattr(value, name))}" for name in value.__match_args__])
+    return f"{type(value).__name__}({fields})"
+
+
+cdef object refuse_again(value):
+    """`__init__` fills a new object; called on one that is filled, it would change it."""
+    raise TypeError(f"{type(value).__name__} is immutable")
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Request:
+    """A call that expects a response (section 4): id, method, params (None if absent)."""
+
+    cdef readonly object id
+    cdef readonly object method
+    cdef readonly object params
+    __match_args__ = ("id", "method", "params")
+
+    def __init__(self, id, method, params=None):
+        if self.method is not None:
+            refuse_again(self)
+        check_id(id)
+        check_method(method)
+        check_params(params)
+        self.id = id
+        self.method = method
+        self.params = params
+
+    @classmethod
+    def from_dict(cls, obj, profile=JSONRPC):
+        """The request that a decoded JSON object is, or None. Never raises."""
+        message = judge_dict(obj, rules_of(profile), None)
+        return message if type(message) is Request else None
+
+    def to_dict(self):
+        """The message as a dict, which shares the payload with it."""
+        if self.params is None:
+            return {"jsonrpc": "2.0", "id": self.id, "method": self.method}
+        return {"jsonrpc": "2.0", "id": self.id, "method": self.method, "params": self.params}
+
+    def to_bytes(self):
+        """The message as one line of JSON without a line ending. Raises EncodeError."""
+        return encode_message(self, None, 0, False)
+
+    def to_bytes_delimited(self):
+        """The message as one line of JSON that ends in the only line feed in it. Raises EncodeError."""
+        return encode_message(self, None, 0, True)
+
+    def to_str(self):
+        """The message as one line of JSON without a line ending. Raises EncodeError."""
+        return encode_message(self, None, 0, False).decode()
+
+    def __eq__(self, other):
+        return is_equal(self, other)
+
+    def __repr__(self):
+        return repr_of(self)
+
+    def __reduce__(self):
+        return Request, (self.id, self.method, self.params)
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Notification:
+    """A call that expects no response (section 4.1): method, params (None if absent)."""
+
+    cdef readonly object method
+    cdef readonly object params
+    __match_args__ = ("method", "params")
+
+    def __init__(self, method, params=None):
+        if self.method is not None:
+            refuse_again(self)
+        check_method(method)
+        check_params(params)
+        self.method = method
+        self.params = params
+
+    @classmethod
+    def from_dict(cls, obj, profile=JSONRPC):
+        """The notification that a decoded JSON object is, or None. Never raises."""
+        message = judge_dict(obj, rules_of(profile), None)
+        return message if type(message) is Notification else None
+
+    def to_dict(self):
+        """The message as a dict, which shares the payload with it."""
+        if self.params is None:
+            return {"jsonrpc": "2.0", "method": self.method}
+        return {"jsonrpc": "2.0", "method": self.method, "params": self.params}
+
+    def to_bytes(self):
+        """The message as one line of JSON without a line ending. Raises EncodeError."""
+        return encode_message(self, None, 0, False)
+
+    def to_bytes_delimited(self):
+        """The message as one line of JSON that ends in the only line feed in it. Raises EncodeError."""
+        return encode_message(self, None, 0, True)
+
+    def to_str(self):
+        """The message as one line of JSON without a line ending. Raises EncodeError."""
+        return encode_message(self, None, 0, False).decode()
+
+    def __eq__(self, other):
+        return is_equal(self, other)
+
+    def __repr__(self):
+        return repr_of(self)
+
+    def __reduce__(self):
+        return Notification, (self.method, self.params)
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Response:
+    """The answer to a request (section 5): id, result, error. An error where `error` is not None."""
+
+    cdef readonly object id
+    cdef readonly object result
+    cdef readonly object error
+    cdef bint made
+    __match_args__ = ("id", "result", "error")
+
+    def __init__(self, id, result=None, error=None):
+        if self.made:
+            refuse_again(self)
+        check_id(id)
+        if error is not None:
+            if type(error) is not Error:
+                raise TypeError(f"error must be an Error or None, not {type(error).__name__}")
+            if result is not None:
+                raise ValueError("a response has a result or an error, not both")
+        self.id = id
+        self.result = result
+        self.error = error
+        self.made = True
+
+    @property
+    def is_error(self):
+        return self.error is not None
+
+    @classmethod
+    def from_dict(cls, obj, profile=JSONRPC):
+        """The response that a decoded JSON object is, or None. Never raises."""
+        message = judge_dict(obj, rules_of(profile), None)
+        return message if type(message) is Response else None
+
+    def to_dict(self):
+        """The message as a dict, which shares the payload with it."""
+        if self.error is not None:
+            return {"jsonrpc": "2.0", "id": self.id, "error": self.error.to_dict()}
+        return {"jsonrpc": "2.0", "id": self.id, "result": self.result}
+
+    def to_bytes(self):
+        """The message as one line of JSON without a line ending. Raises EncodeError."""
+        return encode_message(self, None, 0, False)
+
+    def to_bytes_delimited(self):
+        """The message as one line of JSON that ends in the only line feed in it. Raises EncodeError."""
+        return encode_message(self, None, 0, True)
+
+    def to_str(self):
+        """The message as one line of JSON without a line ending. Raises EncodeError."""
+        return encode_message(self, None, 0, False).decode()
+
+    def __eq__(self, other):
+        return is_equal(self, other)
+
+    def __repr__(self):
+        return repr_of(self)
+
+    def __reduce__(self):
+        return Response, (self.id, self.result, self.error)
+
+
+@cython.final
+cdef class Error:
+    """What went wrong, inside a response (section 5.1): code, message, data (UNSET if absent)."""
+
+    cdef readonly object code
+    cdef readonly object message
+    cdef readonly object data
+    __match_args__ = ("code", "message", "data")
+
+    def __init__(self, code, message, data=UNSET):
+        if self.message is not None:
+            refuse_again(self)
+        check_error(code, message)
+        self.code = int(code)
+        self.message = message
+        self.data = data
+
+    @classmethod
+    def from_dict(cls, obj, profile=JSONRPC):
+        """The error that a decoded JSON object is, or None. Never raises."""
+        error = judge_error(obj)
+        return error if type(error) is Error else None
+
+    def to_dict(self):
+        """The error as a dict, which shares `data` with it."""
+        if self.data is UNSET:
+            return {"code": self.code, "message": self.message}
+        return {"code": self.code, "message": self.message, "data": self.data}
+
+    def __eq__(self, other):
+        return is_equal(self, other)
+
+    def __repr__(self):
+        return repr_of(self)
+
+    def __reduce__(self):
+        return Error, (self.code, self.message, self.data)
+
+
+cdef inline Request make_request(id, method, params):
+    cdef Request message = Request.__new__(Request)
+    message.id = id
+    message.method = method
+    message.params = params
+    return message
+
+
+cdef inline Notification make_notification(method, params):
+    cdef Notification message = Notification.__new__(Notification)
+    message.method = method
+    message.params = params
+    return message
+
+
+cdef inline Response make_response(id, result, error):
+    cdef Response message = Response.__new__(Response)
+    message.id = id
+    message.result = result
+    message.error = error
+    message.made = True
+    return message
+
+
+cdef int check_id(id) except -1:
+    if isinstance(id, bool) or not (id is None or isinstance(id, (int, str, float))):
+        raise TypeError(f"id must be an int, a str, a float or None, not {type(id).__name__}")
+    if isinstance(id, float) and not isfinite(<double>id):
+        raise ValueError("id must be a finite number")
+    return 0
+
+
+cdef int check_method(method) except -1:
+    if not isinstance(method, str):
+        raise TypeError(f"method must be a str, not {type(method).__name__}")
+    return 0
+
+
+cdef int check_params(params) except -1:
+    if not (params is None or isinstance(params, (dict, list))):
+        raise TypeError(f"params must be a dict, a list or None, not {type(params).__name__}")
+    return 0
+
+
+cdef int check_error(code, message) except -1:
+    if isinstance(code, bool) or not isinstance(code, int):
+        raise TypeError(f"code must be an int, not {type(code).__name__}")
+    if not isinstance(message, str):
+        raise TypeError(f"message must be a str, not {type(message).__name__}")
+    return 0
+
+
+@cython.final
+cdef class Rules:
+    """A profile as C reads it."""
+
+    cdef object profile  # kept alive, so that its address stays its own
+    cdef bint null_request_ids
+    cdef bint null_result_ids
+    cdef bint float_ids
+    cdef bint errors_without_id
+    cdef bint empty_methods
+    cdef bint array_params
+    cdef bint null_params
+    cdef bint null_companions
+    cdef bint object_results
+    cdef bint batches
+    cdef bint extra_members
+    cdef bint big_ints_as_float
+    cdef bint big_ints_exact
+    cdef Py_ssize_t message_bytes
+    cdef Py_ssize_t depth
+    cdef Py_ssize_t batch_items
+    cdef Py_ssize_t method_bytes
+    cdef Py_ssize_t id_bytes
+
+    def __init__(self, profile):
+        limits = profile.limits
+        self.profile = profile
+        self.null_request_ids = profile.null_request_ids
+        self.null_result_ids = profile.null_result_ids
+        self.float_ids = profile.float_ids
+        self.errors_without_id = profile.errors_without_id
+        self.empty_methods = profile.empty_methods
+        self.array_params = profile.array_params
+        self.null_params = profile.null_params
+        self.null_companions = profile.null_companions
+        self.object_results = profile.object_results
+        self.batches = profile.batches
+        self.extra_members = profile.extra_members
+        self.big_ints_as_float = profile.big_ints == "float"
+        self.big_ints_exact = profile.big_ints == "exact"
+        self.message_bytes = limits.message_bytes
+        self.depth = limits.depth
+        self.batch_items = limits.batch_items
+        self.method_bytes = limits.method_bytes
+        self.id_bytes = limits.id_bytes
+
+
+cdef Rules last_rules = Rules(JSONRPC)
+cdef dict known_rules = {}  # by the profile's address
+
+
+cdef Rules rules_of(profile):
+    global last_rules
+    cdef Rules rules = last_rules
+    if rules.profile is profile:
+        return rules
+    found = known_rules.get(<size_t><PyObject*>profile)
+    if found is None:
+        found = Rules(profile)
+        if len(known_rules) >= 64:
+            known_rules.clear()
+        known_rules[<size_t><PyObject*>profile] = found
+    last_rules = found
+    return last_rules
+
+
+# The rules.
+
+
+def parse(obj, profile=JSONRPC):
+    """Judges what a JSON parser has made of a message or a batch already; returns what `decode` does."""
+    cdef Rules rules = rules_of(profile)
+    cdef Py_ssize_t index
+    if not isinstance(obj, list):
+        return judge_dict(obj, rules, None)
+    fault = batch_fault(len(<list>obj), rules)
+    if fault is not None:
+        return fault
+    return [judge_dict(item, rules, index) for index, item in enumerate(<list>obj)]
+
+
+cdef object batch_fault(Py_ssize_t items, Rules rules):
+    if not rules.batches:
+        return ParseError.batch_not_allowed()
+    if items > rules.batch_items:
+        return ParseError.batch_too_large()
+    return None if items else ParseError.empty_batch()
+
+
+cdef inline object member_of(dict obj, name):
+    cdef PyObject* value = PyDict_GetItemWithError(obj, name)
+    return UNSET if value == NULL else <object>value
+
+
+cdef object judge_dict(obj, Rules rules, index):
+    cdef bint unexpected = False
+    cdef dict members
+    if not isinstance(obj, dict):
+        return ParseError.not_an_object(index=index)
+    members = <dict>obj
+    jsonrpc = member_of(members, "jsonrpc")
+    id = member_of(members, "id")
+    method = member_of(members, "method")
+    params = member_of(members, "params")
+    result = member_of(members, "result")
+    error = member_of(members, "error")
+    if not rules.extra_members:
+        unexpected = len(members) > (
+            (jsonrpc is not UNSET)
+            + (id is not UNSET)
+            + (method is not UNSET)
+            + (params is not UNSET)
+            + (result is not UNSET)
+            + (error is not UNSET)
+        )
+    return judge(rules, index, jsonrpc, id, method, params, result, error, unexpected, False, False, False)
+
+
+cdef object judge(
+    Rules rules,
+    index,
+    jsonrpc,
+    id,
+    method,
+    params,
+    result,
+    error,
+    bint unexpected,
+    bint too_deep,
+    bint integer_too_large,
+    bint duplicates,
+):
+    """The message that the members make, each UNSET if absent; `_pure._judge` has the same order."""
+    cdef bint id_is_certain = not duplicates
+    factory = None
+    if too_deep:
+        factory = ParseError.too_deep
+    elif isinstance(method, str) and is_string_longer(method, rules.method_bytes):
+        factory = ParseError.method_too_long
+    elif is_id_too_long(id, rules.id_bytes):
+        factory = ParseError.id_too_long
+    elif integer_too_large:
+        factory = ParseError.integer_too_large
+    elif duplicates:
+        factory = ParseError.duplicate_member
+    elif jsonrpc is not VERSION and not (isinstance(jsonrpc, str) and jsonrpc == VERSION):
+        factory = ParseError.missing_jsonrpc if jsonrpc is UNSET else ParseError.invalid_jsonrpc_version
+    elif method is UNSET:
+        message = judge_response(rules, id, params, result, error, unexpected)
+        if type(message) is Response:
+            return message
+        factory = message
+    elif id is not UNSET and not is_valid_id(id, rules.null_request_ids, rules):
+        factory = ParseError.invalid_id_type
+    elif result is not UNSET or error is not UNSET:
+        factory = ParseError.ambiguous_message
+    elif not isinstance(method, str):
+        factory = ParseError.invalid_method_type
+    elif not rules.empty_methods and not method:
+        factory = ParseError.empty_method
+    else:
+        if params is UNSET or (params is None and rules.null_params):
+            params = None
+        elif not isinstance(params, dict) and not (isinstance(params, list) and rules.array_params):
+            factory = ParseError.invalid_params_type
+        if factory is None:
+            if unexpected and not rules.extra_members:
+                factory = ParseError.unexpected_member
+            elif id is UNSET:
+                return make_notification(method, params)
+            else:
+                return make_request(id, method, params)
+
+    looks_like_response = result is not UNSET or error is not UNSET
+    looks_like_notification = id is UNSET and isinstance(method, str)
+    if not id_is_certain or is_id_too_long(id, rules.id_bytes) or not is_valid_id(id, False, rules):
+        id = None
+    return factory(id, index=index, reply_expected=not (looks_like_response or looks_like_notification))
+
+
+cdef object judge_response(Rules rules, id, params, result, error, bint unexpected):
+    """The response that the members make, or the factory of the fault."""
+    cdef bint is_response
+    cdef bint is_error
+    if rules.null_companions and result is not UNSET and error is not UNSET:
+        if error is None:
+            error = UNSET
+        elif result is None:
+            result = UNSET
+    is_response = result is not UNSET or error is not UNSET
+    is_error = error is not UNSET and result is UNSET
+
+    if id is UNSET:
+        if is_response and not (is_error and rules.errors_without_id):
+            return ParseError.missing_id
+        id = None
+    elif not is_valid_id(
+        id, (is_error or rules.null_result_ids) if is_response else rules.null_request_ids, rules
+    ):
+        return ParseError.invalid_id_type
+    if not is_response:
+        return ParseError.missing_method
+    if result is not UNSET and error is not UNSET:
+        return ParseError.result_and_error
+    if is_error:
+        error = judge_error(error)
+        if type(error) is not Error:
+            return error
+        result = None
+    else:
+        if rules.object_results and not isinstance(result, dict):
+            return ParseError.invalid_result_type
+        error = None
+    if not rules.extra_members and (unexpected or params is not UNSET):
+        return ParseError.unexpected_member
+    return make_response(id, result, error)
+
+
+cdef object judge_error(obj):
+    """The Error that an object is, or the factory of the fault."""
+    cdef Error error
+    if not isinstance(obj, dict):
+        return ParseError.invalid_error_type
+    code = member_of(<dict>obj, "code")
+    if not isinstance(code, int) or isinstance(code, bool):
+        return ParseError.invalid_error_code
+    message = member_of(<dict>obj, "message")
+    if not isinstance(message, str):
+        return ParseError.invalid_error_message
+    error = Error.__new__(Error)
+    error.code = int(code)
+    error.message = message
+    error.data = member_of(<dict>obj, "data")
+    return error
+
+
+cdef inline bint is_valid_id(id, bint null_allowed, Rules rules) except -1:
+    if isinstance(id, str):
+        return PyUnicode_IS_ASCII(id) or not has_surrogates(id)
+    if isinstance(id, int):
+        return not isinstance(id, bool)
+    if isinstance(id, float):
+        return rules.float_ids and isfinite(<double>id)
+    return id is None and null_allowed
+
+
+cdef inline bint is_string_longer(text, Py_ssize_t limit) except -1:
+    if PyUnicode_IS_ASCII(text):
+        return PyUnicode_GET_LENGTH(text) > limit
+    return is_longer(text, limit)
+
+
+cdef inline bint is_id_too_long(id, Py_ssize_t limit) except -1:
+    cdef int overflow = 0
+    if isinstance(id, str):
+        return is_string_longer(id, limit)
+    if not isinstance(id, int):
+        return False
+    PyLong_AsLongLongAndOverflow(id, &overflow)
+    return overflow != 0 and is_integer_longer(id, limit)
+
+
+# The text.
+
+
+cdef object fault_of_text(const uint8_t* start, Cursor* cursor):
+    """Why the text stops being JSON where the cursor says; whether it is UTF-8 comes first."""
+    if cursor.out_of_memory:
+        raise MemoryError
+    view = PyMemoryView_FromMemory(<char*>start, cursor.end - start, PyBUF_READ)
+    try:
+        str(view, "utf-8")
+    except UnicodeDecodeError as error:
+        return ParseError.invalid_utf8(offset=error.start)
+    return ParseError.malformed_json(offset=cursor.fault - start)
+
+
+cdef inline object bytes_of(Value* value):
+    return PyBytes_FromStringAndSize(<char*>value.start, value.end - value.start)
+
+
+cdef inline object string_of(Value* value):
+    """The str of a string token, or None of another token."""
+    cdef Py_ssize_t length
+    if value.start[0] != c'"':
+        return None
+    if not value.plain:
+        return loads(bytes_of(value))
+    length = value.end - value.start - 2
+    text = PyUnicode_New(length, 0x7F)
+    memcpy(PyUnicode_DATA(text), value.start + 1, length)
+    return text
+
+
+cdef object id_of(Value* value, Py_ssize_t limit):
+    """The id that a token stands for, None of null; a tuple, which no id is, of what cannot be one."""
+    cdef const uint8_t* at = value.start
+    cdef const uint8_t* end = value.end
+    cdef long long number = 0
+    cdef bint negative
+    if at[0] == c'"':
+        return string_of(value)
+    if at[0] != c"-" and not c"0" <= at[0] <= c"9":
+        return None if at[0] == c"n" else ()
+    if end - at > limit:
+        return 10 ** <object>limit  # an integer as long
+    if end - at <= 18:
+        negative = at[0] == c"-"
+        at += negative
+        while at < end and c"0" <= at[0] <= c"9":
+            number = number * 10 + (at[0] - c"0")
+            at += 1
+        if at == end:
+            return PyLong_FromLongLong(-number if negative else number)
+    found = exact_number(bytes_of(value))
+    return () if found is None else found
+
+
+cdef object payload_of(Value* value, Rules rules, bint* too_large):
+    """What orjson makes of a value; None where an integer in it is too large for the profile."""
+    if value.start == NULL:
+        return UNSET
+    if value.depth > rules.depth:
+        return None
+    if value.wide and not rules.big_ints_as_float:
+        if rules.big_ints_exact:
+            try:
+                return loads_exact(bytes_of(value))
+            except ValueError:
+                pass
+        too_large[0] = True
+        return None
+    if value.end - value.start < VIEW_BYTES:
+        return loads(bytes_of(value))
+    return loads(PyMemoryView_FromMemory(<char*>value.start, value.end - value.start, PyBUF_READ))
+
+
+cdef object judge_envelope(Envelope* envelope, Rules rules, index):
+    cdef bint integer_too_large = False
+    cdef Value* value
+    if not envelope.is_object:
+        if envelope.depth > rules.depth:
+            return ParseError.too_deep(index=index)
+        return ParseError.not_an_object(index=index)
+
+    value = &envelope.members[<int>MEMBER_JSONRPC]
+    if value.start != NULL and value.end - value.start == 5 and memcmp(value.start, b'"2.0"', 5) == 0:
+        jsonrpc = VERSION
+    else:
+        jsonrpc = payload_of(value, rules, &integer_too_large)
+
+    value = &envelope.members[<int>MEMBER_ID]
+    id = UNSET if value.start == NULL else id_of(value, rules.id_bytes)
+
+    value = &envelope.members[<int>MEMBER_METHOD]
+    if value.start != NULL and value.plain:
+        method = string_of(value)
+    else:
+        method = payload_of(value, rules, &integer_too_large)
+
+    params = payload_of(&envelope.members[<int>MEMBER_PARAMS], rules, &integer_too_large)
+    result = payload_of(&envelope.members[<int>MEMBER_RESULT], rules, &integer_too_large)
+    error = payload_of(&envelope.members[<int>MEMBER_ERROR], rules, &integer_too_large)
+    return judge(
+        rules,
+        index,
+        jsonrpc,
+        id,
+        method,
+        params,
+        result,
+        error,
+        envelope.unexpected,
+        envelope.depth > rules.depth,
+        integer_too_large,
+        envelope.duplicates,
+    )
+
+
+cdef object decode_text(const uint8_t* start, Py_ssize_t size, Rules rules):
+    cdef Cursor cursor
+    cdef Envelope envelope
+    if size > rules.message_bytes:
+        return ParseError.message_too_large()
+    cursor.at = start
+    cursor.end = start + size
+    cursor.fault = NULL
+    cursor.any_width = not rules.big_ints_as_float
+    cursor.out_of_memory = False
+    skip_space(&cursor)
+    if cursor.at < cursor.end and cursor.at[0] == c"[":
+        return decode_batch(start, &cursor, rules)
+    if not read_message(&cursor, &envelope) or not read_end(&cursor):
+        return fault_of_text(start, &cursor)
+    return judge_envelope(&envelope, rules, None)
+
+
+cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules):
+    """The messages of a batch, judged as they are read; the text may still turn out not to be JSON."""
+    cdef Envelope envelope
+    cdef Py_ssize_t count = 0
+    cdef list messages = []
+    cursor.at += 1
+    skip_space(cursor)
+    if cursor.at < cursor.end and cursor.at[0] == c"]":
+        cursor.at += 1
+    else:
+        while True:
+            if not read_message(cursor, &envelope):
+                return fault_of_text(start, cursor)
+            if rules.batches and count < rules.batch_items:
+                messages.append(judge_envelope(&envelope, rules, count))
+            count += 1
+            skip_space(cursor)
+            if cursor.at < cursor.end and cursor.at[0] == c"]":
+                cursor.at += 1
+                break
+            if not expect(cursor, c","):
+                return fault_of_text(start, cursor)
+            skip_space(cursor)
+    if not read_end(cursor):
+        return fault_of_text(start, cursor)
+    fault = batch_fault(count, rules)
+    return messages if fault is None else fault
+
+
+def decode(data, profile=JSONRPC):
+    """Decodes and validates one JSON text: UTF-8 bytes, or a str.
+
+    Returns a Request, a Notification, a Response or a ParseError, or for a batch a list of those. Raises TypeError for
+    another type of `data`; a fault of the text is returned, never raised.
+    """
+    cdef Rules rules = rules_of(profile)
+    cdef Py_buffer view
+    cdef const char* text
+    cdef Py_ssize_t size
+    if PyBytes_CheckExact(data):
+        return decode_text(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), rules)
+    if isinstance(data, str):
+        try:
+            text = PyUnicode_AsUTF8AndSize(data, &size)
+        except UnicodeEncodeError as error:
+            return ParseError.invalid_utf8(offset=len(error.object[: error.start].encode()))
+        return decode_text(<const uint8_t*>text, size, rules)
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
+    if isinstance(data, memoryview) and not data.c_contiguous:
+        data = bytes(data)
+    # While the view is held a bytearray cannot be resized.
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        return decode_text(<const uint8_t*>view.buf, view.len, rules)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def classify(data):
+    """A message's kind, method and id: those of what `decode(data)` returns. Raises TypeError as `decode` does."""
+    message = decode(data)
+    if type(message) is Request:
+        return Classification("request", message.method, message.id)
+    if type(message) is Notification:
+        return Classification("notification", message.method)
+    if type(message) is Response:
+        return Classification("error" if message.is_error else "result", None, message.id)
+    if type(message) is list:
+        return Classification("batch")
+    return Classification("invalid", None, message.id)
+
+
+class Decoder(StreamDecoder):
+    __doc__ = StreamDecoder.__doc__
+    __slots__ = ()
+
+    def _decode(self, text):
+        return ParseError.message_too_large() if text is None else decode(text, self._profile)
+
+
+# Encoding.
+
+
+def encode(message, *, delimited=True, default=None, option=0):
+    """A message, or a list of them as a batch, as one line of JSON; b"" for an empty list.
+
+    Raises EncodeError for a value that cannot be written, TypeError for what is not a message, ValueError for an
+    option that breaks lines.
+    """
+    if not isinstance(message, list):
+        return encode_message(message, default, option, delimited)
+    if not message:
+        return b""
+    text = b",".join([encode_message(item, default, option, False) for item in <list>message])
+    return b"[%b]\n" % text if delimited else b"[%b]" % text
+
+
+cdef bytes encode_message(message, default, option, bint delimited):
+    cdef Error error
+    if type(message) is Request:
+        return write_call(True, (<Request>message).id, (<Request>message).method, (<Request>message).params,
+                          default, option, delimited)
+    if type(message) is Notification:
+        return write_call(False, None, (<Notification>message).method, (<Notification>message).params,
+                          default, option, delimited)
+    if type(message) is not Response:
+        raise TypeError(f"message must be a Request, a Notification or a Response, not {type(message).__name__}")
+    if (<Response>message).error is None:
+        return write_result((<Response>message).id, (<Response>message).result, default, option, delimited)
+    error = (<Response>message).error
+    return write_error((<Response>message).id, error.code, error.message, error.data, default, option, delimited)
+
+
+def encode_request(id, method, params=None, *, delimited=True, default=None, option=0):
+    """A request as one line of JSON, without making a `Request`.
+
+    params: what orjson writes as an object or an array, or None if absent. The rest is as in `encode`.
+    """
+    return write_call(True, id, method, params, default, option, delimited)
+
+
+def encode_notification(method, params=None, *, delimited=True, default=None, option=0):
+    """A notification as one line of JSON, without making a `Notification`. As `encode_request`."""
+    return write_call(False, None, method, params, default, option, delimited)
+
+
+def encode_result(id, result, *, delimited=True, default=None, option=0):
+    """The response that carries a result, as one line of JSON. The arguments are as in `encode`."""
+    return write_result(id, result, default, option, delimited)
+
+
+def encode_error(id, code, message, data=UNSET, *, delimited=True, default=None, option=0):
+    """The response that carries an error, as one line of JSON. No `data` member if UNSET. The rest as in `encode`."""
+    return write_error(id, code, message, data, default, option, delimited)
+
+
+cdef struct Piece:
+    const char* text
+    Py_ssize_t size
+
+
+cdef enum:
+    # Those of an error with data, with strings in quotes: the most that a message has.
+    MAX_PIECES = 16
+
+
+cdef struct Writer:
+    # The parts of a message in order. Their bytes are literals, `digits`, or belong to objects that the caller holds
+    # until `join`.
+    Piece pieces[MAX_PIECES]
+    int count
+    char digits[2][24]  # for the id and the code: a sign and INTEGER_BYTES, at the most
+
+
+cdef inline void put(Writer* writer, const char* text, Py_ssize_t size) noexcept:
+    writer.pieces[writer.count].text = text
+    writer.pieces[writer.count].size = size
+    writer.count += 1
+
+
+cdef inline bytes put_bytes(Writer* writer, bytes text):
+    put(writer, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
+    return text
+
+
+cdef inline object put_integer(Writer* writer, char* digits, number):
+    """Writes an integer into `digits`, or returns the object that holds its bytes."""
+    cdef int overflow = 0
+    cdef long long value = PyLong_AsLongLongAndOverflow(number, &overflow)
+    cdef char* end = digits + INTEGER_BYTES + 1
+    cdef char* at = end
+    # The bits of -value, which for -(2**63) is no long long.
+    cdef unsigned long long rest = -<unsigned long long>value if value < 0 else <unsigned long long>value
+    if overflow:
+        return put_bytes(writer, dumps_integer(number))
+    while True:
+        at -= 1
+        at[0] = <char>(c"0" + rest % 10)
+        rest //= 10
+        if rest == 0:
+            break
+    if value < 0:
+        at -= 1
+        at[0] = c"-"
+    put(writer, at, end - at)
+    return None
+
+
+cdef inline object put_string(Writer* writer, text):
+    """Puts a string; returns the object that holds its bytes. The caller holds `text` itself."""
+    cdef const char* start
+    cdef Py_ssize_t size
+    if PyUnicode_IS_ASCII(text):
+        start = <const char*>PyUnicode_DATA(text)
+        size = PyUnicode_GET_LENGTH(text)
+        if skip_plain(<const uint8_t*>start, <const uint8_t*>start + size) == <const uint8_t*>start + size:
+            put(writer, b'"', 1)
+            put(writer, start, size)
+            put(writer, b'"', 1)
+            return text
+    return put_bytes(writer, dumps(text))
+
+
+cdef inline object put_id(Writer* writer, id):
+    if isinstance(id, int) and not isinstance(id, bool):
+        return put_integer(writer, writer.digits[0], id)
+    if isinstance(id, str):
+        return put_string(writer, id)
+    check_id(id)
+    return put_bytes(writer, dumps(id))
+
+
+cdef inline bytes put_payload(Writer* writer, value, default, option):
+    cdef bytes text
+    if default is None and option is ZERO:
+        try:
+            text = dumps_unchecked(value)
+        except TypeError as error:
+            raise EncodeError(str(error)) from error.__cause__
+    else:
+        text = dumps(value, default, option)
+    put(writer, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
+    return text
+
+
+cdef inline bytes join(Writer* writer):
+    cdef Py_ssize_t size = 0
+    cdef int i
+    cdef bytes text
+    cdef char* at
+    for i in range(writer.count):
+        size += writer.pieces[i].size
+    text = PyBytes_FromStringAndSize(NULL, size)
+    at = PyBytes_AS_STRING(text)
+    for i in range(writer.count):
+        memcpy(at, writer.pieces[i].text, writer.pieces[i].size)
+        at += writer.pieces[i].size
+    return text
+
+
+cdef bytes write_call(bint is_request, id, method, params, default, option, bint delimited):
+    cdef Writer writer
+    cdef bytes payload
+    writer.count = 0
+    held_id = None
+    if is_request:
+        put(&writer, b'{"jsonrpc":"2.0","id":', 22)
+        held_id = put_id(&writer, id)
+        put(&writer, b',"method":', 10)
+    else:
+        put(&writer, b'{"jsonrpc":"2.0","method":', 26)
+    check_method(method)
+    held_method = put_string(&writer, method)
+    if params is not None:
+        put(&writer, b',"params":', 10)
+        payload = put_payload(&writer, params, default, option)
+        if not payload.startswith((b"{", b"[")):
+            raise TypeError(
+                f"params must be an object or an array in JSON, not what {type(params).__name__} is written as"
+            )
+    put(&writer, b"}\n", 2 if delimited else 1)
+    return join(&writer)
+
+
+cdef bytes write_result(id, result, default, option, bint delimited):
+    cdef Writer writer
+    writer.count = 0
+    put(&writer, b'{"jsonrpc":"2.0","id":', 22)
+    held_id = put_id(&writer, id)
+    put(&writer, b',"result":', 10)
+    payload = put_payload(&writer, result, default, option)
+    put(&writer, b"}\n", 2 if delimited else 1)
+    return join(&writer)
+
+
+cdef bytes write_error(id, code, message, data, default, option, bint delimited):
+    cdef Writer writer
+    writer.count = 0
+    put(&writer, b'{"jsonrpc":"2.0","id":', 22)
+    held_id = put_id(&writer, id)
+    check_error(code, message)
+    put(&writer, b',"error":{"code":', 17)
+    held_code = put_integer(&writer, writer.digits[1], code)
+    put(&writer, b',"message":', 11)
+    held_message = put_string(&writer, message)
+    if data is not UNSET:
+        put(&writer, b',"data":', 8)
+        payload = put_payload(&writer, data, default, option)
+    put(&writer, b"}}\n", 3 if delimited else 2)
+    return join(&writer)
+
+
+# Answering.
+
+
+def answer(received, handler, *, delimited=True, default=None, option=0):
+    """The reply to what `decode` returned, as bytes; b"" where none is due (sections 4.1 and 6).
+
+    handler: called with each request, for which it returns a Response, and with each notification. A ParseError is
+    answered where its sender waits for it, a response never. A batch is answered by a batch, in its order.
+    Raises what the handler does, TypeError where it returns no Response to a request, and what `encode` does.
+    """
+    if isinstance(received, list):
+        replies = [reply for item in received if (reply := reply_to(item, handler)) is not None]
+        return encode(replies, delimited=delimited, default=default, option=option)
+    reply = reply_to(received, handler)
+    return b"" if reply is None else encode_message(reply, default, option, delimited)
+
+
+cdef object reply_to(received, handler):
+    if type(received) is Request:
+        response = handler(received)
+        if type(response) is not Response:
+            raise TypeError(f"the handler must return a Response to a request, not {type(response).__name__}")
+        return response
+    if type(received) is Notification:
+        handler(received)
+    elif isinstance(received, ParseError):
+        return received.to_response() if received.reply_expected else None
+    elif type(received) is not Response:
+        raise TypeError(f"received must be what decode returned, not {type(received).__name__}")
+    return None
