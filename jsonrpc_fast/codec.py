@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import TYPE_CHECKING, Literal
 
@@ -20,8 +21,8 @@ elif os.environ.get("JSONRPC_FAST_PURE", "") not in ("", "0"):
     CORE_FAULT = "JSONRPC_FAST_PURE is set"
 else:
     try:
-        from . import _core as backend
-
+        # A missing module named as such: `from . import` would speak of a circular import instead.
+        backend = importlib.import_module("._core", __package__)
         BACKEND = "cython"
     except ImportError as error:
         from . import _pure as backend

@@ -45,7 +45,7 @@ class Limits:
         return dataclasses.replace(self, **changes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Profile:
     """The rules that a protocol sets on top of JSON-RPC 2.0, or leaves open.
 
@@ -88,6 +88,10 @@ class Profile:
                 raise TypeError(f"{field.name} must be of type {expected.__name__}, not {type(value).__name__}")
         if self.big_ints not in ("float", "exact", "reject"):
             raise ValueError('big_ints must be "float", "exact" or "reject"')
+
+    def __repr__(self) -> str:
+        changed = [field.name for field in dataclasses.fields(self) if getattr(self, field.name) != field.default]
+        return f"Profile({', '.join([f'{name}={getattr(self, name)!r}' for name in changed])})"
 
     def replace(self, **changes: Any) -> Profile:
         """This profile with some fields changed: `JSONRPC.replace(extra_members=False)`."""

@@ -1,0 +1,948 @@
+"""The command line, as processes where a process is what is tested, else through `main`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import re
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import jsonrpc_fast
+from jsonrpc_fast import BACKEND, JSONRPC, PRESETS, cli
+from jsonrpc_fast._json import ORJSON_VERSION
+
+CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
+SECONDS = 60
+
+posix = pytest.mark.skipif(os.name != "posix", reason="terminals, signals and file descriptors as POSIX has them")
+
+REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"add"}\n'  # 40 bytes
+MIXED = (
+    b'{"jsonrpc":"2.0","id":1,"method":"add"}\n'
+    b'{"jsonrpc":"2.0","method":"tick"}\r\n'
+    b"\n"
+    b'{"jsonrpc":"2.0","id":1,"result":null}\n'
+    b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}\n'
+    b'[{"jsonrpc":"2.0","id":2,"method":"add"},7,{"jsonrpc":"2.0","id":3,"result":0},{"jsonrpc":"2.0","result":0}]\n'
+    b'{"jsonrpc":"2.0","id":4,"method":}\n'
+    b'{"id":5,"method":"add"}\n'
+    b'{"jsonrpc":"2.0","id":6,"meth'
+)
+MIXED_FAULTS = """\
+{name}:6: byte 179, item 1: NOT_AN_OBJECT: the message is not an object
+{name}:6: byte 179, item 3: MISSING_ID: the response has no id
+{name}:7: byte 321: MALFORMED_JSON: the text is not JSON
+{name}:8: byte 323: MISSING_JSONRPC: jsonrpc is missing
+{name}:9: byte 376: TRUNCATED: the stream ended inside a message
+"""
+MIXED_SUMMARY = """\
+{name}: request 2, notification 1, result 2, error 1, batch 1, invalid 5
+{name}: MALFORMED_JSON 1
+{name}: TRUNCATED 1
+{name}: NOT_AN_OBJECT 1
+{name}: MISSING_JSONRPC 1
+{name}: MISSING_ID 1
+"""
+
+
+# What a process writes must not hang on the settings of whoever runs the tests.
+_SETTINGS = {"PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "", "COLUMNS": "100"}
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """The environment of a process that finds the package from any directory."""
+    package = str(Path(jsonrpc_fast.__file__).resolve().parents[1])
+    path = os.pathsep.join(filter(None, [variables.pop("PYTHONPATH", ""), package, os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path, **_SETTINGS, **variables}
+
+
+def command(*arguments: str | bytes | Path) -> list[str | bytes | Path]:
+    return [sys.executable, "-m", "jsonrpc_fast", *arguments]
+
+
+def run(
+    *arguments: str | bytes | Path, data: bytes = b"", cwd: Path | None = None, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs the command with `data` on its standard input; its outputs as text."""
+    done = subprocess.run(
+        command(*arguments), input=data, cwd=cwd, env=env or environment(), capture_output=True, timeout=SECONDS
+    )
+    output, errors = (stream.decode().replace("\r\n", "\n") for stream in (done.stdout, done.stderr))
+    return subprocess.CompletedProcess(done.args, done.returncode, output, errors)
+
+
+@pytest.fixture
+def mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a file in the current directory with every kind of message."""
+    monkeypatch.chdir(tmp_path)
+    Path("mixed.ndjson").write_bytes(MIXED)
+    return "mixed.ndjson"
+
+
+# check
+
+
+def test_counts_and_faults(mixed: str, tmp_path: Path) -> None:
+    done = run("check", mixed, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == (MIXED_FAULTS + MIXED_SUMMARY).format(name="mixed.ndjson")
+
+
+def test_valid_file(tmp_path: Path) -> None:
+    (tmp_path / "good.ndjson").write_bytes(REQUEST * 3)
+    done = run("check", "good.ndjson", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "good.ndjson: request 3, notification 0, result 0, error 0, batch 0, invalid 0\n"
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["check", "-"]])
+def test_standard_input(arguments: list[str]) -> None:
+    done = run(*arguments, data=MIXED)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == (MIXED_FAULTS + MIXED_SUMMARY).format(name="-")
+
+
+def test_empty_standard_input() -> None:
+    done = run("check")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "-: request 0, notification 0, result 0, error 0, batch 0, invalid 0\n"
+
+
+def test_several_files(mixed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("good.ndjson").write_bytes(REQUEST)
+    assert cli.main(["check", "good.ndjson", mixed, "good.ndjson"]) == 1
+    good = "good.ndjson: request 1, notification 0, result 0, error 0, batch 0, invalid 0\n"
+    output = capsys.readouterr()
+    assert output.out == good + (MIXED_FAULTS + MIXED_SUMMARY).format(name=mixed) + good
+    assert output.err == ""
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 2, 3, 7, 40, 41, 175, 10_000])
+def test_chunk_boundaries(
+    mixed: str, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "_CHUNK_BYTES", chunk_bytes)
+    assert cli.main(["check", mixed]) == 1
+    assert capsys.readouterr().out == (MIXED_FAULTS + MIXED_SUMMARY).format(name=mixed)
+
+
+@given(st.lists(st.binary() | st.sampled_from([b"\n", b"\r\n", b"\xe2\x82", REQUEST, REQUEST[:20], b"[" + REQUEST])))
+def test_items_are_those_of_the_decoder(chunks: list[bytes]) -> None:
+    decoder = jsonrpc_fast.Decoder()
+    expected = [item for chunk in chunks for item in decoder.feed(chunk)] + decoder.close()
+    locating = cli._LocatingDecoder()
+    located = [pair for chunk in chunks for pair in locating.feed_located(chunk)] + list(locating.close_located())
+    assert [item for _, item in located] == expected
+    data = b"".join(chunks)
+    for frame, _ in located:
+        assert frame.text is not None
+        assert data.startswith(frame.text, frame.offset)
+        assert data.count(b"\n", 0, frame.offset) == frame.line - 1
+
+
+def test_more_than_one_chunk(tmp_path: Path) -> None:
+    # 40 does not divide the size of a chunk: messages lie across the ends of chunks.
+    (tmp_path / "long.ndjson").write_bytes(REQUEST * 40_000 + b"nonsense\n" + REQUEST * 3)
+    done = run("check", "long.ndjson", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == (
+        "long.ndjson:40001: byte 1600001: MALFORMED_JSON: the text is not JSON\n"
+        "long.ndjson: request 40003, notification 0, result 0, error 0, batch 0, invalid 1\n"
+        "long.ndjson: MALFORMED_JSON 1\n"
+    )
+
+
+def test_byte_order_mark_counts_in_offsets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mark.ndjson"
+    file.write_bytes(b"\xef\xbb\xbf{}\n" + REQUEST)
+    assert cli.main(["check", str(file)]) == 1
+    assert capsys.readouterr().out == (
+        f"{file}:1: byte 3: MISSING_JSONRPC: jsonrpc is missing\n"
+        f"{file}: request 1, notification 0, result 0, error 0, batch 0, invalid 1\n"
+        f"{file}: MISSING_JSONRPC 1\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ending", "line"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"met', "byte 68: TRUNCATED: the stream ended inside a message"),
+        # Cut inside a character.
+        (b'{"jsonrpc":"2.0","id":1,"method":"\xe2\x82', "byte 76: TRUNCATED: the stream ended inside a message"),
+        # Wrong, not cut short.
+        (b'{"jsonrpc":"2.0",]', "byte 57: MALFORMED_JSON: the text is not JSON"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"\xff', "byte 74: INVALID_UTF8: the text is not UTF-8"),
+    ],
+)
+def test_end_of_stream(ending: bytes, line: str) -> None:
+    done = run("check", data=REQUEST + ending)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[0] == f"-:2: {line}"
+
+
+def test_complete_last_line_without_ending() -> None:
+    done = run("check", data=REQUEST + REQUEST.rstrip())
+    assert done.returncode == 0
+    assert done.stdout == "-: request 2, notification 0, result 0, error 0, batch 0, invalid 0\n"
+
+
+def test_line_over_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(PRESETS, "jsonrpc", JSONRPC.replace(limits=JSONRPC.limits.replace(message_bytes=39)))
+    monkeypatch.setattr(cli, "_CHUNK_BYTES", 16)
+    file = tmp_path / "big.ndjson"
+    file.write_bytes(REQUEST + b'{"jsonrpc":"2.0","id":1,"method":"addition"}\n' + REQUEST + b"x" * 1000)
+    assert cli.main(["check", str(file)]) == 1
+    assert capsys.readouterr().out == (
+        f"{file}:2: byte 40: MESSAGE_TOO_LARGE: the message is larger than the limit\n"
+        f"{file}:4: byte 125: MESSAGE_TOO_LARGE: the message is larger than the limit\n"
+        f"{file}: request 2, notification 0, result 0, error 0, batch 0, invalid 2\n"
+        f"{file}: MESSAGE_TOO_LARGE 2\n"
+    )
+
+
+def test_line_over_64_mebibytes(tmp_path: Path) -> None:
+    with open(tmp_path / "huge.ndjson", "wb") as file:
+        file.write(REQUEST + b'{"jsonrpc":"2.0","method":"')
+        for _ in range(65):
+            file.write(b"x" * 1024 * 1024)
+        file.write(b'"}\n' + REQUEST)
+    done = run("check", "huge.ndjson", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == (
+        "huge.ndjson:2: byte 40: MESSAGE_TOO_LARGE: the message is larger than the limit\n"
+        "huge.ndjson: request 2, notification 0, result 0, error 0, batch 0, invalid 1\n"
+        "huge.ndjson: MESSAGE_TOO_LARGE 1\n"
+    )
+
+
+def test_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "batch.ndjson"
+    file.write_bytes(b"[" + REQUEST.strip() + b',{"jsonrpc":"2.0","id":1.5,"method":""}]\n')
+    assert cli.main(["check", str(file)]) == 0
+    assert capsys.readouterr().out == f"{file}: request 2, notification 0, result 0, error 0, batch 1, invalid 0\n"
+    assert cli.main(["check", "--profile", "mcp-2025-03-26", str(file)]) == 1
+    assert capsys.readouterr().out == (
+        f"{file}:1: byte 0, item 1: INVALID_ID_TYPE: id is not of a type that the protocol allows here\n"
+        f"{file}: request 1, notification 0, result 0, error 0, batch 1, invalid 1\n"
+        f"{file}: INVALID_ID_TYPE 1\n"
+    )
+    assert cli.main(["check", "--profile", "mcp-2025-11-25", str(file)]) == 1
+    assert capsys.readouterr().out == (
+        f"{file}:1: byte 0: BATCH_NOT_ALLOWED: the protocol has no batches\n"
+        f"{file}: request 0, notification 0, result 0, error 0, batch 0, invalid 1\n"
+        f"{file}: BATCH_NOT_ALLOWED 1\n"
+    )
+
+
+def test_max_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.ndjson").write_bytes(b"1\n" * 12)
+    summary = (
+        "bad.ndjson: request 0, notification 0, result 0, error 0, batch 0, invalid 12\nbad.ndjson: NOT_AN_OBJECT 12\n"
+    )
+    faults = [
+        f"bad.ndjson:{line}: byte {2 * line - 2}: NOT_AN_OBJECT: the message is not an object\n"
+        for line in range(1, 13)
+    ]
+    assert cli.main(["check", "bad.ndjson"]) == 1
+    assert capsys.readouterr().out == "".join(faults[:10]) + "bad.ndjson: 2 more faults not shown\n" + summary
+    assert cli.main(["check", "--max-faults", "1", "bad.ndjson"]) == 1
+    assert capsys.readouterr().out == faults[0] + "bad.ndjson: 11 more faults not shown\n" + summary
+    assert cli.main(["check", "--max-faults", "12", "bad.ndjson"]) == 1
+    assert capsys.readouterr().out == "".join(faults) + summary
+    assert cli.main(["check", "--max-faults=0", "bad.ndjson"]) == 1
+    assert capsys.readouterr().out == summary
+
+
+def test_max_faults_is_for_each_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.ndjson").write_bytes(b"1\n")
+    assert cli.main(["check", "--max-faults", "1", "bad.ndjson", "bad.ndjson"]) == 1
+    assert capsys.readouterr().out.count("bad.ndjson:1: byte 0: NOT_AN_OBJECT") == 2
+
+
+def test_json(mixed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", "--json", "--max-faults", "3", mixed]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {
+            "type": "fault",
+            "file": "mixed.ndjson",
+            "line": 6,
+            "offset": 179,
+            "index": 1,
+            "code": "NOT_AN_OBJECT",
+            "message": "the message is not an object",
+        },
+        {
+            "type": "fault",
+            "file": "mixed.ndjson",
+            "line": 6,
+            "offset": 179,
+            "index": 3,
+            "code": "MISSING_ID",
+            "message": "the response has no id",
+        },
+        {
+            "type": "fault",
+            "file": "mixed.ndjson",
+            "line": 7,
+            "offset": 321,
+            "index": None,
+            "code": "MALFORMED_JSON",
+            "message": "the text is not JSON",
+        },
+        {
+            "type": "summary",
+            "file": "mixed.ndjson",
+            "profile": "jsonrpc",
+            "counts": {"request": 2, "notification": 1, "result": 2, "error": 1, "batch": 1, "invalid": 5},
+            "faults": {
+                "MALFORMED_JSON": 1,
+                "TRUNCATED": 1,
+                "NOT_AN_OBJECT": 1,
+                "MISSING_JSONRPC": 1,
+                "MISSING_ID": 1,
+            },
+        },
+    ]
+
+
+def test_json_of_several_files(tmp_path: Path) -> None:
+    (tmp_path / "good.ndjson").write_bytes(REQUEST)
+    process = run("check", "--json", "--profile", "lsp", "good.ndjson", "absent.ndjson", "good.ndjson", cwd=tmp_path)
+    counts = '{"request": 1, "notification": 0, "result": 0, "error": 0, "batch": 0, "invalid": 0}'
+    summary = f'{{"type": "summary", "file": "good.ndjson", "profile": "lsp", "counts": {counts}, "faults": {{}}}}\n'
+    assert process.stdout == summary * 2
+    assert process.stderr == "jsonrpc-fast: cannot read absent.ndjson: No such file or directory\n"
+    assert process.returncode == 2
+
+
+# What the input holds stays unseen.
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize("profile", sorted(PRESETS))
+def test_no_content_in_the_output(form: list[str], profile: str) -> None:
+    secret = "S3CRET"
+    lines = [
+        f'{{"jsonrpc":"2.0","id":"{secret}","method":"{secret}","params":{{"{secret}":"{secret}"}}}}',
+        f'{{"jsonrpc":"2.0","id":"{secret}","method":"","params":"{secret}"}}',
+        f'{{"jsonrpc":"{secret}","id":"{secret}","method":"{secret}"}}',
+        f'{{"jsonrpc":"2.0","id":["{secret}"],"method":"{secret}"}}',
+        f'{{"jsonrpc":"2.0","id":"{secret}","id":"{secret}","method":"{secret}"}}',
+        f'{{"jsonrpc":"2.0","id":"{secret}","error":{{"code":"{secret}","message":"{secret}","data":"{secret}"}}}}',
+        f'{{"jsonrpc":"2.0","id":"{secret}","result":"{secret}","error":"{secret}"}}',
+        f'[{{"jsonrpc":"2.0","id":"{secret}","method":7}},"{secret}"]',
+        f'{{"jsonrpc":"2.0","id":"{secret * 100}","method":"{secret * 200}"}}',
+        f'"{secret}"',
+        secret,
+        f'{{"jsonrpc":"2.0","id":"{secret}"',
+    ]
+    data = "\n".join(lines).encode() + b"\n\xff" + secret.encode() + b"\n" + f'{{"id":"{secret}'.encode()
+    done = run("check", "--profile", profile, "--max-faults", "100", *form, data=data)
+    assert done.returncode == 1
+    assert "S3C" not in done.stdout
+    assert done.stderr == ""
+    assert done.stdout.count("NOT_AN_OBJECT") >= 1
+    assert done.stdout.count("TRUNCATED") >= 1
+
+
+# Files.
+
+
+def test_unreadable_file_does_not_stop_the_others(mixed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", "absent.ndjson", mixed]) == 2
+    output = capsys.readouterr()
+    assert output.out == (MIXED_FAULTS + MIXED_SUMMARY).format(name=mixed)
+    assert output.err == "jsonrpc-fast: cannot read absent.ndjson: No such file or directory\n"
+
+
+@posix
+def test_directory(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    done = run("check", "folder", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "jsonrpc-fast: cannot read folder: Is a directory\n"
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="there is no file here that opens but cannot be read")
+def test_file_that_opens_but_cannot_be_read() -> None:
+    done = run("check", "/proc/self/mem")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "jsonrpc-fast: cannot read /proc/self/mem: Input/output error\n"
+
+
+@posix
+def test_closed_standard_input() -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", '"$@" <&-', "sh", *command("check")], env=environment(), capture_output=True, timeout=SECONDS
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == b"jsonrpc-fast: cannot read -: Bad file descriptor\n"
+
+
+@posix
+@pytest.mark.skipif(sys.platform == "darwin", reason="file names are text here")
+def test_file_names_are_escaped(tmp_path: Path) -> None:
+    name = b"caf\xc3\xa9 \x1b[31m\n\xff\xc2\x85"
+    (tmp_path / os.fsdecode(name)).write_bytes(b"1")
+    done = run("check", name, cwd=tmp_path)
+    shown = "café \\x1b[31m\\n\\udcff\\x85"
+    assert done.stdout == (
+        f"{shown}:1: byte 0: NOT_AN_OBJECT: the message is not an object\n"
+        f"{shown}: request 0, notification 0, result 0, error 0, batch 0, invalid 1\n"
+        f"{shown}: NOT_AN_OBJECT 1\n"
+    )
+    done = run("check", name, cwd=tmp_path, env=environment(PYTHONIOENCODING="ascii"))
+    assert done.stdout.startswith("caf\\xe9 \\x1b[31m\\n\\udcff\\x85:1: byte 0")
+    done = run("check", "--json", name, cwd=tmp_path)
+    assert '"file": "caf\\u00e9 \\u001b[31m\\n\\\\udcff\\u0085"' in done.stdout
+    done = run("check", name + b"!", cwd=tmp_path)
+    assert done.stderr == f"jsonrpc-fast: cannot read {shown}!: No such file or directory\n"
+
+
+# Pipes.
+
+
+def test_slow_input_is_reported_as_it_comes() -> None:
+    with subprocess.Popen(
+        command("check"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for part in (b'{"jsonrpc":', b'"2.0","id":1,"method":"a"}', b"\n[", b"]", b"\n", b'{"jsonrpc":"2.0","method"'):
+            process.stdin.write(part)
+            process.stdin.flush()
+            time.sleep(0.05)
+        # The input is still open.
+        assert process.stdout.readline().decode().rstrip() == "-:2: byte 38: EMPTY_BATCH: the batch is empty"
+        process.stdin.write(b':"b"}\n')
+        process.stdin.close()
+        assert process.stdout.read().decode().splitlines() == [
+            "-: request 1, notification 1, result 0, error 0, batch 0, invalid 1",
+            "-: EMPTY_BATCH 1",
+        ]
+        assert process.wait(SECONDS) == 1
+        assert process.stderr.read() == b""
+
+
+@posix
+def test_non_blocking_standard_input_loses_nothing() -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    process = subprocess.Popen(command("check"), stdin=reader, stdout=subprocess.PIPE, env=environment())
+    os.close(reader)
+    with open(writer, "wb", buffering=0) as stream:
+        time.sleep(0.5)  # the process waits before there is anything
+        for _ in range(5):
+            stream.write(REQUEST[:20])
+            time.sleep(0.05)
+            stream.write(REQUEST[20:] + REQUEST)
+            time.sleep(0.05)
+    output, _ = process.communicate(timeout=SECONDS)
+    assert output == b"-: request 10, notification 0, result 0, error 0, batch 0, invalid 0\n"
+    assert process.returncode == 0
+
+
+@posix
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_reader_that_goes_away(form: list[str]) -> None:
+    process = subprocess.Popen(
+        command("check", "--max-faults", "1000000", *form),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.write(b"1\n")
+    process.stdin.flush()
+    assert process.stdout.readline()
+    process.stdout.close()
+    with contextlib.suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(b"1\n" * 100_000)
+    assert process.wait(SECONDS) == 141
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+@posix
+@pytest.mark.parametrize("arguments", [["info"], ["--help"], ["check", os.devnull]])
+def test_reader_that_was_never_there(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.run(
+        command(*arguments), stdout=writer, stderr=subprocess.PIPE, env=environment(), timeout=SECONDS
+    )
+    os.close(writer)
+    assert (process.returncode, process.stderr) == (141, b"")
+
+
+@posix
+def test_closed_outputs(mixed: str) -> None:
+    for redirection in (">&-", "2>&-", ">&- 2>&-"):
+        done = subprocess.run(
+            ["/bin/sh", "-c", f'"$@" {redirection}', "sh", *command("check", mixed)],
+            env=environment(),
+            capture_output=True,
+            timeout=SECONDS,
+        )
+        assert done.returncode == 1
+        assert done.stderr == b""
+        assert bool(done.stdout) == (redirection == "2>&-")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_output_that_cannot_be_written() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command("info"), stdout=full, stderr=subprocess.PIPE, env=environment(), timeout=SECONDS)
+    assert done.stderr == b"jsonrpc-fast: cannot write: No space left on device\n"
+    assert done.returncode == 2
+
+
+@posix
+def test_interrupt() -> None:
+    process = subprocess.Popen(
+        command("check"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        # A test run in the background may have been told to ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"1\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == b"-:1: byte 0: NOT_AN_OBJECT: the message is not an object\n"
+    process.send_signal(signal.SIGINT)
+    # Not `communicate`, which would end the input too.
+    assert process.wait(SECONDS) == 130
+    output, errors = process.communicate(timeout=SECONDS)
+    assert (output, errors) == (b"", b"")
+
+
+# Progress.
+
+
+class Terminal:
+    """A terminal for a process; what was written on it is collected from the start."""
+
+    def __init__(self) -> None:
+        fcntl = pytest.importorskip("fcntl")
+        termios = pytest.importorskip("termios")
+        self._reader, self.writer = os.openpty()
+        fcntl.ioctl(self.writer, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
+        self.written = b""
+        self._thread = threading.Thread(target=self._collect)
+        self._thread.start()
+
+    def _collect(self) -> None:
+        while True:
+            try:
+                data = os.read(self._reader, 65536)
+            except OSError:  # Linux tells the end of a terminal so
+                return
+            if not data:
+                return
+            self.written += data
+
+    def text(self) -> str:
+        """All that was written, once no process has the terminal any more."""
+        os.close(self.writer)
+        self._thread.join(SECONDS)
+        os.close(self._reader)
+        return self.written.decode()
+
+
+BAR = re.compile(r"\d+%\|.*\| [0-9.]+M/[0-9.]+M ")
+LONG = REQUEST * 300_000 + b"1\n"  # 12 MB
+
+
+@pytest.fixture(scope="module")
+def long_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("long") / "long.ndjson"
+    file.write_bytes(LONG)
+    return file
+
+
+LONG_OUTPUT = (
+    "long.ndjson:300001: byte 12000000: NOT_AN_OBJECT: the message is not an object\n"
+    "long.ndjson: request 300000, notification 0, result 0, error 0, batch 0, invalid 1\n"
+    "long.ndjson: NOT_AN_OBJECT 1\n"
+)
+
+
+@posix
+def test_bar_on_a_terminal(long_file: Path) -> None:
+    pytest.importorskip("tqdm")
+    terminal = Terminal()
+    process = subprocess.Popen(
+        command("check", long_file.name),
+        cwd=long_file.parent,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=terminal.writer,
+        env=environment(),
+    )
+    output, _ = process.communicate(timeout=SECONDS)
+    shown = terminal.text()
+    assert BAR.search(shown)
+    assert "byte 12000000" not in shown
+    assert shown.endswith("\r")  # wiped at the end
+    assert output.decode() == LONG_OUTPUT
+    assert process.returncode == 1
+
+
+@posix
+def test_bar_leaves_the_output_its_lines(long_file: Path) -> None:
+    pytest.importorskip("tqdm")
+    terminal = Terminal()
+    process = subprocess.Popen(
+        command("check", long_file.name),
+        cwd=long_file.parent,
+        stdin=subprocess.DEVNULL,
+        stdout=terminal.writer,
+        stderr=terminal.writer,
+        env=environment(),
+    )
+    process.wait(SECONDS)
+    shown = terminal.text()
+    assert BAR.search(shown)
+    for line in LONG_OUTPUT.splitlines():
+        assert f"\r{line}\r\n" in shown or f"\n{line}\r\n" in shown
+
+
+@posix
+def test_no_bar_elsewhere(long_file: Path) -> None:
+    done = run("check", long_file.name, cwd=long_file.parent)
+    assert done.stdout == LONG_OUTPUT
+    assert done.stderr == ""
+
+
+@posix
+def test_no_bar_for_short_input(tmp_path: Path) -> None:
+    (tmp_path / "short.ndjson").write_bytes(REQUEST * 1000)
+    terminal = Terminal()
+    process = subprocess.Popen(
+        command("check", "short.ndjson"),
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=terminal.writer,
+        env=environment(),
+    )
+    process.communicate(timeout=SECONDS)
+    assert process.returncode == 0
+    assert terminal.text() == ""
+
+
+@posix
+def test_bar_for_slow_input_of_no_known_size() -> None:
+    pytest.importorskip("tqdm")
+    terminal = Terminal()
+    process = subprocess.Popen(
+        command("check"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=terminal.writer, env=environment()
+    )
+    assert process.stdin is not None
+    written = 0
+    deadline = time.monotonic() + SECONDS
+    while not terminal.written and time.monotonic() < deadline:
+        process.stdin.write(REQUEST)
+        process.stdin.flush()
+        written += 1
+        time.sleep(0.1)
+    output, _ = process.communicate(timeout=SECONDS)
+    assert output.decode() == f"-: request {written}, notification 0, result 0, error 0, batch 0, invalid 0\n"
+    assert re.search(r"[0-9.]+k?B \[", terminal.text())
+
+
+@posix
+def test_no_bar_without_tqdm(long_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "tqdm.py").write_text("raise ModuleNotFoundError(\"No module named 'tqdm'\")\n")
+    terminal = Terminal()
+    process = subprocess.Popen(
+        command("check", long_file.name, long_file.name),
+        cwd=long_file.parent,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=terminal.writer,
+        env=environment(PYTHONPATH=str(tmp_path)),
+    )
+    output, _ = process.communicate(timeout=SECONDS)
+    assert terminal.text() == "jsonrpc-fast: no progress bar: it needs the extra jsonrpc_fast[cli]\r\n"
+    assert output.decode() == LONG_OUTPUT * 2
+    assert process.returncode == 1
+
+
+# info, and the command line itself
+
+
+def test_info(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["info"]) == 0
+    output = capsys.readouterr().out
+    head, table, rest = output.split("\n\n")
+    facts = dict(line.split(None, 1) for line in head.splitlines())
+    assert facts["version"] == jsonrpc_fast.__version__
+    assert facts["backend"] == BACKEND
+    assert ("core_fault" in facts) == (BACKEND == "python")
+    assert facts["orjson"] == ORJSON_VERSION
+    assert facts["python"] == f"{platform.python_implementation()} {platform.python_version()}"
+    assert table == (
+        "                                          mcp    mcp    mcp    mcp    mcp\n"
+        "                                          2024   2025   2025   2025   2026\n"
+        "profile            jsonrpc  lenient  lsp  11-05  03-26  06-18  11-25  07-28\n"
+        "null_request_ids   yes      yes      no   no     no     no     no     no\n"
+        "null_result_ids    yes      yes      yes  no     no     no     no     no\n"
+        "float_ids          yes      yes      no   no     no     no     no     no\n"
+        "errors_without_id  no       no       no   no     no     no     yes    yes\n"
+        "empty_methods      yes      yes      yes  no     no     no     no     no\n"
+        "array_params       yes      yes      yes  no     no     no     no     no\n"
+        "null_params        no       yes      yes  no     no     no     no     no\n"
+        "null_companions    no       yes      no   no     no     no     no     no\n"
+        "object_results     no       no       no   yes    yes    yes    yes    yes\n"
+        "batches            yes      yes      yes  no     yes    no     no     no"
+    )
+    assert rest == (
+        "the same in all: extra_members yes, big_ints float, message_bytes 67108864, depth 1024, batch_items 10000, "
+        "method_bytes 1024, id_bytes 512\n"
+    )
+
+
+def test_info_tells_why_the_core_is_not_in_use() -> None:
+    done = run("info", env=environment(JSONRPC_FAST_PURE="1"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\nbackend     python\ncore_fault  JSONRPC_FAST_PURE is set\n" in done.stdout
+
+
+def test_info_json() -> None:
+    done = run("info", "--json", env=environment(JSONRPC_FAST_PURE="1"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 1
+    facts = json.loads(done.stdout)
+    profiles = facts.pop("profiles")
+    assert facts == {
+        "version": jsonrpc_fast.__version__,
+        "backend": "python",
+        "core_fault": "JSONRPC_FAST_PURE is set",
+        "orjson": ORJSON_VERSION,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+    }
+    assert list(profiles) == [
+        "jsonrpc",
+        "lenient",
+        "lsp",
+        "mcp-2024-11-05",
+        "mcp-2025-03-26",
+        "mcp-2025-06-18",
+        "mcp-2025-11-25",
+        "mcp-2026-07-28",
+    ]
+    assert profiles["lsp"] == {
+        "null_request_ids": False,
+        "null_result_ids": True,
+        "float_ids": False,
+        "errors_without_id": False,
+        "empty_methods": True,
+        "array_params": True,
+        "null_params": True,
+        "null_companions": False,
+        "object_results": False,
+        "batches": True,
+        "extra_members": True,
+        "big_ints": "float",
+        "message_bytes": 67108864,
+        "depth": 1024,
+        "batch_items": 10000,
+        "method_bytes": 1024,
+        "id_bytes": 512,
+    }
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"jsonrpc-fast {jsonrpc_fast.__version__}\n"
+
+
+EXIT_STATUS = """
+exit status:
+  0    every message is valid
+  1    a message is invalid
+  2    the command line is wrong, a file cannot be read or the output cannot be written
+  130  interrupted
+  141  the reader of the output went away
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--help"], ["check", "info", "--version", "validate streams of messages"]),
+        (["check", "--help"], ["FILE", "--profile NAME", *PRESETS, "--framing", "--json", "--max-faults N", "10"]),
+        (["info", "--help"], ["--json", "profile"]),
+    ],
+)
+def test_help(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(arguments) == 0
+    output = capsys.readouterr()
+    assert output.out.startswith("usage: jsonrpc-fast ")
+    assert output.out.endswith(EXIT_STATUS)
+    for word in words:
+        assert word in output.out
+    assert output.err == ""
+
+
+def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("usage: jsonrpc-fast ")
+    assert output.err.endswith(EXIT_STATUS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["check", "--profile", "corba"], "argument --profile: invalid choice: 'corba'"),
+        (["check", "--framing", "morse"], "argument --framing: invalid choice: 'morse'"),
+        (["check", "--max-faults", "-1"], "argument --max-faults: must be a whole number, 0 or more"),
+        (["check", "--max-faults", "ten"], "argument --max-faults: must be a whole number, 0 or more"),
+        (["check", "--verbose"], "unrecognized arguments: --verbose"),
+        (["encode"], "invalid choice: 'encode'"),
+    ],
+)
+def test_usage_faults(arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(arguments) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert error in output.err
+
+
+def test_usage_fault_of_a_process() -> None:
+    assert run("check", "--profile", "corba").returncode == 2
+
+
+def test_script_is_the_same_main() -> None:
+    code = "import sys; from jsonrpc_fast.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--version"], env=environment(), capture_output=True, timeout=SECONDS
+    )
+    assert (done.returncode, done.stdout.split()) == (0, [b"jsonrpc-fast", jsonrpc_fast.__version__.encode()])
+
+
+def test_package_does_not_load_the_command_line() -> None:
+    code = "import sys, jsonrpc_fast; print(sorted({'jsonrpc_fast.cli', 'argparse', 'tqdm'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, timeout=SECONDS)
+    assert done.stdout.split() == [b"[]"]
+
+
+# Messages that nobody here made up.
+
+
+def summaries(capsys: pytest.CaptureFixture[str], *arguments: str) -> Iterator[tuple[str, str]]:
+    """What `check` says of each file, which must be no more than one line, and its name."""
+    assert cli.main(["check", *arguments]) == 0
+    for line in capsys.readouterr().out.splitlines():
+        file, summary = line.split(": ", 1)
+        yield Path(file).name, summary
+
+
+needs_corpora = pytest.mark.skipif(not CORPORA.is_dir(), reason="shared/corpora is not there")
+
+
+@needs_corpora
+def test_wire(capsys: pytest.CaptureFixture[str]) -> None:
+    files = defaultdict(list)
+    for file in sorted((CORPORA / "wire").iterdir()):
+        if "2026-07-28" in file.name:
+            profile = "mcp-2026-07-28"
+        elif file.name.startswith("mcp"):
+            profile = "mcp-2025-11-25"
+        else:
+            profile = "lsp" if file.name.startswith("vscode") else "jsonrpc"
+        files[profile].append(str(file))
+    found = {
+        (profile, name): summary
+        for profile in files
+        for name, summary in summaries(capsys, "--profile", profile, *files[profile])
+    }
+    mcp_2025, mcp_2026 = "mcp-2025-11-25", "mcp-2026-07-28"
+    python_sdk = "mcp-python-sdk-2.3.0"
+    assert found == {
+        ("jsonrpc", "json-rpc-1.15.0-client.ndjson"): counted(request=1, notification=1),
+        ("jsonrpc", "json-rpc-1.15.0-server.ndjson"): counted(result=1, error=2),
+        ("jsonrpc", "json-rpc-2.0-1.8.1-client.ndjson"): counted(request=2, notification=1),
+        ("jsonrpc", "jsonrpcclient-4.0.3-client.ndjson"): counted(request=3, notification=1),
+        ("jsonrpc", "jsonrpcserver-5.0.9-server.ndjson"): counted(result=2, error=5, batch=1),
+        ("jsonrpc", "pjrpc-2.2.0-client.ndjson"): counted(request=1, notification=1),
+        ("jsonrpc", "pjrpc-2.2.0-server.ndjson"): counted(result=1, error=2),
+        ("lsp", "vscode-jsonrpc-10.0.0-client.ndjson"): counted(request=7, notification=4),
+        ("lsp", "vscode-jsonrpc-10.0.0-server.ndjson"): counted(result=3, error=4),
+        (mcp_2025, f"{python_sdk}-client-2025-11-25.ndjson"): counted(request=12, notification=2, result=1),
+        (mcp_2025, f"{python_sdk}-server-2025-11-25.ndjson"): counted(request=1, notification=1, result=10, error=1),
+        (mcp_2025, "mcp-ts-sdk-1.32.2-client.ndjson"): counted(request=13, notification=3, result=3),
+        (mcp_2025, "mcp-ts-sdk-1.32.2-server.ndjson"): counted(request=3, notification=2, result=10, error=2),
+        (mcp_2026, f"{python_sdk}-client-2026-07-28.ndjson"): counted(request=10, notification=1),
+        (mcp_2026, f"{python_sdk}-server-2026-07-28.ndjson"): counted(notification=1, result=7, error=2),
+    }
+
+
+def counted(request: int = 0, notification: int = 0, result: int = 0, error: int = 0, batch: int = 0) -> str:
+    """The summary of a valid file."""
+    return f"request {request}, notification {notification}, result {result}, error {error}, batch {batch}, invalid 0"
+
+
+@needs_corpora
+def test_ethereum(capsys: pytest.CaptureFixture[str]) -> None:
+    file = CORPORA / "eth" / "messages.ndjson"
+    assert list(summaries(capsys, str(file))) == [("messages.ndjson", counted(request=236, result=189, error=47))]
+
+
+@needs_corpora
+def test_language_server(capsys: pytest.CaptureFixture[str]) -> None:
+    file = CORPORA / "lsp" / "inspector_messages.ndjson"
+    expected = counted(request=103, notification=69, result=96)  # 268 messages
+    assert list(summaries(capsys, "--profile", "lsp", str(file))) == [("inspector_messages.ndjson", expected)]
+
+
+@needs_corpora
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("2024-11-05", counted(request=15, notification=10, result=13, error=5)),
+        ("2025-03-26", counted(request=15, notification=10, result=13, error=5)),
+        ("2025-06-18", counted(request=19, notification=9, result=19, error=5)),
+        ("2025-11-25", counted(request=27, notification=11, result=26, error=10)),
+        ("2026-07-28", counted(request=15, notification=9, result=15, error=4)),
+    ],
+)
+def test_mcp_specification(version: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open(CORPORA / "mcp" / "spec_messages.ndjson", "rb") as lines:
+        messages = [json.loads(line) for line in lines]
+    texts = [message["raw"].translate({10: " ", 13: " "}) for message in messages if message["version"] == version]
+    file = tmp_path / "messages.ndjson"
+    file.write_bytes("".join([text + "\n" for text in texts]).encode())
+    assert list(summaries(capsys, "--profile", f"mcp-{version}", str(file))) == [("messages.ndjson", expected)]
