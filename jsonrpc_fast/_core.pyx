@@ -12,35 +12,45 @@ payload goes to orjson. What the scanner found and what a dict holds go through 
 cimport cython
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItemWithError
+from cpython.dict cimport PyDict_GetItemWithError, PyDict_Size
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_FromLongLong
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.math cimport isfinite
-from libc.stdint cimport uint8_t
-from libc.string cimport memcmp, memcpy
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memchr, memcmp, memcpy
 
 from ._scanner cimport (
+    MEMBER_CODE,
+    MEMBER_DATA,
     MEMBER_ERROR,
     MEMBER_ID,
     MEMBER_JSONRPC,
+    MEMBER_MESSAGE,
     MEMBER_METHOD,
     MEMBER_PARAMS,
     MEMBER_RESULT,
+    MEMBER_UNKNOWN,
     Cursor,
     Envelope,
+    Quick,
     Value,
     expect,
     read_end,
     read_message,
+    read_object,
+    read_quick,
     skip_plain,
     skip_space,
+    skip_value,
 )
 
 from . import errors
 from ._decoder import StreamDecoder
 from ._json import (
+    JSONDecodeError,
     dumps,
     dumps_integer,
     dumps_unchecked,
@@ -56,6 +66,7 @@ from .codes import RPC_MESSAGES, UNSET
 from .errors import EncodeError
 from .kinds import Classification
 from .profile import JSONRPC
+from .profile import MAX_DEPTH as _MAX_DEPTH
 
 cdef extern from "Python.h":
     object PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
@@ -63,6 +74,8 @@ cdef extern from "Python.h":
     bint PyUnicode_IS_ASCII(object text)
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
     bint PyBytes_CheckExact(object value)
+    bint PyLong_CheckExact(object value)
+    bint PyUnicode_CheckExact(object value)
 
 cdef enum:
     # From here on a payload goes to orjson as a view of the text; below, copying is cheaper than making the view.
@@ -72,6 +85,7 @@ cdef enum:
 
 cdef str VERSION = "2.0"
 cdef object ZERO = 0
+cdef Py_ssize_t MAX_DEPTH = _MAX_DEPTH
 
 
 class ParseError(errors.ParseError):
@@ -108,7 +122,11 @@ cdef object refuse_again(value):
 @cython.final
 @cython.freelist(64)
 cdef class Request:
-    """A call that expects a response (section 4): id, method, params (None if absent)."""
+    """Request(id, method, params=None)
+--
+
+    A call that expects a response (section 4): id, method, params (None if absent).
+    """
 
     cdef readonly object id
     cdef readonly object method
@@ -162,7 +180,11 @@ cdef class Request:
 @cython.final
 @cython.freelist(64)
 cdef class Notification:
-    """A call that expects no response (section 4.1): method, params (None if absent)."""
+    """Notification(method, params=None)
+--
+
+    A call that expects no response (section 4.1): method, params (None if absent).
+    """
 
     cdef readonly object method
     cdef readonly object params
@@ -213,7 +235,11 @@ cdef class Notification:
 @cython.final
 @cython.freelist(64)
 cdef class Response:
-    """The answer to a request (section 5): id, result, error. An error where `error` is not None."""
+    """Response(id, result=None, error=None)
+--
+
+    The answer to a request (section 5): an error where `error` is not None, else a result.
+    """
 
     cdef readonly object id
     cdef readonly object result
@@ -275,7 +301,11 @@ cdef class Response:
 
 @cython.final
 cdef class Error:
-    """What went wrong, inside a response (section 5.1): code, message, data (UNSET if absent)."""
+    """Error(code, message, data=UNSET)
+--
+
+    What went wrong, inside a response (section 5.1): code, message, data (UNSET if absent).
+    """
 
     cdef readonly object code
     cdef readonly object message
@@ -310,6 +340,81 @@ cdef class Error:
 
     def __reduce__(self):
         return Error, (self.code, self.message, self.data)
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Raw:
+    """Raw(data)
+--
+
+    A checked JSON text, kept as bytes: a payload that is passed on, or read later.
+    """
+
+    cdef bytes data
+    cdef bint exact  # big_ints="exact"
+
+    def __init__(self, data):
+        cdef Cursor cursor
+        cdef Value value
+        cdef const uint8_t* start
+        if self.data is not None:
+            refuse_again(self)
+        if isinstance(data, str):
+            try:
+                text = data.encode()
+            except UnicodeEncodeError as error:
+                raise ParseError.invalid_utf8(offset=len(error.object[: error.start].encode())) from None
+        elif isinstance(data, (bytes, bytearray, memoryview)):
+            text = bytes(data)
+        else:
+            raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
+        start = <const uint8_t*>PyBytes_AS_STRING(text)
+        open_cursor(&cursor, start, PyBytes_GET_SIZE(text), False)
+        skip_space(&cursor)
+        if not skip_value(&cursor, False, &value) or not read_end(&cursor):
+            raise fault_of_text(start, &cursor)
+        if value.depth > MAX_DEPTH:
+            raise ParseError.too_deep()
+        self.data = bytes_of(&value)
+
+    def decode(self, decoder=None):
+        """What a decoder makes of the bytes: orjson, or one that is given, such as a typed one. Raises what it does."""
+        if decoder is not None:
+            return decoder(self.data)
+        return loads_exact(self.data) if self.exact else loads(self.data)
+
+    def __bytes__(self):
+        return self.data
+
+    def __len__(self):
+        return PyBytes_GET_SIZE(self.data)
+
+    def __eq__(self, other):
+        if type(other) is not Raw:
+            return NotImplemented
+        return self.data == (<Raw>other).data
+
+    def __hash__(self):
+        return hash(self.data)
+
+    def __repr__(self):
+        return f"Raw({shorten(self.data)})"
+
+    def __reduce__(self):
+        return remake_raw, (self.data, self.exact)
+
+
+def remake_raw(data, exact):
+    """A `Raw` from its pickle, which has been checked."""
+    return make_raw(data, exact)
+
+
+cdef inline Raw make_raw(bytes data, bint exact):
+    cdef Raw raw = Raw.__new__(Raw)
+    raw.data = data
+    raw.exact = exact
+    return raw
 
 
 cdef inline Request make_request(id, method, params):
@@ -351,8 +456,8 @@ cdef int check_method(method) except -1:
 
 
 cdef int check_params(params) except -1:
-    if not (params is None or isinstance(params, (dict, list))):
-        raise TypeError(f"params must be a dict, a list or None, not {type(params).__name__}")
+    if not (params is None or is_object_or_array(params, True)):
+        raise TypeError(f"params must be a dict, a list, a Raw of one, or None, not {type(params).__name__}")
     return 0
 
 
@@ -458,12 +563,50 @@ cdef inline object member_of(dict obj, name):
     return UNSET if value == NULL else <object>value
 
 
+cdef object judge_call_quickly(dict members, Rules rules):
+    """The valid call that a dict of nothing else is, with an id of 64 bits or in ASCII; None of any other dict."""
+    cdef PyObject* jsonrpc = PyDict_GetItemWithError(members, "jsonrpc")
+    cdef PyObject* method = PyDict_GetItemWithError(members, "method")
+    cdef PyObject* id
+    cdef PyObject* params
+    cdef int overflow = 0
+    if jsonrpc == NULL or method == NULL:
+        return None
+    if not PyUnicode_CheckExact(<object>jsonrpc) or <str><object>jsonrpc != VERSION:
+        return None
+    if not PyUnicode_CheckExact(<object>method) or not PyUnicode_IS_ASCII(<object>method):
+        return None
+    if not 0 < PyUnicode_GET_LENGTH(<object>method) <= rules.method_bytes:
+        return None
+    id = PyDict_GetItemWithError(members, "id")
+    params = PyDict_GetItemWithError(members, "params")
+    if PyDict_Size(members) != 2 + (id != NULL) + (params != NULL):
+        return None
+    if params != NULL and not is_object_or_array(<object>params, rules.array_params):
+        return None
+    if id == NULL:
+        return make_notification(<object>method, None if params == NULL else <object>params)
+    if PyLong_CheckExact(<object>id):
+        PyLong_AsLongLongAndOverflow(<object>id, &overflow)
+        if overflow:
+            return None
+    elif not PyUnicode_CheckExact(<object>id) or not PyUnicode_IS_ASCII(<object>id):
+        return None
+    elif PyUnicode_GET_LENGTH(<object>id) > rules.id_bytes:
+        return None
+    return make_request(<object>id, <object>method, None if params == NULL else <object>params)
+
+
 cdef object judge_dict(obj, Rules rules, index):
     cdef bint unexpected = False
     cdef dict members
     if not isinstance(obj, dict):
         return ParseError.not_an_object(index=index)
     members = <dict>obj
+    if rules.extra_members:
+        message = judge_call_quickly(members, rules)
+        if message is not None:
+            return message
     jsonrpc = member_of(members, "jsonrpc")
     id = member_of(members, "id")
     method = member_of(members, "method")
@@ -525,9 +668,9 @@ cdef object judge(
     elif not rules.empty_methods and not method:
         factory = ParseError.empty_method
     else:
-        if params is UNSET or (params is None and rules.null_params):
+        if params is UNSET or (rules.null_params and is_null(params)):
             params = None
-        elif not isinstance(params, dict) and not (isinstance(params, list) and rules.array_params):
+        elif not is_object_or_array(params, rules.array_params):
             factory = ParseError.invalid_params_type
         if factory is None:
             if unexpected and not rules.extra_members:
@@ -549,9 +692,9 @@ cdef object judge_response(Rules rules, id, params, result, error, bint unexpect
     cdef bint is_response
     cdef bint is_error
     if rules.null_companions and result is not UNSET and error is not UNSET:
-        if error is None:
+        if is_null(error):
             error = UNSET
-        elif result is None:
+        elif is_null(result):
             result = UNSET
     is_response = result is not UNSET or error is not UNSET
     is_error = error is not UNSET and result is UNSET
@@ -574,7 +717,7 @@ cdef object judge_response(Rules rules, id, params, result, error, bint unexpect
             return error
         result = None
     else:
-        if rules.object_results and not isinstance(result, dict):
+        if rules.object_results and not is_object_or_array(result, False):
             return ParseError.invalid_result_type
         error = None
     if not rules.extra_members and (unexpected or params is not UNSET):
@@ -598,6 +741,22 @@ cdef object judge_error(obj):
     error.message = message
     error.data = member_of(<dict>obj, "data")
     return error
+
+
+cdef inline bint is_object_or_array(value, bint array_allowed) except -1:
+    cdef char first
+    if isinstance(value, dict):
+        return True
+    if isinstance(value, list):
+        return array_allowed
+    if type(value) is not Raw:
+        return False
+    first = PyBytes_AS_STRING((<Raw>value).data)[0]
+    return first == c"{" or (first == c"[" and array_allowed)
+
+
+cdef inline bint is_null(value):
+    return value is None or (type(value) is Raw and (<Raw>value).data == b"null")
 
 
 cdef inline bint is_valid_id(id, bint null_allowed, Rules rules) except -1:
@@ -646,16 +805,10 @@ cdef inline object bytes_of(Value* value):
 
 
 cdef inline object string_of(Value* value):
-    """The str of a string token, or None of another token."""
-    cdef Py_ssize_t length
-    if value.start[0] != c'"':
-        return None
+    """The str of a string token."""
     if not value.plain:
         return loads(bytes_of(value))
-    length = value.end - value.start - 2
-    text = PyUnicode_New(length, 0x7F)
-    memcpy(PyUnicode_DATA(text), value.start + 1, length)
-    return text
+    return ascii_of(value.start + 1, value.end - value.start - 2)
 
 
 cdef object id_of(Value* value, Py_ssize_t limit):
@@ -682,8 +835,8 @@ cdef object id_of(Value* value, Py_ssize_t limit):
     return () if found is None else found
 
 
-cdef object payload_of(Value* value, Rules rules, bint* too_large):
-    """What orjson makes of a value; None where an integer in it is too large for the profile."""
+cdef object payload_of(Value* value, Rules rules, bint* too_large, bint raw):
+    """A member's value, UNSET if absent; None where it is too deep, or an integer in it too large for the profile."""
     if value.start == NULL:
         return UNSET
     if value.depth > rules.depth:
@@ -691,17 +844,40 @@ cdef object payload_of(Value* value, Rules rules, bint* too_large):
     if value.wide and not rules.big_ints_as_float:
         if rules.big_ints_exact:
             try:
-                return loads_exact(bytes_of(value))
+                found = loads_exact(bytes_of(value))
+                return make_raw(bytes_of(value), True) if raw else found
             except ValueError:
                 pass
         too_large[0] = True
         return None
-    if value.end - value.start < VIEW_BYTES:
-        return loads(bytes_of(value))
-    return loads(PyMemoryView_FromMemory(<char*>value.start, value.end - value.start, PyBUF_READ))
+    if raw:
+        return make_raw(bytes_of(value), False)
+    return loads_part(value.start, value.end - value.start)
 
 
-cdef object judge_envelope(Envelope* envelope, Rules rules, index):
+cdef object error_of(Value* value, Rules rules, bint* too_large):
+    """An error as a dict with its data raw; anything but an object as it is."""
+    cdef Cursor cursor
+    cdef Envelope envelope
+    if value.start == NULL or value.start[0] != c"{" or value.depth > rules.depth:
+        return payload_of(value, rules, too_large, False)
+    if value.wide and not rules.big_ints_as_float:
+        payload_of(value, rules, too_large, False)
+        if too_large[0]:
+            return None
+    open_cursor(&cursor, value.start, value.end - value.start, True)
+    read_object(&cursor, &envelope, True)
+    error = {}
+    if envelope.members[<int>MEMBER_CODE].start != NULL:
+        error["code"] = payload_of(&envelope.members[<int>MEMBER_CODE], rules, too_large, False)
+    if envelope.members[<int>MEMBER_MESSAGE].start != NULL:
+        error["message"] = payload_of(&envelope.members[<int>MEMBER_MESSAGE], rules, too_large, False)
+    if envelope.members[<int>MEMBER_DATA].start != NULL:
+        error["data"] = payload_of(&envelope.members[<int>MEMBER_DATA], rules, too_large, True)
+    return error
+
+
+cdef object judge_envelope(Envelope* envelope, Rules rules, index, bint raw):
     cdef bint integer_too_large = False
     cdef Value* value
     if not envelope.is_object:
@@ -713,20 +889,24 @@ cdef object judge_envelope(Envelope* envelope, Rules rules, index):
     if value.start != NULL and value.end - value.start == 5 and memcmp(value.start, b'"2.0"', 5) == 0:
         jsonrpc = VERSION
     else:
-        jsonrpc = payload_of(value, rules, &integer_too_large)
+        jsonrpc = payload_of(value, rules, &integer_too_large, False)
 
     value = &envelope.members[<int>MEMBER_ID]
     id = UNSET if value.start == NULL else id_of(value, rules.id_bytes)
 
     value = &envelope.members[<int>MEMBER_METHOD]
     if value.start != NULL and value.plain:
-        method = string_of(value)
+        method = method_of(value.start + 1, value.end - value.start - 2)
     else:
-        method = payload_of(value, rules, &integer_too_large)
+        method = payload_of(value, rules, &integer_too_large, False)
 
-    params = payload_of(&envelope.members[<int>MEMBER_PARAMS], rules, &integer_too_large)
-    result = payload_of(&envelope.members[<int>MEMBER_RESULT], rules, &integer_too_large)
-    error = payload_of(&envelope.members[<int>MEMBER_ERROR], rules, &integer_too_large)
+    params = payload_of(&envelope.members[<int>MEMBER_PARAMS], rules, &integer_too_large, raw)
+    result = payload_of(&envelope.members[<int>MEMBER_RESULT], rules, &integer_too_large, raw)
+    value = &envelope.members[<int>MEMBER_ERROR]
+    if raw:
+        error = error_of(value, rules, &integer_too_large)
+    else:
+        error = payload_of(value, rules, &integer_too_large, False)
     return judge(
         rules,
         index,
@@ -743,25 +923,145 @@ cdef object judge_envelope(Envelope* envelope, Rules rules, index):
     )
 
 
-cdef object decode_text(const uint8_t* start, Py_ssize_t size, Rules rules):
+# Method names come again and again. One place for each hash, so a flood of names cannot make it grow.
+cdef enum:
+    METHOD_PLACES = 512
+    METHOD_BYTES = 64  # longer ones are not kept
+
+cdef PyObject* methods[METHOD_PLACES]  # each owned
+
+
+cdef inline object method_of(const uint8_t* start, Py_ssize_t size):
+    """The str of a method's ASCII, with its hash when it has come before."""
+    cdef uint64_t word = 0
+    cdef uint64_t hash
+    cdef PyObject* known
+    cdef size_t place
+    if size > METHOD_BYTES:
+        return ascii_of(start, size)
+    if size >= 8:
+        memcpy(&word, start + size - 8, 8)
+        hash = word * <uint64_t>0x9E3779B97F4A7C15
+        memcpy(&word, start, 8)
+    else:
+        memcpy(&word, start, size)
+        hash = 0
+    hash = (hash ^ word ^ <uint64_t>size) * <uint64_t>0x9E3779B97F4A7C15
+    place = hash >> 55
+    known = methods[place]
+    if (
+        known != NULL
+        and PyUnicode_GET_LENGTH(<object>known) == size
+        and memcmp(PyUnicode_DATA(<object>known), start, size) == 0
+    ):
+        return <object>known
+    text = ascii_of(start, size)
+    Py_INCREF(text)
+    methods[place] = <PyObject*>text
+    Py_XDECREF(known)
+    return text
+
+
+cdef inline object ascii_of(const uint8_t* start, Py_ssize_t size):
+    text = PyUnicode_New(size, 0x7F)
+    memcpy(PyUnicode_DATA(text), start, size)
+    return text
+
+
+cdef inline object loads_part(const uint8_t* start, Py_ssize_t size):
+    """What orjson makes of a part of a text. Raises JSONDecodeError."""
+    if size < VIEW_BYTES:
+        return loads(PyBytes_FromStringAndSize(<char*>start, size))
+    return loads(PyMemoryView_FromMemory(<char*>start, size, PyBUF_READ))
+
+
+cdef object decode_quick(const uint8_t* start, Py_ssize_t size, Rules rules, bint raw):
+    """The valid message that a text holds in one of its usual forms; None of any other text."""
+    cdef Quick quick
+    cdef Value value
+    cdef Cursor cursor
+    if not read_quick(start, start + size, &quick) or not quick.has_version:
+        return None
+    if quick.id != NULL and quick.id_end - quick.id > rules.id_bytes:
+        return None
+    payload = None
+    if quick.payload_member != MEMBER_UNKNOWN:
+        size = quick.payload_end - quick.payload
+        if raw:
+            open_cursor(&cursor, quick.payload, size, False)
+            skip_space(&cursor)
+            if quick.payload_member == MEMBER_ERROR or not skip_value(&cursor, False, &value):
+                return None
+            if not read_end(&cursor) or value.depth > rules.depth or (value.wide and not rules.big_ints_as_float):
+                return None
+            payload = make_raw(bytes_of(&value), False)
+        # orjson goes MAX_DEPTH deep; a lower limit cannot be passed in twice as many bytes.
+        elif not rules.big_ints_as_float or (rules.depth < MAX_DEPTH and size > 2 * rules.depth):
+            return None
+        else:
+            try:
+                payload = loads_part(quick.payload, size)
+            except JSONDecodeError:
+                return None
+    if quick.method != NULL:
+        size = quick.method_end - quick.method
+        if size > rules.method_bytes or (size == 0 and not rules.empty_methods):
+            return None
+        if quick.payload_member == MEMBER_PARAMS:
+            if not isinstance(payload, dict) and not (rules.array_params and isinstance(payload, list)):
+                if not is_object_or_array(payload, rules.array_params):
+                    return None
+        elif quick.payload_member != MEMBER_UNKNOWN:
+            return None
+        if quick.id != NULL:
+            return make_request(ascii_of(quick.id, quick.id_end - quick.id), method_of(quick.method, size), payload)
+        if quick.has_number:
+            return make_request(PyLong_FromLongLong(quick.number), method_of(quick.method, size), payload)
+        return make_notification(method_of(quick.method, size), payload)
+    if quick.payload_member == MEMBER_RESULT:
+        if rules.object_results and not isinstance(payload, dict) and not is_object_or_array(payload, False):
+            return None
+        error = None
+    elif quick.payload_member == MEMBER_ERROR:
+        error = judge_error(payload)
+        if type(error) is not Error:
+            return None
+        payload = None
+    else:
+        return None
+    if quick.id != NULL:
+        return make_response(ascii_of(quick.id, quick.id_end - quick.id), payload, error)
+    if quick.has_number:
+        return make_response(PyLong_FromLongLong(quick.number), payload, error)
+    return None
+
+
+cdef inline void open_cursor(Cursor* cursor, const uint8_t* start, Py_ssize_t size, bint any_width) noexcept:
+    cursor.at = start
+    cursor.end = start + size
+    cursor.fault = NULL
+    cursor.any_width = any_width
+    cursor.out_of_memory = False
+
+
+cdef object decode_text(const uint8_t* start, Py_ssize_t size, Rules rules, bint raw):
     cdef Cursor cursor
     cdef Envelope envelope
     if size > rules.message_bytes:
         return ParseError.message_too_large()
-    cursor.at = start
-    cursor.end = start + size
-    cursor.fault = NULL
-    cursor.any_width = not rules.big_ints_as_float
-    cursor.out_of_memory = False
+    message = decode_quick(start, size, rules, raw)
+    if message is not None:
+        return message
+    open_cursor(&cursor, start, size, not rules.big_ints_as_float)
     skip_space(&cursor)
     if cursor.at < cursor.end and cursor.at[0] == c"[":
-        return decode_batch(start, &cursor, rules)
+        return decode_batch(start, &cursor, rules, raw)
     if not read_message(&cursor, &envelope) or not read_end(&cursor):
         return fault_of_text(start, &cursor)
-    return judge_envelope(&envelope, rules, None)
+    return judge_envelope(&envelope, rules, None, raw)
 
 
-cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules):
+cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, bint raw):
     """The messages of a batch, judged as they are read; the text may still turn out not to be JSON."""
     cdef Envelope envelope
     cdef Py_ssize_t count = 0
@@ -775,7 +1075,7 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules):
             if not read_message(cursor, &envelope):
                 return fault_of_text(start, cursor)
             if rules.batches and count < rules.batch_items:
-                messages.append(judge_envelope(&envelope, rules, count))
+                messages.append(judge_envelope(&envelope, rules, count, raw))
             count += 1
             skip_space(cursor)
             if cursor.at < cursor.end and cursor.at[0] == c"]":
@@ -790,8 +1090,8 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules):
     return messages if fault is None else fault
 
 
-def decode(data, profile=JSONRPC):
-    """Decodes and validates one JSON text: UTF-8 bytes, or a str.
+def decode(data, profile=JSONRPC, *, raw=False):
+    """Decodes and validates one JSON text: UTF-8 bytes, or a str. raw: leave payloads as `Raw`.
 
     Returns a Request, a Notification, a Response or a ParseError, or for a batch a list of those. Raises TypeError for
     another type of `data`; a fault of the text is returned, never raised.
@@ -801,13 +1101,13 @@ def decode(data, profile=JSONRPC):
     cdef const char* text
     cdef Py_ssize_t size
     if PyBytes_CheckExact(data):
-        return decode_text(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), rules)
+        return decode_text(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), rules, raw)
     if isinstance(data, str):
         try:
             text = PyUnicode_AsUTF8AndSize(data, &size)
         except UnicodeEncodeError as error:
             return ParseError.invalid_utf8(offset=len(error.object[: error.start].encode()))
-        return decode_text(<const uint8_t*>text, size, rules)
+        return decode_text(<const uint8_t*>text, size, rules, raw)
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
     if isinstance(data, memoryview) and not data.c_contiguous:
@@ -815,14 +1115,14 @@ def decode(data, profile=JSONRPC):
     # While the view is held a bytearray cannot be resized.
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        return decode_text(<const uint8_t*>view.buf, view.len, rules)
+        return decode_text(<const uint8_t*>view.buf, view.len, rules, raw)
     finally:
         PyBuffer_Release(&view)
 
 
 def classify(data):
     """A message's kind, method and id: those of what `decode(data)` returns. Raises TypeError as `decode` does."""
-    message = decode(data)
+    message = decode(data, raw=True)
     if type(message) is Request:
         return Classification("request", message.method, message.id)
     if type(message) is Notification:
@@ -974,9 +1274,20 @@ cdef inline object put_id(Writer* writer, id):
     return put_bytes(writer, dumps(id))
 
 
+cdef inline bytes on_one_line(bytes text):
+    """JSON with the line breaks between its tokens made spaces; in its strings there are none."""
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(text)
+    cdef const char* start = PyBytes_AS_STRING(text)
+    if memchr(start, c"\n", size) != NULL or memchr(start, c"\r", size) != NULL:
+        return text.replace(b"\n", b" ").replace(b"\r", b" ")
+    return text
+
+
 cdef inline bytes put_payload(Writer* writer, value, default, option):
     cdef bytes text
-    if default is None and option is ZERO:
+    if type(value) is Raw:
+        text = on_one_line((<Raw>value).data)
+    elif default is None and option is ZERO:
         try:
             text = dumps_unchecked(value)
         except TypeError as error:

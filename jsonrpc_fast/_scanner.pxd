@@ -21,13 +21,16 @@ cdef enum Member:
     MEMBER_PARAMS = 3
     MEMBER_RESULT = 4
     MEMBER_ERROR = 5
-    MEMBER_COUNT = 6
-    MEMBER_UNKNOWN = 7
+    MEMBER_UNKNOWN = 6
+    # Those of an error object take the same places.
+    MEMBER_CODE = 0
+    MEMBER_MESSAGE = 1
+    MEMBER_DATA = 2
 
 
 cdef enum:
     # One bit a level: as deep as orjson goes, without the heap.
-    STACK_BYTES = 128
+    STACK_WORDS = 16
 
 
 cdef struct Value:
@@ -59,9 +62,17 @@ cdef inline bint stop(Cursor* cursor, const uint8_t* at) noexcept nogil:
     return False
 
 
+cdef inline bint is_space(uint8_t byte) noexcept nogil:
+    return byte <= 0x20 and (byte == 0x20 or byte == 0x0A or byte == 0x0D or byte == 0x09)
+
+
+cdef inline bint is_digit(uint8_t byte) noexcept nogil:
+    return c"0" <= byte <= c"9"
+
+
 cdef inline void skip_space(Cursor* cursor) noexcept nogil:
     cdef const uint8_t* at = cursor.at
-    while at < cursor.end and (at[0] == 0x20 or at[0] == 0x0A or at[0] == 0x0D or at[0] == 0x09):
+    while at < cursor.end and is_space(at[0]):
         at += 1
     cursor.at = at
 
@@ -98,6 +109,10 @@ cdef inline int read_hex(const uint8_t* at, const uint8_t* end) noexcept nogil:
     return code
 
 
+cdef inline bint is_short_escape(uint8_t byte) noexcept nogil:
+    return byte in (c'"', c"\\", c"/", c"b", c"f", c"n", c"r", c"t")
+
+
 cdef inline bint skip_escape(Cursor* cursor) noexcept nogil:
     """Past the escape whose backslash is at the cursor. A lone surrogate is a fault."""
     cdef const uint8_t* at = cursor.at
@@ -105,7 +120,7 @@ cdef inline bint skip_escape(Cursor* cursor) noexcept nogil:
     cdef int code
     if at + 1 >= end:
         return stop(cursor, end)
-    if at[1] in (c'"', c"\\", c"/", c"b", c"f", c"n", c"r", c"t"):
+    if is_short_escape(at[1]):
         cursor.at = at + 2
         return True
     if at[1] != c"u":
@@ -169,52 +184,99 @@ cdef inline bint skip_character(Cursor* cursor) noexcept nogil:
     return True
 
 
+cdef extern from *:
+    """
+    #if defined(__SSE2__) || defined(_M_X64)
+    #include <emmintrin.h>
+    #define JSONRPC_FAST_SSE2 1
+    #else
+    #define JSONRPC_FAST_SSE2 0
+    #endif
+    #if defined(_MSC_VER)
+    #include <intrin.h>
+    static __inline int jsonrpc_fast_lowest(unsigned int bits) { unsigned long at; _BitScanForward(&at, bits); return (int)at; }
+    #else
+    #define jsonrpc_fast_lowest __builtin_ctz
+    #endif
+
+    /* One bit for each of the 16 bytes at `at` that is a quote, a backslash, below 0x20 or above 0x7F. */
+    static CYTHON_INLINE unsigned int jsonrpc_fast_special(const unsigned char *at) {
+    #if JSONRPC_FAST_SSE2
+        __m128i bytes = _mm_loadu_si128((const __m128i *)at);
+        /* As signed bytes those above 0x7F are negative, so that one comparison finds them and those below 0x20. */
+        __m128i found = _mm_or_si128(
+            _mm_cmplt_epi8(bytes, _mm_set1_epi8(0x20)),
+            _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x22)), _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x5C))));
+        return (unsigned int)_mm_movemask_epi8(found);
+    #else
+        unsigned int found = 0;
+        int i;
+        for (i = 0; i < 16; i++)
+            found |= (unsigned int)(at[i] == 0x22 || at[i] == 0x5C || at[i] < 0x20 || at[i] > 0x7F) << i;
+        return found;
+    #endif
+    }
+    """
+    unsigned int special_bytes "jsonrpc_fast_special"(const uint8_t* at) nogil
+    int lowest_bit "jsonrpc_fast_lowest"(unsigned int bits) nogil
+
+
 cdef inline const uint8_t* skip_plain(const uint8_t* at, const uint8_t* end) noexcept nogil:
     """Past what in a string stands for itself and is ASCII: to a quote, a backslash, a control character, a byte
     above 0x7F, or the end."""
-    cdef uint64_t word
-    while end - at >= 8:
-        memcpy(&word, at, 8)
-        # A byte's high bit comes out set where the byte is below 0x20, is 0x22 or 0x5C, or is above 0x7F. A borrow
-        # from a lower byte can set it wrongly, but only above a byte that it marks rightly: that one is looked at
-        # first, below.
-        if (
-            (word - <uint64_t>0x2020202020202020)
-            | ((word ^ <uint64_t>0x2222222222222222) - <uint64_t>0x0101010101010101)
-            | ((word ^ <uint64_t>0x5C5C5C5C5C5C5C5C) - <uint64_t>0x0101010101010101)
-            | word
-        ) & <uint64_t>0x8080808080808080:
-            break
-        at += 8
+    cdef unsigned int found
+    while end - at >= 16:
+        found = special_bytes(at)
+        if found:
+            return at + lowest_bit(found)
+        at += 16
     while at < end and 0x20 <= at[0] < 0x80 and at[0] != c'"' and at[0] != c"\\":
         at += 1
     return at
 
 
+cdef inline const uint8_t* skip_rest(const uint8_t* at, Cursor* cursor) noexcept nogil:
+    """Past the rest of a string, from `at` inside it, which may be at what `skip_plain` stops at; NULL for a fault."""
+    cdef const uint8_t* end = cursor.end
+    while True:
+        if at >= end:
+            stop(cursor, end)
+            return NULL
+        if at[0] == c'"':
+            return at + 1
+        if at[0] == c"\\" and end - at > 2 and is_short_escape(at[1]):
+            at += 2
+            if 0x20 <= at[0] < 0x80 and at[0] != c'"' and at[0] != c"\\":
+                at = skip_plain(at, end)
+            continue
+        cursor.at = at
+        if at[0] == c"\\":
+            if not skip_escape(cursor):
+                return NULL
+        elif at[0] < 0x20:
+            stop(cursor, at)
+            return NULL
+        elif not skip_character(cursor):
+            return NULL
+        at = skip_plain(cursor.at, end)
+
+
 cdef inline bint skip_string(Cursor* cursor, bint* plain) noexcept nogil:
     """Past the string at the cursor. `plain`: it is ASCII without escapes."""
+    cdef const uint8_t* at
     if not expect(cursor, c'"'):
         return False
-    plain[0] = True
-    while True:
-        cursor.at = skip_plain(cursor.at, cursor.end)
-        if cursor.at >= cursor.end:
-            return stop(cursor, cursor.end)
-        if cursor.at[0] == c'"':
-            cursor.at += 1
-            return True
-        plain[0] = False
-        if cursor.at[0] == c"\\":
-            if not skip_escape(cursor):
-                return False
-        elif cursor.at[0] < 0x20:
-            return stop(cursor, cursor.at)
-        elif not skip_character(cursor):
-            return False
+    at = skip_plain(cursor.at, cursor.end)
+    plain[0] = at < cursor.end and at[0] == c'"'
+    at = skip_rest(at, cursor)
+    if at == NULL:
+        return False
+    cursor.at = at
+    return True
 
 
 cdef inline const uint8_t* skip_digits(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    while at < end and c"0" <= at[0] <= c"9":
+    while at < end and is_digit(at[0]):
         at += 1
     return at
 
@@ -345,100 +407,141 @@ cdef inline bint skip_literal(Cursor* cursor) noexcept nogil:
     return True
 
 
-cdef inline bint skip_name(Cursor* cursor) noexcept nogil:
-    """Past a member's name, its colon and the space around it."""
-    cdef bint plain
-    if not skip_string(cursor, &plain):
-        return False
-    skip_space(cursor)
-    if not expect(cursor, c":"):
-        return False
-    skip_space(cursor)
-    return True
-
-
-cdef inline uint8_t* grow_stack(uint8_t* stack, bint on_heap, Py_ssize_t size) noexcept nogil:
-    """The same bits in twice the bytes, on the heap; NULL where there is no memory."""
-    cdef uint8_t* larger = <uint8_t*>realloc(stack if on_heap else NULL, 2 * size)
+cdef inline uint64_t* grow_stack(uint64_t* stack, bint on_heap, Py_ssize_t size) noexcept nogil:
+    """The same words with room for twice as many, on the heap; NULL where there is no memory."""
+    cdef uint64_t* larger = <uint64_t*>realloc(stack if on_heap else NULL, 2 * size * sizeof(uint64_t))
     if larger != NULL and not on_heap:
-        memcpy(larger, stack, size)
+        memcpy(larger, stack, size * sizeof(uint64_t))
     return larger
+
+
+cdef inline const uint8_t* skip_name(const uint8_t* at, Cursor* cursor) noexcept nogil:
+    """Past the member name at `at`, its colon and the space around it; NULL for a fault."""
+    cdef const uint8_t* end = cursor.end
+    if at >= end or at[0] != c'"':
+        stop(cursor, at)
+        return NULL
+    at = skip_plain(at + 1, end)
+    if at < end and at[0] == c'"':
+        at += 1
+    else:
+        at = skip_rest(at, cursor)
+        if at == NULL:
+            return NULL
+    while at < end and is_space(at[0]):
+        at += 1
+    if at >= end or at[0] != c":":
+        stop(cursor, at)
+        return NULL
+    at += 1
+    while at < end and is_space(at[0]):
+        at += 1
+    return at
 
 
 cdef inline bint skip_container(Cursor* cursor, bint any_width, Value* value) noexcept nogil:
     """Past the object or array at the cursor."""
-    cdef uint8_t bits[STACK_BYTES]  # one a level: whether it is an object
-    cdef uint8_t* stack = bits
-    cdef uint8_t* larger
-    cdef Py_ssize_t size = STACK_BYTES
+    cdef uint64_t words[STACK_WORDS]  # the kinds of the containers open, 64 a word, but for those in `kinds`
+    cdef uint64_t* stack = words
+    cdef uint64_t* larger
+    cdef Py_ssize_t size = STACK_WORDS
+    cdef uint64_t kinds = 0  # the innermost ones, the lowest bit the innermost: 1 for an object
     cdef Py_ssize_t level = 0  # how many containers are open
-    cdef bint plain
-    cdef bint is_object = False
+    cdef Py_ssize_t depth = 0
+    cdef const uint8_t* at = cursor.at
+    cdef const uint8_t* end = cursor.end
+    cdef const uint8_t* name_end
+    cdef unsigned int found
     cdef uint8_t byte
-    cdef uint8_t closing
     cdef bint done = False
     while True:
         # A value begins here.
-        if cursor.at >= cursor.end:
-            stop(cursor, cursor.end)
+        if at >= end:
+            stop(cursor, end)
             break
-        byte = cursor.at[0]
-        if byte == c"{" or byte == c"[":
-            is_object = byte == c"{"
-            cursor.at += 1
-            skip_space(cursor)
-            if cursor.at >= cursor.end:
-                stop(cursor, cursor.end)
-                break
-            if level + 1 > value.depth:
-                value.depth = level + 1
-            if cursor.at[0] != (c"}" if is_object else c"]"):
-                if level == size * 8:
-                    larger = grow_stack(stack, stack != bits, size)
-                    if larger == NULL:
-                        cursor.out_of_memory = True
-                        stop(cursor, cursor.at)
-                        break
-                    stack = larger
-                    size *= 2
-                if is_object:
-                    stack[level >> 3] |= <uint8_t>(1 << (level & 7))
-                else:
-                    stack[level >> 3] &= <uint8_t>~(1 << (level & 7))
-                level += 1
-                if is_object and not skip_name(cursor):
+        byte = at[0]
+        if byte == c'"':
+            at = skip_plain(at + 1, end)
+            if at < end and at[0] == c'"':
+                at += 1
+            else:
+                at = skip_rest(at, cursor)
+                if at == NULL:
                     break
-                continue
-            cursor.at += 1
-        elif byte == c'"':
-            if not skip_string(cursor, &plain):
+        elif byte == c"{" or byte == c"[":
+            at += 1
+            while at < end and is_space(at[0]):
+                at += 1
+            if at >= end:
+                stop(cursor, end)
                 break
-        elif byte == c"-" or c"0" <= byte <= c"9":
+            if level >= depth:
+                depth = level + 1
+            # In ASCII a bracket and its closing one are two apart.
+            if at[0] != byte + 2:
+                if level & 63 == 0:
+                    if level >> 6 == size:
+                        larger = grow_stack(stack, stack != words, size)
+                        if larger == NULL:
+                            cursor.out_of_memory = True
+                            stop(cursor, at)
+                            break
+                        stack = larger
+                        size *= 2
+                    stack[level >> 6] = kinds
+                level += 1
+                kinds = kinds << 1 | (byte == c"{")
+                if byte == c"{":
+                    at = skip_name(at, cursor)
+                    if at == NULL:
+                        break
+                continue
+            at += 1
+        elif byte == c"-" or is_digit(byte):
+            cursor.at = at
             if not skip_number(cursor, any_width, &value.wide):
                 break
-        elif not skip_literal(cursor):
-            break
+            at = cursor.at
+        else:
+            cursor.at = at
+            if not skip_literal(cursor):
+                break
+            at = cursor.at
         # A value ended here, and with it perhaps the containers around it.
-        while level > 0:
-            skip_space(cursor)
-            if cursor.at >= cursor.end:
+        while level > 0 and (at >= end or at[0] != c","):
+            if at < end and is_space(at[0]):
+                at += 1
+                while at < end and is_space(at[0]):
+                    at += 1
+            if at >= end or at[0] != (c"}" if kinds & 1 else c"]"):
                 break
-            is_object = stack[(level - 1) >> 3] >> ((level - 1) & 7) & 1
-            closing = c"}" if is_object else c"]"
-            if cursor.at[0] != closing:
-                break
-            cursor.at += 1
+            at += 1
             level -= 1
+            kinds = stack[level >> 6] if level & 63 == 0 else kinds >> 1
         if level == 0:
             done = True
             break
-        if not expect(cursor, c","):
+        # What follows nearly always: a comma, a short name and a colon, with no space.
+        if end - at > 20 and kinds & 1 and at[0] == c"," and at[1] == c'"':
+            found = special_bytes(at + 2)
+            name_end = at + 2 + lowest_bit(found | 0x10000)
+            if name_end[0] == c'"' and name_end[1] == c":" and name_end[2] > 0x20:
+                at = name_end + 2
+                continue
+        if at >= end or at[0] != c",":
+            stop(cursor, at)
             break
-        skip_space(cursor)
-        if is_object and not skip_name(cursor):
-            break
-    if stack != bits:
+        at += 1
+        while at < end and is_space(at[0]):
+            at += 1
+        if kinds & 1:
+            at = skip_name(at, cursor)
+            if at == NULL:
+                break
+    if stack != words:
         free(stack)
+    value.depth = depth
+    cursor.at = at
     return done
 
 
@@ -457,7 +560,7 @@ cdef inline bint skip_value(Cursor* cursor, bint any_width, Value* value) noexce
         done = skip_string(cursor, &value.plain)
     elif byte == c"{" or byte == c"[":
         done = skip_container(cursor, any_width, value)
-    elif byte == c"-" or c"0" <= byte <= c"9":
+    elif byte == c"-" or is_digit(byte):
         done = skip_number(cursor, any_width, &value.wide)
     else:
         done = skip_literal(cursor)
@@ -465,9 +568,16 @@ cdef inline bint skip_value(Cursor* cursor, bint any_width, Value* value) noexce
     return done
 
 
-cdef inline Member name_of(const uint8_t* name, Py_ssize_t length) noexcept nogil:
-    """The member of that name, which has no escapes."""
-    if length == 2:
+cdef inline Member name_of(const uint8_t* name, Py_ssize_t length, bint of_error) noexcept nogil:
+    """The member of that name, which has no escapes: of a message, or of an error object."""
+    if of_error:
+        if length == 4 and memcmp(name, b"code", 4) == 0:
+            return MEMBER_CODE
+        if length == 4 and memcmp(name, b"data", 4) == 0:
+            return MEMBER_DATA
+        if length == 7 and memcmp(name, b"message", 7) == 0:
+            return MEMBER_MESSAGE
+    elif length == 2:
         if memcmp(name, b"id", 2) == 0:
             return MEMBER_ID
     elif length == 5:
@@ -486,7 +596,7 @@ cdef inline Member name_of(const uint8_t* name, Py_ssize_t length) noexcept nogi
     return MEMBER_UNKNOWN
 
 
-cdef inline Member name_of_escaped(const uint8_t* at, const uint8_t* end) noexcept nogil:
+cdef inline Member name_of_escaped(const uint8_t* at, const uint8_t* end, bint of_error) noexcept nogil:
     """The member of that name, escapes read. They are valid; only those of four digits make a letter."""
     cdef uint8_t name[8]
     cdef Py_ssize_t length = 0
@@ -505,15 +615,12 @@ cdef inline Member name_of_escaped(const uint8_t* at, const uint8_t* end) noexce
         name[length] = <uint8_t>code
         length += 1
         at += 1
-    return name_of(name, length)
+    return name_of(name, length, of_error)
 
 
 cdef inline bint read_message(Cursor* cursor, Envelope* envelope) noexcept nogil:
     """Reads the message at the cursor, whatever it is, into `envelope`."""
     cdef Value value
-    cdef Member member
-    cdef const uint8_t* name
-    cdef bint plain
     memset(envelope, 0, sizeof(Envelope))
     if cursor.at >= cursor.end:
         return stop(cursor, cursor.end)
@@ -522,6 +629,16 @@ cdef inline bint read_message(Cursor* cursor, Envelope* envelope) noexcept nogil
             return False
         envelope.depth = value.depth
         return True
+    return read_object(cursor, envelope, False)
+
+
+cdef inline bint read_object(Cursor* cursor, Envelope* envelope, bint of_error) noexcept nogil:
+    """Reads the message that is the object at the cursor, or the error object."""
+    cdef Value value
+    cdef Member member
+    cdef const uint8_t* name
+    cdef bint plain
+    memset(envelope, 0, sizeof(Envelope))
     envelope.is_object = True
     cursor.at += 1
     skip_space(cursor)
@@ -533,14 +650,14 @@ cdef inline bint read_message(Cursor* cursor, Envelope* envelope) noexcept nogil
         if not skip_string(cursor, &plain):
             return False
         if plain:
-            member = name_of(name, cursor.at - 1 - name)
+            member = name_of(name, cursor.at - 1 - name, of_error)
         else:
-            member = name_of_escaped(name, cursor.at - 1)
+            member = name_of_escaped(name, cursor.at - 1, of_error)
         skip_space(cursor)
         if not expect(cursor, c":"):
             return False
         skip_space(cursor)
-        if not skip_value(cursor, cursor.any_width or member == MEMBER_ID, &value):
+        if not skip_value(cursor, cursor.any_width or (member == MEMBER_ID and not of_error), &value):
             return False
         if value.depth > envelope.depth:
             envelope.depth = value.depth
@@ -563,3 +680,212 @@ cdef inline bint read_end(Cursor* cursor) noexcept nogil:
     """Whether nothing but space is left."""
     skip_space(cursor)
     return True if cursor.at == cursor.end else stop(cursor, cursor.at)
+
+
+# The quick reading of what messages nearly always are. It decides nothing: where it returns False, `read_message` does.
+
+
+cdef struct Quick:
+    # The members of a message whose payload, if there is one, has not been read: it is JSON if and only if the bytes
+    # from payload to payload_end are one JSON value, because all the bytes before and after them have been read.
+    const uint8_t* method  # between the quotes; NULL: there is none
+    const uint8_t* method_end
+    const uint8_t* id  # between the quotes of a string; NULL: there is none, or it is a number
+    const uint8_t* id_end
+    int64_t number  # the id where it is a number
+    bint has_number
+    bint has_version
+    Member payload_member  # MEMBER_UNKNOWN: there is no payload
+    const uint8_t* payload
+    const uint8_t* payload_end
+
+
+cdef inline bint quick_number(const uint8_t* at, const uint8_t* end, Quick* quick) noexcept nogil:
+    """Takes the bytes from `at` to `end`, digits after at most one minus, as the id. Not if too many for 64 bits."""
+    cdef bint negative = at[0] == c"-"
+    cdef int64_t number = 0
+    if negative:
+        at += 1
+    if at == end or end - at > 18 or (at[0] == c"0" and end - at > 1):
+        return False
+    while at < end:
+        number = number * 10 + (at[0] - c"0")
+        at += 1
+    quick.number = -number if negative else number
+    quick.has_number = True
+    return True
+
+
+cdef inline const uint8_t* read_tail(const uint8_t* start, const uint8_t* brace, Quick* quick) noexcept nogil:
+    """The end of a payload that begins at `start`: at `brace`, the message's last byte, or at the comma before the
+    members that follow the payload. Only an id and jsonrpc are looked for, backwards. NULL if one is there twice.
+
+    What is taken for the tail is complete members up to the brace. If it was in truth a part of the payload, then what
+    is left of the payload is not JSON, and whoever reads that finds out.
+    """
+    cdef const uint8_t* end = brace
+    cdef const uint8_t* at
+    cdef const uint8_t* value
+    cdef const uint8_t* value_end
+    while True:
+        at = end
+        while at > start and is_space(at[-1]):
+            at -= 1
+        value_end = at
+        if at > start and at[-1] == c'"':
+            at -= 1
+            while at > start and 0x20 <= at[-1] < 0x80 and at[-1] != c'"' and at[-1] != c"\\" and value_end - at < 64:
+                at -= 1
+            if at == start or at[-1] != c'"':
+                return end
+            at -= 1
+        elif at > start and is_digit(at[-1]):
+            while at > start and is_digit(at[-1]) and value_end - at < 20:
+                at -= 1
+            if at > start and at[-1] == c"-":
+                at -= 1
+        else:
+            return end
+        value = at
+        while at > start and is_space(at[-1]):
+            at -= 1
+        if at == start or at[-1] != c":":
+            return end
+        at -= 1
+        while at > start and is_space(at[-1]):
+            at -= 1
+        if at - start > 4 and memcmp(at - 4, b'"id"', 4) == 0:
+            at -= 4
+            if quick.has_number or quick.id != NULL:
+                return NULL
+            if value[0] == c'"':
+                quick.id = value + 1
+                quick.id_end = value_end - 1
+            elif not quick_number(value, value_end, quick):
+                return NULL
+        elif at - start > 9 and memcmp(at - 9, b'"jsonrpc"', 9) == 0:
+            at -= 9
+            if quick.has_version or value_end - value != 5 or memcmp(value, b'"2.0"', 5) != 0:
+                return NULL
+            quick.has_version = True
+        else:
+            return end
+        while at > start and is_space(at[-1]):
+            at -= 1
+        if at == start or at[-1] != c",":
+            return NULL
+        end = at - 1
+
+
+cdef inline bint read_quick(const uint8_t* at, const uint8_t* end, Quick* quick) noexcept nogil:
+    """Reads a message of members in any order and spacing, each at most once, as far as its payload is the last of them
+    but for an id and jsonrpc; names, method and id without escapes and in ASCII.
+
+    Bounds: the byte before `end` is a brace, which is neither space nor digit, so that loops over those stop there.
+    """
+    cdef const uint8_t* start
+    quick.method = NULL
+    quick.id = NULL
+    quick.has_number = False
+    quick.has_version = False
+    quick.payload_member = MEMBER_UNKNOWN
+    while at < end and is_space(at[0]):
+        at += 1
+    while at < end and is_space(end[-1]):
+        end -= 1
+    if end - at < 2 or at[0] != c"{" or end[-1] != c"}":
+        return False
+    at += 1
+    while True:
+        while is_space(at[0]):
+            at += 1
+        if end - at >= 10 and memcmp(at, b'"jsonrpc"', 9) == 0:
+            at += 9
+            if quick.has_version:
+                return False
+            if at[0] == c":" and end - at > 6 and memcmp(at, b':"2.0"', 6) == 0:
+                at += 6
+            else:
+                while is_space(at[0]):
+                    at += 1
+                if at[0] != c":":
+                    return False
+                at += 1
+                while is_space(at[0]):
+                    at += 1
+                if end - at <= 5 or memcmp(at, b'"2.0"', 5) != 0:
+                    return False
+                at += 5
+            quick.has_version = True
+        elif end - at >= 6 and memcmp(at, b'"id"', 4) == 0:
+            at += 4
+            if quick.has_number or quick.id != NULL:
+                return False
+            while is_space(at[0]):
+                at += 1
+            if at[0] != c":":
+                return False
+            at += 1
+            while is_space(at[0]):
+                at += 1
+            if at[0] == c'"':
+                at += 1
+                start = at
+                at = skip_plain(at, end)
+                if at == end or at[0] != c'"':
+                    return False
+                quick.id = start
+                quick.id_end = at
+                at += 1
+            else:
+                start = at
+                if at[0] == c"-":
+                    at += 1
+                while is_digit(at[0]):
+                    at += 1
+                if not quick_number(start, at, quick):
+                    return False
+        elif end - at >= 10 and memcmp(at, b'"method"', 8) == 0:
+            at += 8
+            if quick.method != NULL:
+                return False
+            while is_space(at[0]):
+                at += 1
+            if at[0] != c":":
+                return False
+            at += 1
+            while is_space(at[0]):
+                at += 1
+            if at[0] != c'"':
+                return False
+            at += 1
+            start = at
+            at = skip_plain(at, end)
+            if at == end or at[0] != c'"':
+                return False
+            quick.method = start
+            quick.method_end = at
+            at += 1
+        elif end - at >= 10 and (
+            memcmp(at, b'"params"', 8) == 0 or memcmp(at, b'"result"', 8) == 0 or memcmp(at, b'"error"', 7) == 0
+        ):
+            if at[1] == c"p":
+                quick.payload_member = MEMBER_PARAMS
+            else:
+                quick.payload_member = MEMBER_RESULT if at[1] == c"r" else MEMBER_ERROR
+            at += 7 if at[1] == c"e" else 8
+            while is_space(at[0]):
+                at += 1
+            if at[0] != c":":
+                return False
+            at += 1
+            quick.payload = at
+            quick.payload_end = read_tail(at, end - 1, quick)
+            return quick.payload_end != NULL
+        else:
+            return False
+        while is_space(at[0]):
+            at += 1
+        if at[0] != c",":
+            return at[0] == c"}" and at + 1 == end
+        at += 1

@@ -1,0 +1,1 @@
+"""What the codec costs, beside the libraries that do the same work."""

@@ -1,0 +1,11 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves the benchmarks alone unless they are to run, so that the tests need neither the peers nor the core."""
+    skipped = config.getoption("benchmark_skip") and not config.getoption("benchmark_only")
+    return True if skipped and collection_path.name.startswith("bench_") else None

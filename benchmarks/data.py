@@ -1,0 +1,231 @@
+"""The messages by name: from ../shared/corpora/bench beside the repository where it is there, else made alike."""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import orjson
+
+CORPORA: Final = Path(__file__).resolve().parents[2] / "shared" / "corpora" / "bench"
+
+Kind = Literal["request", "result", "request batch", "response batch"]
+
+
+@dataclass(frozen=True)
+class Payload:
+    name: str
+    text: bytes
+
+    @property
+    def content(self) -> Any:
+        return orjson.loads(self.text)
+
+    @property
+    def kind(self) -> Kind:
+        content = self.content
+        if isinstance(content, list):
+            return "request batch" if "method" in content[0] else "response batch"
+        return "request" if "method" in content else "result"
+
+    @property
+    def carries_object(self) -> bool:
+        """Whether it is a single message whose params or result, if there is one, is an object, as MCP wants."""
+        content = self.content
+        return isinstance(content, dict) and isinstance(content.get("params", content.get("result", {})), dict)
+
+    @property
+    def size(self) -> str:
+        length = len(self.text)
+        if length < 1000:
+            return f"{length} B"
+        return f"{length / 1000:.1f} KB" if length < 1_000_000 else f"{length / 1_000_000:.2f} MB"
+
+
+def payloads(corpora: Path = CORPORA) -> dict[str, Payload]:
+    """Every message that is decoded, the smallest kinds first."""
+    texts = {
+        "tiny_request": b'{"jsonrpc":"2.0","id":1,"method":"hello"}',
+        "small_request": b'{"jsonrpc":"2.0","id":117,"method":"subtract","params":[42,23]}',
+        # As jsonrpcclient 4.0.3 writes it.
+        "small_request_spaced": b'{"jsonrpc": "2.0", "method": "ping", "params": [1, 2], "id": 2}',
+        # As the MCP SDKs for Python 2.3.0 and for TypeScript 1.32.2 write it.
+        "tools_call_126": b'{"jsonrpc":"2.0","id":4,"method":"tools/call","params":'
+        b'{"name":"add","arguments":{"a":1,"b":2.5},"_meta":{"progressToken":4}}}',
+        "tools_call_126_typescript": b'{"method":"tools/call","params":'
+        b'{"name":"add","arguments":{"a":1,"b":2.5},"_meta":{"progressToken":3}},"jsonrpc":"2.0","id":3}',
+        "tools_call_217": b'{"jsonrpc":"2.0","id":12,"method":"tools/call","params":{"name":"search_issues",'
+        b'"arguments":{"repository":"example/new-project","query":"timeout in the stream","state":"open","limit":20},'
+        b'"_meta":{"progressToken":12}}}',
+        "tools_call_325": _stored(corpora, "mcp_tools_call_request") or _tools_call(),
+        "tiny_response": _stored(corpora, "tiny_response") or _result(1, "0x36"),
+        "tools_call_response": _stored(corpora, "mcp_tools_call_response") or _tools_call_response(),
+        "result_10k": _result(7, _filled(_log, 9_960)),
+        "tools_list_14k": _stored(corpora, "mcp_tools_list_response") or _result(2, {"tools": _filled(_tool, 13_800)}),
+        "resource_text_14k": _stored(corpora, "mcp_resource_text_escapes") or _resource_text(),
+        "completion_80k": _stored(corpora, "lsp_completion_response_80k")
+        or _result(37, {"isIncomplete": False, "items": _filled(_completion, 82_000)}),
+        "simulation_200k": _stored(corpora, "eth_simulateV1_response_190k") or _result(1, _filled(_block, 208_000)),
+        "logs_1m": _stored(corpora, "eth_getLogs_1m") or _result(1, _filled(_log, 1_000_000)),
+        "blob_1m": _stored(corpora, "mcp_resource_blob_1m") or _resource_blob(),
+        "batch_100_requests": _stored(corpora, "batch_100_requests") or _batch_of_requests(),
+        "batch_100_responses": _stored(corpora, "batch_100_responses") or _batch_of_responses(),
+    }
+    for name in ("tools_call_217", "tools_call_325", "tools_list_14k", "logs_1m"):
+        texts[f"{name}_typescript"] = typescript_order(texts[name])
+    return {name: Payload(name, text) for name, text in sorted(texts.items(), key=_by_size)}
+
+
+def stream_of(payload: Payload, size: int = 64 * 1024) -> bytes:
+    """Lines of the message with ids that count up, as near to `size` bytes as whole lines come, newline-ended."""
+    lines: list[bytes] = []
+    length = 0
+    content = payload.content
+    while length < size:
+        content["id"] = len(lines) + 1
+        lines.append(orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE))
+        length += len(lines[-1])
+    return b"".join(lines[:-1])
+
+
+def typescript_order(text: bytes) -> bytes:
+    """The same message as the MCP SDK for TypeScript orders it: `jsonrpc` and `id` come last."""
+    content = orjson.loads(text)
+    envelope = {name: content.pop(name) for name in ("jsonrpc", "id")}
+    return orjson.dumps({**content, **envelope})
+
+
+def _by_size(item: tuple[str, bytes]) -> tuple[bool, int]:
+    name, text = item
+    return name.startswith("batch"), len(text)
+
+
+def _stored(corpora: Path, name: str) -> bytes | None:
+    path = corpora / f"{name}.json"
+    return path.read_bytes() if path.exists() else None
+
+
+def _result(id: int | str, result: object) -> bytes:
+    return orjson.dumps({"jsonrpc": "2.0", "id": id, "result": result})
+
+
+def _filled(make: Callable[[int], object], size: int) -> list[object]:
+    """Items that are about `size` bytes of JSON together."""
+    items: list[object] = []
+    length = 0
+    while length < size:
+        items.append(make(len(items)))
+        length += len(orjson.dumps(items[-1])) + 1
+    return items
+
+
+def _hexadecimal(seed: object, digits: int) -> str:
+    return f"0x{random.Random(str(seed)).getrandbits(4 * digits):0{digits}x}"
+
+
+def _tools_call() -> bytes:
+    return orjson.dumps(
+        {
+            "jsonrpc": "2.0",
+            "id": "call-4f1c",
+            "method": "tools/call",
+            "params": {
+                "_meta": {
+                    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                    "io.modelcontextprotocol/clientInfo": {"name": "client", "version": "1.0.0"},
+                    "io.modelcontextprotocol/clientCapabilities": {},
+                },
+                "name": "forecast",
+                "arguments": {"city": "Oslo", "days": 3, "units": "metric"},
+            },
+        }
+    )
+
+
+def _tools_call_response() -> bytes:
+    text = "Forecast for Oslo:\nMonday: 4°C, rain\nTuesday: 2°C, sleet\nWednesday: 1°C, clear"
+    content = [{"type": "text", "text": text}]
+    return _result("call-4f1c", {"resultType": "complete", "content": content, "isError": False})
+
+
+def _tool(number: int) -> object:
+    properties = {
+        name: {"type": "string", "description": f"The {name} to look for"} for name in ("owner", "name", "branch")
+    }
+    return {
+        "name": f"find_files_{number}",
+        "title": "Find files",
+        "description": "Lists the files of a repository whose names match a pattern",
+        "inputSchema": {"type": "object", "properties": properties, "required": ["owner", "name"]},
+    }
+
+
+def _resource_text() -> bytes:
+    text = "".join([f'## Part {n}\n\n\tSay "hello" and then:\n   - one\\two\n   - three\n\n' for n in range(200)])
+    return _result(4, {"contents": [{"uri": "file:///guide.md", "mimeType": "text/markdown", "text": text}]})
+
+
+def _resource_blob() -> bytes:
+    blob = base64.b64encode(random.Random(0).randbytes(786_000)).decode()
+    return _result(3, {"contents": [{"uri": "file:///image.png", "mimeType": "image/png", "blob": blob}]})
+
+
+def _completion(number: int) -> object:
+    place = {"line": 5, "character": number % 40}
+    return {
+        "label": f"property-{number}",
+        "documentation": "What the property sets",
+        "textEdit": {"range": {"start": place, "end": place}, "newText": f"property-{number}: "},
+        "kind": 10,
+        "sortText": "d",
+    }
+
+
+def _log(number: int) -> object:
+    return {
+        "address": _hexadecimal("address", 40),
+        "topics": [_hexadecimal("topic", 64)],
+        "data": _hexadecimal(number, 64),
+        "blockNumber": hex(number // 10),
+        "transactionHash": _hexadecimal(number // 3, 64),
+        "transactionIndex": hex(number % 10),
+        "blockHash": _hexadecimal(number // 10, 64),
+        "logIndex": hex(number),
+        "removed": False,
+    }
+
+
+def _block(number: int) -> object:
+    hashes = ("hash", "parentHash", "stateRoot", "receiptsRoot", "transactionsRoot", "sha3Uncles", "mixHash")
+    return {
+        **{name: _hexadecimal((name, number), 64) for name in hashes},
+        "number": hex(number),
+        "logsBloom": "0x" + "0" * 512,
+        "gasLimit": "0xbebc200",
+        "gasUsed": "0x0",
+        "calls": [],
+    }
+
+
+def _batch_of_requests() -> bytes:
+    return orjson.dumps(
+        [
+            {
+                "jsonrpc": "2.0",
+                "id": id,
+                "method": "eth_getStorageAt",
+                "params": [_hexadecimal(id, 40), _hexadecimal(-id, 64), "latest"],
+            }
+            for id in range(1, 101)
+        ]
+    )
+
+
+def _batch_of_responses() -> bytes:
+    error = {"code": -32602, "message": "invalid argument 0: the hexadecimal text has an odd length"}
+    answers = [{"error": error} if id % 3 == 0 else {"result": _hexadecimal(id, 320)} for id in range(1, 101)]
+    return orjson.dumps([{"jsonrpc": "2.0", "id": id, **answer} for id, answer in enumerate(answers, 1)])
