@@ -12,14 +12,15 @@ payload goes to orjson. What the scanner found and what a dict holds go through 
 cimport cython
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItemWithError, PyDict_Size
+from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next, PyDict_Size
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_FromLongLong
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.math cimport isfinite
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy
 
 from ._scanner cimport (
@@ -38,6 +39,8 @@ from ._scanner cimport (
     Quick,
     Value,
     expect,
+    is_digit,
+    is_space,
     read_end,
     read_message,
     read_object,
@@ -50,6 +53,7 @@ from ._scanner cimport (
 from . import errors
 from ._decoder import StreamDecoder
 from ._json import (
+    OPT_APPEND_NEWLINE,
     JSONDecodeError,
     dumps,
     dumps_integer,
@@ -69,12 +73,19 @@ from .profile import JSONRPC
 from .profile import MAX_DEPTH as _MAX_DEPTH
 
 cdef extern from "Python.h":
+    PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* text, Py_ssize_t size) except NULL
+    int resize_bytes "_PyBytes_Resize"(PyObject** text, Py_ssize_t size) except -1
     object PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
     void* PyUnicode_DATA(object text)
     bint PyUnicode_IS_ASCII(object text)
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
     bint PyBytes_CheckExact(object value)
+    bint PyDict_Check(object value)
+    bint PyList_Check(object value)
+    PyObject* PyList_GET_ITEM(object items, Py_ssize_t index)
+    Py_ssize_t PyList_GET_SIZE(object items)
     bint PyLong_CheckExact(object value)
+    bint PyUnicode_Check(object value)
     bint PyUnicode_CheckExact(object value)
 
 cdef enum:
@@ -83,8 +94,18 @@ cdef enum:
     # The widest 64-bit integer, and its sign.
     INTEGER_BYTES = 20
 
+    # What a decoder's buffer may hold on to between lines.
+    KEPT_BYTES = 65536
+    # Longer lists are left to orjson.
+    SIMPLE_LIST_BYTES = 128
+    # From about here on it costs less to let orjson write the envelope, too, than to copy what it wrote.
+    LARGE_BYTES = 2048
+    LARGE_NODES = 16
+
+cdef const char* BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 cdef str VERSION = "2.0"
 cdef object ZERO = 0
+cdef object APPEND_NEWLINE = OPT_APPEND_NEWLINE
 cdef Py_ssize_t MAX_DEPTH = _MAX_DEPTH
 
 
@@ -968,8 +989,86 @@ cdef inline object ascii_of(const uint8_t* start, Py_ssize_t size):
     return text
 
 
+cdef inline object simple_scalar(const uint8_t* start, const uint8_t* end):
+    """A plain string, a short integer or a literal that fills a part of a text; `UNSET` where it is anything else."""
+    cdef const uint8_t* at = start
+    cdef int64_t number = 0
+    if at == end:
+        return UNSET
+    if at[0] == c'"':
+        at = skip_plain(start + 1, end)
+        if end - at == 1 and at[0] == c'"':
+            return ascii_of(start + 1, at - start - 1)
+    elif c"1" <= at[0] <= c"9" and end - at <= 18:
+        while at < end and is_digit(at[0]):
+            number = number * 10 + (at[0] - c"0")
+            at += 1
+        if at == end:
+            return PyLong_FromLongLong(number)
+    elif at[0] == c"0" and end - at == 1:
+        return ZERO
+    elif at[0] == c"t" and end - at == 4 and memcmp(at, b"true", 4) == 0:
+        return True
+    elif at[0] == c"f" and end - at == 5 and memcmp(at, b"false", 5) == 0:
+        return False
+    elif at[0] == c"n" and end - at == 4 and memcmp(at, b"null", 4) == 0:
+        return None
+    return UNSET
+
+
+cdef inline object simple_list(const uint8_t* start, const uint8_t* end):
+    """A short list of simple scalars that fills a part of a text; `UNSET` where it is anything else."""
+    cdef const uint8_t* at = start + 1
+    cdef const uint8_t* item
+    cdef list items
+    if (end - 1)[0] != c"]":
+        return UNSET
+    items = []
+    while True:
+        while at < end and is_space(at[0]):
+            at += 1
+        item = at
+        if at < end and at[0] == c'"':
+            at = skip_plain(at + 1, end)
+            if at == end or at[0] != c'"':
+                return UNSET
+            at += 1
+        else:
+            while at < end and (is_digit(at[0]) or c"a" <= at[0] <= c"z"):
+                at += 1
+        value = simple_scalar(item, at)
+        if value is UNSET:
+            return UNSET
+        items.append(value)
+        while at < end and is_space(at[0]):
+            at += 1
+        if at == end:
+            return UNSET
+        if at[0] != c",":
+            # Whatever comes before the last byte, it does not close the list there.
+            return items if at + 1 == end else UNSET
+        at += 1
+
+
 cdef inline object loads_part(const uint8_t* start, Py_ssize_t size):
-    """What orjson makes of a part of a text. Raises JSONDecodeError."""
+    """The value that a part of a text is. Raises JSONDecodeError.
+
+    Short lists of scalars, and scalars, are what many calls carry; to call orjson costs more than to read them.
+    """
+    cdef const uint8_t* end = start + size
+    while start < end and is_space(start[0]):
+        start += 1
+    while start < end and is_space((end - 1)[0]):
+        end -= 1
+    size = end - start
+    if size == 0:
+        value = UNSET
+    elif start[0] == c"[" and 2 < size <= SIMPLE_LIST_BYTES:
+        value = simple_list(start, end)
+    else:
+        value = simple_scalar(start, end)
+    if value is not UNSET:
+        return value
     if size < VIEW_BYTES:
         return loads(PyBytes_FromStringAndSize(<char*>start, size))
     return loads(PyMemoryView_FromMemory(<char*>start, size, PyBUF_READ))
@@ -1134,12 +1233,157 @@ def classify(data):
     return Classification("invalid", None, message.id)
 
 
+@cython.final
+cdef class LineReader:
+    """Splits a stream into lines and decodes them where they lie; `framing.py` has the rules.
+
+    Only a line that the chunk does not end is copied, into a buffer that holds what has come of it and is never searched
+    again.
+    """
+
+    cdef Rules rules
+    cdef bint raw
+    cdef bint at_start  # a byte order mark may still come
+    cdef bint dropping  # inside a line that was over the limit
+    cdef bint busy
+    cdef uint8_t* buffer
+    cdef Py_ssize_t size
+    cdef Py_ssize_t capacity
+
+    def __cinit__(self):
+        self.buffer = NULL
+
+    def __init__(self, profile, raw):
+        self.rules = rules_of(profile)
+        self.raw = raw
+        self.at_start = True
+
+    def __dealloc__(self):
+        free(self.buffer)
+
+    def feed(self, data):
+        """The items whose lines end in `data`."""
+        cdef Py_buffer view
+        cdef list items = []
+        if isinstance(data, memoryview) and not data.c_contiguous:
+            data = bytes(data)
+        # A finalizer that runs in the middle could come back here, or let another thread in.
+        if self.busy:
+            raise ValueError("the decoder is at work")
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        self.busy = True
+        try:
+            self.split(<const uint8_t*>view.buf, view.len, items)
+        finally:
+            self.busy = False
+            PyBuffer_Release(&view)
+        return items
+
+    def rest(self):
+        """The line that the end of the stream ends, as bytes, in a list; an empty list if there is none."""
+        cdef const uint8_t* start = self.buffer
+        cdef const uint8_t* end = start + self.size
+        if self.dropping or not self.trim(&start, &end):
+            return []
+        return [PyBytes_FromStringAndSize(<char*>start, end - start)]
+
+    cdef int split(self, const uint8_t* at, Py_ssize_t size, list items) except -1:
+        cdef const uint8_t* end = at + size
+        cdef const uint8_t* newline
+        while True:
+            newline = <const uint8_t*>memchr(at, 0x0A, end - at)
+            if newline == NULL:
+                break
+            if self.dropping:
+                self.dropping = False
+            elif self.size == 0:
+                self.take(at, newline, items)
+            else:
+                self.keep(at, newline - at, items)
+                if self.dropping:
+                    self.dropping = False
+                else:
+                    self.take(self.buffer, self.buffer + self.size, items)
+                    self.forget()
+            self.at_start = False
+            at = newline + 1
+        if at < end and not self.dropping:
+            self.keep(at, end - at, items)
+        return 0
+
+    cdef int take(self, const uint8_t* start, const uint8_t* end, list items) except -1:
+        """Decodes a whole line."""
+        if self.trim(&start, &end):
+            items.append(decode_text(start, end - start, self.rules, self.raw))
+        return 0
+
+    cdef bint trim(self, const uint8_t** start, const uint8_t** end) noexcept:
+        """Takes off what is not the line's: byte order mark and carriage return. Returns whether a frame is left."""
+        cdef const uint8_t* at
+        if self.at_start and end[0] - start[0] >= 3 and memcmp(start[0], BYTE_ORDER_MARK, 3) == 0:
+            start[0] += 3
+        if end[0] > start[0] and (end[0] - 1)[0] == 0x0D:
+            end[0] -= 1
+        if end[0] - start[0] > self.rules.message_bytes:
+            return True
+        at = start[0]
+        while at < end[0] and (at[0] == 0x20 or at[0] == 0x09 or at[0] == 0x0D):
+            at += 1
+        return at < end[0]
+
+    cdef int keep(self, const uint8_t* start, Py_ssize_t size, list items) except -1:
+        """Buffers a part of a line, or drops the line where it is over the limit."""
+        cdef Py_ssize_t limit = self.rules.message_bytes
+        cdef Py_ssize_t length
+        cdef uint8_t* larger
+        # One byte over the limit may be a carriage return, and three before it a byte order mark.
+        if self.size + size <= limit + 4:
+            if self.size + size > self.capacity:
+                length = min(max(2 * self.capacity, self.size + size, 256), limit + 4)
+                larger = <uint8_t*>realloc(self.buffer, length)
+                if larger == NULL:
+                    raise MemoryError
+                self.buffer = larger
+                self.capacity = length
+            memcpy(self.buffer + self.size, start, size)
+            self.size += size
+            length = self.size
+            if self.at_start:
+                if length < 3 and memcmp(self.buffer, BYTE_ORDER_MARK, length) == 0:
+                    return 0
+                if length >= 3 and memcmp(self.buffer, BYTE_ORDER_MARK, 3) == 0:
+                    length -= 3
+            if length <= limit or (length == limit + 1 and self.buffer[self.size - 1] == 0x0D):
+                return 0
+        items.append(ParseError.message_too_large())
+        self.dropping = True
+        self.forget()
+        return 0
+
+    cdef void forget(self) noexcept:
+        self.size = 0
+        if self.capacity > KEPT_BYTES:
+            free(self.buffer)
+            self.buffer = NULL
+            self.capacity = 0
+
+
 class Decoder(StreamDecoder):
     __doc__ = StreamDecoder.__doc__
-    __slots__ = ()
+    __slots__ = ("_reader",)
+
+    def __init__(self, framing="newline", profile=JSONRPC, limits=None, raw=False):
+        super().__init__(framing, profile, limits, raw)
+        self._reader = LineReader(self._profile, self._raw)
 
     def _decode(self, text):
-        return ParseError.message_too_large() if text is None else decode(text, self._profile)
+        return ParseError.message_too_large() if text is None else decode(text, self._profile, raw=self._raw)
+
+    def _feed(self, data):
+        return self._reader.feed(data)
+
+    def _rest(self):
+        return self._reader.rest()
 
 
 # Encoding.
@@ -1151,28 +1395,109 @@ def encode(message, *, delimited=True, default=None, option=0):
     Raises EncodeError for a value that cannot be written, TypeError for what is not a message, ValueError for an
     option that breaks lines.
     """
+    cdef Buffer buffer
     if not isinstance(message, list):
         return encode_message(message, default, option, delimited)
     if not message:
         return b""
-    text = b",".join([encode_message(item, default, option, False) for item in <list>message])
-    return b"[%b]\n" % text if delimited else b"[%b]" % text
+    buffer = Buffer()
+    append_batch(buffer, <list>message, default, option)
+    if delimited:
+        buffer.append(b"\n", 1)
+    return buffer.done()
 
 
-cdef bytes encode_message(message, default, option, bint delimited):
+def encode_many(messages, *, default=None, option=0):
+    """Messages and batches, each as one line of JSON that ends in a line feed, one after another.
+
+    messages: an iterable of what `encode` takes. Raises as `encode` does, and then nothing is written.
+    """
+    cdef Buffer buffer = Buffer()
+    for message in messages:
+        if not isinstance(message, list):
+            write_message(message, default, option, True, buffer)
+        elif message:
+            append_batch(buffer, <list>message, default, option)
+            buffer.append(b"\n", 1)
+    return buffer.done()
+
+
+@cython.final
+cdef class Buffer:
+    """Bytes that grow at their end, in the very object that is handed out."""
+
+    cdef PyObject* text  # bytes, owned; only the first `size` of them are written
+    cdef Py_ssize_t size
+
+    def __cinit__(self):
+        self.text = NULL
+
+    def __dealloc__(self):
+        Py_XDECREF(self.text)
+
+    cdef char* reserve(self, Py_ssize_t size) except NULL:
+        """Where the next `size` bytes go."""
+        cdef Py_ssize_t needed = self.size + size
+        if self.text == NULL:
+            self.text = new_bytes(NULL, max(needed, 256))
+        elif needed > PyBytes_GET_SIZE(<object>self.text):
+            resize_bytes(&self.text, max(needed, self.size + (self.size >> 1)))
+        self.size = needed
+        return PyBytes_AS_STRING(<object>self.text) + needed - size
+
+    cdef int append(self, const char* text, Py_ssize_t size) except -1:
+        memcpy(self.reserve(size), text, size)
+        return 0
+
+    cdef bytes done(self):
+        """All of it. The buffer is empty then."""
+        cdef PyObject* text = self.text
+        if text == NULL:
+            return b""
+        resize_bytes(&self.text, self.size)
+        text = self.text
+        self.text = NULL
+        result = <bytes><object>text
+        Py_XDECREF(text)
+        return result
+
+
+cdef int append_batch(Buffer buffer, list messages, default, option) except -1:
+    cdef bint first = True
+    for message in messages:
+        buffer.append(b"[" if first else b",", 1)
+        first = False
+        write_message(message, default, option, False, buffer)
+    return buffer.append(b"]", 1)
+
+
+cdef inline bytes encode_message(message, default, option, bint delimited):
+    return write_message(message, default, option, delimited, None)
+
+
+# The writers below put a message at the end of a buffer and return None, or without one return its bytes.
+
+
+cdef bytes write_message(message, default, option, bint delimited, Buffer buffer):
+    cdef Request request
+    cdef Notification notification
+    cdef Response response
     cdef Error error
     if type(message) is Request:
-        return write_call(True, (<Request>message).id, (<Request>message).method, (<Request>message).params,
-                          default, option, delimited)
+        request = <Request>message
+        return write_call(True, request.id, request.method, request.params, default, option, delimited, buffer)
     if type(message) is Notification:
-        return write_call(False, None, (<Notification>message).method, (<Notification>message).params,
-                          default, option, delimited)
+        notification = <Notification>message
+        return write_call(
+            False, None, notification.method, notification.params, default, option, delimited, buffer
+        )
     if type(message) is not Response:
         raise TypeError(f"message must be a Request, a Notification or a Response, not {type(message).__name__}")
-    if (<Response>message).error is None:
-        return write_result((<Response>message).id, (<Response>message).result, default, option, delimited)
-    error = (<Response>message).error
-    return write_error((<Response>message).id, error.code, error.message, error.data, default, option, delimited)
+    response = <Response>message
+    if response.error is None:
+        return write_result(response.id, response.result, default, option, delimited, buffer)
+    error = <Error>response.error
+    return write_error(response.id, error.code, error.message, error.data, default, option, delimited, buffer)
 
 
 def encode_request(id, method, params=None, *, delimited=True, default=None, option=0):
@@ -1180,22 +1505,22 @@ def encode_request(id, method, params=None, *, delimited=True, default=None, opt
 
     params: what orjson writes as an object or an array, or None if absent. The rest is as in `encode`.
     """
-    return write_call(True, id, method, params, default, option, delimited)
+    return write_call(True, id, method, params, default, option, delimited, None)
 
 
 def encode_notification(method, params=None, *, delimited=True, default=None, option=0):
     """A notification as one line of JSON, without making a `Notification`. As `encode_request`."""
-    return write_call(False, None, method, params, default, option, delimited)
+    return write_call(False, None, method, params, default, option, delimited, None)
 
 
 def encode_result(id, result, *, delimited=True, default=None, option=0):
     """The response that carries a result, as one line of JSON. The arguments are as in `encode`."""
-    return write_result(id, result, default, option, delimited)
+    return write_result(id, result, default, option, delimited, None)
 
 
 def encode_error(id, code, message, data=UNSET, *, delimited=True, default=None, option=0):
     """The response that carries an error, as one line of JSON. No `data` member if UNSET. The rest as in `encode`."""
-    return write_error(id, code, message, data, default, option, delimited)
+    return write_error(id, code, message, data, default, option, delimited, None)
 
 
 cdef struct Piece:
@@ -1298,24 +1623,80 @@ cdef inline bytes put_payload(Writer* writer, value, default, option):
     return text
 
 
-cdef inline bytes join(Writer* writer):
+cdef inline bytes join(Writer* writer, Buffer buffer):
+    """The pieces as bytes, or at the end of a buffer."""
     cdef Py_ssize_t size = 0
     cdef int i
-    cdef bytes text
+    cdef bytes text = None
     cdef char* at
     for i in range(writer.count):
         size += writer.pieces[i].size
-    text = PyBytes_FromStringAndSize(NULL, size)
-    at = PyBytes_AS_STRING(text)
+    if buffer is None:
+        text = PyBytes_FromStringAndSize(NULL, size)
+        at = PyBytes_AS_STRING(text)
+    else:
+        at = buffer.reserve(size)
     for i in range(writer.count):
         memcpy(at, writer.pieces[i].text, writer.pieces[i].size)
         at += writer.pieces[i].size
     return text
 
 
-cdef bytes write_call(bint is_request, id, method, params, default, option, bint delimited):
+cdef inline bint is_large_leaf(PyObject* value) noexcept:
+    return PyUnicode_Check(<object>value) and PyUnicode_GET_LENGTH(<object>value) > LARGE_BYTES
+
+
+cdef bint is_large(PyObject* value, int* nodes) noexcept:
+    """Whether a payload is surely, or as far as a glance at some of it tells, more than LARGE_BYTES of JSON."""
+    cdef PyObject* item
+    cdef Py_ssize_t place = 0
+    if PyDict_Check(<object>value):
+        nodes[0] -= <int>min(PyDict_Size(<object>value), LARGE_NODES)
+        if nodes[0] < 0:
+            return True
+        while PyDict_Next(<object>value, &place, NULL, &item):
+            if is_large_leaf(item) or is_large(item, nodes):
+                return True
+        return False
+    if PyList_Check(<object>value):
+        nodes[0] -= <int>min(PyList_GET_SIZE(<object>value), LARGE_NODES)
+        if nodes[0] < 0:
+            return True
+        for place in range(PyList_GET_SIZE(<object>value)):
+            item = PyList_GET_ITEM(<object>value, place)
+            if is_large_leaf(item) or is_large(item, nodes):
+                return True
+        return False
+    return is_large_leaf(value)
+
+
+cdef inline bytes write_large(dict envelope, bint delimited):
+    """A message by orjson alone: the payload is written once and not copied. None where orjson refuses."""
+    try:
+        return dumps_unchecked(envelope, None, APPEND_NEWLINE if delimited else ZERO)
+    except TypeError:
+        return None
+
+
+cdef inline bint may_be_large(payload, default, option, Buffer buffer) noexcept:
+    cdef int nodes = LARGE_NODES
+    return buffer is None and default is None and option is ZERO and is_large(<PyObject*>payload, &nodes)
+
+
+cdef bytes write_call(bint is_request, id, method, params, default, option, bint delimited, Buffer buffer):
     cdef Writer writer
     cdef bytes payload
+    cdef bytes text
+    if isinstance(params, (dict, list)) and may_be_large(params, default, option, buffer):
+        if is_request:
+            check_id(id)
+        check_method(method)
+        if is_request:
+            text = write_large({"jsonrpc": VERSION, "id": id, "method": method, "params": params}, delimited)
+        else:
+            text = write_large({"jsonrpc": VERSION, "method": method, "params": params}, delimited)
+        if text is not None:
+            return text
     writer.count = 0
     held_id = None
     if is_request:
@@ -1334,21 +1715,27 @@ cdef bytes write_call(bint is_request, id, method, params, default, option, bint
                 f"params must be an object or an array in JSON, not what {type(params).__name__} is written as"
             )
     put(&writer, b"}\n", 2 if delimited else 1)
-    return join(&writer)
+    return join(&writer, buffer)
 
 
-cdef bytes write_result(id, result, default, option, bint delimited):
+cdef bytes write_result(id, result, default, option, bint delimited, Buffer buffer):
     cdef Writer writer
+    cdef bytes text
+    if may_be_large(result, default, option, buffer):
+        check_id(id)
+        text = write_large({"jsonrpc": VERSION, "id": id, "result": result}, delimited)
+        if text is not None:
+            return text
     writer.count = 0
     put(&writer, b'{"jsonrpc":"2.0","id":', 22)
     held_id = put_id(&writer, id)
     put(&writer, b',"result":', 10)
     payload = put_payload(&writer, result, default, option)
     put(&writer, b"}\n", 2 if delimited else 1)
-    return join(&writer)
+    return join(&writer, buffer)
 
 
-cdef bytes write_error(id, code, message, data, default, option, bint delimited):
+cdef bytes write_error(id, code, message, data, default, option, bint delimited, Buffer buffer):
     cdef Writer writer
     writer.count = 0
     put(&writer, b'{"jsonrpc":"2.0","id":', 22)
@@ -1362,7 +1749,7 @@ cdef bytes write_error(id, code, message, data, default, option, bint delimited)
         put(&writer, b',"data":', 8)
         payload = put_payload(&writer, data, default, option)
     put(&writer, b"}}\n", 3 if delimited else 2)
-    return join(&writer)
+    return join(&writer, buffer)
 
 
 # Answering.

@@ -20,17 +20,19 @@ class StreamDecoder:
     framing  "newline": a message a line
     profile  the rules
     limits   the bounds; the profile's own if None
+    raw      leave payloads as `Raw`
 
     A fault in one message costs that message alone. Memory is bounded by `Limits.message_bytes` and the last chunk.
     """
 
-    __slots__ = ("_closed", "_frames", "_profile")
+    __slots__ = ("_closed", "_frames", "_profile", "_raw")
 
     def __init__(
         self,
         framing: Literal["newline"] = "newline",
         profile: Profile = JSONRPC,
         limits: Limits | None = None,
+        raw: bool = False,
     ) -> None:
         if framing != "newline":
             raise ValueError('framing must be "newline"')
@@ -38,6 +40,7 @@ class StreamDecoder:
             raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
         self._profile = profile if limits is None else profile.replace(limits=limits)
         self._frames = LineFrames(self._profile.limits.message_bytes)
+        self._raw = raw
         self._closed = False
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Message | list[Message]]:
@@ -49,14 +52,21 @@ class StreamDecoder:
             raise TypeError(f"data must be bytes, bytearray or memoryview, not {type(data).__name__}")
         if self._closed:
             raise ValueError("the decoder is closed")
-        return [self._decode(text) for text, _, _ in self._frames.feed(data)]
+        return self._feed(data)
 
     def close(self) -> list[Message | list[Message]]:
         """Ends the stream: the item of a last frame that lacks its ending, or nothing. A second call gives nothing."""
         if self._closed:
             return []
         self._closed = True
-        return [self._decode_last(text) for text, _, _ in self._frames.close()]
+        return [self._decode_last(text) for text in self._rest()]
+
+    def _feed(self, data: bytes | bytearray | memoryview) -> list[Message | list[Message]]:
+        return [self._decode(text) for text, _, _ in self._frames.feed(data)]
+
+    def _rest(self) -> list[bytes | None]:
+        """The frame that the end of the stream ends, if there is one."""
+        return [text for text, _, _ in self._frames.close()]
 
     def _decode(self, text: bytes | None) -> Message | list[Message]:
         """The twin's part: what `decode` makes of a frame, which is None when it was over the limit."""

@@ -20,6 +20,7 @@ Default = Callable[[Any], Any] | None
 """orjson's `default`: called with what orjson cannot write, returns what it can."""
 
 JSONDecodeError = orjson.JSONDecodeError
+OPT_APPEND_NEWLINE: Final = orjson.OPT_APPEND_NEWLINE
 loads = orjson.loads
 dumps_unchecked = orjson.dumps  # raises TypeError where `dumps` raises EncodeError
 
