@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, TypeAlias, TypeVar, final, overload
 
 from . import errors
 from ._decoder import StreamDecoder
@@ -22,6 +22,7 @@ from ._json import (
     JSONDecodeError,
     dumps,
     dumps_integer,
+    dumps_unchecked,
     exact_number,
     has_surrogates,
     is_integer_longer,
@@ -30,13 +31,15 @@ from ._json import (
     loads_exact,
 )
 from ._repr import shorten
-from ._scanner import MEMBERS, Envelope, Malformed, scan
+from ._scanner import Envelope, Malformed, Value, scan, scan_error, scan_value
 from .codes import RPC_MESSAGES, UNSET
 from .errors import MessageId
 from .kinds import Classification
 from .profile import JSONRPC, MAX_DEPTH, Profile
 
 T = TypeVar("T")
+
+Params: TypeAlias = "dict[str, Any] | list[Any] | Raw | None"
 
 
 class ParseError(errors.ParseError):
@@ -116,9 +119,9 @@ class Request(_Message):
 
     id: MessageId
     method: str
-    params: dict[str, Any] | list[Any] | None
+    params: Params
 
-    def __new__(cls, id: MessageId, method: str, params: dict[str, Any] | list[Any] | None = None) -> Request:
+    def __new__(cls, id: MessageId, method: str, params: Params = None) -> Request:
         _check_id(id)
         _check_method(method)
         _check_params(params)
@@ -149,9 +152,9 @@ class Notification(_Message):
     __match_args__ = ("method", "params")
 
     method: str
-    params: dict[str, Any] | list[Any] | None
+    params: Params
 
-    def __new__(cls, method: str, params: dict[str, Any] | list[Any] | None = None) -> Notification:
+    def __new__(cls, method: str, params: Params = None) -> Notification:
         _check_method(method)
         _check_params(params)
         return _make_notification(method, params)
@@ -247,39 +250,159 @@ class Error(_Value):
 Message = Request | Notification | Response | ParseError
 
 
-# What decoding makes has been judged already, and `__setattr__` refuses: these set the slots directly.
+# What decoding makes has been judged already, and is immutable: each class has a draft with the same slots, which is
+# filled and then made one of the class.
 
 
-def _maker(cls: type[T]) -> Callable[..., T]:
-    new = object.__new__
-    setters = [cls.__dict__[name].__set__ for name in cls.__match_args__]  # type: ignore[attr-defined]
-    if len(setters) == 2:
-        set_first, set_second = setters
-
-        def make_of_two(first: Any, second: Any) -> T:
-            value = new(cls)
-            set_first(value, first)
-            set_second(value, second)
-            return value
-
-        return make_of_two
-
-    set_first, set_second, set_third = setters
-
-    def make_of_three(first: Any, second: Any, third: Any) -> T:
-        value = new(cls)
-        set_first(value, first)
-        set_second(value, second)
-        set_third(value, third)
-        return value
-
-    return make_of_three
+class _RequestDraft(_Message):
+    __slots__ = Request.__slots__
+    __setattr__ = object.__setattr__  # type: ignore[assignment]
 
 
-_make_request = _maker(Request)
-_make_notification = _maker(Notification)
-_make_response = _maker(Response)
-_make_error = _maker(Error)
+class _NotificationDraft(_Message):
+    __slots__ = Notification.__slots__
+    __setattr__ = object.__setattr__  # type: ignore[assignment]
+
+
+class _ResponseDraft(_Message):
+    __slots__ = Response.__slots__
+    __setattr__ = object.__setattr__  # type: ignore[assignment]
+
+
+class _ErrorDraft(_Value):
+    __slots__ = Error.__slots__
+    __setattr__ = object.__setattr__  # type: ignore[assignment]
+
+
+def _make_request(id: MessageId, method: str, params: Any) -> Request:
+    draft: Any = _RequestDraft()
+    draft.id = id
+    draft.method = method
+    draft.params = params
+    draft.__class__ = Request
+    return draft  # type: ignore[no-any-return]
+
+
+def _make_notification(method: str, params: Any) -> Notification:
+    draft: Any = _NotificationDraft()
+    draft.method = method
+    draft.params = params
+    draft.__class__ = Notification
+    return draft  # type: ignore[no-any-return]
+
+
+def _make_response(id: MessageId, result: Any, error: Error | None) -> Response:
+    draft: Any = _ResponseDraft()
+    draft.id = id
+    draft.result = result
+    draft.error = error
+    draft.__class__ = Response
+    return draft  # type: ignore[no-any-return]
+
+
+def _make_error(code: int, message: str, data: Any) -> Error:
+    draft: Any = _ErrorDraft()
+    draft.code = code
+    draft.message = message
+    draft.data = data
+    draft.__class__ = Error
+    return draft  # type: ignore[no-any-return]
+
+
+@final
+class Raw:
+    """A checked JSON text, kept as bytes: a payload that is passed on, or read later.
+
+    data: bytes, bytearray, memoryview or str that hold one JSON value, in UTF-8.
+    Raises TypeError for another type, ParseError (a ValueError) for what is not JSON or nests deeper than 1024.
+    """
+
+    __slots__ = ("_data", "_exact")
+
+    _data: bytes
+    _exact: bool
+
+    def __new__(cls, data: bytes | bytearray | memoryview | str) -> Raw:
+        if isinstance(data, str):
+            try:
+                text = data.encode()
+            except UnicodeEncodeError as error:
+                raise ParseError.invalid_utf8(offset=len(error.object[: error.start].encode())) from None
+        elif isinstance(data, (bytes, bytearray, memoryview)):
+            text = bytes(data)
+        else:
+            raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
+        try:
+            text.decode()
+            value = scan_value(text)
+        except UnicodeDecodeError as error:
+            raise ParseError.invalid_utf8(offset=error.start) from None
+        except Malformed as malformed:
+            raise ParseError.malformed_json(offset=malformed.offset) from None
+        if value.depth > MAX_DEPTH:
+            raise ParseError.too_deep()
+        return _make_raw(text[value.start : value.end], False)
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("type 'Raw' is not an acceptable base type")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("Raw is immutable")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("Raw is immutable")
+
+    @overload
+    def decode(self) -> Any: ...
+
+    @overload
+    def decode(self, decoder: Callable[[bytes], T]) -> T: ...
+
+    def decode(self, decoder: Callable[[bytes], Any] | None = None) -> Any:
+        """What a decoder makes of the bytes: orjson, or one that is given, such as a typed one. Raises what it does."""
+        if decoder is not None:
+            return decoder(self._data)
+        return loads_exact(self._data) if self._exact else loads(self._data)
+
+    def __bytes__(self) -> bytes:
+        return self._data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Raw):
+            return NotImplemented
+        return self._data == other._data
+
+    def __hash__(self) -> int:
+        return hash(self._data)
+
+    def __repr__(self) -> str:
+        return f"Raw({shorten(self._data)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _make_raw, (self._data, self._exact)
+
+
+def _make_raw(data: bytes, exact: bool) -> Raw:
+    """A `Raw` of bytes that have been checked. exact: integers of any width (`big_ints="exact"`)."""
+    raw = object.__new__(Raw)
+    object.__setattr__(raw, "_data", data)
+    object.__setattr__(raw, "_exact", exact)
+    return raw
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict) or (isinstance(value, Raw) and bytes(value).startswith(b"{"))
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, list) or (isinstance(value, Raw) and bytes(value).startswith(b"["))
+
+
+def _is_null(value: object) -> bool:
+    return value is None or (isinstance(value, Raw) and bytes(value) == b"null")
 
 
 # What constructors and encoders check: the caller's bugs.
@@ -298,8 +421,8 @@ def _check_method(method: object) -> None:
 
 
 def _check_params(params: object) -> None:
-    if not (params is None or isinstance(params, (dict, list))):
-        raise TypeError(f"params must be a dict, a list or None, not {type(params).__name__}")
+    if not (params is None or _is_object(params) or _is_array(params)):
+        raise TypeError(f"params must be a dict, a list, a Raw of one, or None, not {type(params).__name__}")
 
 
 def _check_error(code: object, message: object) -> None:
@@ -351,7 +474,7 @@ def _judge(
     limits = profile.limits
     if isinstance(method, str) and is_longer(method, limits.method_bytes):
         return _fault(ParseError.method_too_long, obj, profile, index, duplicates)
-    if _is_id_too_long(id, limits.id_bytes):
+    if id is not UNSET and _is_id_too_long(id, limits.id_bytes):
         return _fault(ParseError.id_too_long, obj, profile, index, duplicates)
     if integer_too_large:
         return _fault(ParseError.integer_too_large, obj, profile, index, duplicates)
@@ -376,9 +499,9 @@ def _judge(
     if not method and not profile.empty_methods:
         return _fault(ParseError.empty_method, obj, profile, index)
     params = obj.get("params", UNSET)
-    if params is UNSET or (params is None and profile.null_params):
+    if params is UNSET or (profile.null_params and _is_null(params)):
         params = None
-    elif not isinstance(params, dict) and not (isinstance(params, list) and profile.array_params):
+    elif not _is_object(params) and not (profile.array_params and _is_array(params)):
         return _fault(ParseError.invalid_params_type, obj, profile, index)
     if not profile.extra_members and not obj.keys() <= _REQUEST_MEMBERS:
         return _fault(ParseError.unexpected_member, obj, profile, index)
@@ -390,9 +513,9 @@ def _judge_response(obj: dict[str, Any], id: object, profile: Profile, index: in
     result = obj.get("result", UNSET)
     error = obj.get("error", UNSET)
     if profile.null_companions and result is not UNSET and error is not UNSET:
-        if error is None:
+        if _is_null(error):
             error = UNSET
-        elif result is None:
+        elif _is_null(result):
             result = UNSET
     is_response = result is not UNSET or error is not UNSET
     is_error = error is not UNSET and result is UNSET
@@ -415,12 +538,12 @@ def _judge_response(obj: dict[str, Any], id: object, profile: Profile, index: in
             return _fault(error, obj, profile, index)
         result = None
     else:
-        if profile.object_results and not isinstance(result, dict):
+        if profile.object_results and not _is_object(result):
             return _fault(ParseError.invalid_result_type, obj, profile, index)
         error = None
     if not profile.extra_members and not obj.keys() <= _RESPONSE_MEMBERS:
         return _fault(ParseError.unexpected_member, obj, profile, index)
-    return _make_response(id, result, error)
+    return _make_response(id, result, error)  # type: ignore[arg-type]  # judged above
 
 
 def _judge_error(obj: object) -> Error | Callable[..., ParseError]:
@@ -475,15 +598,19 @@ def _of_class(cls: type[T], obj: object, profile: Profile) -> T | None:
 
 # Decoding: the text.
 
-_wide_integer = re.compile(rb"[0-9]{19}").search
-_QUOTED_MEMBERS: Final = [(name, b'"%b"' % name.encode()) for name in sorted(MEMBERS)]
+_has_wide_integer = re.compile(rb"[0-9]{19}").search
 _NO_JSON_TYPE: Final = object()
 
 
-def decode(data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC) -> Message | list[Message]:
+def decode(
+    data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC, *, raw: bool = False
+) -> Message | list[Message]:
     """Decodes and validates one JSON text.
 
-    data: UTF-8 bytes, or a str. profile: the rules.
+    data     UTF-8 bytes, or a str
+    profile  the rules
+    raw      leave `params`, `result` and an error's `data` as `Raw`, checked but not decoded
+
     Returns a Request, a Notification, a Response or a ParseError, or for a batch a list of those, each judged alone.
     Raises TypeError for another type of `data`; a fault of the text is returned, never raised.
     """
@@ -497,42 +624,48 @@ def decode(data: bytes | bytearray | memoryview | str, profile: Profile = JSONRP
                 return ParseError.invalid_utf8(offset=len(error.object[: error.start].encode()))
         else:
             raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
-    if len(data) > profile.limits.message_bytes:
+    limits = profile.limits
+    if len(data) > limits.message_bytes:
         return ParseError.message_too_large()
+    if raw:
+        return _decode_by_envelopes(data, profile, raw)
     try:
         value = loads(data)
     except JSONDecodeError:
-        return _decode_by_envelopes(data, profile)
-    if type(value) is dict:
-        if _dicts_show_all(data, [value], profile):
-            return _judge(value, profile)
-    elif type(value) is list:
-        if _dicts_show_all(data, [item for item in value if type(item) is dict], profile):
-            return parse(value, profile)
-    return _decode_by_envelopes(data, profile)
+        return _decode_by_envelopes(data, profile, raw)
+    # A request without params is what costs the least to read; it is not to cost more to judge.
+    if type(value) is dict and len(value) == 3 and data.count(b":") == 3 and value.get("jsonrpc") == "2.0":
+        id, method = value.get("id"), value.get("method")
+        if type(id) is int and type(method) is str and 0 < len(method) * 4 <= limits.method_bytes:
+            return _make_request(id, method, None)
+    if _shows_all(data, value, profile):
+        return parse(value, profile)
+    return _decode_by_envelopes(data, profile, raw)
 
 
-def _dicts_show_all(text: bytes, messages: list[dict[str, Any]], profile: Profile) -> bool:
-    """Whether the dicts that orjson made of `text` surely tell what its envelopes would; False means: look there."""
+def _shows_all(text: bytes, value: object, profile: Profile) -> bool:
+    """Whether what orjson made of `text` surely tells what its envelopes would. If not, one has to look there."""
     if profile.limits.depth < MAX_DEPTH and text.count(b"[") + text.count(b"{") > profile.limits.depth:
         return False
-    if profile.big_ints != "float" and _wide_integer(text):
+    if profile.big_ints == "float" or not _has_wide_integer(text):
+        messages = value if isinstance(value, list) else [value]
+        members = 0
+        for message in messages:
+            if isinstance(message, dict):
+                members += len(message)
+                if type(message.get("id")) is float:  # or an integer that orjson made one
+                    return False
+        # A member that was there twice is once in the dict, but both its colons are in the text.
+        if text.count(b":") == members:
+            return True
+    # Where orjson writes the very same text, nothing was lost on the way.
+    try:
+        return dumps_unchecked(value) == text
+    except TypeError:  # too deep to write
         return False
-    for message in messages:
-        if type(message.get("id")) is float:  # or an integer that orjson made one
-            return False
-    # A member that was there twice is once in the dict.
-    if text.count(b":") == sum(map(len, messages)):
-        return True
-    if b"\\u" in text:  # perhaps a name in escapes
-        return False
-    for name, quoted in _QUOTED_MEMBERS:
-        if text.count(quoted) != sum([name in message for message in messages]):
-            return False
-    return True
 
 
-def _decode_by_envelopes(text: bytes, profile: Profile) -> Message | list[Message]:
+def _decode_by_envelopes(text: bytes, profile: Profile, raw: bool) -> Message | list[Message]:
     """The same as through the dict, with all that the text says."""
     try:
         text.decode()
@@ -543,38 +676,57 @@ def _decode_by_envelopes(text: bytes, profile: Profile) -> Message | list[Messag
     except Malformed as malformed:
         return ParseError.malformed_json(offset=malformed.offset)
     if not found.is_batch:
-        return _judge_envelope(text, found.envelopes[0], profile)
+        return _judge_envelope(text, found.envelopes[0], profile, None, raw)
     fault = _batch_fault(len(found.envelopes) + found.too_many, profile)
-    return fault or [_judge_envelope(text, item, profile, index) for index, item in enumerate(found.envelopes)]
+    return fault or [_judge_envelope(text, item, profile, index, raw) for index, item in enumerate(found.envelopes)]
 
 
-def _judge_envelope(text: bytes, envelope: Envelope, profile: Profile, index: int | None = None) -> Message:
+def _judge_envelope(text: bytes, envelope: Envelope, profile: Profile, index: int | None, raw: bool) -> Message:
     too_deep = envelope.depth > profile.limits.depth
     if envelope.members is None:
-        if too_deep:
-            return ParseError.too_deep(index=index)
-        return ParseError.not_an_object(index=index)
+        return ParseError.too_deep(index=index) if too_deep else ParseError.not_an_object(index=index)
     obj: dict[str, Any] = {}
     integer_too_large = False
     for name, value in envelope.members.items():
-        token = text[value.start : value.end]
         if name == "id":
-            obj[name] = _read_id(token, profile.limits.id_bytes)
+            obj[name] = _read_id(text[value.start : value.end], profile.limits.id_bytes)
         elif value.depth > profile.limits.depth:
             obj[name] = None
-        elif value.wide and profile.big_ints != "float":
-            try:
-                obj[name] = loads_exact(token) if profile.big_ints == "exact" else None
-            except ValueError:
-                obj[name] = None
-            integer_too_large |= obj[name] is None
+        elif value.wide and not _are_integers_allowed(text, value, profile):
+            integer_too_large = True
+            obj[name] = None
+        elif raw and name == "error":
+            members = scan_error(text, value)
+            obj[name] = (
+                _read(text, value, profile, raw=False)
+                if members is None
+                else {name: _read(text, value, profile, raw=name == "data") for name, value in members.items()}
+            )
         else:
-            obj[name] = loads(token)
+            obj[name] = _read(text, value, profile, raw and name in ("params", "result"))
     if envelope.unexpected:
         obj["?"] = None  # any name that is not one of JSON-RPC's
     if too_deep:
         return _fault(ParseError.too_deep, obj, profile, index, envelope.duplicates)
     return _judge(obj, profile, index, integer_too_large, envelope.duplicates)
+
+
+def _are_integers_allowed(text: bytes, value: Value, profile: Profile) -> bool:
+    """Whether the profile takes a value that holds an integer beyond 64 bits."""
+    if profile.big_ints == "exact":
+        try:
+            loads_exact(text[value.start : value.end])
+        except ValueError:
+            return False
+    return profile.big_ints != "reject"
+
+
+def _read(text: bytes, value: Value, profile: Profile, raw: bool) -> Any:
+    token = text[value.start : value.end]
+    exact = value.wide and profile.big_ints == "exact"
+    if raw:
+        return _make_raw(token, exact)
+    return loads_exact(token) if exact else loads(token)
 
 
 def _read_id(token: bytes, limit: int) -> object:
@@ -607,7 +759,7 @@ class Decoder(StreamDecoder):
     __slots__ = ()
 
     def _decode(self, text: bytes | None) -> Message | list[Message]:
-        return ParseError.message_too_large() if text is None else decode(text, self._profile)
+        return ParseError.message_too_large() if text is None else decode(text, self._profile, raw=self._raw)
 
 
 # Encoding.
@@ -636,6 +788,14 @@ def encode(
     else:
         text = _encode_message(message, default, option)
     return text + b"\n" if delimited else text
+
+
+def encode_many(messages: Iterable[Any], *, default: Default = None, option: int = 0) -> bytes:
+    """Messages and batches, each as one line of JSON that ends in `\\n`, one after another.
+
+    messages: an iterable of what `encode` takes. Raises as `encode` does, and then nothing is written.
+    """
+    return b"".join([encode(message, default=default, option=option) for message in messages])
 
 
 def _encode_message(message: object, default: Default = None, option: int = 0) -> bytes:
@@ -694,7 +854,7 @@ def encode_result(
     option: int = 0,
 ) -> bytes:
     """The response that carries a result, as one line of JSON. The arguments are as in `encode`."""
-    text = b'{"jsonrpc":"2.0","id":%b,"result":%b' % (_encode_id(id), dumps(result, default, option))
+    text = b'{"jsonrpc":"2.0","id":%b,"result":%b' % (_encode_id(id), _encode_payload(result, default, option))
     return text + (b"}\n" if delimited else b"}")
 
 
@@ -713,7 +873,7 @@ def encode_error(
     _check_error(code, message)
     text += b',"error":{"code":%b,"message":%b' % (dumps_integer(code), dumps(message))
     if data is not UNSET:
-        text += b',"data":%b' % dumps(data, default, option)
+        text += b',"data":%b' % _encode_payload(data, default, option)
     return text + (b"}}\n" if delimited else b"}}")
 
 
@@ -727,10 +887,17 @@ def _encode_method(method: str) -> bytes:
     return dumps(method)
 
 
+def _encode_payload(value: Any, default: Default, option: int) -> bytes:
+    if isinstance(value, Raw):
+        # Line breaks between its tokens become spaces; in its strings there are none.
+        return bytes(value).replace(b"\n", b" ").replace(b"\r", b" ")
+    return dumps(value, default, option)
+
+
 def _encode_params(params: Any, default: Default, option: int) -> bytes:
     if params is None:
         return b""
-    text = dumps(params, default, option)
+    text = _encode_payload(params, default, option)
     if not text.startswith((b"{", b"[")):
         raise TypeError(f"params must be an object or an array in JSON, not what {type(params).__name__} is written as")
     return b',"params":' + text

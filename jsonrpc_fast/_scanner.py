@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from ._json import is_wide_integer, loads
 
 MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
+ERROR_MEMBERS: Final = frozenset({"code", "message", "data"})
 
 
 class Malformed(Exception):
@@ -108,10 +109,29 @@ def _scan_batch(text: bytes, at: int, any_width: bool, batch_items: int) -> Text
         at = _skip_space(text, _expect(text, at, _COMMA))
 
 
+def scan_value(text: bytes) -> Value:
+    """The one value that `text`, which is UTF-8, holds. Raises Malformed."""
+    value = _scan_value(text, _skip_space(text, 0), any_width=False)
+    _end_of_text(text, value.end)
+    return value
+
+
+def scan_error(text: bytes, error: Value) -> dict[str, Value] | None:
+    """Where the last of each member of an error object is that JSON-RPC knows; None if the value is no object."""
+    if text[error.start] != _OPEN_OBJECT:
+        return None
+    return _scan_object(text, error.start, True, ERROR_MEMBERS)[0].members
+
+
 def _scan_message(text: bytes, at: int, any_width: bool) -> tuple[Envelope, int]:
-    if _byte(text, at) != _OPEN_OBJECT:
-        value = _scan_value(text, at, any_width)
-        return Envelope(None, value.depth), value.end
+    if _byte(text, at) == _OPEN_OBJECT:
+        return _scan_object(text, at, any_width, MEMBERS)
+    value = _scan_value(text, at, any_width)
+    return Envelope(None, value.depth), value.end
+
+
+def _scan_object(text: bytes, at: int, any_width: bool, names: frozenset[str]) -> tuple[Envelope, int]:
+    """The object at `at`, of whose members those of `names` count, and where it ends."""
     members: dict[str, Value] = {}
     depth = 0
     duplicates = unexpected = False
@@ -124,23 +144,23 @@ def _scan_message(text: bytes, at: int, any_width: bool) -> tuple[Envelope, int]
         at = _skip_space(text, _expect(text, _skip_space(text, end), _COLON))
         value = _scan_value(text, at, any_width or name == "id")
         depth = max(depth, value.depth)
-        if name is None:
-            unexpected = True
-        else:
+        if name in names:
             duplicates = duplicates or name in members
             members[name] = value
+        else:
+            unexpected = True
         at = _skip_space(text, value.end)
         if _byte(text, at) == _CLOSE_OBJECT:
             return Envelope(members, depth, duplicates, unexpected), at + 1
         at = _skip_space(text, _expect(text, at, _COMMA))
 
 
-def _member_name(token: bytes) -> str | None:
-    """The member that a string token names, escapes read; None for one that JSON-RPC does not know."""
+def _member_name(token: bytes) -> str:
+    """The name that a string token stands for, escapes read; "" where it is too long for any that counts."""
     if len(token) > len('""') + len("jsonrpc") * len("\\u0000"):
-        return None
+        return ""
     name: str = loads(token)
-    return name if name in MEMBERS else None
+    return name
 
 
 def _scan_value(text: bytes, at: int, any_width: bool) -> Value:

@@ -107,9 +107,7 @@ class ParseErrorCode(enum.Enum):
         return ErrorCode.INVALID_REQUEST
 
 
-_TEXT_FAULTS: Final = frozenset(
-    {ParseErrorCode.MALFORMED_JSON, ParseErrorCode.INVALID_UTF8, ParseErrorCode.TRUNCATED}
-)
+_TEXT_FAULTS: Final = frozenset({ParseErrorCode.MALFORMED_JSON, ParseErrorCode.INVALID_UTF8, ParseErrorCode.TRUNCATED})
 
 RPC_MESSAGES: Final = {
     ErrorCode.PARSE_ERROR: "Parse error",

@@ -1,0 +1,108 @@
+"""Holds lane against lane and twin against twin, on as many texts as there is time for.
+
+    python -m tests.fuzz.differential --inputs 1000000 --seed 1
+
+Each text goes through the core's quick lane, the core's careful lane and the pure twin, eager or raw, in one profile or
+another. Any difference in class, values, types, error fields or bytes written back is printed with the text, and the
+exit status is 1. Another seed gives other texts; --seconds bounds the time instead of the number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import marshal
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from jsonrpc_fast import JSONRPC, PRESETS, UNSET, Limits, Profile, _core, _pure
+from jsonrpc_fast.errors import EncodeError, ParseError
+
+from .mutate import message
+
+WIRE = Path(__file__).parents[1] / "vectors" / "wire"
+
+PROFILES: list[Profile] = [
+    *[JSONRPC] * 6,
+    *PRESETS.values(),
+    JSONRPC.replace(extra_members=False),
+    JSONRPC.replace(big_ints="exact"),
+    JSONRPC.replace(big_ints="reject"),
+    JSONRPC.replace(limits=Limits(depth=2, id_bytes=32, method_bytes=4, batch_items=2, message_bytes=300)),
+]
+
+
+def seeds() -> list[bytes]:
+    """The captured lines, those that are short."""
+    lines = [line for file in sorted(WIRE.iterdir()) for line in file.read_bytes().splitlines()]
+    return [line for line in lines if len(line) < 1000]
+
+
+def shown(module: Any, item: Any) -> object:
+    """What can be told of a decoded item, the same for equal items of either twin and for no others."""
+    if isinstance(item, list):
+        return [shown(module, message) for message in item]
+    if isinstance(item, ParseError):
+        return type(item.id), item
+    return type(item).__name__, _plain(module, item), module.encode(item) if _is_writable(item) else None
+
+
+def _is_writable(item: Any) -> bool:
+    """Whether the payload holds no integer that orjson refuses (`big_ints="exact"`) and is not too deep for it."""
+    try:
+        item.to_bytes()
+    except EncodeError:
+        return False
+    return True
+
+
+def _plain(module: Any, value: Any) -> object:
+    """The fields of a message as what compares by value and shows its type."""
+    if isinstance(value, module.Raw):
+        return "Raw", bytes(value)
+    if isinstance(value, (module.Request, module.Notification, module.Response, module.Error)):
+        return [_plain(module, getattr(value, name)) for name in value.__match_args__]
+    # Tells types apart, goes deeper than repr, and in version 0 writes equal values alike.
+    return value if value is UNSET else marshal.dumps(value, 0)
+
+
+def disagreement(text: bytes, profile: Profile, raw: bool) -> str | None:
+    """What differs, or None."""
+    quick = shown(_core, _core.decode(text, profile, raw=raw))
+    if len(text) <= profile.limits.message_bytes:
+        careful = shown(_core, _core._decode_by_envelopes(text, profile, raw))
+        if quick != careful:
+            return f"quick {quick!r}, careful {careful!r}"
+    pure = shown(_pure, _pure.decode(text, profile, raw=raw))
+    if quick != pure:
+        return f"core {quick!r}, pure {pure!r}"
+    return None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--inputs", type=int, default=1_000_000, help="how many texts (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="how long, at the most")
+    parser.add_argument("--seed", type=int, default=0, help="of the texts (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    rng = random.Random(options.seed)
+    texts = seeds()
+    ends = time.monotonic() + options.seconds
+    done = 0
+    while done < options.inputs and (done % 1000 or time.monotonic() < ends):
+        text = message(rng, texts)
+        profile = rng.choice(PROFILES)
+        raw = rng.random() < 0.3
+        found = disagreement(text, profile, raw)
+        done += 1
+        if found is not None:
+            print(f"{profile!r} raw={raw} {text!r}: {found}")
+            return 1
+    print(f"{done} inputs, seed {options.seed}: no disagreement")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

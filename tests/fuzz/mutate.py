@@ -1,0 +1,121 @@
+"""Texts that look like JSON-RPC: real shapes in any order and spacing, and what an ill will or a bad line makes of them."""
+
+from __future__ import annotations
+
+import random
+
+# Members in every spelling that matters, with values that are right, nearly right and wrong.
+_NAMES = {
+    b"jsonrpc": [b'"jsonrpc"'] * 8 + [b'"\\u006asonrpc"', b'"jsonrp\\u0063"', b'"JSONRPC"', b'"jsonrpc "'],
+    b"id": [b'"id"'] * 8 + [b'"\\u0069d"', b'"i\\u0064"', b'"Id"', b'"i\\d"', b'"id\\u0000"'],
+    b"method": [b'"method"'] * 8 + [b'"m\\u0065thod"', b'"method\\n"'],
+    b"params": [b'"params"'] * 8 + [b'"\\u0070arams"', b'"param"'],
+    b"result": [b'"result"'] * 8 + [b'"resul\\u0074"'],
+    b"error": [b'"error"'] * 8 + [b'"\\u0065rror"', b'"errors"'],
+    b"other": [b'"extra"', b'""', b'"\xc3\xa9"', b'"a\\"b"', b'"\\ud83d\\ude00"'],
+}
+_NUMBERS = [
+    b"0", b"7", b"-1", b"-0", b"01", b"1.5", b"1.0", b"0.1", b"1e2", b"1E+2", b"1e-2", b"1e400", b"-1e400", b"1e-400",
+    b"9007199254740993", b"999999999999999999", b"1000000000000000000", b"9223372036854775807", b"9223372036854775808",
+    b"-9223372036854775808", b"-9223372036854775809", b"18446744073709551615", b"18446744073709551616",
+    b"1" + b"0" * 39, b"9" * 308, b"9" * 309, b"9" * 600, b"1.", b".5", b"-", b"+1", b"1e", b"0x1", b"1_0", b"NaN",
+    b"-Infinity", b"17976931348623157e292", b"17976931348623159e292", b"12345678901234567.8", b"00", b"--1", b"1e+",
+]  # fmt: skip
+_STRINGS = [
+    b'"2.0"', b'"2\\u002e0"', b'"1.0"', b'""', b'"a"', b'"tools/call"', b'"eth_call"', b'"0x36"', b'"\xc3\xa9\xf0\x9f\x98\x80"',
+    b'"\\u00e9"', b'"\\ud83d\\ude00"', b'"\\ud800"', b'"\\udc00"', b'"\\ud800\\u0041"', b'"\\u12"', b'"\\x"', b'"a\nb"', b'"\x7f"',
+    b'"\x00"', b'"\xff"', b'"\xc0\xaf"', b'"\xed\xa0\x80"', b'"\xf4\x90\x80\x80"', b'"\xe2\x82"', b'"' + b"m" * 70 + b'"',
+    b'"' + b"k" * 600 + b'"', b'"' + b"n" * 1100 + b'"', b'"abcdefghijklmno\\n"', b'"abcdefghijklmn\\u0041pq"', b'"tail\\"',
+    b'",\\"id\\":7}"', b'"\\",\\"id\\":7}"', b"'a'", b'"\\/"', b'"0123456789abcde"', b'"0123456789abcdef"',
+]  # fmt: skip
+_OTHERS = [b"null", b"true", b"false", b"nul", b"truE", b"", b"{}", b"[]", b"undefined", b"[1,]", b"{,}", b'{"a"}', b"[1 2]"]
+_SPACES = [b""] * 12 + [b" ", b"\t", b"\r", b"\n", b"  \r\n", b"\x0b", b"\xc2\xa0"]
+_TOKENS = [b",", b":", b"{", b"}", b"[", b"]", b'"', b"\\", b" ", b"\n", b"\x00", b"\x7f", b"\xff", b"\xe2\x82\xac"] + [
+    b',"id":7}', b',"jsonrpc":"2.0"}', b',"jsonrpc":"2.0","id":1}', b'"id":', b'"result":', b'"params":', b"\xef\xbb\xbf",
+]  # fmt: skip
+
+
+def message(rng: random.Random, seeds: list[bytes]) -> bytes:
+    """One text: a seed or one of the grammar, alone or in a batch, mutated or not."""
+    choice = rng.random()
+    if choice < 0.45:
+        text = rng.choice(seeds)
+    elif choice < 0.93:
+        text = _object(rng)
+    else:
+        items = [_object(rng) if rng.random() < 0.8 else _value(rng, 0) for _ in range(rng.randrange(5))]
+        text = b"[" + b",".join(items) + b"]"
+    while rng.random() < 0.5:
+        text = _mutated(rng, text)
+    return text
+
+
+def _object(rng: random.Random) -> bytes:
+    kind = rng.random()
+    if kind < 0.6:
+        names = [b"jsonrpc", b"id", b"method", b"params"]
+    elif kind < 0.8:
+        names = [b"jsonrpc", b"id", b"result"]
+    else:
+        names = [b"jsonrpc", b"id", b"error"]
+    while rng.random() < 0.25:
+        if rng.random() < 0.5:
+            names.append(rng.choice(list(_NAMES)))
+        elif names:
+            names.pop(rng.randrange(len(names)))
+    if rng.random() < 0.6:
+        rng.shuffle(names)
+    space = _SPACES if rng.random() < 0.3 else [b""]
+    members = [
+        rng.choice(space) + rng.choice(_NAMES[name]) + rng.choice(space) + b":" + rng.choice(space) + _of(rng, name)
+        for name in names
+    ]
+    return b"{" + (rng.choice(space) + b",").join(members) + rng.choice(space) + b"}" + rng.choice(space)
+
+
+def _of(rng: random.Random, name: bytes) -> bytes:
+    """A value for a member: one that fits it, most of the time."""
+    if rng.random() < 0.15:
+        return _value(rng, 0)
+    if name == b"jsonrpc":
+        return b'"2.0"'
+    if name == b"id":
+        return rng.choice(_NUMBERS[:4] if rng.random() < 0.5 else _NUMBERS + _STRINGS[:10])
+    if name == b"method":
+        return rng.choice(_STRINGS[4:12])
+    if name == b"error":
+        return b'{"code":%b,"message":%b,"data":%b}' % (rng.choice(_NUMBERS[:3]), rng.choice(_STRINGS), _value(rng, 1))
+    return _value(rng, 0)
+
+
+def _value(rng: random.Random, level: int) -> bytes:
+    choice = rng.random()
+    if level < 4 and choice < 0.2:
+        return b"[" + b",".join([_value(rng, level + 1) for _ in range(rng.randrange(5))]) + b"]"
+    if level < 4 and choice < 0.4:
+        members = [rng.choice(_STRINGS) + b":" + _value(rng, level + 1) for _ in range(rng.randrange(4))]
+        return b"{" + rng.choice(_SPACES) + b",".join(members) + b"}"
+    if choice < 0.41:
+        depth = rng.choice((2, 3, 64, 65, 128, 1023, 1024, 1025))
+        return b"[" * depth + b"]" * depth
+    return rng.choice(rng.choice((_NUMBERS, _STRINGS, _STRINGS, _OTHERS)))
+
+
+def _mutated(rng: random.Random, text: bytes) -> bytes:
+    at = rng.randrange(len(text) + 1)
+    to = min(len(text), at + rng.choice((1, 1, 2, 4, 8, 40)))
+    choice = rng.randrange(7)
+    if choice == 0:
+        return text[:at] + text[to:]
+    if choice == 1:
+        return text[:at] + rng.choice(_TOKENS) + text[to:]
+    if choice == 2:
+        return text[:at] + rng.choice(_TOKENS) + text[at:]
+    if choice == 3 and text:
+        at = min(at, len(text) - 1)
+        return text[:at] + bytes([text[at] ^ 1 << rng.randrange(8)]) + text[at + 1 :]
+    if choice == 4:
+        return text[:at]
+    if choice == 5:
+        return text[:at] + text[at:to] + text[at:]
+    return text[:at] + _value(rng, 3) + text[to:]
