@@ -1,4 +1,4 @@
-"""Texts that look like JSON-RPC: real shapes in any order and spacing, and what an ill will or a bad line makes of them."""
+"""Texts that look like JSON-RPC: real shapes in any order and spacing, and what a bad line makes of them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,27 @@ _NAMES = {
     b"other": [b'"extra"', b'""', b'"\xc3\xa9"', b'"a\\"b"', b'"\\ud83d\\ude00"'],
 }
 _NUMBERS = [
-    b"0", b"7", b"-1", b"-0", b"01", b"1.5", b"1.0", b"0.1", b"1e2", b"1E+2", b"1e-2", b"1e400", b"-1e400", b"1e-400",
-    b"9007199254740993", b"999999999999999999", b"1000000000000000000", b"9223372036854775807", b"9223372036854775808",
-    b"-9223372036854775808", b"-9223372036854775809", b"18446744073709551615", b"18446744073709551616",
-    b"1" + b"0" * 39, b"9" * 308, b"9" * 309, b"9" * 600, b"1.", b".5", b"-", b"+1", b"1e", b"0x1", b"1_0", b"NaN",
-    b"-Infinity", b"17976931348623157e292", b"17976931348623159e292", b"12345678901234567.8", b"00", b"--1", b"1e+",
+    b"0", b"7", b"-1", b"-0", b"01", b"1.5", b"1.0", b"0.1", b"1e2", b"1E+2", b"1e-2", b"1e400", b"-1e400",
+    b"1e-400", b"9007199254740993", b"999999999999999999", b"1000000000000000000", b"9223372036854775807",
+    b"9223372036854775808", b"-9223372036854775808", b"-9223372036854775809", b"18446744073709551615",
+    b"18446744073709551616", b"1" + b"0" * 39, b"9" * 308, b"9" * 309, b"9" * 600, b"1.", b".5", b"-", b"+1",
+    b"1e", b"0x1", b"1_0", b"NaN", b"-Infinity", b"17976931348623157e292", b"17976931348623159e292",
+    b"12345678901234567.8", b"00", b"--1", b"1e+",
 ]  # fmt: skip
 _STRINGS = [
-    b'"2.0"', b'"2\\u002e0"', b'"1.0"', b'""', b'"a"', b'"tools/call"', b'"eth_call"', b'"0x36"', b'"\xc3\xa9\xf0\x9f\x98\x80"',
-    b'"\\u00e9"', b'"\\ud83d\\ude00"', b'"\\ud800"', b'"\\udc00"', b'"\\ud800\\u0041"', b'"\\u12"', b'"\\x"', b'"a\nb"', b'"\x7f"',
-    b'"\x00"', b'"\xff"', b'"\xc0\xaf"', b'"\xed\xa0\x80"', b'"\xf4\x90\x80\x80"', b'"\xe2\x82"', b'"' + b"m" * 70 + b'"',
-    b'"' + b"k" * 600 + b'"', b'"' + b"n" * 1100 + b'"', b'"abcdefghijklmno\\n"', b'"abcdefghijklmn\\u0041pq"', b'"tail\\"',
+    b'"2.0"', b'"2\\u002e0"', b'"1.0"', b'""', b'"a"', b'"tools/call"', b'"eth_call"', b'"0x36"',
+    b'"\xc3\xa9\xf0\x9f\x98\x80"', b'"\\u00e9"', b'"\\ud83d\\ude00"', b'"\\ud800"', b'"\\udc00"',
+    b'"\\ud800\\u0041"', b'"\\u12"', b'"\\x"', b'"a\nb"', b'"\x7f"', b'"\x00"', b'"\xff"', b'"\xc0\xaf"',
+    b'"\xed\xa0\x80"', b'"\xf4\x90\x80\x80"', b'"\xe2\x82"', b'"' + b"m" * 70 + b'"', b'"' + b"k" * 600 + b'"',
+    b'"' + b"n" * 1100 + b'"', b'"abcdefghijklmno\\n"', b'"abcdefghijklmn\\u0041pq"', b'"tail\\"',
     b'",\\"id\\":7}"', b'"\\",\\"id\\":7}"', b"'a'", b'"\\/"', b'"0123456789abcde"', b'"0123456789abcdef"',
 ]  # fmt: skip
-_OTHERS = [b"null", b"true", b"false", b"nul", b"truE", b"", b"{}", b"[]", b"undefined", b"[1,]", b"{,}", b'{"a"}', b"[1 2]"]
+_OTHERS = [b"null", b"true", b"false", b"nul", b"truE", b"", b"{}", b"[]", b"[1,]", b"{,}", b'{"a"}', b"[1 2]"]
 _SPACES = [b""] * 12 + [b" ", b"\t", b"\r", b"\n", b"  \r\n", b"\x0b", b"\xc2\xa0"]
-_TOKENS = [b",", b":", b"{", b"}", b"[", b"]", b'"', b"\\", b" ", b"\n", b"\x00", b"\x7f", b"\xff", b"\xe2\x82\xac"] + [
-    b',"id":7}', b',"jsonrpc":"2.0"}', b',"jsonrpc":"2.0","id":1}', b'"id":', b'"result":', b'"params":', b"\xef\xbb\xbf",
+_TOKENS = [
+    b",", b":", b"{", b"}", b"[", b"]", b'"', b"\\", b" ", b"\n", b"\x00", b"\x7f", b"\xff", b"\xe2\x82\xac",
+    b',"id":7}', b',"jsonrpc":"2.0"}', b',"jsonrpc":"2.0","id":1}', b'"id":', b'"result":', b'"params":',
+    b"\xef\xbb\xbf",
 ]  # fmt: skip
 
 
