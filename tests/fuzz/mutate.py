@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import orjson
+
 # Members in every spelling that matters, with values that are right, nearly right and wrong.
 _NAMES = {
     b"jsonrpc": [b'"jsonrpc"'] * 8 + [b'"\\u006asonrpc"', b'"jsonrp\\u0063"', b'"JSONRPC"', b'"jsonrpc "'],
@@ -31,12 +33,31 @@ _STRINGS = [
     b'",\\"id\\":7}"', b'"\\",\\"id\\":7}"', b"'a'", b'"\\/"', b'"0123456789abcde"', b'"0123456789abcdef"',
 ]  # fmt: skip
 _OTHERS = [b"null", b"true", b"false", b"nul", b"truE", b"", b"{}", b"[]", b"[1,]", b"{,}", b'{"a"}', b"[1 2]"]
+_PARAMS = [
+    b"{}",
+    b"[]",
+    b'["0x1","latest",true,null,7]',
+    b'[1.5,"\xc3\xa9"]',
+    b'{"id":1,"a":"\\n","b":[{"c":2}]}',
+    b"[ 1 , 2 ]",
+]
 _SPACES = [b""] * 12 + [b" ", b"\t", b"\r", b"\n", b"  \r\n", b"\x0b", b"\xc2\xa0"]
 _TOKENS = [
     b",", b":", b"{", b"}", b"[", b"]", b'"', b"\\", b" ", b"\n", b"\x00", b"\x7f", b"\xff", b"\xe2\x82\xac",
     b',"id":7}', b',"jsonrpc":"2.0"}', b',"jsonrpc":"2.0","id":1}', b'"id":', b'"result":', b'"params":',
     b"\xef\xbb\xbf",
 ]  # fmt: skip
+
+
+def _is_json(token: bytes) -> bool:
+    try:
+        orjson.loads(token)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+_VALID = [token for token in _NUMBERS + _STRINGS + _OTHERS if _is_json(token)]
 
 
 def message(rng: random.Random, seeds: list[bytes]) -> bytes:
@@ -49,7 +70,7 @@ def message(rng: random.Random, seeds: list[bytes]) -> bytes:
     else:
         items = [_object(rng) if rng.random() < 0.8 else _value(rng, 0) for _ in range(rng.randrange(5))]
         text = b"[" + b",".join(items) + b"]"
-    while rng.random() < 0.5:
+    while rng.random() < 0.35:
         text = _mutated(rng, text)
     return text
 
@@ -79,7 +100,7 @@ def _object(rng: random.Random) -> bytes:
 
 def _of(rng: random.Random, name: bytes) -> bytes:
     """A value for a member: one that fits it, most of the time."""
-    if rng.random() < 0.15:
+    if rng.random() < 0.12:
         return _value(rng, 0)
     if name == b"jsonrpc":
         return b'"2.0"'
@@ -88,8 +109,12 @@ def _of(rng: random.Random, name: bytes) -> bytes:
     if name == b"method":
         return rng.choice(_STRINGS[4:12])
     if name == b"error":
-        return b'{"code":%b,"message":%b,"data":%b}' % (rng.choice(_NUMBERS[:3]), rng.choice(_STRINGS), _value(rng, 1))
-    return _value(rng, 0)
+        return b'{"code":%b,"message":%b,"data":%b}' % (
+            rng.choice(_NUMBERS[:3]),
+            rng.choice(_STRINGS[:10]),
+            _value(rng, 1),
+        )
+    return _value(rng, 0) if name == b"result" or rng.random() < 0.2 else rng.choice(_PARAMS)
 
 
 def _value(rng: random.Random, level: int) -> bytes:
@@ -97,12 +122,16 @@ def _value(rng: random.Random, level: int) -> bytes:
     if level < 4 and choice < 0.2:
         return b"[" + b",".join([_value(rng, level + 1) for _ in range(rng.randrange(5))]) + b"]"
     if level < 4 and choice < 0.4:
-        members = [rng.choice(_STRINGS) + b":" + _value(rng, level + 1) for _ in range(rng.randrange(4))]
+        members = [
+            rng.choice(_STRINGS if rng.random() < 0.1 else _STRINGS[:10]) + b":" + _value(rng, level + 1)
+            for _ in range(rng.randrange(4))
+        ]
         return b"{" + rng.choice(_SPACES) + b",".join(members) + b"}"
     if choice < 0.41:
         depth = rng.choice((2, 3, 64, 65, 128, 1023, 1024, 1025))
         return b"[" * depth + b"]" * depth
-    return rng.choice(rng.choice((_NUMBERS, _STRINGS, _STRINGS, _OTHERS)))
+    kinds = (_NUMBERS, _STRINGS, _STRINGS, _OTHERS) if rng.random() < 0.1 else (_VALID,)
+    return rng.choice(rng.choice(kinds))
 
 
 def _mutated(rng: random.Random, text: bytes) -> bytes:

@@ -1,0 +1,396 @@
+"""Encoding: the envelope is put together around what orjson writes, in one piece of memory."""
+
+
+def encode(message, *, delimited=True, default=None, option=0):
+    """A message, or a list of them as a batch, as one line of JSON; b"" for an empty list.
+
+    Raises EncodeError for a value that cannot be written, TypeError for what is not a message, ValueError for an
+    option that breaks lines.
+    """
+    cdef Buffer buffer
+    if not isinstance(message, list):
+        return encode_message(message, default, option, delimited)
+    if not message:
+        return b""
+    buffer = Buffer()
+    append_batch(buffer, <list>message, default, option)
+    if delimited:
+        buffer.append(b"\n", 1)
+    return buffer.done()
+
+
+def encode_many(messages, *, default=None, option=0):
+    """Messages and batches, each as one line of JSON that ends in a line feed, one after another.
+
+    messages: an iterable of what `encode` takes. Raises as `encode` does, and then nothing is written.
+    """
+    cdef Buffer buffer = Buffer()
+    for message in messages:
+        if not isinstance(message, list):
+            write_message(message, default, option, True, buffer)
+        elif message:
+            append_batch(buffer, <list>message, default, option)
+            buffer.append(b"\n", 1)
+    return buffer.done()
+
+
+@cython.final
+cdef class Buffer:
+    """Bytes that grow at their end, in the very object that is handed out."""
+
+    cdef PyObject* text  # bytes, owned; only the first `size` of them are written
+    cdef Py_ssize_t size
+
+    def __cinit__(self):
+        self.text = NULL
+
+    def __dealloc__(self):
+        Py_XDECREF(self.text)
+
+    cdef char* reserve(self, Py_ssize_t size) except NULL:
+        """Where the next `size` bytes go."""
+        cdef Py_ssize_t needed = self.size + size
+        if self.text == NULL:
+            self.text = new_bytes(NULL, max(needed, 256))
+        elif needed > PyBytes_GET_SIZE(<object>self.text):
+            resize_bytes(&self.text, max(needed, self.size + (self.size >> 1)))
+        self.size = needed
+        return PyBytes_AS_STRING(<object>self.text) + needed - size
+
+    cdef int append(self, const char* text, Py_ssize_t size) except -1:
+        memcpy(self.reserve(size), text, size)
+        return 0
+
+    cdef bytes done(self):
+        """All of it. The buffer is empty then."""
+        cdef PyObject* text = self.text
+        if text == NULL:
+            return b""
+        resize_bytes(&self.text, self.size)
+        text = self.text
+        self.text = NULL
+        result = <bytes><object>text
+        Py_XDECREF(text)
+        return result
+
+
+cdef int append_batch(Buffer buffer, list messages, default, option) except -1:
+    cdef bint first = True
+    for message in messages:
+        buffer.append(b"[" if first else b",", 1)
+        first = False
+        write_message(message, default, option, False, buffer)
+    return buffer.append(b"]", 1)
+
+
+cdef inline bytes encode_message(message, default, option, bint delimited):
+    return write_message(message, default, option, delimited, None)
+
+
+# The writers below put a message at the end of a buffer and return None, or without one return its bytes.
+
+
+cdef bytes write_message(message, default, option, bint delimited, Buffer buffer):
+    cdef Request request
+    cdef Notification notification
+    cdef Response response
+    cdef Error error
+    if type(message) is Request:
+        request = <Request>message
+        return write_call(True, request.id, request.method, request.params, default, option, delimited, buffer)
+    if type(message) is Notification:
+        notification = <Notification>message
+        return write_call(
+            False, None, notification.method, notification.params, default, option, delimited, buffer
+        )
+    if type(message) is not Response:
+        raise TypeError(f"message must be a Request, a Notification or a Response, not {type(message).__name__}")
+    response = <Response>message
+    if response.error is None:
+        return write_result(response.id, response.result, default, option, delimited, buffer)
+    error = <Error>response.error
+    return write_error(response.id, error.code, error.message, error.data, default, option, delimited, buffer)
+
+
+def encode_request(id, method, params=None, *, delimited=True, default=None, option=0):
+    """A request as one line of JSON, without making a `Request`.
+
+    params: what orjson writes as an object or an array, or None if absent. The rest is as in `encode`.
+    """
+    return write_call(True, id, method, params, default, option, delimited, None)
+
+
+def encode_notification(method, params=None, *, delimited=True, default=None, option=0):
+    """A notification as one line of JSON, without making a `Notification`. As `encode_request`."""
+    return write_call(False, None, method, params, default, option, delimited, None)
+
+
+def encode_result(id, result, *, delimited=True, default=None, option=0):
+    """The response that carries a result, as one line of JSON. The arguments are as in `encode`."""
+    return write_result(id, result, default, option, delimited, None)
+
+
+def encode_error(id, code, message, data=UNSET, *, delimited=True, default=None, option=0):
+    """The response that carries an error, as one line of JSON. No `data` member if UNSET. The rest as in `encode`."""
+    return write_error(id, code, message, data, default, option, delimited, None)
+
+
+cdef struct Piece:
+    const char* text
+    Py_ssize_t size
+
+
+cdef enum:
+    # Those of an error with data, with strings in quotes: the most that a message has.
+    MAX_PIECES = 16
+
+
+cdef struct Writer:
+    # The parts of a message in order. Their bytes are literals, `digits`, or belong to objects that the caller holds
+    # until `join`.
+    Piece pieces[MAX_PIECES]
+    int count
+    char digits[2][24]  # for the id and the code: a sign and INTEGER_BYTES, at the most
+
+
+cdef inline void put(Writer* writer, const char* text, Py_ssize_t size) noexcept:
+    writer.pieces[writer.count].text = text
+    writer.pieces[writer.count].size = size
+    writer.count += 1
+
+
+cdef inline bytes put_bytes(Writer* writer, bytes text):
+    put(writer, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
+    return text
+
+
+cdef inline object put_integer(Writer* writer, char* digits, number):
+    """Writes an integer into `digits`, or returns the object that holds its bytes."""
+    cdef int overflow = 0
+    cdef long long value = PyLong_AsLongLongAndOverflow(number, &overflow)
+    cdef char* end = digits + INTEGER_BYTES + 1
+    cdef char* at = end
+    # The bits of -value, which for -(2**63) is no long long.
+    cdef unsigned long long rest = -<unsigned long long>value if value < 0 else <unsigned long long>value
+    if overflow:
+        return put_bytes(writer, dumps_integer(number))
+    while True:
+        at -= 1
+        at[0] = <char>(c"0" + rest % 10)
+        rest //= 10
+        if rest == 0:
+            break
+    if value < 0:
+        at -= 1
+        at[0] = c"-"
+    put(writer, at, end - at)
+    return None
+
+
+cdef inline object put_string(Writer* writer, text):
+    """Puts a string; returns the object that holds its bytes. The caller holds `text` itself."""
+    cdef const char* start
+    cdef Py_ssize_t size
+    if PyUnicode_IS_ASCII(text):
+        start = <const char*>PyUnicode_DATA(text)
+        size = PyUnicode_GET_LENGTH(text)
+        if skip_plain(<const uint8_t*>start, <const uint8_t*>start + size) == <const uint8_t*>start + size:
+            put(writer, b'"', 1)
+            put(writer, start, size)
+            put(writer, b'"', 1)
+            return text
+    return put_bytes(writer, dumps(text))
+
+
+cdef inline object put_id(Writer* writer, id):
+    if isinstance(id, int) and not isinstance(id, bool):
+        return put_integer(writer, writer.digits[0], id)
+    if isinstance(id, str):
+        return put_string(writer, id)
+    check_id(id)
+    return put_bytes(writer, dumps(id))
+
+
+cdef inline bytes on_one_line(bytes text):
+    """JSON with the line breaks between its tokens made spaces; in its strings there are none."""
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(text)
+    cdef const char* start = PyBytes_AS_STRING(text)
+    if memchr(start, c"\n", size) != NULL or memchr(start, c"\r", size) != NULL:
+        return text.replace(b"\n", b" ").replace(b"\r", b" ")
+    return text
+
+
+cdef inline bytes put_payload(Writer* writer, value, default, option):
+    cdef bytes text
+    if type(value) is Raw:
+        text = on_one_line((<Raw>value).data)
+    elif default is None and option is ZERO:
+        try:
+            text = dumps_unchecked(value)
+        except TypeError as error:
+            raise EncodeError(str(error)) from error.__cause__
+    else:
+        text = dumps(value, default, option)
+    put(writer, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
+    return text
+
+
+cdef inline bytes join(Writer* writer, Buffer buffer):
+    """The pieces as bytes, or at the end of a buffer."""
+    cdef Py_ssize_t size = 0
+    cdef int i
+    cdef bytes text = None
+    cdef char* at
+    for i in range(writer.count):
+        size += writer.pieces[i].size
+    if buffer is None:
+        text = PyBytes_FromStringAndSize(NULL, size)
+        at = PyBytes_AS_STRING(text)
+    else:
+        at = buffer.reserve(size)
+    for i in range(writer.count):
+        memcpy(at, writer.pieces[i].text, writer.pieces[i].size)
+        at += writer.pieces[i].size
+    return text
+
+
+cdef inline bint is_large_leaf(PyObject* value) noexcept:
+    return PyUnicode_Check(<object>value) and PyUnicode_GET_LENGTH(<object>value) > LARGE_BYTES
+
+
+cdef bint is_large(PyObject* value, int* nodes) noexcept:
+    """Whether a payload is surely, or as far as a glance at some of it tells, more than LARGE_BYTES of JSON."""
+    cdef PyObject* item
+    cdef Py_ssize_t place = 0
+    if PyDict_Check(<object>value):
+        nodes[0] -= <int>min(PyDict_Size(<object>value), LARGE_NODES)
+        if nodes[0] < 0:
+            return True
+        while PyDict_Next(<object>value, &place, NULL, &item):
+            if is_large_leaf(item) or is_large(item, nodes):
+                return True
+        return False
+    if PyList_Check(<object>value):
+        nodes[0] -= <int>min(PyList_GET_SIZE(<object>value), LARGE_NODES)
+        if nodes[0] < 0:
+            return True
+        for place in range(PyList_GET_SIZE(<object>value)):
+            item = PyList_GET_ITEM(<object>value, place)
+            if is_large_leaf(item) or is_large(item, nodes):
+                return True
+        return False
+    return is_large_leaf(value)
+
+
+cdef inline bytes write_large(dict envelope, bint delimited):
+    """A message by orjson alone: the payload is written once and not copied. None where orjson refuses."""
+    try:
+        return dumps_unchecked(envelope, None, APPEND_NEWLINE if delimited else ZERO)
+    except TypeError:
+        return None
+
+
+cdef inline bint may_be_large(payload, default, option, Buffer buffer) noexcept:
+    cdef int nodes = LARGE_NODES
+    return buffer is None and default is None and option is ZERO and is_large(<PyObject*>payload, &nodes)
+
+
+cdef bytes write_call(bint is_request, id, method, params, default, option, bint delimited, Buffer buffer):
+    cdef Writer writer
+    cdef bytes payload
+    cdef bytes text
+    if isinstance(params, (dict, list)) and may_be_large(params, default, option, buffer):
+        if is_request:
+            check_id(id)
+        check_method(method)
+        if is_request:
+            text = write_large({"jsonrpc": VERSION, "id": id, "method": method, "params": params}, delimited)
+        else:
+            text = write_large({"jsonrpc": VERSION, "method": method, "params": params}, delimited)
+        if text is not None:
+            return text
+    writer.count = 0
+    held_id = None
+    if is_request:
+        put(&writer, b'{"jsonrpc":"2.0","id":', 22)
+        held_id = put_id(&writer, id)
+        put(&writer, b',"method":', 10)
+    else:
+        put(&writer, b'{"jsonrpc":"2.0","method":', 26)
+    check_method(method)
+    held_method = put_string(&writer, method)
+    if params is not None:
+        put(&writer, b',"params":', 10)
+        payload = put_payload(&writer, params, default, option)
+        if not payload.startswith((b"{", b"[")):
+            raise TypeError(
+                f"params must be an object or an array in JSON, not what {type(params).__name__} is written as"
+            )
+    put(&writer, b"}\n", 2 if delimited else 1)
+    return join(&writer, buffer)
+
+
+cdef bytes write_result(id, result, default, option, bint delimited, Buffer buffer):
+    cdef Writer writer
+    cdef bytes text
+    if may_be_large(result, default, option, buffer):
+        check_id(id)
+        text = write_large({"jsonrpc": VERSION, "id": id, "result": result}, delimited)
+        if text is not None:
+            return text
+    writer.count = 0
+    put(&writer, b'{"jsonrpc":"2.0","id":', 22)
+    held_id = put_id(&writer, id)
+    put(&writer, b',"result":', 10)
+    payload = put_payload(&writer, result, default, option)
+    put(&writer, b"}\n", 2 if delimited else 1)
+    return join(&writer, buffer)
+
+
+cdef bytes write_error(id, code, message, data, default, option, bint delimited, Buffer buffer):
+    cdef Writer writer
+    writer.count = 0
+    put(&writer, b'{"jsonrpc":"2.0","id":', 22)
+    held_id = put_id(&writer, id)
+    check_error(code, message)
+    put(&writer, b',"error":{"code":', 17)
+    held_code = put_integer(&writer, writer.digits[1], code)
+    put(&writer, b',"message":', 11)
+    held_message = put_string(&writer, message)
+    if data is not UNSET:
+        put(&writer, b',"data":', 8)
+        payload = put_payload(&writer, data, default, option)
+    put(&writer, b"}}\n", 3 if delimited else 2)
+    return join(&writer, buffer)
+
+
+# Answering.
+
+
+def answer(received, handler, *, delimited=True, default=None, option=0):
+    """The reply to what `decode` returned, as bytes; b"" where none is due (sections 4.1 and 6).
+
+    handler: called with each request, for which it returns a Response, and with each notification. A ParseError is
+    answered where its sender waits for it, a response never. A batch is answered by a batch, in its order.
+    Raises what the handler does, TypeError where it returns no Response to a request, and what `encode` does.
+    """
+    if isinstance(received, list):
+        replies = [reply for item in received if (reply := reply_to(item, handler)) is not None]
+        return encode(replies, delimited=delimited, default=default, option=option)
+    reply = reply_to(received, handler)
+    return b"" if reply is None else encode_message(reply, default, option, delimited)
+
+
+cdef object reply_to(received, handler):
+    if type(received) is Request:
+        response = handler(received)
+        if type(response) is not Response:
+            raise TypeError(f"the handler must return a Response to a request, not {type(response).__name__}")
+        return response
+    if type(received) is Notification:
+        handler(received)
+    elif isinstance(received, ParseError):
+        return received.to_response() if received.reply_expected else None
+    elif type(received) is not Response:
+        raise TypeError(f"received must be what decode returned, not {type(received).__name__}")
+    return None

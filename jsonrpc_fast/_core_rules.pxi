@@ -1,0 +1,314 @@
+"""The rules: what the members of a message make. `_pure._judge` has the same order, with the reasons."""
+
+
+@cython.final
+cdef class Rules:
+    """A profile as C reads it."""
+
+    cdef object profile  # kept alive, so that its address stays its own
+    cdef bint null_request_ids
+    cdef bint null_result_ids
+    cdef bint float_ids
+    cdef bint errors_without_id
+    cdef bint empty_methods
+    cdef bint array_params
+    cdef bint null_params
+    cdef bint null_companions
+    cdef bint object_results
+    cdef bint batches
+    cdef bint extra_members
+    cdef bint big_ints_as_float
+    cdef bint big_ints_exact
+    cdef Py_ssize_t message_bytes
+    cdef Py_ssize_t depth
+    cdef Py_ssize_t batch_items
+    cdef Py_ssize_t method_bytes
+    cdef Py_ssize_t id_bytes
+
+    def __init__(self, profile):
+        limits = profile.limits
+        self.profile = profile
+        self.null_request_ids = profile.null_request_ids
+        self.null_result_ids = profile.null_result_ids
+        self.float_ids = profile.float_ids
+        self.errors_without_id = profile.errors_without_id
+        self.empty_methods = profile.empty_methods
+        self.array_params = profile.array_params
+        self.null_params = profile.null_params
+        self.null_companions = profile.null_companions
+        self.object_results = profile.object_results
+        self.batches = profile.batches
+        self.extra_members = profile.extra_members
+        self.big_ints_as_float = profile.big_ints == "float"
+        self.big_ints_exact = profile.big_ints == "exact"
+        self.message_bytes = limits.message_bytes
+        self.depth = limits.depth
+        self.batch_items = limits.batch_items
+        self.method_bytes = limits.method_bytes
+        self.id_bytes = limits.id_bytes
+
+
+cdef Rules last_rules = Rules(JSONRPC)
+cdef dict known_rules = {}  # by the profile's address
+
+
+cdef Rules rules_of(profile):
+    global last_rules
+    cdef Rules rules = last_rules
+    if rules.profile is profile:
+        return rules
+    found = known_rules.get(<size_t><PyObject*>profile)
+    if found is None:
+        found = Rules(profile)
+        if len(known_rules) >= 64:
+            known_rules.clear()
+        known_rules[<size_t><PyObject*>profile] = found
+    last_rules = found
+    return last_rules
+
+
+def parse(obj, profile=JSONRPC):
+    """Judges what a JSON parser has made of a message or a batch already; returns what `decode` does."""
+    cdef Rules rules = rules_of(profile)
+    cdef Py_ssize_t index
+    if not isinstance(obj, list):
+        return judge_dict(obj, rules, None)
+    fault = batch_fault(len(<list>obj), rules)
+    if fault is not None:
+        return fault
+    return [judge_dict(item, rules, index) for index, item in enumerate(<list>obj)]
+
+
+cdef object batch_fault(Py_ssize_t items, Rules rules):
+    if not rules.batches:
+        return ParseError.batch_not_allowed()
+    if items > rules.batch_items:
+        return ParseError.batch_too_large()
+    return None if items else ParseError.empty_batch()
+
+
+cdef inline object member_of(dict obj, name):
+    cdef PyObject* value = PyDict_GetItemWithError(obj, name)
+    return UNSET if value == NULL else <object>value
+
+
+cdef object judge_call_quickly(dict members, Rules rules):
+    """The valid call that a dict of nothing else is, with an id of 64 bits or in ASCII; None of any other dict."""
+    cdef PyObject* jsonrpc = PyDict_GetItemWithError(members, "jsonrpc")
+    cdef PyObject* method = PyDict_GetItemWithError(members, "method")
+    cdef PyObject* id
+    cdef PyObject* params
+    cdef int overflow = 0
+    if jsonrpc == NULL or method == NULL:
+        return None
+    if not PyUnicode_CheckExact(<object>jsonrpc) or <str><object>jsonrpc != VERSION:
+        return None
+    if not PyUnicode_CheckExact(<object>method) or not PyUnicode_IS_ASCII(<object>method):
+        return None
+    if not 0 < PyUnicode_GET_LENGTH(<object>method) <= rules.method_bytes:
+        return None
+    id = PyDict_GetItemWithError(members, "id")
+    params = PyDict_GetItemWithError(members, "params")
+    if PyDict_Size(members) != 2 + (id != NULL) + (params != NULL):
+        return None
+    if params != NULL and not is_object_or_array(<object>params, rules.array_params):
+        return None
+    if id == NULL:
+        return make_notification(<object>method, None if params == NULL else <object>params)
+    if PyLong_CheckExact(<object>id):
+        PyLong_AsLongLongAndOverflow(<object>id, &overflow)
+        if overflow:
+            return None
+    elif not PyUnicode_CheckExact(<object>id) or not PyUnicode_IS_ASCII(<object>id):
+        return None
+    elif PyUnicode_GET_LENGTH(<object>id) > rules.id_bytes:
+        return None
+    return make_request(<object>id, <object>method, None if params == NULL else <object>params)
+
+
+cdef object judge_dict(obj, Rules rules, index):
+    cdef bint unexpected = False
+    cdef dict members
+    if not isinstance(obj, dict):
+        return ParseError.not_an_object(index=index)
+    members = <dict>obj
+    if rules.extra_members:
+        message = judge_call_quickly(members, rules)
+        if message is not None:
+            return message
+    jsonrpc = member_of(members, "jsonrpc")
+    id = member_of(members, "id")
+    method = member_of(members, "method")
+    params = member_of(members, "params")
+    result = member_of(members, "result")
+    error = member_of(members, "error")
+    if not rules.extra_members:
+        unexpected = len(members) > (
+            (jsonrpc is not UNSET)
+            + (id is not UNSET)
+            + (method is not UNSET)
+            + (params is not UNSET)
+            + (result is not UNSET)
+            + (error is not UNSET)
+        )
+    return judge(rules, index, jsonrpc, id, method, params, result, error, unexpected, False, False, False)
+
+
+cdef object judge(
+    Rules rules,
+    index,
+    jsonrpc,
+    id,
+    method,
+    params,
+    result,
+    error,
+    bint unexpected,
+    bint too_deep,
+    bint integer_too_large,
+    bint duplicates,
+):
+    """The message that the members make, each UNSET if absent; `_pure._judge` has the same order."""
+    cdef bint id_is_certain = not duplicates
+    factory = None
+    if too_deep:
+        factory = ParseError.too_deep
+    elif isinstance(method, str) and is_string_longer(method, rules.method_bytes):
+        factory = ParseError.method_too_long
+    elif is_id_too_long(id, rules.id_bytes):
+        factory = ParseError.id_too_long
+    elif integer_too_large:
+        factory = ParseError.integer_too_large
+    elif duplicates:
+        factory = ParseError.duplicate_member
+    elif jsonrpc is not VERSION and not (isinstance(jsonrpc, str) and jsonrpc == VERSION):
+        factory = ParseError.missing_jsonrpc if jsonrpc is UNSET else ParseError.invalid_jsonrpc_version
+    elif method is UNSET:
+        message = judge_response(rules, id, params, result, error, unexpected)
+        if type(message) is Response:
+            return message
+        factory = message
+    elif id is not UNSET and not is_valid_id(id, rules.null_request_ids, rules):
+        factory = ParseError.invalid_id_type
+    elif result is not UNSET or error is not UNSET:
+        factory = ParseError.ambiguous_message
+    elif not isinstance(method, str):
+        factory = ParseError.invalid_method_type
+    elif not rules.empty_methods and not method:
+        factory = ParseError.empty_method
+    else:
+        if params is UNSET or (rules.null_params and is_null(params)):
+            params = None
+        elif not is_object_or_array(params, rules.array_params):
+            factory = ParseError.invalid_params_type
+        if factory is None:
+            if unexpected and not rules.extra_members:
+                factory = ParseError.unexpected_member
+            elif id is UNSET:
+                return make_notification(method, params)
+            else:
+                return make_request(id, method, params)
+
+    looks_like_response = result is not UNSET or error is not UNSET
+    looks_like_notification = id is UNSET and isinstance(method, str)
+    if not id_is_certain or is_id_too_long(id, rules.id_bytes) or not is_valid_id(id, False, rules):
+        id = None
+    return factory(id, index=index, reply_expected=not (looks_like_response or looks_like_notification))
+
+
+cdef object judge_response(Rules rules, id, params, result, error, bint unexpected):
+    """The response that the members make, or the factory of the fault."""
+    cdef bint is_response
+    cdef bint is_error
+    if rules.null_companions and result is not UNSET and error is not UNSET:
+        if is_null(error):
+            error = UNSET
+        elif is_null(result):
+            result = UNSET
+    is_response = result is not UNSET or error is not UNSET
+    is_error = error is not UNSET and result is UNSET
+
+    if id is UNSET:
+        if is_response and not (is_error and rules.errors_without_id):
+            return ParseError.missing_id
+        id = None
+    elif not is_valid_id(
+        id, (is_error or rules.null_result_ids) if is_response else rules.null_request_ids, rules
+    ):
+        return ParseError.invalid_id_type
+    if not is_response:
+        return ParseError.missing_method
+    if result is not UNSET and error is not UNSET:
+        return ParseError.result_and_error
+    if is_error:
+        error = judge_error(error)
+        if type(error) is not Error:
+            return error
+        result = None
+    else:
+        if rules.object_results and not is_object_or_array(result, False):
+            return ParseError.invalid_result_type
+        error = None
+    if not rules.extra_members and (unexpected or params is not UNSET):
+        return ParseError.unexpected_member
+    return make_response(id, result, error)
+
+
+cdef object judge_error(obj):
+    """The Error that an object is, or the factory of the fault."""
+    cdef Error error
+    if not isinstance(obj, dict):
+        return ParseError.invalid_error_type
+    code = member_of(<dict>obj, "code")
+    if not isinstance(code, int) or isinstance(code, bool):
+        return ParseError.invalid_error_code
+    message = member_of(<dict>obj, "message")
+    if not isinstance(message, str):
+        return ParseError.invalid_error_message
+    error = Error.__new__(Error)
+    error.code = int(code)
+    error.message = message
+    error.data = member_of(<dict>obj, "data")
+    return error
+
+
+cdef inline bint is_object_or_array(value, bint array_allowed) except -1:
+    cdef char first
+    if isinstance(value, dict):
+        return True
+    if isinstance(value, list):
+        return array_allowed
+    if type(value) is not Raw:
+        return False
+    first = PyBytes_AS_STRING((<Raw>value).data)[0]
+    return first == c"{" or (first == c"[" and array_allowed)
+
+
+cdef inline bint is_null(value):
+    return value is None or (type(value) is Raw and (<Raw>value).data == b"null")
+
+
+cdef inline bint is_valid_id(id, bint null_allowed, Rules rules) except -1:
+    if isinstance(id, str):
+        return PyUnicode_IS_ASCII(id) or not has_surrogates(id)
+    if isinstance(id, int):
+        return not isinstance(id, bool)
+    if isinstance(id, float):
+        return rules.float_ids and isfinite(<double>id)
+    return id is None and null_allowed
+
+
+cdef inline bint is_string_longer(text, Py_ssize_t limit) except -1:
+    if PyUnicode_IS_ASCII(text):
+        return PyUnicode_GET_LENGTH(text) > limit
+    return is_longer(text, limit)
+
+
+cdef inline bint is_id_too_long(id, Py_ssize_t limit) except -1:
+    cdef int overflow = 0
+    if isinstance(id, str):
+        return is_string_longer(id, limit)
+    if not isinstance(id, int):
+        return False
+    PyLong_AsLongLongAndOverflow(id, &overflow)
+    return overflow != 0 and is_integer_longer(id, limit)
