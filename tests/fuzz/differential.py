@@ -3,8 +3,9 @@
     python -m tests.fuzz.differential --inputs 1000000 --seed 1
 
 Each text goes through the core's quick lane, the core's careful lane and the pure twin, eager or raw, in one profile or
-another. Any difference in class, values, types, error fields or bytes written back is printed with the text, and the
-exit status is 1. Another seed gives other texts; --seconds bounds the time instead of the number.
+another; now and then a stream of texts goes through the decoders of both, in different chunks. Any difference in
+class, values, types, error fields or bytes written back is printed with the text, and the exit status is 1. Another
+seed gives other texts; --seconds bounds the time instead of the number.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import marshal
 import random
 import sys
 import time
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +71,9 @@ def _plain(module: Any, value: Any) -> object:
 
 
 def disagreement(text: bytes, profile: Profile, raw: bool) -> str | None:
-    """What differs, or None."""
-    quick = shown(_core, _core.decode(text, profile, raw=raw))
+    """What differs between lanes or twins over one text, or None."""
+    # The bytes of an array end where its memory does, with no zero byte behind them.
+    quick = shown(_core, _core.decode(memoryview(array("B", text)), profile, raw=raw))
     if len(text) <= profile.limits.message_bytes:
         careful = shown(_core, _core._decode_by_envelopes(text, profile, raw))
         if quick != careful:
@@ -78,6 +81,21 @@ def disagreement(text: bytes, profile: Profile, raw: bool) -> str | None:
     pure = shown(_pure, _pure.decode(text, profile, raw=raw))
     if quick != pure:
         return f"core {quick!r}, pure {pure!r}"
+    return None
+
+
+def stream_disagreement(rng: random.Random, texts: list[bytes], profile: Profile, raw: bool) -> str | None:
+    """What differs between the twins over one stream in different chunks, or None."""
+    stream = b"".join([text + rng.choice((b"\n", b"\n", b"\r\n", b"")) for text in texts])
+    cuts = sorted([rng.randrange(len(stream) + 1) for _ in range(rng.randrange(8))])
+    chunks = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    found = []
+    for module, pieces in ((_core, chunks), (_core, [stream]), (_pure, [stream])):
+        decoder = module.Decoder(profile=profile, raw=raw)
+        items = [item for piece in pieces for item in decoder.feed(piece)] + decoder.close()
+        found.append([shown(module, item) for item in items])
+    if found[0] != found[1] or found[0] != found[2]:
+        return f"{chunks!r}: in chunks {found[0]!r}, at once {found[1]!r}, pure {found[2]!r}"
     return None
 
 
@@ -97,6 +115,8 @@ def main(arguments: list[str] | None = None) -> int:
         raw = rng.random() < 0.3
         found = disagreement(text, profile, raw)
         done += 1
+        if found is None and done % 50 == 0:
+            found = stream_disagreement(rng, [message(rng, texts) for _ in range(rng.randrange(6))], profile, raw)
         if found is not None:
             print(f"{profile!r} raw={raw} {text!r}: {found}")
             return 1

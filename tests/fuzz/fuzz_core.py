@@ -1,0 +1,35 @@
+"""The same comparison as `differential.py`, on texts that coverage guides (atheris, on libFuzzer).
+
+    python -m tests.fuzz.fuzz_core -max_total_time=600 corpus/
+
+The first byte of an input chooses the profile and whether payloads stay raw; the rest is the text, which also goes
+through the decoders of both twins in chunks. For coverage of the core, build it with clang and
+CFLAGS="-fsanitize=fuzzer-no-link".
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import atheris
+
+with atheris.instrument_imports():
+    from .differential import PROFILES, disagreement, stream_disagreement
+
+
+def one_input(data: bytes) -> None:
+    """Raises where lanes or twins differ."""
+    if not data:
+        return
+    profile = PROFILES[(data[0] >> 1) % len(PROFILES)]
+    raw = bool(data[0] & 1)
+    text = data[1:]
+    found = disagreement(text, profile, raw) or stream_disagreement(random.Random(len(data)), [text], profile, raw)
+    if found is not None:
+        raise AssertionError(found)
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, one_input)
+    atheris.Fuzz()
