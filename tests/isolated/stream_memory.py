@@ -1,0 +1,64 @@
+"""A long stream through `Decoder`: its memory, and what a byte costs, for a short stream and a long one.
+
+    python -m tests.isolated.stream_memory
+
+For each size of chunk it feeds 1 MB and then 1 GB of messages, and prints the time per byte and by how much the process
+has grown. Nothing is kept but the chunk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from jsonrpc_fast import Decoder, ParseError
+
+LINE = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":[2,"three"]}}}\n'
+
+
+def resident_bytes() -> int:
+    """What of the process is in memory (Linux)."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def run(block: bytes, repeats: int, chunk_bytes: int) -> tuple[float, int]:
+    """Feeds `block` again and again. Returns nanoseconds a byte, and the growth in bytes from the first round on."""
+    lines = block.count(b"\n")
+    # The cuts go through the messages at ever other places: the block is no multiple of a chunk.
+    chunks = [block[start : start + chunk_bytes] for start in range(0, len(block), chunk_bytes)]
+    decoder = Decoder()
+    before = 0
+    started = time.perf_counter_ns()
+    for done in range(repeats):
+        items = 0
+        for chunk in chunks:
+            found = decoder.feed(chunk)
+            items += len(found)
+            for item in found:
+                if isinstance(item, ParseError):
+                    raise item
+        if items != lines:
+            raise AssertionError(f"{items} items of {lines} lines")
+        if done == 0:
+            before = resident_bytes()
+    took = time.perf_counter_ns() - started
+    return took / (len(block) * repeats), resident_bytes() - before
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megabytes", type=int, default=1000, help="of the long stream (default: %(default)s)")
+    options = parser.parse_args()
+    lines: list[bytes] = []
+    while sum(map(len, lines)) < 1_000_000:
+        lines += [LINE % number for number in range(len(lines), len(lines) + 100)]
+    block = b"".join(lines)
+    for chunk_bytes in (65536, 7):
+        for repeats in (1, options.megabytes):
+            cost, growth = run(block, repeats, chunk_bytes)
+            print(f"chunks of {chunk_bytes:5} bytes, {repeats:5} MB: {cost:6.2f} ns a byte, {growth / 1e6:+.1f} MB")
+
+
+if __name__ == "__main__":
+    main()

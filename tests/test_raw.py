@@ -1,0 +1,251 @@
+"""Payloads that stay bytes: checked as strictly as those that are decoded, passed on as they are."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import orjson
+import pytest
+
+from jsonrpc_fast import JSONRPC, LENIENT, MCP_2025_11_25, EncodeError, Limits, ParseErrorCode
+from jsonrpc_fast.errors import ParseError
+
+
+def code_of(call: Any, *arguments: Any) -> tuple[ParseErrorCode, int | None]:
+    with pytest.raises(ParseError) as caught:
+        call(*arguments)
+    return caught.value.code, caught.value.offset
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (b"1", b"1"),
+        (b' {"a" : [1, 2]}\n', b'{"a" : [1, 2]}'),
+        (b"[1.0,1e5,-0]", b"[1.0,1e5,-0]"),
+        (b'"\\u00e9\xc3\xa9"', b'"\\u00e9\xc3\xa9"'),
+        (b"null", b"null"),
+        (b"123456789012345678901234567890", b"123456789012345678901234567890"),
+    ],
+)
+def test_keeps_the_value_as_it_was_written(impl: ModuleType, text: bytes, kept: bytes) -> None:
+    for data in (text, bytearray(text), memoryview(text), text.decode()):
+        raw = impl.Raw(data)
+        assert bytes(raw) == kept
+        assert len(raw) == len(kept)
+        assert raw == impl.Raw(kept)
+        assert hash(raw) == hash(impl.Raw(kept))
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "offset"),
+    [
+        (b"", ParseErrorCode.MALFORMED_JSON, 0),
+        (b"{", ParseErrorCode.MALFORMED_JSON, 1),
+        (b"[1]]", ParseErrorCode.MALFORMED_JSON, 3),
+        (b"1 2", ParseErrorCode.MALFORMED_JSON, 2),
+        (b'["a\nb"]', ParseErrorCode.MALFORMED_JSON, 3),
+        (b"[1e400]", ParseErrorCode.MALFORMED_JSON, 1),
+        (b"[01]", ParseErrorCode.MALFORMED_JSON, 2),
+        (b'["\\ud800"]', ParseErrorCode.MALFORMED_JSON, 2),
+        (b'["\xff"', ParseErrorCode.INVALID_UTF8, 2),
+        (b'["\xed\xa0\x80"]', ParseErrorCode.INVALID_UTF8, 2),
+        (b"[" * 1025 + b"]" * 1025, ParseErrorCode.TOO_DEEP, None),
+    ],
+)
+def test_refuses_what_is_not_json(impl: ModuleType, text: bytes, code: ParseErrorCode, offset: int | None) -> None:
+    assert code_of(impl.Raw, text) == (code, offset)
+
+
+def test_refuses_other_types(impl: ModuleType) -> None:
+    with pytest.raises(TypeError, match=r"^data must be bytes, bytearray, memoryview or str, not int$"):
+        impl.Raw(1)
+    assert code_of(impl.Raw, '"\ud800"') == (ParseErrorCode.INVALID_UTF8, 1)
+
+
+def test_is_a_value(impl: ModuleType) -> None:
+    raw = impl.Raw(b'{"a":1}')
+    assert repr(raw) == "Raw(b'{\"a\":1}')"
+    assert len(repr(impl.Raw(b'"' + b"x" * 10_000 + b'"'))) < 100
+    assert raw != impl.Raw(b'{"a": 1}')
+    assert raw != b'{"a":1}'
+    for other in (copy.copy(raw), copy.deepcopy(raw), *[pickle.loads(pickle.dumps(raw, n)) for n in range(6)]):
+        assert other == raw
+        assert other.decode() == {"a": 1}
+    with pytest.raises(AttributeError):
+        raw.data = b"1"
+    with pytest.raises(TypeError):
+        type("Sub", (impl.Raw,), {})
+
+
+def test_decodes_by_orjson_or_by_what_is_given(impl: ModuleType) -> None:
+    class Point(msgspec.Struct):
+        x: int
+
+    raw = impl.Raw(b'{"x":1,"y":1.0}')
+    assert raw.decode() == {"x": 1, "y": 1.0}
+    assert raw.decode(msgspec.json.Decoder(Point).decode) == Point(1)
+    with pytest.raises(msgspec.ValidationError):
+        raw.decode(msgspec.json.Decoder(list).decode)
+
+
+@pytest.mark.parametrize(
+    ("text", "member", "kept"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params": {"a":[1]} }', "params", b'{"a":[1]}'),
+        (b'{"method":"m","params":[1],"jsonrpc":"2.0","id":1}', "params", b"[1]"),
+        (b'{"jsonrpc":"2.0","method":"m","params":[\n1,\r\n2]}', "params", b"[\n1,\r\n2]"),
+        (b'{"jsonrpc":"2.0","id":1,"result":"0x36"}', "result", b'"0x36"'),
+        (b'{"result":null,"id":1,"jsonrpc":"2.0"}', "result", b"null"),
+    ],
+)
+def test_payloads_of_messages(impl: ModuleType, text: bytes, member: str, kept: bytes) -> None:
+    message = impl.decode(text, raw=True)
+    assert bytes(getattr(message, member)) == kept
+    eager = impl.decode(text)
+    assert type(message) is type(eager)
+    assert getattr(message, member).decode() == getattr(eager, member)
+    assert message.id == eager.id if hasattr(eager, "id") else True
+
+
+def test_error_data(impl: ModuleType) -> None:
+    text = b'{"jsonrpc":"2.0","id":1,"error":{"data": [1, 2] ,"message":"\xc3\xa9","code":-1}}'
+    error = impl.decode(text, raw=True).error
+    assert (error.code, error.message, bytes(error.data)) == (-1, "é", b"[1, 2]")
+    text = b'{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"m","d\\u0061ta":null,"more":[]}}'
+    assert bytes(impl.decode(text, raw=True).error.data) == b"null"
+    text = b'{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"m"}}'
+    assert repr(impl.decode(text, raw=True).error.data) == "UNSET"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":1}', ParseErrorCode.INVALID_PARAMS_TYPE),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":null}', ParseErrorCode.INVALID_PARAMS_TYPE),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":}}', ParseErrorCode.MALFORMED_JSON),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":["\xff"]}', ParseErrorCode.INVALID_UTF8),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":[],"params":{}}', ParseErrorCode.DUPLICATE_MEMBER),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1e400]}', ParseErrorCode.MALFORMED_JSON),
+        (b'{"jsonrpc":"2.0","id":1,"result":1,"error":{}}', ParseErrorCode.RESULT_AND_ERROR),
+        (b'{"jsonrpc":"2.0","id":1,"error":[]}', ParseErrorCode.INVALID_ERROR_TYPE),
+        (b'{"jsonrpc":"2.0","id":1,"error":{"code":"1"}}', ParseErrorCode.INVALID_ERROR_CODE),
+        (
+            b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * 1025 + b"]" * 1025 + b"}",
+            ParseErrorCode.TOO_DEEP,
+        ),
+    ],
+)
+def test_checks_are_the_same(impl: ModuleType, text: bytes, code: ParseErrorCode) -> None:
+    assert impl.decode(text, raw=True).code is code
+    assert impl.decode(text, raw=True) == impl.decode(text)
+
+
+def test_profiles_see_through(impl: ModuleType) -> None:
+    text = b'{"jsonrpc":"2.0","id":1,"method":"m","params":%b}'
+    assert impl.decode(text % b"null", LENIENT, raw=True).params is None
+    assert impl.decode(text % b"[]", MCP_2025_11_25, raw=True).code is ParseErrorCode.INVALID_PARAMS_TYPE
+    assert bytes(impl.decode(text % b"{}", MCP_2025_11_25, raw=True).params) == b"{}"
+    text = b'{"jsonrpc":"2.0","id":1,"result":%b}'
+    assert impl.decode(text % b"[]", MCP_2025_11_25, raw=True).code is ParseErrorCode.INVALID_RESULT_TYPE
+    both = impl.decode(b'{"jsonrpc":"2.0","id":1,"result":2,"error":null}', LENIENT, raw=True)
+    assert bytes(both.result) == b"2"
+    shallow = JSONRPC.replace(limits=Limits(depth=1))
+    assert bytes(impl.decode(text % b"[1]", shallow, raw=True).result) == b"[1]"
+    assert impl.decode(text % b"[[]]", shallow, raw=True).code is ParseErrorCode.TOO_DEEP
+
+
+def test_wide_integers(impl: ModuleType) -> None:
+    text = b'{"jsonrpc":"2.0","id":1,"result":[18446744073709551616]}'
+    assert impl.decode(text, raw=True).result.decode() == [1.8446744073709552e19]
+    exact = impl.decode(text, JSONRPC.replace(big_ints="exact"), raw=True).result
+    assert exact.decode() == [18446744073709551616]
+    assert pickle.loads(pickle.dumps(exact)).decode() == [18446744073709551616]
+    rejected = impl.decode(text, JSONRPC.replace(big_ints="reject"), raw=True)
+    assert rejected.code is ParseErrorCode.INTEGER_TOO_LARGE
+
+
+def test_batches_and_streams(impl: ModuleType) -> None:
+    line = b'[{"jsonrpc":"2.0","id":1,"method":"m","params":[1]},{"jsonrpc":"2.0","id":2,"result":{}}]'
+    call, result = impl.decode(line, raw=True)
+    assert (bytes(call.params), bytes(result.result)) == (b"[1]", b"{}")
+    assert impl.Decoder(raw=True).feed(line + b"\n") == [[call, result]]
+
+
+def test_is_written_as_it_is(impl: ModuleType) -> None:
+    params = impl.Raw(b'{"b" : 1.0, "a":"\\u00e9"}')
+    written = b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"b" : 1.0, "a":"\\u00e9"}}'
+    assert impl.encode(impl.Request(1, "m", params), delimited=False) == written
+    assert impl.encode_request(1, "m", params, delimited=False) == written
+    assert (
+        impl.Notification("m", params).to_bytes() == b'{"jsonrpc":"2.0","method":"m","params":' + bytes(params) + b"}"
+    )
+    assert impl.encode_result(1, impl.Raw(b"[1]")) == b'{"jsonrpc":"2.0","id":1,"result":[1]}\n'
+    assert (
+        impl.encode_error(1, 2, "x", impl.Raw(b"null"), delimited=False)
+        == b'{"jsonrpc":"2.0","id":1,"error":{"code":2,"message":"x","data":null}}'
+    )
+
+
+def test_line_breaks_between_tokens_become_spaces(impl: ModuleType) -> None:
+    raw = impl.Raw(b'{\r\n "a": [1,\n2],\n "b": "\\n"}')
+    line = impl.encode_result(1, raw)
+    assert line == b'{"jsonrpc":"2.0","id":1,"result":{   "a": [1, 2],  "b": "\\n"}}\n'
+    assert impl.Decoder().feed(line)[0].result == {"a": [1, 2], "b": "\n"}
+
+
+def test_deeper_than_orjson_writes(impl: ModuleType) -> None:
+    text = b"[" * 1000 + b"]" * 1000
+    message = impl.decode(b'{"jsonrpc":"2.0","id":1,"result":' + text + b"}", raw=True)
+    assert message.to_bytes() == b'{"jsonrpc":"2.0","id":1,"result":' + text + b"}"
+    with pytest.raises(EncodeError):
+        impl.Response(1, orjson.loads(text)).to_bytes()
+
+
+@pytest.mark.parametrize("text", [b"1", b'"a"', b"null", b"true"])
+def test_params_must_be_an_object_or_an_array(impl: ModuleType, text: bytes) -> None:
+    for call in (lambda raw: impl.Request(1, "m", raw), lambda raw: impl.Notification("m", raw)):
+        with pytest.raises(TypeError, match=r"^params must be a dict, a list, a Raw of one, or None, not Raw$"):
+            call(impl.Raw(text))
+    with pytest.raises(TypeError):
+        impl.encode_request(1, "m", impl.Raw(text))
+
+
+def test_goes_through_dicts(impl: ModuleType) -> None:
+    for message in (
+        impl.Request(1, "m", impl.Raw(b"[1]")),
+        impl.Notification("m", impl.Raw(b"{}")),
+        impl.Response(1, impl.Raw(b"1")),
+        impl.Response(1, error=impl.Error(1, "m", impl.Raw(b"1"))),
+    ):
+        assert impl.parse(message.to_dict()) == message
+        assert type(message).from_dict(message.to_dict()) == message
+        assert pickle.loads(pickle.dumps(message)) == message
+
+
+def test_test_suite_of_parsers(impl: ModuleType, corpora: Path) -> None:
+    """JSONTestSuite through the scanner alone: y_ accepted, n_ refused, i_ as orjson does."""
+    files = sorted((corpora / "jsontestsuite" / "test_parsing").iterdir())
+    assert len(files) == 318
+    for file in files:
+        text = file.read_bytes()
+        try:
+            impl.Raw(text)
+        except ParseError:
+            accepted = False
+        else:
+            accepted = True
+        if file.name.startswith("i_"):
+            try:
+                orjson.loads(text)
+            except orjson.JSONDecodeError:
+                assert not accepted, file.name
+            else:
+                assert accepted, file.name
+        else:
+            assert accepted == file.name.startswith("y_"), file.name
