@@ -50,11 +50,14 @@ from ._scanner cimport (
     skip_value,
 )
 
+from inspect import Parameter, Signature
+
 from . import errors
 from ._decoder import StreamDecoder
 from ._json import (
     OPT_APPEND_NEWLINE,
     JSONDecodeError,
+    check_option,
     dumps,
     dumps_integer,
     dumps_unchecked,
@@ -69,7 +72,7 @@ from ._repr import shorten
 from .codes import RPC_MESSAGES, UNSET
 from .errors import EncodeError
 from .kinds import Classification
-from .profile import JSONRPC
+from .profile import JSONRPC, Profile
 from .profile import MAX_DEPTH as _MAX_DEPTH
 
 cdef extern from "Python.h":
@@ -105,6 +108,7 @@ cdef enum:
 cdef const char* BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 cdef str VERSION = "2.0"
 cdef object ZERO = 0
+cdef object ABSENT = object()  # of a member that is not there
 cdef object APPEND_NEWLINE = OPT_APPEND_NEWLINE
 cdef Py_ssize_t MAX_DEPTH = _MAX_DEPTH
 

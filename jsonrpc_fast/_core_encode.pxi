@@ -285,7 +285,7 @@ cdef bint is_large(PyObject* value, int* nodes) noexcept:
 cdef inline bytes write_large(dict envelope, bint delimited):
     """A message by orjson alone: the payload is written once and not copied. None where orjson refuses."""
     try:
-        return dumps_unchecked(envelope, None, APPEND_NEWLINE if delimited else ZERO)
+        return dumps_unchecked(envelope, option=APPEND_NEWLINE if delimited else ZERO)
     except TypeError:
         return None
 
@@ -299,6 +299,8 @@ cdef bytes write_call(bint is_request, id, method, params, default, option, bint
     cdef Writer writer
     cdef bytes payload
     cdef bytes text
+    if option is not ZERO:
+        check_option(option)
     if isinstance(params, (dict, list)) and may_be_large(params, default, option, buffer):
         if is_request:
             check_id(id)
@@ -333,6 +335,8 @@ cdef bytes write_call(bint is_request, id, method, params, default, option, bint
 cdef bytes write_result(id, result, default, option, bint delimited, Buffer buffer):
     cdef Writer writer
     cdef bytes text
+    if option is not ZERO:
+        check_option(option)
     if may_be_large(result, default, option, buffer):
         check_id(id)
         text = write_large({"jsonrpc": VERSION, "id": id, "result": result}, delimited)
@@ -349,6 +353,8 @@ cdef bytes write_result(id, result, default, option, bint delimited, Buffer buff
 
 cdef bytes write_error(id, code, message, data, default, option, bint delimited, Buffer buffer):
     cdef Writer writer
+    if option is not ZERO:
+        check_option(option)
     writer.count = 0
     put(&writer, b'{"jsonrpc":"2.0","id":', 22)
     held_id = put_id(&writer, id)

@@ -205,16 +205,21 @@ cdef class Response:
 
 @cython.final
 cdef class Error:
-    """Error(code, message, data=UNSET)
---
-
-    What went wrong, inside a response (section 5.1): code, message, data (UNSET if absent).
+    """What went wrong, inside a response (section 5.1): code, message, data (UNSET if absent).
     """
 
     cdef readonly object code
     cdef readonly object message
     cdef readonly object data
     __match_args__ = ("code", "message", "data")
+    # A docstring can show no default that is not a literal.
+    __signature__ = Signature(
+        [
+            Parameter("code", Parameter.POSITIONAL_OR_KEYWORD),
+            Parameter("message", Parameter.POSITIONAL_OR_KEYWORD),
+            Parameter("data", Parameter.POSITIONAL_OR_KEYWORD, default=UNSET),
+        ]
+    )
 
     def __init__(self, code, message, data=UNSET):
         if self.message is not None:

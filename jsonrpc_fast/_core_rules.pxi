@@ -59,6 +59,8 @@ cdef Rules rules_of(profile):
         return rules
     found = known_rules.get(<size_t><PyObject*>profile)
     if found is None:
+        if not isinstance(profile, Profile):
+            raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
         found = Rules(profile)
         if len(known_rules) >= 64:
             known_rules.clear()
@@ -89,7 +91,7 @@ cdef object batch_fault(Py_ssize_t items, Rules rules):
 
 cdef inline object member_of(dict obj, name):
     cdef PyObject* value = PyDict_GetItemWithError(obj, name)
-    return UNSET if value == NULL else <object>value
+    return ABSENT if value == NULL else <object>value
 
 
 cdef object judge_call_quickly(dict members, Rules rules):
@@ -144,12 +146,12 @@ cdef object judge_dict(obj, Rules rules, index):
     error = member_of(members, "error")
     if not rules.extra_members:
         unexpected = len(members) > (
-            (jsonrpc is not UNSET)
-            + (id is not UNSET)
-            + (method is not UNSET)
-            + (params is not UNSET)
-            + (result is not UNSET)
-            + (error is not UNSET)
+            (jsonrpc is not ABSENT)
+            + (id is not ABSENT)
+            + (method is not ABSENT)
+            + (params is not ABSENT)
+            + (result is not ABSENT)
+            + (error is not ABSENT)
         )
     return judge(rules, index, jsonrpc, id, method, params, result, error, unexpected, False, False, False)
 
@@ -168,7 +170,7 @@ cdef object judge(
     bint integer_too_large,
     bint duplicates,
 ):
-    """The message that the members make, each UNSET if absent; `_pure._judge` has the same order."""
+    """The message that the members make, each ABSENT if absent; `_pure._judge` has the same order."""
     cdef bint id_is_certain = not duplicates
     factory = None
     if too_deep:
@@ -182,35 +184,35 @@ cdef object judge(
     elif duplicates:
         factory = ParseError.duplicate_member
     elif jsonrpc is not VERSION and not (isinstance(jsonrpc, str) and jsonrpc == VERSION):
-        factory = ParseError.missing_jsonrpc if jsonrpc is UNSET else ParseError.invalid_jsonrpc_version
-    elif method is UNSET:
+        factory = ParseError.missing_jsonrpc if jsonrpc is ABSENT else ParseError.invalid_jsonrpc_version
+    elif method is ABSENT:
         message = judge_response(rules, id, params, result, error, unexpected)
         if type(message) is Response:
             return message
         factory = message
-    elif id is not UNSET and not is_valid_id(id, rules.null_request_ids, rules):
+    elif id is not ABSENT and not is_valid_id(id, rules.null_request_ids, rules):
         factory = ParseError.invalid_id_type
-    elif result is not UNSET or error is not UNSET:
+    elif result is not ABSENT or error is not ABSENT:
         factory = ParseError.ambiguous_message
     elif not isinstance(method, str):
         factory = ParseError.invalid_method_type
     elif not rules.empty_methods and not method:
         factory = ParseError.empty_method
     else:
-        if params is UNSET or (rules.null_params and is_null(params)):
+        if params is ABSENT or (rules.null_params and is_null(params)):
             params = None
         elif not is_object_or_array(params, rules.array_params):
             factory = ParseError.invalid_params_type
         if factory is None:
             if unexpected and not rules.extra_members:
                 factory = ParseError.unexpected_member
-            elif id is UNSET:
+            elif id is ABSENT:
                 return make_notification(method, params)
             else:
                 return make_request(id, method, params)
 
-    looks_like_response = result is not UNSET or error is not UNSET
-    looks_like_notification = id is UNSET and isinstance(method, str)
+    looks_like_response = result is not ABSENT or error is not ABSENT
+    looks_like_notification = id is ABSENT and isinstance(method, str)
     if not id_is_certain or is_id_too_long(id, rules.id_bytes) or not is_valid_id(id, False, rules):
         id = None
     return factory(id, index=index, reply_expected=not (looks_like_response or looks_like_notification))
@@ -220,15 +222,15 @@ cdef object judge_response(Rules rules, id, params, result, error, bint unexpect
     """The response that the members make, or the factory of the fault."""
     cdef bint is_response
     cdef bint is_error
-    if rules.null_companions and result is not UNSET and error is not UNSET:
+    if rules.null_companions and result is not ABSENT and error is not ABSENT:
         if is_null(error):
-            error = UNSET
+            error = ABSENT
         elif is_null(result):
-            result = UNSET
-    is_response = result is not UNSET or error is not UNSET
-    is_error = error is not UNSET and result is UNSET
+            result = ABSENT
+    is_response = result is not ABSENT or error is not ABSENT
+    is_error = error is not ABSENT and result is ABSENT
 
-    if id is UNSET:
+    if id is ABSENT:
         if is_response and not (is_error and rules.errors_without_id):
             return ParseError.missing_id
         id = None
@@ -238,7 +240,7 @@ cdef object judge_response(Rules rules, id, params, result, error, bint unexpect
         return ParseError.invalid_id_type
     if not is_response:
         return ParseError.missing_method
-    if result is not UNSET and error is not UNSET:
+    if result is not ABSENT and error is not ABSENT:
         return ParseError.result_and_error
     if is_error:
         error = judge_error(error)
@@ -249,7 +251,7 @@ cdef object judge_response(Rules rules, id, params, result, error, bint unexpect
         if rules.object_results and not is_object_or_array(result, False):
             return ParseError.invalid_result_type
         error = None
-    if not rules.extra_members and (unexpected or params is not UNSET):
+    if not rules.extra_members and (unexpected or params is not ABSENT):
         return ParseError.unexpected_member
     return make_response(id, result, error)
 
@@ -268,7 +270,8 @@ cdef object judge_error(obj):
     error = Error.__new__(Error)
     error.code = int(code)
     error.message = message
-    error.data = member_of(<dict>obj, "data")
+    data = member_of(<dict>obj, "data")
+    error.data = UNSET if data is ABSENT else data
     return error
 
 

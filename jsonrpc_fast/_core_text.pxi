@@ -52,9 +52,9 @@ cdef object id_of(Value* value, Py_ssize_t limit):
 
 
 cdef object payload_of(Value* value, Rules rules, bint* too_large, bint raw):
-    """A member's value, UNSET if absent; None where it is too deep, or an integer in it too large for the profile."""
+    """A member's value, ABSENT if absent; None where it is too deep, or an integer in it too large for the profile."""
     if value.start == NULL:
-        return UNSET
+        return ABSENT
     if value.depth > rules.depth:
         return None
     if value.wide and not rules.big_ints_as_float:
@@ -108,7 +108,7 @@ cdef object judge_envelope(Envelope* envelope, Rules rules, index, bint raw):
         jsonrpc = payload_of(value, rules, &integer_too_large, False)
 
     value = &envelope.members[<int>MEMBER_ID]
-    id = UNSET if value.start == NULL else id_of(value, rules.id_bytes)
+    id = ABSENT if value.start == NULL else id_of(value, rules.id_bytes)
 
     value = &envelope.members[<int>MEMBER_METHOD]
     if value.start != NULL and value.plain:
@@ -185,11 +185,11 @@ cdef inline object ascii_of(const uint8_t* start, Py_ssize_t size):
 
 
 cdef inline object simple_scalar(const uint8_t* start, const uint8_t* end):
-    """A plain string, a short integer or a literal that fills a part of a text; `UNSET` where it is anything else."""
+    """A plain string, a short integer or a literal that fills a part of a text; `ABSENT` where it is anything else."""
     cdef const uint8_t* at = start
     cdef int64_t number = 0
     if at == end:
-        return UNSET
+        return ABSENT
     if at[0] == c'"':
         at = skip_plain(start + 1, end)
         if end - at == 1 and at[0] == c'"':
@@ -208,16 +208,16 @@ cdef inline object simple_scalar(const uint8_t* start, const uint8_t* end):
         return False
     elif at[0] == c"n" and end - at == 4 and memcmp(at, b"null", 4) == 0:
         return None
-    return UNSET
+    return ABSENT
 
 
 cdef inline object simple_list(const uint8_t* start, const uint8_t* end):
-    """A short list of simple scalars that fills a part of a text; `UNSET` where it is anything else."""
+    """A short list of simple scalars that fills a part of a text; `ABSENT` where it is anything else."""
     cdef const uint8_t* at = start + 1
     cdef const uint8_t* item
     cdef list items
     if (end - 1)[0] != c"]":
-        return UNSET
+        return ABSENT
     items = []
     while True:
         while at < end and is_space(at[0]):
@@ -226,22 +226,22 @@ cdef inline object simple_list(const uint8_t* start, const uint8_t* end):
         if at < end and at[0] == c'"':
             at = skip_plain(at + 1, end)
             if at == end or at[0] != c'"':
-                return UNSET
+                return ABSENT
             at += 1
         else:
             while at < end and (is_digit(at[0]) or c"a" <= at[0] <= c"z"):
                 at += 1
         value = simple_scalar(item, at)
-        if value is UNSET:
-            return UNSET
+        if value is ABSENT:
+            return ABSENT
         items.append(value)
         while at < end and is_space(at[0]):
             at += 1
         if at == end:
-            return UNSET
+            return ABSENT
         if at[0] != c",":
             # Whatever comes before the last byte, it does not close the list there.
-            return items if at + 1 == end else UNSET
+            return items if at + 1 == end else ABSENT
         at += 1
 
 
@@ -257,12 +257,12 @@ cdef inline object loads_part(const uint8_t* start, Py_ssize_t size):
         end -= 1
     size = end - start
     if size == 0:
-        value = UNSET
+        value = ABSENT
     elif start[0] == c"[" and 2 < size <= SIMPLE_LIST_BYTES:
         value = simple_list(start, end)
     else:
         value = simple_scalar(start, end)
-    if value is not UNSET:
+    if value is not ABSENT:
         return value
     if size < VIEW_BYTES:
         return loads(PyBytes_FromStringAndSize(<char*>start, size))

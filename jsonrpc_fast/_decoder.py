@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 from typing import TYPE_CHECKING, Literal
 
 from .codes import ParseErrorCode
@@ -89,8 +88,10 @@ class StreamDecoder:
 
 
 def _is_begun(tail: bytes) -> bool:
-    """Whether `tail` is the beginning of one UTF-8 character."""
-    try:
-        return codecs.utf_8_decode(tail, "strict", False) == ("", 0)
-    except UnicodeDecodeError:
-        return False
+    """Whether `tail` is the beginning of one UTF-8 character: whether some bytes more make it one."""
+    for rest in (b"\x80", b"\x80\x80", b"\x80\x80\x80", b"\xa0\x80", b"\x90\x80\x80"):
+        try:
+            return len((tail + rest).decode()) == 1
+        except UnicodeDecodeError:
+            pass
+    return False

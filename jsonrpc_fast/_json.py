@@ -28,11 +28,17 @@ dumps_unchecked = orjson.dumps  # raises TypeError where `dumps` raises EncodeEr
 FORBIDDEN_OPTIONS: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
-def dumps(value: object, default: Default = None, option: int = 0) -> bytes:
-    """`value` as JSON on one line. Raises EncodeError, and ValueError for an option that breaks lines."""
+def check_option(option: int) -> None:
+    """Raises ValueError for an option that breaks lines."""
     if option & FORBIDDEN_OPTIONS:
         raise ValueError("OPT_INDENT_2 and OPT_APPEND_NEWLINE would break the framing")
+
+
+def dumps(value: object, default: Default = None, option: int = 0) -> bytes:
+    """`value` as JSON on one line. Raises EncodeError. The option has been checked."""
     try:
+        if default is None:  # orjson would call it
+            return orjson.dumps(value, option=option)
         return orjson.dumps(value, default, option)
     except orjson.JSONEncodeError as error:
         # orjson's text names a type or a limit, never a value.

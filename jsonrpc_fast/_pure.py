@@ -20,6 +20,7 @@ from ._decoder import StreamDecoder
 from ._json import (
     Default,
     JSONDecodeError,
+    check_option,
     dumps,
     dumps_integer,
     dumps_unchecked,
@@ -436,6 +437,7 @@ def _check_error(code: object, message: object) -> None:
 
 _REQUEST_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params"})
 _RESPONSE_MEMBERS: Final = frozenset({"jsonrpc", "id", "result", "error"})
+_ABSENT: Final = object()
 
 
 def parse(obj: object, profile: Profile = JSONRPC) -> Message | list[Message]:
@@ -444,10 +446,20 @@ def parse(obj: object, profile: Profile = JSONRPC) -> Message | list[Message]:
     obj: a dict, or a list of them. Returns what `decode` does. What only the text shows is not judged: members
     that are there twice, the size and the depth.
     """
+    _check_profile(profile)
+    return _judge_value(obj, profile)
+
+
+def _judge_value(obj: object, profile: Profile) -> Message | list[Message]:
     if isinstance(obj, list):
         fault = _batch_fault(len(obj), profile)
         return fault or [_judge(item, profile, index) for index, item in enumerate(obj)]
     return _judge(obj, profile)
+
+
+def _check_profile(profile: object) -> None:
+    if not isinstance(profile, Profile):
+        raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
 
 
 def _batch_fault(items: int, profile: Profile) -> ParseError | None:
@@ -469,28 +481,28 @@ def _judge(
     if not isinstance(obj, dict):
         return ParseError.not_an_object(index=index)
 
-    id = obj.get("id", UNSET)
-    method = obj.get("method", UNSET)
+    id = obj.get("id", _ABSENT)
+    method = obj.get("method", _ABSENT)
     limits = profile.limits
     if isinstance(method, str) and is_longer(method, limits.method_bytes):
         return _fault(ParseError.method_too_long, obj, profile, index, duplicates)
-    if id is not UNSET and _is_id_too_long(id, limits.id_bytes):
+    if id is not _ABSENT and _is_id_too_long(id, limits.id_bytes):
         return _fault(ParseError.id_too_long, obj, profile, index, duplicates)
     if integer_too_large:
         return _fault(ParseError.integer_too_large, obj, profile, index, duplicates)
     if duplicates:
         return _fault(ParseError.duplicate_member, obj, profile, index, duplicates)
 
-    version = obj.get("jsonrpc", UNSET)
-    if version is UNSET:
+    version = obj.get("jsonrpc", _ABSENT)
+    if version is _ABSENT:
         return _fault(ParseError.missing_jsonrpc, obj, profile, index)
     if not isinstance(version, str) or version != "2.0":
         return _fault(ParseError.invalid_jsonrpc_version, obj, profile, index)
 
-    if method is UNSET:
+    if method is _ABSENT:
         return _judge_response(obj, id, profile, index)
 
-    if id is not UNSET and not _is_valid_id(id, profile.null_request_ids, profile):
+    if id is not _ABSENT and not _is_valid_id(id, profile.null_request_ids, profile):
         return _fault(ParseError.invalid_id_type, obj, profile, index)
     if "result" in obj or "error" in obj:
         return _fault(ParseError.ambiguous_message, obj, profile, index)
@@ -498,29 +510,29 @@ def _judge(
         return _fault(ParseError.invalid_method_type, obj, profile, index)
     if not method and not profile.empty_methods:
         return _fault(ParseError.empty_method, obj, profile, index)
-    params = obj.get("params", UNSET)
-    if params is UNSET or (profile.null_params and _is_null(params)):
+    params = obj.get("params", _ABSENT)
+    if params is _ABSENT or (profile.null_params and _is_null(params)):
         params = None
     elif not _is_object(params) and not (profile.array_params and _is_array(params)):
         return _fault(ParseError.invalid_params_type, obj, profile, index)
     if not profile.extra_members and not obj.keys() <= _REQUEST_MEMBERS:
         return _fault(ParseError.unexpected_member, obj, profile, index)
-    return _make_notification(method, params) if id is UNSET else _make_request(id, method, params)
+    return _make_notification(method, params) if id is _ABSENT else _make_request(id, method, params)
 
 
 def _judge_response(obj: dict[str, Any], id: object, profile: Profile, index: int | None) -> Message:
     """The response that an object without `method` is."""
-    result = obj.get("result", UNSET)
-    error = obj.get("error", UNSET)
-    if profile.null_companions and result is not UNSET and error is not UNSET:
+    result = obj.get("result", _ABSENT)
+    error = obj.get("error", _ABSENT)
+    if profile.null_companions and result is not _ABSENT and error is not _ABSENT:
         if _is_null(error):
-            error = UNSET
+            error = _ABSENT
         elif _is_null(result):
-            result = UNSET
-    is_response = result is not UNSET or error is not UNSET
-    is_error = error is not UNSET and result is UNSET
+            result = _ABSENT
+    is_response = result is not _ABSENT or error is not _ABSENT
+    is_error = error is not _ABSENT and result is _ABSENT
 
-    if id is UNSET:
+    if id is _ABSENT:
         if is_response and not (is_error and profile.errors_without_id):
             return _fault(ParseError.missing_id, obj, profile, index)
         id = None
@@ -530,7 +542,7 @@ def _judge_response(obj: dict[str, Any], id: object, profile: Profile, index: in
             return _fault(ParseError.invalid_id_type, obj, profile, index)
     if not is_response:
         return _fault(ParseError.missing_method, obj, profile, index)
-    if result is not UNSET and error is not UNSET:
+    if result is not _ABSENT and error is not _ABSENT:
         return _fault(ParseError.result_and_error, obj, profile, index)
     if is_error:
         error = _judge_error(error)
@@ -592,6 +604,7 @@ def _fault(
 
 
 def _of_class(cls: type[T], obj: object, profile: Profile) -> T | None:
+    _check_profile(profile)
     message = _judge(obj, profile)
     return message if isinstance(message, cls) else None
 
@@ -614,6 +627,8 @@ def decode(
     Returns a Request, a Notification, a Response or a ParseError, or for a batch a list of those, each judged alone.
     Raises TypeError for another type of `data`; a fault of the text is returned, never raised.
     """
+    if type(profile) is not Profile:
+        _check_profile(profile)
     if type(data) is not bytes:
         if isinstance(data, (bytes, bytearray, memoryview)):
             data = bytes(data)
@@ -624,8 +639,7 @@ def decode(
                 return ParseError.invalid_utf8(offset=len(error.object[: error.start].encode()))
         else:
             raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
-    limits = profile.limits
-    if len(data) > limits.message_bytes:
+    if len(data) > profile.limits.message_bytes:
         return ParseError.message_too_large()
     if raw:
         return _decode_by_envelopes(data, profile, raw)
@@ -634,12 +648,25 @@ def decode(
     except JSONDecodeError:
         return _decode_by_envelopes(data, profile, raw)
     # A request without params is what costs the least to read; it is not to cost more to judge.
-    if type(value) is dict and len(value) == 3 and data.count(b":") == 3 and value.get("jsonrpc") == "2.0":
-        id, method = value.get("id"), value.get("method")
-        if type(id) is int and type(method) is str and 0 < len(method) * 4 <= limits.method_bytes:
-            return _make_request(id, method, None)
+    if type(value) is dict and len(value) == 3 == data.count(b":"):
+        try:
+            version, id, method = value["jsonrpc"], value["id"], value["method"]
+        except KeyError:
+            version = id = method = None
+        if (
+            version == "2.0"
+            and type(id) is int
+            and type(method) is str
+            and 0 < len(method) * 4 <= profile.limits.method_bytes
+        ):
+            draft: Any = _RequestDraft()
+            draft.id = id
+            draft.method = method
+            draft.params = None
+            draft.__class__ = Request
+            return draft  # type: ignore[no-any-return]
     if _shows_all(data, value, profile):
-        return parse(value, profile)
+        return _judge_value(value, profile)
     return _decode_by_envelopes(data, profile, raw)
 
 
@@ -828,6 +855,7 @@ def encode_request(
 
     params: what orjson writes as an object or an array, or None if absent. The rest is as in `encode`.
     """
+    check_option(option)
     text = b'{"jsonrpc":"2.0","id":%b,"method":%b' % (_encode_id(id), _encode_method(method))
     return text + _encode_params(params, default, option) + (b"}\n" if delimited else b"}")
 
@@ -841,6 +869,7 @@ def encode_notification(
     option: int = 0,
 ) -> bytes:
     """A notification as one line of JSON, without making a `Notification`. As `encode_request`."""
+    check_option(option)
     text = b'{"jsonrpc":"2.0","method":%b' % _encode_method(method)
     return text + _encode_params(params, default, option) + (b"}\n" if delimited else b"}")
 
@@ -854,6 +883,7 @@ def encode_result(
     option: int = 0,
 ) -> bytes:
     """The response that carries a result, as one line of JSON. The arguments are as in `encode`."""
+    check_option(option)
     text = b'{"jsonrpc":"2.0","id":%b,"result":%b' % (_encode_id(id), _encode_payload(result, default, option))
     return text + (b"}\n" if delimited else b"}")
 
@@ -869,6 +899,7 @@ def encode_error(
     option: int = 0,
 ) -> bytes:
     """The response that carries an error, as one line of JSON. No `data` member if UNSET. The rest as in `encode`."""
+    check_option(option)
     text = b'{"jsonrpc":"2.0","id":%b' % _encode_id(id)
     _check_error(code, message)
     text += b',"error":{"code":%b,"message":%b' % (dumps_integer(code), dumps(message))

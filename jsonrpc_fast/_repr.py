@@ -10,6 +10,7 @@ from typing import Any
 class _Shortener(reprlib.Repr):
     def __init__(self) -> None:
         super().__init__()
+        self.maxlevel = 3
         self.maxstring = 80  # longer than the methods and ids in use
 
     def repr_int(self, x: int, level: int) -> str:

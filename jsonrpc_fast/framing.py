@@ -95,7 +95,9 @@ class LineFrames:
         text = bytes(self._buffer)
         if text.endswith(b"\r"):
             text = text[:-1]
-        if text.strip(b" \t\r"):
+        if len(text) > self._limit:  # the beginning of a byte order mark that was none
+            frames.append(Frame(None, self._line, self._offset))
+        elif text.strip(b" \t\r"):
             frames.append(Frame(text, self._line, self._offset))
 
     def _next_line(self) -> None:

@@ -1,0 +1,66 @@
+"""One suite over both twins: a test that asks for `impl` is run with the compiled core and with the plain Python."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+TWINS = {"cython": "jsonrpc_fast._core", "python": "jsonrpc_fast._pure"}
+ROOT = Path(__file__).resolve().parent.parent
+
+settings.register_profile("default", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("default"), max_examples=300, derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--pure-only",
+        action="store_true",
+        help="test the plain Python alone, for an installation without the core (as JSONRPC_FAST_EXTENSION=no does)",
+    )
+
+
+def is_pure_only(config: pytest.Config) -> bool:
+    return bool(config.getoption("--pure-only")) or os.environ.get("JSONRPC_FAST_EXTENSION") == "no"
+
+
+def load_twin(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(TWINS[name])
+    except ImportError as error:
+        pytest.fail(f"{TWINS[name]} is missing ({error}); --pure-only tests the plain Python alone", pytrace=False)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "impl" in metafunc.fixturenames:
+        names = ["python"] if is_pure_only(metafunc.config) else list(TWINS)
+        metafunc.parametrize("impl", names, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def impl(request: pytest.FixtureRequest) -> ModuleType:
+    """Either twin, as a module."""
+    return load_twin(request.param)
+
+
+@pytest.fixture(scope="session")
+def twins(pytestconfig: pytest.Config) -> tuple[ModuleType, ModuleType]:
+    """Both twins: the core, the plain Python."""
+    if is_pure_only(pytestconfig):
+        pytest.skip("one twin alone was asked for: there is nothing to compare")
+    return load_twin("cython"), load_twin("python")
+
+
+@pytest.fixture(scope="session")
+def corpora() -> Path:
+    """Material that nobody in the project wrote, which lies beside the repository."""
+    path = ROOT.parent / "shared" / "corpora"
+    if not path.is_dir():
+        pytest.skip("the corpora are not beside the repository")
+    return path

@@ -1,0 +1,71 @@
+"""Messages as plain tuples: what either twin makes can be compared with literals, and with the other twin's.
+
+Compare the `repr` of two descriptions where 1, 1.0 and True are to be three things.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Description = tuple[Any, ...] | list[Any]
+
+REQUEST, NOTIFICATION, RESULT, ERROR, FAULT = "Request", "Notification", "Result", "Error", "ParseError"
+
+
+def fill(template: str, *tokens: str) -> str:
+    """A text with a token for each `%s`; JSON is full of what `str.format` reads."""
+    return template % tokens
+
+
+def request(id: object, method: str, params: object = None) -> Description:
+    return REQUEST, id, method, params
+
+
+def notification(method: str, params: object = None) -> Description:
+    return NOTIFICATION, method, params
+
+
+def result(id: object, value: object) -> Description:
+    return RESULT, id, value
+
+
+def error(id: object, code: int, message: str, data: object = "UNSET") -> Description:
+    """`data` as it is, in a list of one; "UNSET" where there is none."""
+    return ERROR, id, code, message, data
+
+
+def fault(code: str, id: object = None, *, reply: bool = True, index: int | None = None) -> Description:
+    """A fault of a message."""
+    return FAULT, code, -32600, id, None, index, reply
+
+
+def text_fault(code: str, offset: int | None) -> Description:
+    """A fault of the text."""
+    return FAULT, code, -32700, None, offset, None, True
+
+
+def payload(value: Any) -> Any:
+    """A payload as it is; of one that is left as text, the text."""
+    return ("Raw", bytes(value)) if type(value).__name__ == "Raw" else value
+
+
+def describe(item: Any) -> Description:
+    """What decoding returned, as the functions above describe it."""
+    if isinstance(item, list):
+        return [describe(each) for each in item]
+    kind = type(item).__name__
+    if kind == "Request":
+        return request(item.id, item.method, payload(item.params))
+    if kind == "Notification":
+        return notification(item.method, payload(item.params))
+    if kind == "Response" and not item.is_error:
+        return result(item.id, payload(item.result))
+    if kind == "Response":
+        data = item.error.data
+        return error(
+            item.id, item.error.code, item.error.message, "UNSET" if repr(data) == "UNSET" else [payload(data)]
+        )
+    if kind == "ParseError":
+        rpc_code = int(item.rpc_code)
+        return FAULT, item.code.name, rpc_code, item.id, item.offset, item.index, item.reply_expected
+    raise AssertionError(f"decoding returned a {kind}")

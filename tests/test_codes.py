@@ -1,0 +1,96 @@
+"""Codes by their numbers, and the bands that they are in."""
+
+from __future__ import annotations
+
+import pytest
+
+from jsonrpc_fast.codes import (
+    RPC_MESSAGES,
+    ErrorBand,
+    ErrorCode,
+    LspErrorCode,
+    McpErrorCode,
+    ParseErrorCode,
+    error_band,
+)
+
+
+def test_numbers() -> None:
+    assert {code.name: int(code) for code in ErrorCode} == {
+        "PARSE_ERROR": -32700,
+        "INVALID_REQUEST": -32600,
+        "METHOD_NOT_FOUND": -32601,
+        "INVALID_PARAMS": -32602,
+        "INTERNAL_ERROR": -32603,
+    }
+    assert {code.name: int(code) for code in McpErrorCode} == {
+        "RESOURCE_NOT_FOUND": -32002,
+        "HEADER_MISMATCH": -32020,
+        "MISSING_REQUIRED_CLIENT_CAPABILITY": -32021,
+        "UNSUPPORTED_PROTOCOL_VERSION": -32022,
+        "URL_ELICITATION_REQUIRED": -32042,
+    }
+    assert {code.name: int(code) for code in LspErrorCode} == {
+        "SERVER_NOT_INITIALIZED": -32002,
+        "UNKNOWN_ERROR_CODE": -32001,
+        "REQUEST_CANCELLED": -32800,
+        "CONTENT_MODIFIED": -32801,
+        "SERVER_CANCELLED": -32802,
+        "REQUEST_FAILED": -32803,
+    }
+
+
+def test_messages_of_the_specification() -> None:
+    assert {int(code): message for code, message in RPC_MESSAGES.items()} == {
+        -32700: "Parse error",
+        -32600: "Invalid Request",
+        -32601: "Method not found",
+        -32602: "Invalid params",
+        -32603: "Internal error",
+    }
+
+
+BANDS = [
+    (-32700, "JSONRPC"),
+    (-32600, "JSONRPC"),
+    (-32601, "JSONRPC"),
+    (-32602, "JSONRPC"),
+    (-32603, "JSONRPC"),
+    (-32599, "RESERVED"),
+    (-32604, "RESERVED"),
+    (-32699, "RESERVED"),
+    (-32701, "RESERVED"),
+    (-32768, "RESERVED"),
+    (-32100, "RESERVED"),
+    (-32099, "IMPLEMENTATION"),
+    (-32042, "IMPLEMENTATION"),
+    (-32000, "IMPLEMENTATION"),
+    (-31999, "APPLICATION"),
+    (-32769, "APPLICATION"),
+    (-32799, "APPLICATION"),
+    (-32800, "LSP"),
+    (-32899, "LSP"),
+    (-32900, "APPLICATION"),
+    (0, "APPLICATION"),
+    (1, "APPLICATION"),
+    (-1, "APPLICATION"),
+    (10**30, "APPLICATION"),
+]
+
+
+@pytest.mark.parametrize(("code", "band"), BANDS)
+def test_band(code: int, band: str) -> None:
+    assert error_band(code) is ErrorBand[band]
+
+
+def test_bands_of_the_protocols() -> None:
+    assert {error_band(code) for code in ErrorCode} == {ErrorBand.JSONRPC}
+    assert {error_band(code) for code in McpErrorCode} == {ErrorBand.IMPLEMENTATION}
+    assert {error_band(code) for code in LspErrorCode} == {ErrorBand.IMPLEMENTATION, ErrorBand.LSP}
+
+
+def test_codes_of_replies() -> None:
+    texts = {code.name for code in ParseErrorCode if code.rpc_code is ErrorCode.PARSE_ERROR}
+    assert texts == {"MALFORMED_JSON", "INVALID_UTF8", "TRUNCATED"}
+    others = {code.rpc_code for code in ParseErrorCode if code.name not in texts}
+    assert others == {ErrorCode.INVALID_REQUEST}

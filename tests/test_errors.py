@@ -1,0 +1,293 @@
+"""Faults as values: one factory for each code, and nothing of the input in what they show."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import pickle
+import sys
+import traceback
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jsonrpc_fast import errors
+from jsonrpc_fast.codes import ErrorCode, ParseErrorCode
+from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_11_25, Limits, Profile
+
+from .mutations import LINES, MADE, TOKEN, mutated
+
+TEXT_FAULTS = ["MALFORMED_JSON", "INVALID_UTF8", "TRUNCATED"]
+WITHOUT_ID = ["MESSAGE_TOO_LARGE", "BATCH_TOO_LARGE", "NOT_AN_OBJECT", "EMPTY_BATCH", "BATCH_NOT_ALLOWED"]
+OF_RESPONSES = [
+    "MISSING_ID",
+    "AMBIGUOUS_MESSAGE",
+    "RESULT_AND_ERROR",
+    "INVALID_RESULT_TYPE",
+    "INVALID_ERROR_TYPE",
+    "INVALID_ERROR_CODE",
+    "INVALID_ERROR_MESSAGE",
+]
+codes = pytest.mark.parametrize("code", ParseErrorCode, ids=lambda code: code.name)
+
+
+def make(impl: ModuleType, code: ParseErrorCode, *args: Any, **fields: Any) -> Any:
+    return getattr(impl.ParseError, code.name.lower())(*args, **fields)
+
+
+@codes
+def test_factory(impl: ModuleType, code: ParseErrorCode) -> None:
+    fault = make(impl, code)
+    assert type(fault) is impl.ParseError
+    assert (fault.code, fault.message) == (code, code.value)
+    assert (fault.id, fault.offset, fault.index) == (None, None, None)
+    assert fault.rpc_code is (ErrorCode.PARSE_ERROR if code.name in TEXT_FAULTS else ErrorCode.INVALID_REQUEST)
+    assert fault.reply_expected is (code.name not in OF_RESPONSES)
+
+
+def test_no_other_factory(impl: ModuleType) -> None:
+    factories = {name for name, _ in inspect.getmembers(impl.ParseError, inspect.ismethod)}
+    assert factories == {code.name.lower() for code in ParseErrorCode}
+
+
+@codes
+def test_factory_arguments(impl: ModuleType, code: ParseErrorCode) -> None:
+    if code.name in TEXT_FAULTS:
+        assert make(impl, code, offset=7).offset == 7
+    elif code.name == "NOT_AN_OBJECT":
+        assert make(impl, code, index=7).index == 7
+    elif code.name in WITHOUT_ID:
+        with pytest.raises(TypeError):
+            make(impl, code, 1)
+    else:
+        for reply_expected in (True, False):
+            fault = make(impl, code, "x", index=7, reply_expected=reply_expected)
+            assert (fault.id, fault.index, fault.offset, fault.reply_expected) == ("x", 7, None, reply_expected)
+
+
+def test_constructor(impl: ModuleType) -> None:
+    fault = impl.ParseError(ParseErrorCode.TOO_DEEP, 1, offset=2, index=3, reply_expected=False)
+    assert (fault.code.name, fault.id, fault.offset, fault.index, fault.reply_expected) == ("TOO_DEEP", 1, 2, 3, False)
+    for code in ("TOO_DEEP", -32700, None, ErrorCode.PARSE_ERROR):
+        with pytest.raises(TypeError, match=f"^code must be a ParseErrorCode, not {type(code).__name__}$"):
+            impl.ParseError(code)
+
+
+@codes
+def test_shown(impl: ModuleType, code: ParseErrorCode) -> None:
+    fault = impl.ParseError(code, "an id", offset=1, index=2)
+    assert str(fault) == code.value
+    assert fault.args == (code.value,)
+    assert repr(fault) == f"ParseError({code.name}, offset=1, index=2, reply_expected=True)"
+
+
+def test_every_text_is_its_own() -> None:
+    assert len({code.value for code in ParseErrorCode}) == len(ParseErrorCode) == 28
+
+
+def test_read_only(impl: ModuleType) -> None:
+    fault = impl.ParseError.malformed_json(offset=1)
+    for name in ("code", "message", "id", "rpc_code", "offset", "index", "reply_expected"):
+        with pytest.raises(AttributeError):
+            setattr(fault, name, None)
+        with pytest.raises(AttributeError):
+            delattr(fault, name)
+
+
+def test_comparison(impl: ModuleType) -> None:
+    def fault(*args: Any, **fields: Any) -> Any:
+        return impl.ParseError(ParseErrorCode.TOO_DEEP, *args, **fields)
+
+    different = [
+        impl.ParseError(ParseErrorCode.ID_TOO_LONG),
+        fault(),
+        fault(1),
+        fault(1.0),
+        fault("1"),
+        fault(offset=1),
+        fault(index=1),
+        fault(reply_expected=False),
+    ]
+    for place, one in enumerate(different):
+        assert [one == other for other in different] == [place == other for other in range(len(different))]
+    assert fault(1, index=2) == fault(1, index=2)
+    assert hash(fault(1, index=2)) == hash(fault(1, index=2))
+    assert fault() != ValueError("the message nests deeper than the limit")
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_pickle(impl: ModuleType, protocol: int) -> None:
+    for code in ParseErrorCode:
+        fault = impl.ParseError(code, "x", offset=1, index=2, reply_expected=False)
+        for again in (pickle.loads(pickle.dumps(fault, protocol)), copy.copy(fault), copy.deepcopy(fault)):
+            assert type(again) is impl.ParseError
+            assert again == fault
+            assert again.args == fault.args
+
+
+def test_raised_and_caught(impl: ModuleType) -> None:
+    assert issubclass(impl.ParseError, errors.ParseError)
+    assert impl.ParseError.__bases__ == (errors.ParseError,)
+    assert errors.ParseError.__bases__ == (ValueError,)
+    fault = impl.decode(b"{")
+    with pytest.raises(ValueError, match=r"^the text is not JSON$") as caught:
+        raise fault
+    assert caught.value is fault
+    assert fault.__context__ is None
+    assert fault.__cause__ is None
+
+
+@codes
+def test_to_response(impl: ModuleType, code: ParseErrorCode) -> None:
+    response = impl.ParseError(code, "x").to_response()
+    assert type(response) is impl.Response
+    if code.name in TEXT_FAULTS:
+        assert response.to_bytes() == b'{"jsonrpc":"2.0","id":"x","error":{"code":-32700,"message":"Parse error"}}'
+    else:
+        assert response.to_bytes() == b'{"jsonrpc":"2.0","id":"x","error":{"code":-32600,"message":"Invalid Request"}}'
+
+
+def test_to_response_of_decoded_faults(impl: ModuleType) -> None:
+    def reply(text: str) -> bytes:
+        return impl.decode(text).to_response().to_bytes()
+
+    assert reply("{") == b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'
+    assert reply('{"id":18446744073709551616,"method":1}') == (
+        b'{"jsonrpc":"2.0","id":18446744073709551616,"error":{"code":-32600,"message":"Invalid Request"}}'
+    )
+    assert reply('{"jsonrpc":"2.0","id":1,"id":1,"method":"m"}') == (
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request"}}'
+    )
+
+
+REPLY_EXPECTED = [
+    ('{"jsonrpc":"2.0","id":1,"method":1}', True),
+    ('{"jsonrpc":"2.0","id":true,"method":"m"}', True),
+    ('{"jsonrpc":"2.0","id":1}', True),
+    ('{"jsonrpc":"2.0","method":1}', True),
+    ("{}", True),
+    ("1", True),
+    ("[]", True),
+    ("[", True),
+    ("\udc00", True),
+    ('{"id":1,"method":"m"}', True),
+    ('{"id":null,"method":"m"}', True),
+    ('{"method":"m"}', False),
+    ('{"jsonrpc":"2.0","method":"m","params":1}', False),
+    ('{"jsonrpc":"2.0","method":"m","method":"m"}', False),
+    ('{"id":1,"result":1}', False),
+    ('{"id":1,"error":1}', False),
+    ('{"result":null}', False),
+    ('{"jsonrpc":"2.0","id":1,"method":"m","result":1}', False),
+    ('{"jsonrpc":"2.0","id":{},"error":{}}', False),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), REPLY_EXPECTED)
+def test_reply_expected(impl: ModuleType, text: str, expected: bool) -> None:
+    assert impl.decode(text).reply_expected is expected
+
+
+# Nothing of the input
+
+
+MARK = "XyZzY"
+DIGITS = "31415926535897"
+
+
+def marked(line: bytes) -> Iterator[bytes]:
+    """The line once for each string and number in it, with a mark there."""
+    for token in TOKEN.finditer(line):
+        before, text, after = line[: token.start()], token.group(), line[token.end() :]
+        if text.startswith(b'"'):
+            yield before + b'"' + MARK.encode() + text[1:] + after
+        elif text.isdigit():
+            yield before + DIGITS.encode() + after
+
+
+MARKED = [
+    *(text for line in [*LINES, *MADE] for text in marked(line)),
+    b'{"jsonrpc":"2.0","id":"%b","method":["%b"],"params":%b}' % (MARK.encode(), MARK.encode(), DIGITS.encode()),
+    b'{"jsonrpc":"%b","id":%b,"method":"m"}' % (MARK.encode(), DIGITS.encode()),
+    b'{"jsonrpc":"2.0","id":"%b","result":{},"error":"%b","%b":1}' % (3 * (MARK.encode(),)),
+]
+PROFILES = [
+    JSONRPC,
+    LENIENT,
+    MCP_2025_11_25,
+    JSONRPC.replace(extra_members=False, big_ints="reject", limits=Limits(depth=1, method_bytes=8, id_bytes=32)),
+    JSONRPC.replace(limits=Limits(message_bytes=50)),
+]
+
+
+def faults_of(item: Any) -> list[Any]:
+    return [each for each in (item if isinstance(item, list) else [item]) if isinstance(each, errors.ParseError)]
+
+
+def all_shown(fault: Any) -> str:
+    try:
+        raise fault
+    except ValueError as raised:
+        shown = [str(raised), repr(raised), repr(raised.args), raised.message, ascii(raised), f"{raised}"]
+        shown += traceback.format_exception_only(raised)
+        shown += [repr(raised.__cause__), repr(raised.__context__), repr(getattr(raised, "__notes__", ""))]
+        shown += [repr(value) for name, value in vars(raised).items() if name != "_id"]
+    fault.__traceback__ = None
+    return "".join(shown)
+
+
+def check_nothing_is_shown(impl: ModuleType, text: bytes, profile: Profile) -> int:
+    """Looks at all faults that there are in a text; returns how many."""
+    found = faults_of(impl.decode(text, profile))
+    with contextlib.suppress(orjson.JSONDecodeError):
+        found += faults_of(impl.parse(orjson.loads(text), profile))
+    decoder = impl.Decoder(profile=profile)
+    found += [fault for item in (*decoder.feed(text), *decoder.close()) for fault in faults_of(item)]
+    for fault in found:
+        shown = all_shown(fault)
+        assert MARK not in shown
+        assert DIGITS not in shown
+    return len(found)
+
+
+def test_nothing_of_a_marked_message_is_shown(impl: ModuleType) -> None:
+    assert len(MARKED) > 1000
+    for profile in PROFILES:
+        assert sum(check_nothing_is_shown(impl, text, profile) for text in MARKED) > 1000
+
+
+@settings(max_examples=500)
+@given(text=mutated(MARKED), profile=st.sampled_from(PROFILES))
+def test_nothing_of_a_mutated_message_is_shown(impl: ModuleType, text: bytes, profile: Profile) -> None:
+    check_nothing_is_shown(impl, text, profile)
+
+
+@given(text=st.one_of(mutated(), st.binary(max_size=40), st.text(max_size=40)))
+def test_decoding_returns_faults(impl: ModuleType, text: bytes | str) -> None:
+    item = impl.decode(text)
+    kinds = (impl.Request, impl.Notification, impl.Response, impl.ParseError)
+    for each in item if type(item) is list else [item]:
+        assert type(each) in kinds
+
+
+def test_the_input_is_not_kept(impl: ModuleType) -> None:
+    text = bytes(bytearray(b'{"jsonrpc":"2.0","id":1,"method":1}'))
+    broken = text[:-2]
+    before = sys.getrefcount(text), sys.getrefcount(broken)
+    kept = [impl.decode(text), impl.decode(broken), impl.decode(broken.decode())]
+    assert (sys.getrefcount(text), sys.getrefcount(broken)) == before
+    assert len(kept) == 3
+
+
+@pytest.mark.parametrize("data", [b'"secret\xff"', "secret\ud800", b'"secret', b"[" * 2000 + b"]" * 2000, "secret"])
+def test_a_raised_fault_keeps_no_other(impl: ModuleType, data: bytes | str) -> None:
+    with pytest.raises(impl.ParseError) as caught:
+        impl.Raw(data)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None

@@ -1,0 +1,167 @@
+"""Profiles and limits: what they take, and the presets field by field."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import jsonrpc_fast
+from jsonrpc_fast.profile import JSONRPC, PRESETS, Limits, Profile
+
+DEFAULTS = {
+    "null_request_ids": True,
+    "null_result_ids": True,
+    "float_ids": True,
+    "errors_without_id": False,
+    "empty_methods": True,
+    "array_params": True,
+    "null_params": False,
+    "null_companions": False,
+    "object_results": False,
+    "batches": True,
+    "extra_members": True,
+    "big_ints": "float",
+    "limits": Limits(),
+}
+MCP = {
+    "null_request_ids": False,
+    "null_result_ids": False,
+    "float_ids": False,
+    "empty_methods": False,
+    "array_params": False,
+    "object_results": True,
+    "batches": False,
+}
+PRESET_FIELDS: dict[str, dict[str, Any]] = {
+    "jsonrpc": {},
+    "lenient": {"null_params": True, "null_companions": True},
+    "lsp": {"null_params": True, "null_request_ids": False, "float_ids": False},
+    "mcp-2024-11-05": MCP,
+    "mcp-2025-03-26": {**MCP, "batches": True},
+    "mcp-2025-06-18": MCP,
+    "mcp-2025-11-25": {**MCP, "errors_without_id": True},
+    "mcp-2026-07-28": {**MCP, "errors_without_id": True},
+}
+
+
+def test_presets() -> None:
+    assert list(PRESETS) == list(PRESET_FIELDS)
+    for name, fields in PRESET_FIELDS.items():
+        assert dataclasses.asdict(PRESETS[name]) == dataclasses.asdict(Profile(**{**DEFAULTS, **fields, "name": name}))
+
+
+def test_presets_by_their_public_names() -> None:
+    for name, profile in PRESETS.items():
+        assert getattr(jsonrpc_fast, name.upper().replace("-", "_")) is profile
+
+
+def test_defaults() -> None:
+    assert {field.name: getattr(Profile(), field.name) for field in dataclasses.fields(Profile)} == {
+        "name": "custom",
+        **DEFAULTS,
+    }
+    assert dataclasses.asdict(Limits()) == {
+        "message_bytes": 67108864,
+        "depth": 1024,
+        "batch_items": 10_000,
+        "method_bytes": 1024,
+        "id_bytes": 512,
+    }
+
+
+def test_frozen() -> None:
+    for value, name in ((JSONRPC, "batches"), (Limits(), "depth"), (JSONRPC, "other")):
+        with pytest.raises((dataclasses.FrozenInstanceError, TypeError)):
+            setattr(value, name, 1)
+    assert JSONRPC.batches is True
+
+
+def test_keywords_alone() -> None:
+    with pytest.raises(TypeError):
+        Profile("custom")  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        Limits(100)  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        Profile(other=True)  # type: ignore[call-arg]
+
+
+def test_replace() -> None:
+    strict = JSONRPC.replace(extra_members=False, limits=JSONRPC.limits.replace(depth=5))
+    assert (strict.extra_members, strict.limits.depth, strict.name) == (False, 5, "jsonrpc")
+    assert (JSONRPC.extra_members, JSONRPC.limits.depth) == (True, 1024)
+    assert strict.replace() == strict
+    assert JSONRPC.replace(name="other") != JSONRPC
+    with pytest.raises(TypeError):
+        JSONRPC.replace(other=True)
+    with pytest.raises(TypeError, match=r"^batches must be of type bool, not int$"):
+        JSONRPC.replace(batches=1)
+    with pytest.raises(ValueError, match=r"^depth must be 1024 or less$"):
+        Limits().replace(depth=1025)
+
+
+def test_values() -> None:
+    for value in (JSONRPC, Limits(depth=7)):
+        assert hash(value) == hash(copy.deepcopy(value))
+        assert pickle.loads(pickle.dumps(value)) == copy.copy(value) == value
+
+
+@pytest.mark.parametrize("name", [name for name, value in DEFAULTS.items() if isinstance(value, bool)])
+def test_switches_are_bools(name: str) -> None:
+    assert getattr(Profile(**{name: not DEFAULTS[name]}), name) is not DEFAULTS[name]
+    for value in (0, 1, None, "yes"):
+        with pytest.raises(TypeError, match=f"^{name} must be of type bool, not {type(value).__name__}$"):
+            Profile(**{name: value})
+
+
+def test_other_fields() -> None:
+    for big_ints in ("float", "exact", "reject"):
+        assert Profile(big_ints=big_ints).big_ints == big_ints  # type: ignore[arg-type]
+    for big_ints in ("", "EXACT", "int"):
+        with pytest.raises(ValueError, match=r'^big_ints must be "float", "exact" or "reject"$'):
+            Profile(big_ints=big_ints)  # type: ignore[arg-type]
+    for fields, expected, found in (
+        ({"big_ints": True}, "str", "bool"),
+        ({"name": None}, "str", "NoneType"),
+        ({"limits": None}, "Limits", "NoneType"),
+        ({"limits": 5}, "Limits", "int"),
+    ):
+        [name] = fields
+        with pytest.raises(TypeError, match=f"^{name} must be of type {expected}, not {found}$"):
+            Profile(**fields)  # type: ignore[arg-type]
+
+
+BOUNDS = [
+    ("message_bytes", 1, 2**62 - 1),
+    ("depth", 1, 1024),
+    ("batch_items", 1, 2**62 - 1),
+    ("method_bytes", 1, 2**62 - 1),
+    ("id_bytes", 32, 640),
+]
+
+
+@pytest.mark.parametrize(("name", "least", "most"), BOUNDS)
+def test_bounds(name: str, least: int, most: int) -> None:
+    for value in (least, most):
+        assert getattr(Limits(**{name: value}), name) == value
+    for value in (least - 1, most + 1, 0, -1, 2**62, 10**30):
+        with pytest.raises(ValueError, match=f"^{name} must be "):
+            Limits(**{name: value})
+    for value in (True, 1.5, "10", None):
+        with pytest.raises(TypeError, match=f"^{name} must be an int, not {type(value).__name__}$"):
+            Limits(**{name: value})  # type: ignore[arg-type]
+
+
+def test_each_of_many_profiles_has_its_own_rules(impl: ModuleType) -> None:
+    text = '{"jsonrpc":"2.0","id":1,"method":"%s"}'
+    for turn in range(3):
+        profiles = [Profile(name=str(turn), limits=Limits(method_bytes=number)) for number in range(1, 200)]
+        for number, profile in enumerate(profiles, 1):
+            assert type(impl.decode(text % (number * "m"), profile)) is impl.Request
+            assert impl.decode(text % ((number + 1) * "m"), profile).code.name == "METHOD_TOO_LONG"
+        for number in (1, 70, 199):
+            assert type(impl.decode(text % (number * "m"), profiles[number - 1])) is impl.Request

@@ -1,0 +1,1 @@
+"""What is to be decoded into what, written out by hand."""
