@@ -60,14 +60,14 @@ from ._json import (
     check_option,
     dumps,
     dumps_integer,
-    dumps_unchecked,
     exact_number,
     has_surrogates,
     is_integer_longer,
     is_longer,
-    loads,
     loads_exact,
 )
+from ._json import dumps_unchecked as _dumps_unchecked
+from ._json import loads as _loads
 from ._repr import shorten
 from .codes import RPC_MESSAGES, UNSET
 from .errors import EncodeError
@@ -107,6 +107,9 @@ cdef enum:
 
 cdef const char* BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 cdef str VERSION = "2.0"
+# What is called for each message, without a look-up.
+cdef object loads = _loads
+cdef object dumps_unchecked = _dumps_unchecked
 cdef object ZERO = 0
 cdef object ABSENT = object()  # of a member that is not there
 cdef object APPEND_NEWLINE = OPT_APPEND_NEWLINE

@@ -211,19 +211,18 @@ cdef inline object put_id(Writer* writer, id):
     return put_bytes(writer, dumps(id))
 
 
-cdef inline bytes on_one_line(bytes text):
-    """JSON with the line breaks between its tokens made spaces; in its strings there are none."""
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(text)
-    cdef const char* start = PyBytes_AS_STRING(text)
-    if memchr(start, c"\n", size) != NULL or memchr(start, c"\r", size) != NULL:
-        return text.replace(b"\n", b" ").replace(b"\r", b" ")
-    return text
+cdef bytes put_raw(Writer* writer, Raw raw):
+    """JSON with the line breaks between its tokens made spaces; in its strings there are none. The caller holds it."""
+    if memchr(raw.start, 0x0A, raw.size) == NULL and memchr(raw.start, 0x0D, raw.size) == NULL:
+        put(writer, <const char*>raw.start, raw.size)
+        return b""
+    return put_bytes(writer, raw.text().replace(b"\n", b" ").replace(b"\r", b" "))
 
 
 cdef inline bytes put_payload(Writer* writer, value, default, option):
     cdef bytes text
     if type(value) is Raw:
-        text = on_one_line((<Raw>value).data)
+        return put_raw(writer, <Raw>value)
     elif default is None and option is ZERO:
         try:
             text = dumps_unchecked(value)
@@ -299,6 +298,7 @@ cdef bytes write_call(bint is_request, id, method, params, default, option, bint
     cdef Writer writer
     cdef bytes payload
     cdef bytes text
+    cdef char first
     if option is not ZERO:
         check_option(option)
     if isinstance(params, (dict, list)) and may_be_large(params, default, option, buffer):
@@ -324,7 +324,8 @@ cdef bytes write_call(bint is_request, id, method, params, default, option, bint
     if params is not None:
         put(&writer, b',"params":', 10)
         payload = put_payload(&writer, params, default, option)
-        if not payload.startswith((b"{", b"[")):
+        first = writer.pieces[writer.count - 1].text[0] if writer.pieces[writer.count - 1].size else 0
+        if first != c"{" and first != c"[":
             raise TypeError(
                 f"params must be an object or an array in JSON, not what {type(params).__name__} is written as"
             )

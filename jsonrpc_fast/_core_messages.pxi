@@ -260,14 +260,16 @@ cdef class Raw:
     A checked JSON text, kept as bytes: a payload that is passed on, or read later.
     """
 
-    cdef bytes data
+    cdef bytes owner  # holds the text; the whole message that was decoded, until the bytes are asked for
+    cdef const uint8_t* start
+    cdef Py_ssize_t size
     cdef bint exact  # big_ints="exact"
 
     def __init__(self, data):
         cdef Cursor cursor
         cdef Value value
         cdef const uint8_t* start
-        if self.data is not None:
+        if self.owner is not None:
             refuse_again(self)
         if isinstance(data, str):
             try:
@@ -285,43 +287,59 @@ cdef class Raw:
             raise fault_of_text(start, &cursor)
         if value.depth > MAX_DEPTH:
             raise ParseError.too_deep()
-        self.data = bytes_of(&value)
+        self.owner = text
+        self.start = value.start
+        self.size = value.end - value.start
+
+    cdef bytes text(self):
+        """The bytes of this value alone."""
+        if self.size != PyBytes_GET_SIZE(self.owner):
+            self.owner = PyBytes_FromStringAndSize(<const char*>self.start, self.size)
+            self.start = <const uint8_t*>PyBytes_AS_STRING(self.owner)
+        return self.owner
 
     def decode(self, decoder=None):
         """What a decoder makes of the bytes: orjson, or one that is given, such as a typed one. Raises what it does."""
         if decoder is not None:
-            return decoder(self.data)
-        return loads_exact(self.data) if self.exact else loads(self.data)
+            return decoder(self.text())
+        return loads_exact(self.text()) if self.exact else loads_part(self.start, self.size)
 
     def __bytes__(self):
-        return self.data
+        return self.text()
 
     def __len__(self):
-        return PyBytes_GET_SIZE(self.data)
+        return self.size
 
     def __eq__(self, other):
         if type(other) is not Raw:
             return NotImplemented
-        return self.data == (<Raw>other).data
+        return self.size == (<Raw>other).size and memcmp(self.start, (<Raw>other).start, self.size) == 0
 
     def __hash__(self):
-        return hash(self.data)
+        return hash(self.text())
 
     def __repr__(self):
-        return f"Raw({shorten(self.data)})"
+        return f"Raw({shorten(self.text())})"
 
     def __reduce__(self):
-        return remake_raw, (self.data, self.exact)
+        return remake_raw, (self.text(), self.exact)
 
 
-def remake_raw(data, exact):
+def remake_raw(bytes data, exact):
     """A `Raw` from its pickle, which has been checked."""
-    return make_raw(data, exact)
+    return make_raw(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), data, exact)
 
 
-cdef inline Raw make_raw(bytes data, bint exact):
+cdef inline Raw make_raw(const uint8_t* start, Py_ssize_t size, owner, bint exact):
+    """A `Raw` of a part of `owner`, which is bytes; of a copy where it is anything else."""
     cdef Raw raw = Raw.__new__(Raw)
-    raw.data = data
+    if PyBytes_CheckExact(owner):
+        raw.owner = <bytes>owner
+        raw.start = start
+    else:
+        raw.owner = PyBytes_FromStringAndSize(<const char*>start, size)
+        raw.start = <const uint8_t*>PyBytes_AS_STRING(raw.owner)
+    raw.size = size
     raw.exact = exact
     return raw
 

@@ -276,19 +276,19 @@ cdef object judge_error(obj):
 
 
 cdef inline bint is_object_or_array(value, bint array_allowed) except -1:
-    cdef char first
+    cdef uint8_t first
     if isinstance(value, dict):
         return True
     if isinstance(value, list):
         return array_allowed
     if type(value) is not Raw:
         return False
-    first = PyBytes_AS_STRING((<Raw>value).data)[0]
+    first = (<Raw>value).start[0]
     return first == c"{" or (first == c"[" and array_allowed)
 
 
 cdef inline bint is_null(value):
-    return value is None or (type(value) is Raw and (<Raw>value).data == b"null")
+    return value is None or (type(value) is Raw and (<Raw>value).start[0] == c"n")
 
 
 cdef inline bint is_valid_id(id, bint null_allowed, Rules rules) except -1:

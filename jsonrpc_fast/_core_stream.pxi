@@ -82,7 +82,7 @@ cdef class LineReader:
     cdef int take(self, const uint8_t* start, const uint8_t* end, list items) except -1:
         """Decodes a whole line."""
         if self.trim(&start, &end):
-            items.append(decode_text(start, end - start, self.rules, self.raw))
+            items.append(decode_text(start, end - start, self.rules, True if self.raw else None))
         return 0
 
     cdef bint trim(self, const uint8_t** start, const uint8_t** end) noexcept:

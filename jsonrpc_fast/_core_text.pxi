@@ -51,7 +51,7 @@ cdef object id_of(Value* value, Py_ssize_t limit):
     return () if found is None else found
 
 
-cdef object payload_of(Value* value, Rules rules, bint* too_large, bint raw):
+cdef object payload_of(Value* value, Rules rules, bint* too_large, raw):
     """A member's value, ABSENT if absent; None where it is too deep, or an integer in it too large for the profile."""
     if value.start == NULL:
         return ABSENT
@@ -61,39 +61,39 @@ cdef object payload_of(Value* value, Rules rules, bint* too_large, bint raw):
         if rules.big_ints_exact:
             try:
                 found = loads_exact(bytes_of(value))
-                return make_raw(bytes_of(value), True) if raw else found
+                return found if raw is None else make_raw(value.start, value.end - value.start, raw, True)
             except ValueError:
                 pass
         too_large[0] = True
         return None
-    if raw:
-        return make_raw(bytes_of(value), False)
+    if raw is not None:
+        return make_raw(value.start, value.end - value.start, raw, False)
     return loads_part(value.start, value.end - value.start)
 
 
-cdef object error_of(Value* value, Rules rules, bint* too_large):
+cdef object error_of(Value* value, Rules rules, bint* too_large, raw):
     """An error as a dict with its data raw; anything but an object as it is."""
     cdef Cursor cursor
     cdef Envelope envelope
     if value.start == NULL or value.start[0] != c"{" or value.depth > rules.depth:
-        return payload_of(value, rules, too_large, False)
+        return payload_of(value, rules, too_large, None)
     if value.wide and not rules.big_ints_as_float:
-        payload_of(value, rules, too_large, False)
+        payload_of(value, rules, too_large, None)
         if too_large[0]:
             return None
     open_cursor(&cursor, value.start, value.end - value.start, True)
     read_object(&cursor, &envelope, True)
     error = {}
     if envelope.members[<int>MEMBER_CODE].start != NULL:
-        error["code"] = payload_of(&envelope.members[<int>MEMBER_CODE], rules, too_large, False)
+        error["code"] = payload_of(&envelope.members[<int>MEMBER_CODE], rules, too_large, None)
     if envelope.members[<int>MEMBER_MESSAGE].start != NULL:
-        error["message"] = payload_of(&envelope.members[<int>MEMBER_MESSAGE], rules, too_large, False)
+        error["message"] = payload_of(&envelope.members[<int>MEMBER_MESSAGE], rules, too_large, None)
     if envelope.members[<int>MEMBER_DATA].start != NULL:
-        error["data"] = payload_of(&envelope.members[<int>MEMBER_DATA], rules, too_large, True)
+        error["data"] = payload_of(&envelope.members[<int>MEMBER_DATA], rules, too_large, raw)
     return error
 
 
-cdef object judge_envelope(Envelope* envelope, Rules rules, index, bint raw):
+cdef object judge_envelope(Envelope* envelope, Rules rules, index, raw):
     cdef bint integer_too_large = False
     cdef Value* value
     if not envelope.is_object:
@@ -105,7 +105,7 @@ cdef object judge_envelope(Envelope* envelope, Rules rules, index, bint raw):
     if value.start != NULL and value.end - value.start == 5 and memcmp(value.start, b'"2.0"', 5) == 0:
         jsonrpc = VERSION
     else:
-        jsonrpc = payload_of(value, rules, &integer_too_large, False)
+        jsonrpc = payload_of(value, rules, &integer_too_large, None)
 
     value = &envelope.members[<int>MEMBER_ID]
     id = ABSENT if value.start == NULL else id_of(value, rules.id_bytes)
@@ -114,15 +114,15 @@ cdef object judge_envelope(Envelope* envelope, Rules rules, index, bint raw):
     if value.start != NULL and value.plain:
         method = method_of(value.start + 1, value.end - value.start - 2)
     else:
-        method = payload_of(value, rules, &integer_too_large, False)
+        method = payload_of(value, rules, &integer_too_large, None)
 
     params = payload_of(&envelope.members[<int>MEMBER_PARAMS], rules, &integer_too_large, raw)
     result = payload_of(&envelope.members[<int>MEMBER_RESULT], rules, &integer_too_large, raw)
     value = &envelope.members[<int>MEMBER_ERROR]
-    if raw:
-        error = error_of(value, rules, &integer_too_large)
+    if raw is not None:
+        error = error_of(value, rules, &integer_too_large, raw)
     else:
-        error = payload_of(value, rules, &integer_too_large, False)
+        error = payload_of(value, rules, &integer_too_large, None)
     return judge(
         rules,
         index,
@@ -269,7 +269,7 @@ cdef inline object loads_part(const uint8_t* start, Py_ssize_t size):
     return loads(PyMemoryView_FromMemory(<char*>start, size, PyBUF_READ))
 
 
-cdef object decode_quick(const uint8_t* start, Py_ssize_t size, Rules rules, bint raw):
+cdef object decode_quick(const uint8_t* start, Py_ssize_t size, Rules rules, raw):
     """The valid message that a text holds in one of its usual forms; None of any other text."""
     cdef Quick quick
     cdef Value value
@@ -281,14 +281,14 @@ cdef object decode_quick(const uint8_t* start, Py_ssize_t size, Rules rules, bin
     payload = None
     if quick.payload_member != MEMBER_UNKNOWN:
         size = quick.payload_end - quick.payload
-        if raw:
+        if raw is not None:
             open_cursor(&cursor, quick.payload, size, False)
             skip_space(&cursor)
             if quick.payload_member == MEMBER_ERROR or not skip_value(&cursor, False, &value):
                 return None
             if not read_end(&cursor) or value.depth > rules.depth or (value.wide and not rules.big_ints_as_float):
                 return None
-            payload = make_raw(bytes_of(&value), False)
+            payload = make_raw(value.start, value.end - value.start, raw, False)
         # orjson goes MAX_DEPTH deep; a lower limit cannot be passed in twice as many bytes.
         elif not rules.big_ints_as_float or (rules.depth < MAX_DEPTH and size > 2 * rules.depth):
             return None
@@ -338,14 +338,15 @@ cdef inline void open_cursor(Cursor* cursor, const uint8_t* start, Py_ssize_t si
     cursor.out_of_memory = False
 
 
-cdef object decode_text(const uint8_t* start, Py_ssize_t size, Rules rules, bint raw):
+cdef object decode_text(const uint8_t* start, Py_ssize_t size, Rules rules, raw):
+    # raw: None to decode payloads, else the bytes that hold the text, or True if nobody may hold on to them.
     if size > rules.message_bytes:
         return ParseError.message_too_large()
     message = decode_quick(start, size, rules, raw)
     return decode_by_envelopes(start, size, rules, raw) if message is None else message
 
 
-cdef object decode_by_envelopes(const uint8_t* start, Py_ssize_t size, Rules rules, bint raw):
+cdef object decode_by_envelopes(const uint8_t* start, Py_ssize_t size, Rules rules, raw):
     """The same as the quick lane, and all that it leaves."""
     cdef Cursor cursor
     cdef Envelope envelope
@@ -361,11 +362,11 @@ cdef object decode_by_envelopes(const uint8_t* start, Py_ssize_t size, Rules rul
 def _decode_by_envelopes(bytes text, profile, raw):
     """`decode` without its quick lane, for the tests that hold one against the other."""
     return decode_by_envelopes(
-        <const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), rules_of(profile), raw
+        <const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), rules_of(profile), text if raw else None
     )
 
 
-cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, bint raw):
+cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw):
     """The messages of a batch, judged as they are read; the text may still turn out not to be JSON."""
     cdef Envelope envelope
     cdef Py_ssize_t count = 0
@@ -405,13 +406,13 @@ def decode(data, profile=JSONRPC, *, raw=False):
     cdef const char* text
     cdef Py_ssize_t size
     if PyBytes_CheckExact(data):
-        return decode_text(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), rules, raw)
+        return decode_text(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), rules, data if raw else None)
     if isinstance(data, str):
         try:
             text = PyUnicode_AsUTF8AndSize(data, &size)
         except UnicodeEncodeError as error:
             return ParseError.invalid_utf8(offset=len(error.object[: error.start].encode()))
-        return decode_text(<const uint8_t*>text, size, rules, raw)
+        return decode_text(<const uint8_t*>text, size, rules, True if raw else None)
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
     if isinstance(data, memoryview) and not data.c_contiguous:
@@ -419,7 +420,7 @@ def decode(data, profile=JSONRPC, *, raw=False):
     # While the view is held a bytearray cannot be resized.
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        return decode_text(<const uint8_t*>view.buf, view.len, rules, raw)
+        return decode_text(<const uint8_t*>view.buf, view.len, rules, True if raw else None)
     finally:
         PyBuffer_Release(&view)
 

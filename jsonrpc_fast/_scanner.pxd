@@ -1,9 +1,9 @@
 # cython: language_level=3
 """Reading a message's envelope from its text, in C: what `_scanner.py` specifies, fault for fault.
 
-Bounds. Every function reads at `at` only after `at < end`; eight bytes at once only where `end - at >= 8`. `end` is one
-past the last byte, and nothing needs a byte after it. Nesting is kept as one bit a level, first on the stack, then
-on the heap, so that no input makes the C stack grow.
+Bounds. Every function reads at `at` only after `at < end`; several bytes at once only where so many are left, but for
+`find_special`, which says itself what it reads. `end` is one past the last byte, and nothing needs a byte after it.
+Nesting is kept as one bit a level, first on the stack, then on the heap, so that no input makes the C stack grow.
 
 Invalid UTF-8 inside a string is a fault, of no particular place: whoever is told of a fault looks first whether the
 whole text is UTF-8. Text that passes is UTF-8, for outside strings only ASCII passes.
@@ -194,31 +194,38 @@ cdef extern from *:
     #endif
     #if defined(_MSC_VER)
     #include <intrin.h>
-    static __inline int jsonrpc_fast_lowest(unsigned int bits) { unsigned long at; _BitScanForward(&at, bits); return (int)at; }
+    static __inline int jsonrpc_fast_lowest(unsigned __int64 bits) {
+        unsigned long at;
+        if (_BitScanForward(&at, (unsigned long)bits))
+            return (int)at;
+        _BitScanForward(&at, (unsigned long)(bits >> 32));
+        return (int)at + 32;
+    }
     #else
-    #define jsonrpc_fast_lowest __builtin_ctz
+    #define jsonrpc_fast_lowest __builtin_ctzll
     #endif
 
-    /* One bit for each of the 16 bytes at `at` that is a quote, a backslash, below 0x20 or above 0x7F. */
-    static CYTHON_INLINE unsigned int jsonrpc_fast_special(const unsigned char *at) {
+    /* One bit for each of the 16 bytes at `at` that is neither a quote, nor a backslash, below 0x20 or above 0x7F. */
+    static CYTHON_INLINE unsigned int jsonrpc_fast_plain(const unsigned char *at) {
     #if JSONRPC_FAST_SSE2
         __m128i bytes = _mm_loadu_si128((const __m128i *)at);
-        /* As signed bytes those above 0x7F are negative, so that one comparison finds them and those below 0x20. */
-        __m128i found = _mm_or_si128(
-            _mm_cmplt_epi8(bytes, _mm_set1_epi8(0x20)),
-            _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x22)), _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x5C))));
-        return (unsigned int)_mm_movemask_epi8(found);
+        /* As signed bytes those above 0x7F are negative, and with one bit flipped the quote is 0x20, the space 0x22:
+           one comparison tells the quote and what is below 0x20 or above 0x7F from the rest. */
+        __m128i plain = _mm_andnot_si128(
+            _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x5C)),
+            _mm_cmpgt_epi8(_mm_xor_si128(bytes, _mm_set1_epi8(0x02)), _mm_set1_epi8(0x20)));
+        return (unsigned int)_mm_movemask_epi8(plain);
     #else
-        unsigned int found = 0;
+        unsigned int plain = 0;
         int i;
         for (i = 0; i < 16; i++)
-            found |= (unsigned int)(at[i] == 0x22 || at[i] == 0x5C || at[i] < 0x20 || at[i] > 0x7F) << i;
-        return found;
+            plain |= (unsigned int)(at[i] != 0x22 && at[i] != 0x5C && at[i] >= 0x20 && at[i] <= 0x7F) << i;
+        return plain;
     #endif
     }
     """
-    unsigned int special_bytes "jsonrpc_fast_special"(const uint8_t* at) nogil
-    int lowest_bit "jsonrpc_fast_lowest"(unsigned int bits) nogil
+    unsigned int plain_bytes "jsonrpc_fast_plain"(const uint8_t* at) nogil
+    int lowest_bit "jsonrpc_fast_lowest"(uint64_t bits) nogil
 
 
 cdef inline const uint8_t* skip_plain(const uint8_t* at, const uint8_t* end) noexcept nogil:
@@ -226,7 +233,7 @@ cdef inline const uint8_t* skip_plain(const uint8_t* at, const uint8_t* end) noe
     above 0x7F, or the end."""
     cdef unsigned int found
     while end - at >= 16:
-        found = special_bytes(at)
+        found = plain_bytes(at) ^ 0xFFFF
         if found:
             return at + lowest_bit(found)
         at += 16
@@ -235,30 +242,44 @@ cdef inline const uint8_t* skip_plain(const uint8_t* at, const uint8_t* end) noe
     return at
 
 
+cdef inline const uint8_t* skip_characters(const uint8_t* at, const uint8_t* end) noexcept nogil:
+    """Past those of the characters at `at` that have two or three bytes and a first byte after which any tail is right:
+    what `skip_character` would pass one by one."""
+    while end - at >= 3:
+        if 0xC2 <= at[0] <= 0xDF and at[1] & 0xC0 == 0x80:
+            at += 2
+        elif 0xE1 <= at[0] <= 0xEC and at[1] & 0xC0 == 0x80 and at[2] & 0xC0 == 0x80:
+            at += 3
+        else:
+            break
+    return at
+
+
+cdef inline const uint8_t* skip_unusual(const uint8_t* at, Cursor* cursor) noexcept nogil:
+    """Past the escape, or one or more characters beyond ASCII, at `at` in a string; NULL for a fault."""
+    cdef const uint8_t* end = cursor.end
+    if end - at >= 2 and at[0] == c"\\" and is_short_escape(at[1]):
+        return at + 2
+    cursor.at = skip_characters(at, end)
+    if cursor.at > at:
+        return cursor.at
+    if at >= end or at[0] < 0x20:
+        stop(cursor, at)
+        return NULL
+    if not (skip_escape(cursor) if at[0] == c"\\" else skip_character(cursor)):
+        return NULL
+    return cursor.at
+
+
 cdef inline const uint8_t* skip_rest(const uint8_t* at, Cursor* cursor) noexcept nogil:
     """Past the rest of a string, from `at` inside it, which may be at what `skip_plain` stops at; NULL for a fault."""
     cdef const uint8_t* end = cursor.end
-    while True:
-        if at >= end:
-            stop(cursor, end)
+    while at >= end or at[0] != c'"':
+        at = skip_unusual(at, cursor)
+        if at == NULL:
             return NULL
-        if at[0] == c'"':
-            return at + 1
-        if at[0] == c"\\" and end - at > 2 and is_short_escape(at[1]):
-            at += 2
-            if 0x20 <= at[0] < 0x80 and at[0] != c'"' and at[0] != c"\\":
-                at = skip_plain(at, end)
-            continue
-        cursor.at = at
-        if at[0] == c"\\":
-            if not skip_escape(cursor):
-                return NULL
-        elif at[0] < 0x20:
-            stop(cursor, at)
-            return NULL
-        elif not skip_character(cursor):
-            return NULL
-        at = skip_plain(cursor.at, end)
+        at = skip_plain(at, end)
+    return at + 1
 
 
 cdef inline bint skip_string(Cursor* cursor, bint* plain) noexcept nogil:
@@ -352,6 +373,7 @@ cdef inline bint skip_number(Cursor* cursor, bint any_width, bint* wide) noexcep
     cdef const uint8_t* end = cursor.end
     cdef const uint8_t* at = start
     cdef const uint8_t* digits
+    cdef const uint8_t* exponent  # its digits
     cdef bint is_integer = True
     if at[0] == c"-":
         at += 1
@@ -373,16 +395,19 @@ cdef inline bint skip_number(Cursor* cursor, bint any_width, bint* wide) noexcep
         at += 1
         if at < end and (at[0] == c"+" or at[0] == c"-"):
             at += 1
-        digits = at
-        at = skip_digits(digits, end)
-        if at == digits:
+        exponent = at
+        at = skip_digits(at, end)
+        if at == exponent:
             return stop(cursor, at)
+    else:
+        exponent = at
     if is_integer:
         if at - start > 18:
             wide[0] = wide[0] or is_wide(start, at)
             if not any_width and at - start > 308 and is_too_large(start, at):
                 return stop(cursor, start)
-    elif is_too_large(start, at):
+    # Of 200 bytes, and with an exponent of two digits, it is far below 10**308.
+    elif (at - start > 200 or at - exponent > 2) and is_too_large(start, at):
         return stop(cursor, start)
     cursor.at = at
     return True
@@ -415,28 +440,87 @@ cdef inline uint64_t* grow_stack(uint64_t* stack, bint on_heap, Py_ssize_t size)
     return larger
 
 
-cdef inline const uint8_t* skip_name(const uint8_t* at, Cursor* cursor) noexcept nogil:
+cdef struct Window:
+    # 64 bytes looked at together: where the next string ends is then known before the last one has been passed.
+    const uint8_t* start  # the first byte that may be read
+    const uint8_t* end  # of the 64 bytes; `start` before any have been looked at
+    uint64_t special  # one bit for each byte that `skip_plain` stops at, the lowest bit the first byte
+
+
+cdef inline const uint8_t* find_special(const uint8_t* at, const uint8_t* end, Window* window) noexcept nogil:
+    """As `skip_plain`. From one call to the next `at` does not go back.
+
+    Bounds: the 64 bytes begin at `at`, where so many are left; else they are the last 64, if those begin at
+    `window.start` or after, and then `at` is among them. So they never begin after `at`: where it is before their end,
+    it is so by 1 to 64 bytes, and the shift is by 64 less that.
+    """
+    cdef const uint8_t* block
+    cdef uint64_t special
+    while True:
+        if at < window.end:
+            special = window.special >> ((at - window.end) & 63)
+            if special:
+                return at + lowest_bit(special)
+            at = window.end
+        if end - at >= 64:
+            block = at
+        elif at < end and end - window.start >= 64:
+            block = end - 64
+        else:
+            return skip_plain(at, end)
+        window.end = block + 64
+        window.special = ~(
+            <uint64_t>plain_bytes(block)
+            | <uint64_t>plain_bytes(block + 16) << 16
+            | <uint64_t>plain_bytes(block + 32) << 32
+            | <uint64_t>plain_bytes(block + 48) << 48
+        )
+
+
+cdef inline const uint8_t* skip_text(const uint8_t* at, Cursor* cursor, Window* window) noexcept nogil:
+    """As `skip_rest`. With one caller, so that the compiler takes it in and keeps the window in registers."""
+    cdef const uint8_t* end = cursor.end
+    while True:
+        at = find_special(at, end, window)
+        if at < end and at[0] == c'"':
+            return at + 1
+        at = skip_unusual(at, cursor)
+        if at == NULL:
+            return NULL
+
+
+cdef inline const uint8_t* past_space(const uint8_t* at, const uint8_t* end) noexcept nogil:
+    # One comparison where there is none, which is nearly always.
+    if at >= end or at[0] > 0x20:
+        return at
+    while at < end and is_space(at[0]):
+        at += 1
+    return at
+
+
+cdef inline const uint8_t* skip_name(const uint8_t* at, Cursor* cursor, Window* window) noexcept nogil:
     """Past the member name at `at`, its colon and the space around it; NULL for a fault."""
     cdef const uint8_t* end = cursor.end
     if at >= end or at[0] != c'"':
         stop(cursor, at)
         return NULL
-    at = skip_plain(at + 1, end)
-    if at < end and at[0] == c'"':
-        at += 1
-    else:
-        at = skip_rest(at, cursor)
-        if at == NULL:
-            return NULL
-    while at < end and is_space(at[0]):
-        at += 1
+    at = find_special(at + 1, end, window)
+    if end - at >= 2 and memcmp(at, b'":', 2) == 0:
+        return past_space(at + 2, end)
+    return skip_rest_of_name(at, cursor)
+
+
+cdef inline const uint8_t* skip_rest_of_name(const uint8_t* at, Cursor* cursor) noexcept nogil:
+    """The same, from `at` inside the name."""
+    cdef const uint8_t* end = cursor.end
+    at = skip_rest(at, cursor)
+    if at == NULL:
+        return NULL
+    at = past_space(at, end)
     if at >= end or at[0] != c":":
         stop(cursor, at)
         return NULL
-    at += 1
-    while at < end and is_space(at[0]):
-        at += 1
-    return at
+    return past_space(at + 1, end)
 
 
 cdef inline bint skip_container(Cursor* cursor, bint any_width, Value* value) noexcept nogil:
@@ -450,35 +534,40 @@ cdef inline bint skip_container(Cursor* cursor, bint any_width, Value* value) no
     cdef Py_ssize_t depth = 0
     cdef const uint8_t* at = cursor.at
     cdef const uint8_t* end = cursor.end
-    cdef const uint8_t* name_end
-    cdef unsigned int found
+    cdef const uint8_t* number
+    cdef Window window
     cdef uint8_t byte
+    cdef uint8_t closing = 0  # the bracket that closes the innermost container
+    cdef bint opened
     cdef bint done = False
+    window.start = at
+    window.end = at
+    window.special = 0
     while True:
         # A value begins here.
         if at >= end:
             stop(cursor, end)
             break
+        opened = False
         byte = at[0]
         if byte == c'"':
-            at = skip_plain(at + 1, end)
-            if at < end and at[0] == c'"':
-                at += 1
-            else:
-                at = skip_rest(at, cursor)
-                if at == NULL:
-                    break
+            at = skip_text(at + 1, cursor, &window)
+            if at == NULL:
+                break
         elif byte == c"{" or byte == c"[":
-            at += 1
-            while at < end and is_space(at[0]):
-                at += 1
+            at = past_space(at + 1, end)
             if at >= end:
                 stop(cursor, end)
                 break
             if level >= depth:
                 depth = level + 1
             # In ASCII a bracket and its closing one are two apart.
-            if at[0] != byte + 2:
+            if at[0] == byte + 2:
+                at += 1
+                if level == 0:
+                    done = True
+                    break
+            else:
                 if level & 63 == 0:
                     if level >> 6 == size:
                         larger = grow_stack(stack, stack != words, size)
@@ -489,53 +578,52 @@ cdef inline bint skip_container(Cursor* cursor, bint any_width, Value* value) no
                         stack = larger
                         size *= 2
                     stack[level >> 6] = kinds
+                opened = True
                 level += 1
                 kinds = kinds << 1 | (byte == c"{")
-                if byte == c"{":
-                    at = skip_name(at, cursor)
-                    if at == NULL:
-                        break
-                continue
-            at += 1
+                closing = byte + 2
         elif byte == c"-" or is_digit(byte):
-            cursor.at = at
-            if not skip_number(cursor, any_width, &value.wide):
-                break
-            at = cursor.at
+            number = at
+            at = skip_digits(at + 1, end)
+            # Most are short integers, about which no more is to be asked.
+            if (
+                byte == c"-" or (byte == c"0" and at - number > 1) or at - number > 18
+                or at >= end or (at[0] != c"," and at[0] != closing)
+            ):
+                cursor.at = number
+                if not skip_number(cursor, any_width, &value.wide):
+                    break
+                at = cursor.at
+        elif end - at >= 5 and (memcmp(at, b"true", 4) == 0 or memcmp(at, b"null", 4) == 0):
+            at += 4
+        elif end - at >= 5 and memcmp(at, b"false", 5) == 0:
+            at += 5
         else:
             cursor.at = at
             if not skip_literal(cursor):
                 break
             at = cursor.at
-        # A value ended here, and with it perhaps the containers around it.
-        while level > 0 and (at >= end or at[0] != c","):
-            if at < end and is_space(at[0]):
+        if not opened:
+            # A value ended here, and with it perhaps the containers around it.
+            while at >= end or at[0] != c",":
+                at = past_space(at, end)
+                if at >= end or at[0] != closing:
+                    break
                 at += 1
-                while at < end and is_space(at[0]):
-                    at += 1
-            if at >= end or at[0] != (c"}" if kinds & 1 else c"]"):
+                level -= 1
+                if level == 0:
+                    done = True
+                    break
+                kinds = stack[level >> 6] if level & 63 == 0 else kinds >> 1
+                closing = c"}" if kinds & 1 else c"]"
+            if done:
                 break
-            at += 1
-            level -= 1
-            kinds = stack[level >> 6] if level & 63 == 0 else kinds >> 1
-        if level == 0:
-            done = True
-            break
-        # What follows nearly always: a comma, a short name and a colon, with no space.
-        if end - at > 20 and kinds & 1 and at[0] == c"," and at[1] == c'"':
-            found = special_bytes(at + 2)
-            name_end = at + 2 + lowest_bit(found | 0x10000)
-            if name_end[0] == c'"' and name_end[1] == c":" and name_end[2] > 0x20:
-                at = name_end + 2
-                continue
-        if at >= end or at[0] != c",":
-            stop(cursor, at)
-            break
-        at += 1
-        while at < end and is_space(at[0]):
-            at += 1
-        if kinds & 1:
-            at = skip_name(at, cursor)
+            if at >= end or at[0] != c",":
+                stop(cursor, at)
+                break
+            at = past_space(at + 1, end)
+        if closing == c"}":
+            at = skip_name(at, cursor, &window)
             if at == NULL:
                 break
     if stack != words:
