@@ -104,6 +104,7 @@ cdef enum:
     # From about here on it costs less to let orjson write the envelope, too, than to copy what it wrote.
     LARGE_BYTES = 2048
     LARGE_NODES = 16
+    GLANCES = 64
 
 cdef const char* BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 cdef str VERSION = "2.0"

@@ -230,8 +230,15 @@ cdef inline bytes put_payload(Writer* writer, value, default, option):
             raise EncodeError(str(error)) from error.__cause__
     else:
         text = dumps(value, default, option)
+    if PyBytes_GET_SIZE(text) > LARGE_BYTES:
+        note_large()
     put(writer, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
     return text
+
+
+cdef inline void note_large() noexcept:
+    global glances
+    glances = GLANCES
 
 
 cdef inline bytes join(Writer* writer, Buffer buffer):
@@ -289,9 +296,21 @@ cdef inline bytes write_large(dict envelope, bint delimited):
         return None
 
 
+# How many payloads to glance at before they are written. A glance costs a small message too much, so it is taken only
+# for a while after a large one, which is seldom alone.
+cdef int glances = 0
+
+
 cdef inline bint may_be_large(payload, default, option, Buffer buffer) noexcept:
+    global glances
     cdef int nodes = LARGE_NODES
-    return buffer is None and default is None and option is ZERO and is_large(<PyObject*>payload, &nodes)
+    if glances == 0 or buffer is not None or default is not None or option is not ZERO:
+        return False
+    glances -= 1
+    if is_large(<PyObject*>payload, &nodes):
+        glances = GLANCES
+        return True
+    return False
 
 
 cdef bytes write_call(bint is_request, id, method, params, default, option, bint delimited, Buffer buffer):
@@ -301,7 +320,7 @@ cdef bytes write_call(bint is_request, id, method, params, default, option, bint
     cdef char first
     if option is not ZERO:
         check_option(option)
-    if isinstance(params, (dict, list)) and may_be_large(params, default, option, buffer):
+    if glances and isinstance(params, (dict, list)) and may_be_large(params, default, option, buffer):
         if is_request:
             check_id(id)
         check_method(method)

@@ -627,8 +627,11 @@ def decode(
     Returns a Request, a Notification, a Response or a ParseError, or for a batch a list of those, each judged alone.
     Raises TypeError for another type of `data`; a fault of the text is returned, never raised.
     """
-    if type(profile) is not Profile:
+    try:
+        limits = profile.limits
+    except AttributeError:
         _check_profile(profile)
+        raise
     if type(data) is not bytes:
         if isinstance(data, (bytes, bytearray, memoryview)):
             data = bytes(data)
@@ -639,7 +642,7 @@ def decode(
                 return ParseError.invalid_utf8(offset=len(error.object[: error.start].encode()))
         else:
             raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
-    if len(data) > profile.limits.message_bytes:
+    if len(data) > limits.message_bytes:
         return ParseError.message_too_large()
     if raw:
         return _decode_by_envelopes(data, profile, raw)
@@ -647,24 +650,25 @@ def decode(
         value = loads(data)
     except JSONDecodeError:
         return _decode_by_envelopes(data, profile, raw)
-    # A request without params is what costs the least to read; it is not to cost more to judge.
-    if type(value) is dict and len(value) == 3 == data.count(b":"):
-        try:
-            version, id, method = value["jsonrpc"], value["id"], value["method"]
-        except KeyError:
-            version = id = method = None
-        if (
-            version == "2.0"
-            and type(id) is int
-            and type(method) is str
-            and 0 < len(method) * 4 <= profile.limits.method_bytes
-        ):
-            draft: Any = _RequestDraft()
-            draft.id = id
-            draft.method = method
-            draft.params = None
-            draft.__class__ = Request
-            return draft  # type: ignore[no-any-return]
+    # What costs the least to read is not to cost more to judge: a request without params, a result that is a string.
+    try:
+        if len(value) == 3 == data.count(b":"):
+            id = value["id"]
+            if type(id) is int and value["jsonrpc"] == "2.0":
+                if "result" in value:
+                    if type(value["result"]) is str and not profile.object_results:
+                        return _make_response(id, value["result"], None)
+                else:
+                    method = value["method"]
+                    if type(method) is str and 0 < len(method) * 4 <= limits.method_bytes:
+                        draft: Any = _RequestDraft()
+                        draft.id = id
+                        draft.method = method
+                        draft.params = None
+                        draft.__class__ = Request
+                        return draft  # type: ignore[no-any-return]
+    except (KeyError, TypeError):  # another member, no object
+        pass
     if _shows_all(data, value, profile):
         return _judge_value(value, profile)
     return _decode_by_envelopes(data, profile, raw)
@@ -675,9 +679,8 @@ def _shows_all(text: bytes, value: object, profile: Profile) -> bool:
     if profile.limits.depth < MAX_DEPTH and text.count(b"[") + text.count(b"{") > profile.limits.depth:
         return False
     if profile.big_ints == "float" or not _has_wide_integer(text):
-        messages = value if isinstance(value, list) else [value]
         members = 0
-        for message in messages:
+        for message in value if isinstance(value, list) else (value,):
             if isinstance(message, dict):
                 members += len(message)
                 if type(message.get("id")) is float:  # or an integer that orjson made one
