@@ -865,6 +865,18 @@ cdef inline const uint8_t* read_tail(const uint8_t* start, const uint8_t* brace,
         end = at - 1
 
 
+cdef inline const uint8_t* past_colon(const uint8_t* at) noexcept nogil:
+    """Past a colon and the space around it; NULL where there is none. A brace has to come at some time."""
+    while is_space(at[0]):
+        at += 1
+    if at[0] != c":":
+        return NULL
+    at += 1
+    while is_space(at[0]):
+        at += 1
+    return at
+
+
 cdef inline bint read_quick(const uint8_t* at, const uint8_t* end, Quick* quick) noexcept nogil:
     """Reads a message of members in any order and spacing, each at most once, as far as its payload is the last of them
     but for an id and jsonrpc; names, method and id without escapes and in ASCII.
@@ -894,13 +906,9 @@ cdef inline bint read_quick(const uint8_t* at, const uint8_t* end, Quick* quick)
             if at[0] == c":" and end - at > 6 and memcmp(at, b':"2.0"', 6) == 0:
                 at += 6
             else:
-                while is_space(at[0]):
-                    at += 1
-                if at[0] != c":":
+                at = past_colon(at)
+                if at == NULL:
                     return False
-                at += 1
-                while is_space(at[0]):
-                    at += 1
                 if end - at <= 5 or memcmp(at, b'"2.0"', 5) != 0:
                     return False
                 at += 5
@@ -909,13 +917,9 @@ cdef inline bint read_quick(const uint8_t* at, const uint8_t* end, Quick* quick)
             at += 4
             if quick.has_number or quick.id != NULL:
                 return False
-            while is_space(at[0]):
-                at += 1
-            if at[0] != c":":
+            at = past_colon(at)
+            if at == NULL:
                 return False
-            at += 1
-            while is_space(at[0]):
-                at += 1
             if at[0] == c'"':
                 at += 1
                 start = at
@@ -937,13 +941,9 @@ cdef inline bint read_quick(const uint8_t* at, const uint8_t* end, Quick* quick)
             at += 8
             if quick.method != NULL:
                 return False
-            while is_space(at[0]):
-                at += 1
-            if at[0] != c":":
+            at = past_colon(at)
+            if at == NULL:
                 return False
-            at += 1
-            while is_space(at[0]):
-                at += 1
             if at[0] != c'"':
                 return False
             at += 1
@@ -962,11 +962,9 @@ cdef inline bint read_quick(const uint8_t* at, const uint8_t* end, Quick* quick)
             else:
                 quick.payload_member = MEMBER_RESULT if at[1] == c"r" else MEMBER_ERROR
             at += 7 if at[1] == c"e" else 8
-            while is_space(at[0]):
-                at += 1
-            if at[0] != c":":
+            at = past_colon(at)
+            if at == NULL:
                 return False
-            at += 1
             quick.payload = at
             quick.payload_end = read_tail(at, end - 1, quick)
             return quick.payload_end != NULL
