@@ -251,6 +251,9 @@ cdef class Error:
         return Error, (self.code, self.message, self.data)
 
 
+cdef bint is_making_raw = False
+
+
 @cython.final
 @cython.freelist(64)
 cdef class Raw:
@@ -265,17 +268,18 @@ cdef class Raw:
     cdef Py_ssize_t size
     cdef bint exact  # big_ints="exact"
 
-    def __init__(self, data):
+    def __cinit__(self, data=None):
         cdef Cursor cursor
         cdef Value value
         cdef const uint8_t* start
-        if self.owner is not None:
-            refuse_again(self)
+        # Without bytes to point at there is no Raw; `make_raw` alone may have it empty, to fill it.
+        if is_making_raw:
+            return
         if isinstance(data, str):
-            try:
-                text = data.encode()
-            except UnicodeEncodeError as error:
-                raise ParseError.invalid_utf8(offset=len(error.object[: error.start].encode())) from None
+            fault = fault_of_str(data)
+            if fault is not None:
+                raise fault
+            text = data.encode()
         elif isinstance(data, (bytes, bytearray, memoryview)):
             text = bytes(data)
         else:
@@ -332,7 +336,11 @@ def remake_raw(bytes data, exact):
 
 cdef inline Raw make_raw(const uint8_t* start, Py_ssize_t size, owner, bint exact):
     """A `Raw` of a part of `owner`, which is bytes; of a copy where it is anything else."""
-    cdef Raw raw = Raw.__new__(Raw)
+    global is_making_raw
+    cdef Raw raw
+    is_making_raw = True
+    raw = Raw.__new__(Raw)
+    is_making_raw = False
     if PyBytes_CheckExact(owner):
         raw.owner = <bytes>owner
         raw.start = start

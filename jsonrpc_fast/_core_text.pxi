@@ -16,6 +16,20 @@ cdef object fault_of_text(const uint8_t* start, Cursor* cursor):
     return ParseError.malformed_json(offset=cursor.fault - start)
 
 
+cdef object fault_of_str(text):
+    """The fault of a str that holds a lone surrogate, None of any other. It has to leave no exception behind, for a
+    UnicodeEncodeError holds the text."""
+    if PyUnicode_IS_ASCII(text):
+        return None
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        offset = len(text[: error.start].encode())
+    else:
+        return None
+    return ParseError.invalid_utf8(offset=offset)
+
+
 cdef inline object bytes_of(Value* value):
     return PyBytes_FromStringAndSize(<char*>value.start, value.end - value.start)
 
@@ -408,10 +422,10 @@ def decode(data, profile=JSONRPC, *, raw=False):
     if PyBytes_CheckExact(data):
         return decode_text(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), rules, data if raw else None)
     if isinstance(data, str):
-        try:
-            text = PyUnicode_AsUTF8AndSize(data, &size)
-        except UnicodeEncodeError as error:
-            return ParseError.invalid_utf8(offset=len(error.object[: error.start].encode()))
+        fault = fault_of_str(data)
+        if fault is not None:
+            return fault
+        text = PyUnicode_AsUTF8AndSize(data, &size)
         return decode_text(<const uint8_t*>text, size, rules, True if raw else None)
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")

@@ -324,24 +324,12 @@ class Raw:
     _exact: bool
 
     def __new__(cls, data: bytes | bytearray | memoryview | str) -> Raw:
-        if isinstance(data, str):
-            try:
-                text = data.encode()
-            except UnicodeEncodeError as error:
-                raise ParseError.invalid_utf8(offset=len(error.object[: error.start].encode())) from None
-        elif isinstance(data, (bytes, bytearray, memoryview)):
-            text = bytes(data)
-        else:
-            raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
-        try:
-            text.decode()
-            value = scan_value(text)
-        except UnicodeDecodeError as error:
-            raise ParseError.invalid_utf8(offset=error.start) from None
-        except Malformed as malformed:
-            raise ParseError.malformed_json(offset=malformed.offset) from None
-        if value.depth > MAX_DEPTH:
-            raise ParseError.too_deep()
+        text = _to_bytes(data)
+        if isinstance(text, ParseError):
+            raise text
+        value = _check_text(text)
+        if isinstance(value, ParseError):
+            raise value
         return _make_raw(text[value.start : value.end], False)
 
     def __init_subclass__(cls) -> None:
@@ -384,6 +372,18 @@ class Raw:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make_raw, (self._data, self._exact)
+
+
+def _check_text(text: bytes) -> Value | ParseError:
+    """Where the one value in `text` is, or why there is none. No exception is left behind: it would hold the text."""
+    try:
+        text.decode()
+        value = scan_value(text)
+    except UnicodeDecodeError as error:
+        return ParseError.invalid_utf8(offset=error.start)
+    except Malformed as malformed:
+        return ParseError.malformed_json(offset=malformed.offset)
+    return ParseError.too_deep() if value.depth > MAX_DEPTH else value
 
 
 def _make_raw(data: bytes, exact: bool) -> Raw:
@@ -633,15 +633,10 @@ def decode(
         _check_profile(profile)
         raise
     if type(data) is not bytes:
-        if isinstance(data, (bytes, bytearray, memoryview)):
-            data = bytes(data)
-        elif isinstance(data, str):
-            try:
-                data = data.encode()
-            except UnicodeEncodeError as error:
-                return ParseError.invalid_utf8(offset=len(error.object[: error.start].encode()))
-        else:
-            raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
+        text = _to_bytes(data)
+        if isinstance(text, ParseError):
+            return text
+        data = text
     if len(data) > limits.message_bytes:
         return ParseError.message_too_large()
     if raw:
@@ -672,6 +667,18 @@ def decode(
     if _shows_all(data, value, profile):
         return _judge_value(value, profile)
     return _decode_by_envelopes(data, profile, raw)
+
+
+def _to_bytes(data: object) -> bytes | ParseError:
+    """`data` as bytes; the fault of a str that is not UTF-8. Raises TypeError."""
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    if not isinstance(data, str):
+        raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
+    try:
+        return data.encode()
+    except UnicodeEncodeError as error:
+        return ParseError.invalid_utf8(offset=len(data[: error.start].encode()))
 
 
 def _shows_all(text: bytes, value: object, profile: Profile) -> bool:

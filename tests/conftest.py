@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 TWINS = {"cython": "jsonrpc_fast._core", "python": "jsonrpc_fast._pure"}
+OF_THE_CORE_ALONE = ("test_lanes.py",)
 ROOT = Path(__file__).resolve().parent.parent
 
 settings.register_profile("default", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
@@ -28,6 +29,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def is_pure_only(config: pytest.Config) -> bool:
     return bool(config.getoption("--pure-only")) or os.environ.get("JSONRPC_FAST_EXTENSION") == "no"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if collection_path.name in OF_THE_CORE_ALONE and is_pure_only(config) else None
 
 
 def load_twin(name: str) -> ModuleType:

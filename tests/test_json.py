@@ -22,6 +22,7 @@ from jsonrpc_fast._json import (
     is_wide_integer,
     loads_exact,
 )
+from jsonrpc_fast.profile import MIN_ID_BYTES
 
 NUMBER = st.from_regex(r"\A-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?\Z")
 INTEGERS = st.one_of(
@@ -130,7 +131,7 @@ def test_is_longer(text: str, limit: int) -> None:
     assert is_longer(text, limit) is (len(text.encode("utf-8", "surrogatepass")) > limit)
 
 
-@given(number=INTEGERS, limit=st.integers(20, 45))
+@given(number=st.one_of(INTEGERS, st.integers(-(10**60), 10**60)), limit=st.integers(MIN_ID_BYTES, 60))
 def test_is_integer_longer(number: int, limit: int) -> None:
     assert is_integer_longer(number, limit) is (len(str(number)) > limit)
 

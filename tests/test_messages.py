@@ -111,6 +111,10 @@ class TestConstructors:
             with pytest.raises(TypeError):
                 cls(1, "m", other=1)
 
+    def test_a_raw_payload_is_never_empty(self, impl: ModuleType) -> None:
+        with pytest.raises(TypeError):
+            impl.Raw.__new__(impl.Raw)
+
     def test_codes_are_plain(self, impl: ModuleType) -> None:
         error = impl.Error(ErrorCode.PARSE_ERROR, "m")
         assert type(error.code) is int

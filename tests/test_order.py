@@ -151,7 +151,7 @@ def test_decode(impl: ModuleType, name: str, profile: Profile, text: str | bytes
 
 @pytest.mark.parametrize(
     ("name", "profile", "text", "expected"),
-    [pair for pair in PAIRS if not has_text_fault(pair[3]) and b'"id":1,"id"' not in str(pair[2]).encode()],
+    [pair for pair in PAIRS if not has_text_fault(pair[3]) and "duplicate" not in pair[0]],
 )
 def test_parse(impl: ModuleType, name: str, profile: Profile, text: str, expected: Description) -> None:
     assert describe(impl.parse(orjson.loads(text), profile)) == expected

@@ -10,7 +10,7 @@ import pytest
 from jsonrpc_fast.profile import PRESETS
 
 from .describe import Description, describe
-from .vectors.rules import PRESET_NAMES, VECTORS, Vector
+from .vectors import PRESET_NAMES, VECTORS, Vector
 
 IDS = [f"{vector.row} {number}" for number, vector in enumerate(VECTORS)]
 of_dicts = pytest.mark.parametrize(
