@@ -241,6 +241,22 @@ cdef inline void note_large() noexcept:
     glances = GLANCES
 
 
+cdef inline void copy(char* to, const char* text, Py_ssize_t size) noexcept:
+    """`memcpy`, but without a call for the few bytes that most pieces have: two copies that may overlap."""
+    if size > 32:
+        memcpy(to, text, size)
+    elif size >= 16:
+        memcpy(to, text, 16)
+        memcpy(to + size - 16, text + size - 16, 16)
+    elif size >= 8:
+        memcpy(to, text, 8)
+        memcpy(to + size - 8, text + size - 8, 8)
+    else:
+        while size > 0:
+            size -= 1
+            to[size] = text[size]
+
+
 cdef inline bytes join(Writer* writer, Buffer buffer):
     """The pieces as bytes, or at the end of a buffer."""
     cdef Py_ssize_t size = 0
@@ -255,7 +271,7 @@ cdef inline bytes join(Writer* writer, Buffer buffer):
     else:
         at = buffer.reserve(size)
     for i in range(writer.count):
-        memcpy(at, writer.pieces[i].text, writer.pieces[i].size)
+        copy(at, writer.pieces[i].text, writer.pieces[i].size)
         at += writer.pieces[i].size
     return text
 

@@ -251,7 +251,8 @@ cdef class Error:
         return Error, (self.code, self.message, self.data)
 
 
-cdef bint is_making_raw = False
+cdef bytes NULL_TEXT = b"null"
+cdef bint is_making_raw = False  # by `make_raw`, which fills it
 
 
 @cython.final
@@ -268,13 +269,19 @@ cdef class Raw:
     cdef Py_ssize_t size
     cdef bint exact  # big_ints="exact"
 
-    def __cinit__(self, data=None):
+    def __cinit__(self):
+        # There is no Raw without bytes to point at: until `__init__` has been called, null.
+        if not is_making_raw:
+            self.owner = NULL_TEXT
+            self.start = <const uint8_t*>PyBytes_AS_STRING(NULL_TEXT)
+            self.size = 4
+
+    def __init__(self, data):
         cdef Cursor cursor
         cdef Value value
         cdef const uint8_t* start
-        # Without bytes to point at there is no Raw; `make_raw` alone may have it empty, to fill it.
-        if is_making_raw:
-            return
+        if self.owner is not NULL_TEXT:
+            refuse_again(self)
         if isinstance(data, str):
             fault = fault_of_str(data)
             if fault is not None:

@@ -201,8 +201,14 @@ cdef extern from *:
         _BitScanForward(&at, (unsigned long)(bits >> 32));
         return (int)at + 32;
     }
+    static __inline int jsonrpc_fast_highest(unsigned int bits) {
+        unsigned long at;
+        _BitScanReverse(&at, bits);
+        return (int)at;
+    }
     #else
     #define jsonrpc_fast_lowest __builtin_ctzll
+    #define jsonrpc_fast_highest(bits) (31 - __builtin_clz(bits))
     #endif
 
     /* One bit for each of the 16 bytes at `at` that is neither a quote, nor a backslash, below 0x20 or above 0x7F. */
@@ -226,6 +232,7 @@ cdef extern from *:
     """
     unsigned int plain_bytes "jsonrpc_fast_plain"(const uint8_t* at) nogil
     int lowest_bit "jsonrpc_fast_lowest"(uint64_t bits) nogil
+    int highest_bit "jsonrpc_fast_highest"(unsigned int bits) nogil
 
 
 cdef inline const uint8_t* skip_plain(const uint8_t* at, const uint8_t* end) noexcept nogil:
@@ -804,6 +811,21 @@ cdef inline bint quick_number(const uint8_t* at, const uint8_t* end, Quick* quic
     return True
 
 
+cdef inline const uint8_t* skip_plain_backwards(
+    const uint8_t* start, const uint8_t* at, const uint8_t* enough
+) noexcept nogil:
+    """Back from `at` over what `skip_plain` passes, as far as `start`, or to `enough` or somewhat before it."""
+    cdef unsigned int found
+    while at - start >= 16 and at > enough:
+        found = plain_bytes(at - 16) ^ 0xFFFF
+        if found:
+            return at - 16 + highest_bit(found) + 1
+        at -= 16
+    while at > start and at > enough and 0x20 <= at[-1] < 0x80 and at[-1] != c'"' and at[-1] != c"\\":
+        at -= 1
+    return at
+
+
 cdef inline const uint8_t* read_tail(const uint8_t* start, const uint8_t* brace, Quick* quick) noexcept nogil:
     """The end of a payload that begins at `start`: at `brace`, the message's last byte, or at the comma before the
     members that follow the payload. Only an id and jsonrpc are looked for, backwards. NULL if one is there twice.
@@ -822,8 +844,7 @@ cdef inline const uint8_t* read_tail(const uint8_t* start, const uint8_t* brace,
         value_end = at
         if at > start and at[-1] == c'"':
             at -= 1
-            while at > start and 0x20 <= at[-1] < 0x80 and at[-1] != c'"' and at[-1] != c"\\" and value_end - at < 64:
-                at -= 1
+            at = skip_plain_backwards(start, at, value_end - 64 if value_end - start > 64 else start)
             if at == start or at[-1] != c'"':
                 return end
             at -= 1
