@@ -1,4 +1,7 @@
-"""The messages, and what their constructors check."""
+"""The messages, and what their constructors check.
+
+The free lists are as long as that because a stream's chunk gives hundreds of messages at once.
+"""
 
 
 cdef object fields_of(value):
@@ -24,7 +27,7 @@ cdef object refuse_again(value):
 
 
 @cython.final
-@cython.freelist(64)
+@cython.freelist(1024)
 cdef class Request:
     """Request(id, method, params=None)
 --
@@ -82,7 +85,7 @@ cdef class Request:
 
 
 @cython.final
-@cython.freelist(64)
+@cython.freelist(1024)
 cdef class Notification:
     """Notification(method, params=None)
 --
@@ -137,7 +140,7 @@ cdef class Notification:
 
 
 @cython.final
-@cython.freelist(64)
+@cython.freelist(1024)
 cdef class Response:
     """Response(id, result=None, error=None)
 --
@@ -256,7 +259,7 @@ cdef bint is_making_raw = False  # by `make_raw`, which fills it
 
 
 @cython.final
-@cython.freelist(64)
+@cython.freelist(1024)
 cdef class Raw:
     """Raw(data)
 --

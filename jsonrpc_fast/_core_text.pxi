@@ -286,61 +286,72 @@ cdef inline object loads_part(const uint8_t* start, Py_ssize_t size):
 cdef object decode_quick(const uint8_t* start, Py_ssize_t size, Rules rules, raw):
     """The valid message that a text holds in one of its usual forms; None of any other text."""
     cdef Quick quick
-    cdef Value value
-    cdef Cursor cursor
     if not read_quick(start, start + size, &quick) or not quick.has_version:
         return None
     if quick.id != NULL and quick.id_end - quick.id > rules.id_bytes:
         return None
-    payload = None
-    if quick.payload_member != MEMBER_UNKNOWN:
-        size = quick.payload_end - quick.payload
-        if raw is not None:
-            open_cursor(&cursor, quick.payload, size, False)
-            skip_space(&cursor)
-            if quick.payload_member == MEMBER_ERROR or not skip_value(&cursor, False, &value):
-                return None
-            if not read_end(&cursor) or value.depth > rules.depth or (value.wide and not rules.big_ints_as_float):
-                return None
-            payload = make_raw(value.start, value.end - value.start, raw, False)
-        # orjson goes MAX_DEPTH deep; a lower limit cannot be passed in twice as many bytes.
-        elif not rules.big_ints_as_float or (rules.depth < MAX_DEPTH and size > 2 * rules.depth):
-            return None
-        else:
-            try:
-                payload = loads_part(quick.payload, size)
-            except JSONDecodeError:
-                return None
     if quick.method != NULL:
         size = quick.method_end - quick.method
         if size > rules.method_bytes or (size == 0 and not rules.empty_methods):
             return None
-        if quick.payload_member == MEMBER_PARAMS:
-            if not isinstance(payload, dict) and not (rules.array_params and isinstance(payload, list)):
-                if not is_object_or_array(payload, rules.array_params):
-                    return None
-        elif quick.payload_member != MEMBER_UNKNOWN:
-            return None
-        if quick.id != NULL:
-            return make_request(ascii_of(quick.id, quick.id_end - quick.id), method_of(quick.method, size), payload)
-        if quick.has_number:
-            return make_request(PyLong_FromLongLong(quick.number), method_of(quick.method, size), payload)
-        return make_notification(method_of(quick.method, size), payload)
-    if quick.payload_member == MEMBER_RESULT:
-        if rules.object_results and not isinstance(payload, dict) and not is_object_or_array(payload, False):
-            return None
-        error = None
-    elif quick.payload_member == MEMBER_ERROR:
+        if quick.payload_member == MEMBER_UNKNOWN:
+            return quick_call(&quick, None)
+    if quick.payload_member == MEMBER_UNKNOWN:
+        return None
+    payload = quick_payload(&quick, rules, raw)
+    if payload is ABSENT:
+        return None
+    if quick.method == NULL:
+        return quick_response(&quick, rules, payload)
+    if quick.payload_member != MEMBER_PARAMS or not is_object_or_array(payload, rules.array_params):
+        return None
+    return quick_call(&quick, payload)
+
+
+cdef inline object quick_payload(Quick* quick, Rules rules, raw):
+    """The payload, whose bytes are then JSON; ABSENT where the quick lane is not to judge it."""
+    cdef Value value
+    cdef Cursor cursor
+    cdef Py_ssize_t size = quick.payload_end - quick.payload
+    if raw is not None:
+        open_cursor(&cursor, quick.payload, size, False)
+        skip_space(&cursor)
+        if quick.payload_member == MEMBER_ERROR or not skip_value(&cursor, False, &value):
+            return ABSENT
+        if not read_end(&cursor) or value.depth > rules.depth or (value.wide and not rules.big_ints_as_float):
+            return ABSENT
+        return make_raw(value.start, value.end - value.start, raw, False)
+    # orjson goes MAX_DEPTH deep; a lower limit cannot be passed in twice as many bytes.
+    if not rules.big_ints_as_float or (rules.depth < MAX_DEPTH and size > 2 * rules.depth):
+        return ABSENT
+    try:
+        return loads_part(quick.payload, size)
+    except JSONDecodeError:
+        return ABSENT
+
+
+cdef inline object quick_call(Quick* quick, params):
+    method = method_of(quick.method, quick.method_end - quick.method)
+    if quick.has_number:
+        return make_request(PyLong_FromLongLong(quick.number), method, params)
+    if quick.id != NULL:
+        return make_request(ascii_of(quick.id, quick.id_end - quick.id), method, params)
+    return make_notification(method, params)
+
+
+cdef inline object quick_response(Quick* quick, Rules rules, payload):
+    error = None
+    if quick.payload_member == MEMBER_ERROR:
         error = judge_error(payload)
         if type(error) is not Error:
             return None
         payload = None
-    else:
+    elif quick.payload_member != MEMBER_RESULT or (rules.object_results and not is_object_or_array(payload, False)):
         return None
-    if quick.id != NULL:
-        return make_response(ascii_of(quick.id, quick.id_end - quick.id), payload, error)
     if quick.has_number:
         return make_response(PyLong_FromLongLong(quick.number), payload, error)
+    if quick.id != NULL:
+        return make_response(ascii_of(quick.id, quick.id_end - quick.id), payload, error)
     return None
 
 
