@@ -50,6 +50,42 @@ def test_messages_of_the_specification() -> None:
     }
 
 
+TEXTS = {
+    "MALFORMED_JSON": "the text is not JSON",
+    "INVALID_UTF8": "the text is not UTF-8",
+    "TRUNCATED": "the stream ended inside a message",
+    "MESSAGE_TOO_LARGE": "the message is larger than the limit",
+    "TOO_DEEP": "the message nests deeper than the limit",
+    "BATCH_TOO_LARGE": "the batch has more items than the limit",
+    "METHOD_TOO_LONG": "method is longer than the limit",
+    "ID_TOO_LONG": "id is longer than the limit",
+    "INTEGER_TOO_LARGE": "an integer does not fit in 64 bits",
+    "NOT_AN_OBJECT": "the message is not an object",
+    "EMPTY_BATCH": "the batch is empty",
+    "BATCH_NOT_ALLOWED": "the protocol has no batches",
+    "DUPLICATE_MEMBER": "a member is there more than once",
+    "MISSING_JSONRPC": "jsonrpc is missing",
+    "INVALID_JSONRPC_VERSION": 'jsonrpc is not the string "2.0"',
+    "INVALID_ID_TYPE": "id is not of a type that the protocol allows here",
+    "MISSING_ID": "the response has no id",
+    "AMBIGUOUS_MESSAGE": "method stands beside result or error",
+    "MISSING_METHOD": "there is no method, no result and no error",
+    "INVALID_METHOD_TYPE": "method is not a string",
+    "EMPTY_METHOD": "method is empty",
+    "INVALID_PARAMS_TYPE": "params is not of a type that the protocol allows",
+    "RESULT_AND_ERROR": "result and error are both there",
+    "INVALID_RESULT_TYPE": "result is not an object",
+    "INVALID_ERROR_TYPE": "error is not an object",
+    "INVALID_ERROR_CODE": "the error's code is not an integer",
+    "INVALID_ERROR_MESSAGE": "the error's message is not a string",
+    "UNEXPECTED_MEMBER": "there is a member that the protocol does not name",
+}
+
+
+def test_texts_of_faults() -> None:
+    assert {code.name: code.value for code in ParseErrorCode} == TEXTS
+
+
 BANDS = [
     (-32700, "JSONRPC"),
     (-32600, "JSONRPC"),

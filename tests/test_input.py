@@ -58,10 +58,14 @@ def test_a_view_of_wider_items_is_its_bytes(impl: ModuleType) -> None:
 
 
 def test_the_message_keeps_nothing_of_a_buffer(impl: ModuleType) -> None:
-    buffer = bytearray(TEXT)
-    message = impl.decode(buffer)
-    buffer[:] = b"x" * 3
-    assert describe(message) == EXPECTED
+    large = TEXT.replace(b"[", b'["%b",' % (5000 * b"v"))
+    for text in (TEXT, large, b"[%b,%b]" % (TEXT, large)):
+        buffer = bytearray(text)
+        messages = [impl.decode(buffer), impl.decode(buffer, raw=True), impl.decode(memoryview(buffer), raw=True)]
+        messages += impl.Decoder().feed(buffer + b"\n") + impl.Decoder(raw=True).feed(memoryview(buffer + b"\n"))
+        buffer[:] = b"x" * 3
+        expected = [impl.decode(text), impl.decode(text, raw=True), impl.decode(text, raw=True)]
+        assert messages == [*expected, impl.decode(text), impl.decode(text, raw=True)]
 
 
 @pytest.mark.parametrize("data", [None, 1, 1.5, [], {}, object(), array("b", b"{}"), [TEXT], iter(TEXT)])

@@ -69,6 +69,11 @@ class TestRepr:
         assert repr(impl.Response(1, list(range(1000)))) == (
             "Response(id=1, result=[0, 1, 2, 3, 4, 5, ...], error=None)"
         )
+        four = {"a": 1, "b": 2, "c": 3, "d": 4}
+        assert repr(impl.Response(1, four)) == "Response(id=1, result={'a': 1, 'b': 2, 'c': 3, 'd': 4}, error=None)"
+        assert repr(impl.Response(1, {**four, "e": 5})) == (
+            "Response(id=1, result={'a': 1, 'b': 2, 'c': 3, 'd': 4, ...}, error=None)"
+        )
 
     def test_bounded_whatever_the_payload(self, impl: ModuleType) -> None:
         deep: Any = []

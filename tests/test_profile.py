@@ -74,11 +74,23 @@ def test_defaults() -> None:
     }
 
 
+def test_a_repr_shows_what_is_not_the_default() -> None:
+    assert repr(Profile()) == "Profile()"
+    assert repr(JSONRPC) == "Profile(name='jsonrpc')"
+    assert repr(PRESETS["lenient"]) == "Profile(name='lenient', null_params=True, null_companions=True)"
+    tiny = Profile(batches=False, limits=Limits(depth=5))
+    assert eval(repr(tiny)) == tiny
+    for profile in PRESETS.values():
+        assert eval(repr(profile)) == profile
+
+
 def test_frozen() -> None:
     for value, name in ((JSONRPC, "batches"), (Limits(), "depth"), (JSONRPC, "other")):
         with pytest.raises((dataclasses.FrozenInstanceError, TypeError)):
             setattr(value, name, 1)
     assert JSONRPC.batches is True
+    assert not hasattr(JSONRPC, "__dict__")
+    assert not hasattr(Limits(), "__dict__")
 
 
 def test_keywords_alone() -> None:
