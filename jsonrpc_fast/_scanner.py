@@ -7,8 +7,8 @@ The offset of a fault is
   - that of the first byte that cannot stand where it does, or the length of the text where it ends too early;
   - in a string, that of the control character, or of the backslash of the escape that is wrong (a lone surrogate is);
   - that of the first digit or minus of a number too large for a double.
-So where the offset is the length of the text, more text could have made it JSON. (It could, too, where the last number is
-too large and a negative exponent might have come.)
+So where the offset is the length of the text, more text could have made it JSON. (And where the text ends in a number
+that is too large: a negative exponent might have come.)
 
 No function here calls itself: nesting is kept in a bytearray of the closing brackets that are due.
 """
