@@ -1,12 +1,12 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-# cython: embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, embedsignature=True, embedsignature.format=clinic
 """The compiled core. `_pure.py` says what it does and why; this file says only what C adds.
 
-boundscheck is off for good: nothing here indexes a Python sequence with an index of its own making but the batch
-loop, which goes by the list's own length, and the scanner's bounds are argued in `_scanner.pxd`.
+A text is first read in the usual forms (`decode_quick`): around the payload, whose bytes orjson then proves. What that
+leaves is read by the scanner to the last byte (`decode_by_envelopes`); only payloads go to orjson. What the scanner found
+and what a dict holds go through one `judge`.
 
-A text is read by the scanner, which finds the members of each envelope and proves that the whole is JSON; only the
-payload goes to orjson. What the scanner found and what a dict holds go through one `judge`.
+No directive loosens Cython's checks: Python sequences are never indexed here, and what reads through pointers argues its
+bounds where it stands, most of it in `_scanner.pxd`.
 """
 
 cimport cython

@@ -2,6 +2,7 @@
 
 
 @cython.final
+@cython.auto_pickle(False)
 cdef class Rules:
     """A profile as C reads it."""
 
