@@ -2,9 +2,19 @@
 
     Exception
     ├── TypeError
-    │   └── EncodeError      a value that cannot be written as JSON
-    └── ValueError
-        └── ParseError       a message that breaks a rule; decoding returns it and does not raise it
+    │   └── EncodeError          a value that cannot be written as JSON
+    ├── ValueError
+    │   └── ParseError           a message that breaks a rule; decoding returns it and does not raise it
+    ├── RuntimeError
+    │   └── StateError           what the state of a transport or of a session does not allow
+    ├── ConnectionError
+    │   └── ConnectionLost       the channel is closed, or broke
+    ├── TimeoutError
+    │   └── CallTimeout          a call's deadline passed
+    ├── CallCancelled            a call was given up on this side
+    └── RpcError                 an error response: the peer's, or the one a handler wants to give
+
+The four before the last are local: no peer can make them, and none of them is ever taken for a peer's error.
 
 Each twin of the codec derives its own `ParseError` from the one here, only to say which `Response` class
 `to_response` builds.
@@ -14,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .codes import ErrorCode, ParseErrorCode
+from .codes import UNSET, ErrorCode, ParseErrorCode
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -25,6 +35,44 @@ MessageId = int | str | float | None
 
 class EncodeError(TypeError):
     """A value cannot be written as JSON. Nothing was written. A caller's `default` that failed is `__cause__`."""
+
+
+class StateError(RuntimeError):
+    """A transport or a session is not in the state that a call needs: not connected, started already, closed."""
+
+
+class ConnectionLost(ConnectionError):
+    """The channel to the peer is closed or broke. What broke it, if known, is `__cause__`."""
+
+
+class CallTimeout(TimeoutError):
+    """No answer came before a call's deadline. The peer may still work on it."""
+
+
+class CallCancelled(Exception):
+    """The call was cancelled on this side before its answer came."""
+
+
+class RpcError(Exception):
+    """An error response. A call raises the peer's; a handler raises the one to answer with.
+
+    code     int; see `error_band` for who allocated it
+    message  str, one sentence
+    data     any JSON value, or UNSET when there is none
+    """
+
+    def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
+        if isinstance(code, bool) or not isinstance(code, int):
+            raise TypeError(f"code must be an int, not {type(code).__name__}")
+        if not isinstance(message, str):
+            raise TypeError(f"message must be a str, not {type(message).__name__}")
+        super().__init__(code, message, data)
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.code})"
 
 
 class ParseError(ValueError):
