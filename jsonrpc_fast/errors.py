@@ -6,7 +6,8 @@
     ├── ValueError
     │   └── ParseError           a message that breaks a rule; decoding returns it and does not raise it
     ├── RuntimeError
-    │   └── StateError           what the state of a transport or of a session does not allow
+    │   ├── StateError           what the state of a transport or of a session does not allow
+    │   └── HandshakeError       two peers have no version of a protocol in common
     ├── ConnectionError
     │   └── ConnectionLost       the channel is closed, or broke
     ├── TimeoutError
@@ -14,7 +15,7 @@
     ├── CallCancelled            a call was given up on this side
     └── RpcError                 an error response: the peer's, or the one a handler wants to give
 
-The four before the last are local: no peer can make them, and none of them is ever taken for a peer's error.
+The five before the last are local: no peer can make them, and none of them is ever taken for a peer's error.
 
 Each twin of the codec derives its own `ParseError` from the one here, only to say which `Response` class
 `to_response` builds.
@@ -39,6 +40,10 @@ class EncodeError(TypeError):
 
 class StateError(RuntimeError):
     """A transport or a session is not in the state that a call needs: not connected, started already, closed."""
+
+
+class HandshakeError(RuntimeError):
+    """The peers cannot begin: no version in common, or an answer that is none. The peer's error is `__cause__`."""
 
 
 class ConnectionLost(ConnectionError):

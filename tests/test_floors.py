@@ -37,7 +37,15 @@ FLOORS = {
     "cli": 7,
     "__main__": 7,
 }
-MAY_IMPORT_ASYNCIO = ("session/driver", "transports/", "mcp/server", "adapters/", "cli")
+MAY_IMPORT_ASYNCIO = (
+    "session/driver",
+    "transports/",
+    "mcp/client",
+    "mcp/relay",
+    "mcp/server",
+    "adapters/",
+    "cli",
+)
 MAY_REACH_ANY_FLOOR = ("adapters", "cli")
 COMPILED = (".pyx", ".pxd", ".pxi")
 CIMPORT = re.compile(r"^\s*from\s+(\.*)([\w.]*)\s+c?import\s+(\([^)]*\)|.+)$|^\s*c?import\s+([\w., ]+)$", re.MULTILINE)
