@@ -161,19 +161,25 @@ class _LocatingDecoder(StreamDecoder):
     """The stream decoder, for either twin, that tells of each item which frame it was in."""
 
     __slots__ = ()
+    _fault_class = ParseError
 
     def feed_located(self, data: bytes) -> Iterator[tuple[Frame, Message | list[Message]]]:
         """What `feed` returns, each item behind its frame."""
-        for frame in self._frames.feed(data):
-            yield frame, self._decode(frame.text)
+        seen = self._detect(data)
+        if seen is not None:
+            for frame in self._frames.feed(seen):
+                yield frame, self._item(frame)
 
     def close_located(self) -> Iterator[tuple[Frame, Message | list[Message]]]:
         """What `close` returns, each item behind its frame."""
+        seen = self._undetected()
+        for frame in self._frames.feed(seen):
+            yield frame, self._item(frame)
         for frame in self._frames.close():
-            yield frame, self._decode_last(frame.text)
+            yield frame, self._last_item(frame)
 
-    def _decode(self, text: bytes | None) -> Message | list[Message]:
-        return ParseError.message_too_large() if text is None else decode(text, self._profile)
+    def _decode(self, text: bytes) -> Message | list[Message]:
+        return decode(text, self._profile)
 
 
 class _Report:

@@ -160,7 +160,8 @@ def test_more_than_one_chunk(tmp_path: Path) -> None:
     done = run("check", "long.ndjson", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout == (
-        "long.ndjson:40001: byte 1600001: MALFORMED_JSON: the text is not JSON\n"
+        "long.ndjson:40001: byte 1600001: MALFORMED_JSON: the text is not JSON; "
+        "it looks like a log line or a print on the standard output, which is for messages alone\n"
         "long.ndjson: request 40003, notification 0, result 0, error 0, batch 0, invalid 1\n"
         "long.ndjson: MALFORMED_JSON 1\n"
     )
