@@ -234,7 +234,7 @@ class HeaderReader:
         if self._is_event is None and not line.strip(_BLANK):
             return None
         name, _, value = line.partition(b":")
-        if _NAME.fullmatch(name) and not _NOT_IN_A_VALUE.search(value):
+        if (name or not line) and _NAME.fullmatch(name) and not _NOT_IN_A_VALUE.search(value):
             return ParseErrorCode.TRUNCATED
         self._fail(hint_of_header(line))
         return ParseErrorCode.INVALID_FRAMING
@@ -394,7 +394,7 @@ class EventFrames:
     def close(self) -> list[Frame]:
         """What had come of an event that the end of the stream cuts off."""
         frames = self._frames_of(self._events.rest())
-        return [frame._replace(fault=ParseErrorCode.TRUNCATED) if frame.text else frame for frame in frames]
+        return [found._replace(fault=ParseErrorCode.TRUNCATED) if found.text else found for found in frames]
 
     def _frames_of(self, read: list[tuple[Event | bytes, int]]) -> list[Frame]:
         frames = []
