@@ -31,11 +31,13 @@ FLOORS = {
     "_pure": 1,
     "codec": 2,
     "__init__": 2,
+    "_located": 3,
     "validator": 3,
     "transports": 4,
     "session": 5,
     "mcp": 6,
     "adapters": 6,
+    "tap": 7,
     "cli": 7,
     "__main__": 7,
 }
