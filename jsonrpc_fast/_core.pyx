@@ -53,7 +53,7 @@ from ._scanner cimport (
 from inspect import Parameter, Signature
 
 from . import errors
-from ._decoder import StreamDecoder
+from ._decoder import StreamDecoder, with_hint
 from ._json import (
     OPT_APPEND_NEWLINE,
     JSONDecodeError,
@@ -69,8 +69,11 @@ from ._json import (
 from ._json import dumps_unchecked as _dumps_unchecked
 from ._json import loads as _loads
 from ._repr import shorten
-from .codes import RPC_MESSAGES, UNSET
+from .codes import RPC_MESSAGES, UNSET, ParseErrorCode
 from .errors import EncodeError
+from .framing import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
+from .framing import Frame, HeaderReader
+from .hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES
 from .kinds import Classification
 from .profile import JSONRPC, Profile
 from .profile import MAX_DEPTH as _MAX_DEPTH
@@ -115,6 +118,9 @@ cdef object ZERO = 0
 cdef object ABSENT = object()  # of a member that is not there
 cdef object APPEND_NEWLINE = OPT_APPEND_NEWLINE
 cdef Py_ssize_t MAX_DEPTH = _MAX_DEPTH
+cdef Py_ssize_t LOOKED_AT_BYTES = _LOOKED_AT_BYTES
+cdef Py_ssize_t MAX_HEADER_BYTES = _MAX_HEADER_BYTES
+cdef object TRUNCATED = ParseErrorCode.TRUNCATED
 
 
 class ParseError(errors.ParseError):

@@ -1,19 +1,29 @@
-"""Streams: the bulk lane."""
+"""Streams: the bulk lane. `framing.py` has the rules."""
+
+# The two forms of headers that nearly all peers write. Others are left to `HeaderReader`.
+cdef const char* LENGTH_ALONE = b"Content-Length: "
+cdef const char* HEADERS_END = b"\r\n\r\n"
+cdef const char* CONTENT_TYPE = b"\r\nContent-Type: application/vscode-jsonrpc; charset=utf-8\r\n\r\n"
+
+cdef enum:
+    LENGTH_ALONE_SIZE = 16
+    HEADERS_END_SIZE = 4
+    CONTENT_TYPE_SIZE = 61
+    QUICK_DIGITS = 9  # of lengths below MAX_SKIPPED_BYTES
 
 
-@cython.final
-cdef class LineReader:
-    """Splits a stream into lines and decodes them where they lie; `framing.py` has the rules.
+cdef class Reader:
+    """What the readers of streams share: their rules, and a buffer for what the chunk does not end.
 
-    Only a line that the chunk does not end is copied, into a buffer that holds what has come of it and is never searched
-    again.
+    The buffer grows with what comes, and is never searched again.
     """
 
     cdef Rules rules
     cdef bint raw
-    cdef bint at_start  # a byte order mark may still come
-    cdef bint dropping  # inside a line that was over the limit
+    cdef bint at_start  # nothing of the stream was read yet
+    cdef bint dropping  # inside a message that is over the limit
     cdef bint busy
+    cdef readonly bint ended
     cdef uint8_t* buffer
     cdef Py_ssize_t size
     cdef Py_ssize_t capacity
@@ -30,7 +40,7 @@ cdef class LineReader:
         free(self.buffer)
 
     def feed(self, data):
-        """The items whose lines end in `data`."""
+        """The items whose frames end in `data`."""
         cdef Py_buffer view
         cdef list items = []
         if isinstance(data, memoryview) and not data.c_contiguous:
@@ -47,13 +57,43 @@ cdef class LineReader:
             PyBuffer_Release(&view)
         return items
 
+    cdef int split(self, const uint8_t* at, Py_ssize_t size, list items) except -1:
+        raise NotImplementedError
+
+    cdef int append(self, const uint8_t* start, Py_ssize_t size, Py_ssize_t most) except -1:
+        """Buffers what will not make more than `most` bytes."""
+        cdef Py_ssize_t length
+        cdef uint8_t* larger
+        if self.size + size > self.capacity:
+            length = min(max(2 * self.capacity, self.size + size, 256), most)
+            larger = <uint8_t*>realloc(self.buffer, length)
+            if larger == NULL:
+                raise MemoryError
+            self.buffer = larger
+            self.capacity = length
+        memcpy(self.buffer + self.size, start, size)
+        self.size += size
+        return 0
+
+    cdef void forget(self) noexcept:
+        self.size = 0
+        if self.capacity > KEPT_BYTES:
+            free(self.buffer)
+            self.buffer = NULL
+            self.capacity = 0
+
+
+@cython.final
+cdef class LineReader(Reader):
+    """Splits a stream into lines and decodes them where they lie. Only a line that the chunk does not end is copied."""
+
     def rest(self):
-        """The line that the end of the stream ends, as bytes, in a list; an empty list if there is none."""
+        """What `LineFrames.close` returns; where the line stands is left out."""
         cdef const uint8_t* start = self.buffer
         cdef const uint8_t* end = start + self.size
         if self.dropping or not self.trim(&start, &end):
             return []
-        return [PyBytes_FromStringAndSize(<char*>start, end - start)]
+        return [Frame(PyBytes_FromStringAndSize(<char*>start, end - start), 0, 0)]
 
     cdef int split(self, const uint8_t* at, Py_ssize_t size, list items) except -1:
         cdef const uint8_t* end = at + size
@@ -81,8 +121,18 @@ cdef class LineReader:
 
     cdef int take(self, const uint8_t* start, const uint8_t* end, list items) except -1:
         """Decodes a whole line."""
-        if self.trim(&start, &end):
-            items.append(decode_text(start, end - start, self.rules, True if self.raw else None))
+        raw = True if self.raw else None
+        if not self.trim(&start, &end):
+            return 0
+        if end - start > self.rules.message_bytes:
+            items.append(ParseError.message_too_large())
+            return 0
+        item = decode_quick(start, end - start, self.rules, raw)
+        if item is None:
+            item = decode_by_envelopes(start, end - start, self.rules, raw)
+            if type(item) is ParseError:
+                item = with_hint(item, PyBytes_FromStringAndSize(<char*>start, min(end - start, LOOKED_AT_BYTES)))
+        items.append(item)
         return 0
 
     cdef bint trim(self, const uint8_t** start, const uint8_t** end) noexcept:
@@ -103,18 +153,9 @@ cdef class LineReader:
         """Buffers a part of a line, or drops the line where it is over the limit."""
         cdef Py_ssize_t limit = self.rules.message_bytes
         cdef Py_ssize_t length
-        cdef uint8_t* larger
         # One byte over the limit may be a carriage return, and three before it a byte order mark.
         if self.size + size <= limit + 4:
-            if self.size + size > self.capacity:
-                length = min(max(2 * self.capacity, self.size + size, 256), limit + 4)
-                larger = <uint8_t*>realloc(self.buffer, length)
-                if larger == NULL:
-                    raise MemoryError
-                self.buffer = larger
-                self.capacity = length
-            memcpy(self.buffer + self.size, start, size)
-            self.size += size
+            self.append(start, size, limit + 4)
             length = self.size
             if self.at_start:
                 if length < 3 and memcmp(self.buffer, BYTE_ORDER_MARK, length) == 0:
@@ -128,27 +169,144 @@ cdef class LineReader:
         self.forget()
         return 0
 
-    cdef void forget(self) noexcept:
-        self.size = 0
-        if self.capacity > KEPT_BYTES:
-            free(self.buffer)
-            self.buffer = NULL
-            self.capacity = 0
+
+@cython.final
+cdef class BodyReader(Reader):
+    """Splits a stream into bodies behind headers and decodes them where they lie. Only a body that the chunk does not end
+    is copied.
+    """
+
+    cdef bint in_body
+    cdef Py_ssize_t left  # bytes of the body still to come
+    cdef object header  # what reads the headers begun, or None
+
+    def rest(self):
+        """What `ContentLengthFrames.close` returns; where the frame stands is left out."""
+        if self.ended or self.dropping:
+            return []
+        if self.in_body:
+            return [Frame(PyBytes_FromStringAndSize(<char*>self.buffer, self.size), None, 0, TRUNCATED)]
+        fault = None if self.header is None else self.header.close()
+        if fault is None:
+            return []
+        return [Frame(b"" if fault is TRUNCATED else None, None, 0, fault, self.header.hint)]
+
+    cdef int split(self, const uint8_t* at, Py_ssize_t size, list items) except -1:
+        cdef const uint8_t* end = at + size
+        while at < end and not self.ended:
+            if not self.in_body:
+                at = self.read_headers(at, end, items)
+                continue
+            size = min(self.left, end - at)
+            self.left -= size
+            if self.left == 0:
+                self.in_body = False
+            if self.dropping:
+                self.dropping = self.in_body
+            elif self.size == 0 and not self.in_body:
+                items.append(decode_text(at, size, self.rules, True if self.raw else None))
+            else:
+                self.append(at, size, self.size + size + self.left)
+                if not self.in_body:
+                    items.append(decode_text(self.buffer, self.size, self.rules, True if self.raw else None))
+                    self.forget()
+            at += size
+        return 0
+
+    cdef const uint8_t* read_headers(self, const uint8_t* at, const uint8_t* end, list items) except NULL:
+        """Reads headers up to the body, or as far as they have come. Returns where that is."""
+        cdef const uint8_t* body
+        cdef Py_ssize_t length
+        if self.header is None:
+            body = quick_headers(at, end, &length)
+            if body != NULL:
+                self.at_start = False
+                self.begin_body(length, items)
+                return body
+            self.header = HeaderReader(self.rules.message_bytes, self.at_start)
+            self.at_start = False
+        # As much as one section may have, and one byte that is too much.
+        at += <Py_ssize_t>self.header.read(PyBytes_FromStringAndSize(<char*>at, min(end - at, MAX_HEADER_BYTES)), 0)
+        if self.header.is_bad:
+            items.append(ParseError.invalid_framing(hint=self.header.hint))
+            self.ended = True
+        elif self.header.length is not None:
+            length = self.header.length
+            self.header = None
+            self.begin_body(length, items)
+        return at
+
+    cdef int begin_body(self, Py_ssize_t length, list items) except -1:
+        self.left = length
+        self.in_body = length > 0
+        self.dropping = length > self.rules.message_bytes
+        if self.dropping:
+            items.append(ParseError.message_too_large())
+        return 0
+
+
+cdef inline const uint8_t* quick_headers(const uint8_t* at, const uint8_t* end, Py_ssize_t* length) noexcept:
+    """Reads headers in a usual form; returns where the body begins, or NULL for any other headers."""
+    cdef const uint8_t* digits
+    if end - at < LENGTH_ALONE_SIZE or memcmp(at, LENGTH_ALONE, LENGTH_ALONE_SIZE) != 0:
+        return NULL
+    at += LENGTH_ALONE_SIZE
+    digits = at
+    length[0] = 0
+    while at < end and is_digit(at[0]) and at - digits < QUICK_DIGITS:
+        length[0] = length[0] * 10 + (at[0] - c"0")
+        at += 1
+    if at == digits:
+        return NULL
+    if end - at >= HEADERS_END_SIZE and memcmp(at, HEADERS_END, HEADERS_END_SIZE) == 0:
+        return at + HEADERS_END_SIZE
+    if end - at >= CONTENT_TYPE_SIZE and memcmp(at, CONTENT_TYPE, CONTENT_TYPE_SIZE) == 0:
+        return at + CONTENT_TYPE_SIZE
+    return NULL
 
 
 class Decoder(StreamDecoder):
     __doc__ = StreamDecoder.__doc__
     __slots__ = ("_reader",)
+    _fault_class = ParseError
 
     def __init__(self, framing="newline", profile=JSONRPC, limits=None, raw=False):
         super().__init__(framing, profile, limits, raw)
-        self._reader = LineReader(self._profile, self._raw)
+        if framing == "auto":
+            self._reader = None
 
-    def _decode(self, text):
-        return ParseError.message_too_large() if text is None else decode(text, self._profile, raw=self._raw)
+    @property
+    def ended(self):
+        """Whether a fault of the framing ended the stream: nothing more is read from it."""
+        return self._reader is not None and self._reader.ended
 
-    def _feed(self, data):
+    def feed(self, data):
+        """The items that `data` completes: what `decode` returns, one for each frame; none once the stream has ended.
+
+        Raises TypeError for what is not bytes, ValueError after `close`.
+        """
+        if self._reader is None or self._closed or not isinstance(data, (bytes, bytearray, memoryview)):
+            return super().feed(data)
         return self._reader.feed(data)
 
+    def _begin(self, framing):
+        super()._begin(framing)
+        self._reader = None
+        if framing == "newline":
+            self._reader = LineReader(self._profile, self._raw)
+        elif framing == "content-length":
+            self._reader = BodyReader(self._profile, self._raw)
+
+    def _decode(self, text):
+        return decode(text, self._profile, raw=self._raw)
+
+    def _feed(self, data):
+        seen = self._detect(data)
+        if seen is None:
+            return []
+        if self._reader is not None:
+            return self._reader.feed(seen)
+        return [self._item(frame) for frame in self._frames.feed(seen)]
+
     def _rest(self):
-        return self._reader.rest()
+        return self._frames.close() if self._reader is None else self._reader.rest()

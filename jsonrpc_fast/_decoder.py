@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .codes import ParseErrorCode
 from .errors import ParseError
-from .framing import LineFrames
+from .framing import FRAMINGS, Frame, Frames, Framing, FramingDetector, frames_of
+from .hints import hint_of_line
 from .profile import JSONRPC, Limits, Profile
 
 if TYPE_CHECKING:
@@ -16,34 +17,53 @@ if TYPE_CHECKING:
 class StreamDecoder:
     """Decodes a stream of frames, chunk by chunk. Any chunking gives the same items; the cost is linear.
 
-    framing  "newline": a message a line
+    framing  "newline": a message a line; "content-length": LSP's headers; "sse": the data of server-sent events;
+             "auto": the first or the second, as the first bytes tell
     profile  the rules
     limits   the bounds; the profile's own if None
     raw      leave payloads as `Raw`
 
-    A fault in one message costs that message alone. Memory is bounded by `Limits.message_bytes` and the last chunk.
+    A fault in one message costs that message alone; only headers that leave no way to the next frame end the stream
+    (`ended`). Memory is bounded by `Limits.message_bytes` and the last chunk.
     """
 
-    __slots__ = ("_closed", "_frames", "_profile", "_raw")
+    __slots__ = ("_closed", "_detector", "_frames", "_framing", "_profile", "_raw")
+
+    _fault_class: type[Any]  # the twin's ParseError
+    _frames: Frames
 
     def __init__(
         self,
-        framing: Literal["newline"] = "newline",
+        framing: Framing = "newline",
         profile: Profile = JSONRPC,
         limits: Limits | None = None,
         raw: bool = False,
     ) -> None:
-        if framing != "newline":
-            raise ValueError('framing must be "newline"')
+        if framing not in FRAMINGS:
+            raise ValueError(f"framing must be one of {', '.join(FRAMINGS)}")
         if not isinstance(profile, Profile):
             raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
         self._profile = profile if limits is None else profile.replace(limits=limits)
-        self._frames = LineFrames(self._profile.limits.message_bytes)
         self._raw = raw
         self._closed = False
+        self._framing = framing
+        self._detector: FramingDetector | None = None
+        if framing == "auto":
+            self._detector = FramingDetector()
+        self._begin("newline" if framing == "auto" else framing)
+
+    @property
+    def framing(self) -> Framing:
+        """The framing of the stream; "auto" until the first bytes tell which it is."""
+        return self._framing
+
+    @property
+    def ended(self) -> bool:
+        """Whether a fault of the framing ended the stream: nothing more is read from it."""
+        return self._frames.ended
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Message | list[Message]]:
-        """The items that `data` completes: what `decode` returns, one for each frame.
+        """The items that `data` completes: what `decode` returns, one for each frame; none once the stream has ended.
 
         Raises TypeError for what is not bytes, ValueError after `close`.
         """
@@ -58,33 +78,77 @@ class StreamDecoder:
         if self._closed:
             return []
         self._closed = True
-        return [self._decode_last(text) for text in self._rest()]
+        seen = self._undetected()
+        items = self._feed(seen) if seen else []
+        return items + [self._last_item(frame) for frame in self._rest()]
+
+    def _begin(self, framing: Literal["newline", "content-length", "sse"]) -> None:
+        self._frames = frames_of(framing, self._profile.limits.message_bytes)
+
+    def _detect(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview | None:
+        """What is to be read once the framing is known, None before."""
+        if self._detector is None:
+            return data
+        framing = self._detector.feed(data)
+        return None if framing is None else self._settle(framing, self._detector)
+
+    def _undetected(self) -> bytes | bytearray:
+        """What the end of the stream makes newline framing, because it told nothing else."""
+        return b"" if self._detector is None else self._settle("newline", self._detector)
+
+    def _settle(self, framing: Literal["newline", "content-length"], detector: FramingDetector) -> bytearray:
+        self._detector = None
+        self._framing = framing
+        self._begin(framing)
+        return detector.seen
 
     def _feed(self, data: bytes | bytearray | memoryview) -> list[Message | list[Message]]:
-        return [self._decode(text) for text, _, _ in self._frames.feed(data)]
+        seen = self._detect(data)
+        return [] if seen is None else [self._item(frame) for frame in self._frames.feed(seen)]
 
-    def _rest(self) -> list[bytes | None]:
+    def _rest(self) -> list[Frame]:
         """The frame that the end of the stream ends, if there is one."""
-        return [text for text, _, _ in self._frames.close()]
+        return self._frames.close()
 
-    def _decode(self, text: bytes | None) -> Message | list[Message]:
-        """The twin's part: what `decode` makes of a frame, which is None when it was over the limit."""
+    def _decode(self, text: bytes) -> Message | list[Message]:
+        """The twin's part: what `decode` makes of a text."""
         raise NotImplementedError
 
-    def _decode_last(self, text: bytes | None) -> Message | list[Message]:
-        """What the stream ended in: a message, or TRUNCATED for the beginning of one."""
+    def _item(self, frame: Frame) -> Message | list[Message]:
+        text, line, _, fault, hint = frame
+        if fault is ParseErrorCode.TRUNCATED and text is not None:
+            truncated: Message = self._fault_class.truncated(offset=len(text))
+            return truncated
+        if text is None or fault is not None:
+            broken: Message = self._fault_class(fault, hint=hint)
+            return broken
         item = self._decode(text)
-        if text is not None and isinstance(item, ParseError):
+        return item if line is None else with_hint(item, text)
+
+    def _last_item(self, frame: Frame) -> Message | list[Message]:
+        """What the stream ended in: a message, or TRUNCATED for the beginning of one."""
+        item = self._item(frame)
+        text = frame.text
+        if frame.fault is None and text is not None and isinstance(item, ParseError):
             end = len(text)
             if item.code is ParseErrorCode.INVALID_UTF8 and item.offset is not None and _is_begun(text[item.offset :]):
                 # Cut inside a character: is the text before it cut, too?
                 end = item.offset
                 begun = self._decode(text[:end])
             else:
-                begun = item
+                begun = self._decode(text)
             if begun == ParseError.malformed_json(offset=end):
                 return type(item).truncated(offset=len(text))
         return item
+
+
+def with_hint(item: Message | list[Message], text: bytes) -> Message | list[Message]:
+    """What a line was decoded to: a fault of the text is told with what the line looks like."""
+    if isinstance(item, ParseError) and item.code in (ParseErrorCode.MALFORMED_JSON, ParseErrorCode.INVALID_UTF8):
+        hint = hint_of_line(text)
+        if hint is not None:
+            return type(item)(item.code, offset=item.offset, hint=hint)
+    return item
 
 
 def _is_begun(tail: bytes) -> bool:

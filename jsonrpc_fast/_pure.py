@@ -794,9 +794,10 @@ def classify(data: bytes | bytearray | memoryview | str) -> Classification:
 class Decoder(StreamDecoder):
     __doc__ = StreamDecoder.__doc__
     __slots__ = ()
+    _fault_class = ParseError
 
-    def _decode(self, text: bytes | None) -> Message | list[Message]:
-        return ParseError.message_too_large() if text is None else decode(text, self._profile, raw=self._raw)
+    def _decode(self, text: bytes) -> Message | list[Message]:
+        return decode(text, self._profile, raw=self._raw)
 
 
 # Encoding.

@@ -21,11 +21,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from . import __version__
-from ._decoder import StreamDecoder
 from ._json import ORJSON_VERSION
-from .codec import BACKEND, CORE_FAULT, Notification, ParseError, Request, decode
+from ._located import LocatingDecoder
+from .codec import BACKEND, CORE_FAULT, Notification, ParseError, Request
 from .codes import ParseErrorCode
-from .framing import Frame
+from .framing import FRAMINGS, Frame, Framing
 from .kinds import Kind
 from .profile import PRESETS, Profile
 
@@ -44,12 +44,27 @@ _CHUNK_BYTES = 256 * 1024
 _BAR_BYTES = 8 * 1024 * 1024
 _BAR_SECONDS = 2.0
 
-_DESCRIPTION: Final = "Checks JSON-RPC 2.0 messages, and shows how this package is set up."
+_DESCRIPTION: Final = "Checks JSON-RPC 2.0 messages, watches a server at work, and shows how this package is set up."
 _INFO: Final = "Shows the versions, the backend (and why it is not the compiled core), and the rules of the profiles."
 _CHECK: Final = """\
-Validates streams of JSON-RPC messages. For each file it shows the first faults, each with its line (from 1), its
-byte in the file (from 0) and its item in a batch (from 0), and then the number of messages of each kind and of faults
-of each code. Each item of a batch counts, and the batch itself once. Nothing that the messages hold is ever shown.
+Validates streams of JSON-RPC messages. For each file it shows the first faults, each with its line (from 1) where
+messages are lines, its byte in the file (from 0) and its item in a batch (from 0), and then the number of messages of
+each kind and of faults of each code. Each item of a batch counts, and the batch itself once. Nothing that the messages
+hold is ever shown. Headers that leave no way to the next message are the last that is read of a file.
+"""
+_TAP: Final = """\
+Runs a server that speaks on its standard input and output, between it and its client: put it before the server's
+command where the client is told that command. Every byte is passed on as it comes, in both directions. For each
+message one line is written to standard error, or to a file: the time, -> for the client's and <- for the server's,
+the kind, the method, the id, the size, how long an answer took, and faults. Payloads are never shown. The server's own
+standard error stays as it is.
+"""
+_TAP_STATUS: Final = """\
+exit status:
+  that of the command; 128 and the signal's number where a signal ended it
+  2    the command line is wrong, or the log cannot be written
+  126  the command cannot be run
+  127  there is no such command
 """
 _EXIT_STATUS: Final = """\
 exit status:
@@ -79,10 +94,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     parser = _parser()
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    tapped: list[str] = []
+    if arguments[:1] == ["tap"] and "--" in arguments:
+        # What follows is not this parser's, whatever it looks like.
+        split = arguments.index("--")
+        arguments, tapped = arguments[:split], arguments[split + 1 :]
     try:
         options = parser.parse_args(arguments)
+        if options.command == "tap" and not tapped:
+            options.parser.error("it needs a command to run, after --")
     except SystemExit as exit:
         return int(exit.code or 0)
+    if options.command == "tap":
+        return _tap(options, tapped)
     if options.command == "check":
         return _check(options)
     if options.command == "info":
@@ -98,19 +123,39 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
 
     check = commands.add_parser("check", help="validate streams of messages", description=_CHECK, **layout)
+    _add_rules(check, "newline")
     files = "what to read; - or no name at all stands for standard input"
     check.add_argument("files", nargs="*", metavar="FILE", help=files)
-    profiles = f"the protocol whose rules hold: {', '.join(PRESETS)} (default: %(default)s); `info` shows the rules"
-    check.add_argument("--profile", choices=PRESETS, default="jsonrpc", metavar="NAME", help=profiles)
-    framings = "how messages are told apart (default: %(default)s, a message a line)"
-    check.add_argument("--framing", choices=["newline"], default="newline", help=framings)
     faults = "faults to show for each file (default: %(default)s; 0 for none)"
     check.add_argument("--max-faults", type=_natural, default=10, metavar="N", help=faults)
     check.add_argument("--json", action="store_true", help="one JSON object a line, for each fault and each summary")
 
+    tap = commands.add_parser(
+        "tap",
+        help="watch the messages between a server and its client",
+        description=_TAP,
+        usage="jsonrpc-fast tap [options] -- COMMAND ...",
+        **{**layout, "epilog": _TAP_STATUS},
+    )
+    tap.set_defaults(parser=tap)
+    _add_rules(tap, "auto")
+    tap.add_argument(
+        "--log", metavar="FILE", help="where the lines go; they are put at its end (default: standard error)"
+    )
+
     info = commands.add_parser("info", help="show versions, backend and profiles", description=_INFO, **layout)
     info.add_argument("--json", action="store_true", help="one JSON object")
     return parser
+
+
+def _add_rules(command: argparse.ArgumentParser, framing: Framing) -> None:
+    profiles = f"the protocol whose rules hold: {', '.join(PRESETS)} (default: %(default)s); `info` shows the rules"
+    command.add_argument("--profile", choices=PRESETS, default="jsonrpc", metavar="NAME", help=profiles)
+    framings = (
+        "how messages are told apart: newline, a message a line; content-length, headers as language servers have "
+        "them; sse, the data of server-sent events; auto, one of the first two (default: %(default)s)"
+    )
+    command.add_argument("--framing", choices=FRAMINGS, default=framing, help=framings)
 
 
 def _natural(text: str) -> int:
@@ -128,7 +173,7 @@ def _check(options: argparse.Namespace) -> int:
 def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> int:
     """Prints the faults and the summary of one file. Returns the exit status that it asks for."""
     report = _Report(file, options, progress)
-    decoder = _LocatingDecoder(options.framing, PRESETS[options.profile])
+    decoder = LocatingDecoder(options.framing, PRESETS[options.profile])
     for chunk in _read(file):
         if isinstance(chunk, OSError):
             progress.clear()
@@ -138,6 +183,8 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
             report.add(frame, item)
         progress.advance(len(chunk))
         print(end="", flush=True)  # slow input: what was found is seen at once
+        if decoder.ended:
+            break
     for frame, item in decoder.close_located():
         report.add(frame, item)
     report.close()
@@ -155,25 +202,6 @@ def _read(file: str) -> Iterator[bytes | OSError]:
                     yield chunk
     except OSError as error:
         yield error
-
-
-class _LocatingDecoder(StreamDecoder):
-    """The stream decoder, for either twin, that tells of each item which frame it was in."""
-
-    __slots__ = ()
-
-    def feed_located(self, data: bytes) -> Iterator[tuple[Frame, Message | list[Message]]]:
-        """What `feed` returns, each item behind its frame."""
-        for frame in self._frames.feed(data):
-            yield frame, self._decode(frame.text)
-
-    def close_located(self) -> Iterator[tuple[Frame, Message | list[Message]]]:
-        """What `close` returns, each item behind its frame."""
-        for frame in self._frames.close():
-            yield frame, self._decode_last(frame.text)
-
-    def _decode(self, text: bytes | None) -> Message | list[Message]:
-        return ParseError.message_too_large() if text is None else decode(text, self._profile)
 
 
 class _Report:
@@ -231,14 +259,23 @@ class _Report:
 
     def _show(self, frame: Frame, fault: ParseError) -> None:
         self._progress.clear()
-        offset = frame.offset + (fault.offset or 0)
+        offset = self._place_of(fault, frame)
         if self._options.json:
             place = {"line": frame.line, "offset": offset, "index": fault.index}
             what = {"code": fault.code.name, "message": fault.message}
             print(json.dumps({"type": "fault", "file": _text(self._file), **place, **what}))
         else:
+            line = "" if frame.line is None else f"{frame.line}:"
             item = "" if fault.index is None else f", item {fault.index}"
-            print(f"{_printable(self._file)}:{frame.line}: byte {offset}{item}: {fault.code.name}: {fault.message}")
+            print(f"{_printable(self._file)}:{line} byte {offset}{item}: {fault.code.name}: {fault.message}")
+
+    def _place_of(self, fault: ParseError, frame: Frame) -> int:
+        """The byte of the file at which a fault is, or at which its message begins."""
+        offset = fault.offset or 0
+        # An event's lines are joined: where in the file the second one begins cannot be told from the text.
+        if self._options.framing == "sse" and b"\n" in (frame.text or b"")[:offset]:
+            return frame.offset
+        return frame.offset + offset
 
 
 class _Progress:
@@ -292,6 +329,26 @@ def _total_bytes(files: Sequence[str]) -> int | None:
     if not all(stat.S_ISREG(status.st_mode) for status in statuses):
         return None
     return sum([status.st_size for status in statuses])
+
+
+def _tap(options: argparse.Namespace, command: list[str]) -> int:
+    # Only here: the other commands need none of what it imports.
+    from .tap import CannotRun, tap
+
+    log = 2
+    try:
+        if options.log is not None:
+            log = os.open(options.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        return tap(command, log, options.framing, PRESETS[options.profile])
+    except CannotRun as error:
+        _complain(f"cannot run {_printable(command[0])}: {error}")
+        return error.status
+    except OSError as error:
+        _complain(f"cannot write {_printable(options.log)}: {error.strerror}")
+        return _USAGE
+    finally:
+        if log != 2:
+            os.close(log)
 
 
 def _info(options: argparse.Namespace) -> int:

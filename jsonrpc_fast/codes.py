@@ -65,11 +65,12 @@ def error_band(code: int) -> ErrorBand:
 
 
 class ParseErrorCode(enum.Enum):
-    """What is wrong with a message. The value is the text that `ParseError.message` gives."""
+    """What is wrong with a message. The value is the text that `ParseError.message` begins with."""
 
     MALFORMED_JSON = "the text is not JSON"
     INVALID_UTF8 = "the text is not UTF-8"
     TRUNCATED = "the stream ended inside a message"
+    INVALID_FRAMING = "the framing is not valid"
 
     MESSAGE_TOO_LARGE = "the message is larger than the limit"
     TOO_DEEP = "the message nests deeper than the limit"
@@ -107,7 +108,32 @@ class ParseErrorCode(enum.Enum):
         return ErrorCode.INVALID_REQUEST
 
 
-_TEXT_FAULTS: Final = frozenset({ParseErrorCode.MALFORMED_JSON, ParseErrorCode.INVALID_UTF8, ParseErrorCode.TRUNCATED})
+_TEXT_FAULTS: Final = frozenset(
+    {
+        ParseErrorCode.MALFORMED_JSON,
+        ParseErrorCode.INVALID_UTF8,
+        ParseErrorCode.TRUNCATED,
+        ParseErrorCode.INVALID_FRAMING,
+    }
+)
+
+
+class Hint(enum.Enum):
+    """What a fault of a stream looks like, or what is wrong with a header. The value ends `ParseError.message`."""
+
+    NEWLINE_FRAMING = "it looks like newline framing, a message a line without headers"
+    CONTENT_LENGTH_FRAMING = "it looks like a header of Content-Length framing"
+    SSE_FRAMING = "it looks like a server-sent event"
+    PRINTED_TEXT = "it looks like a log line or a print on the standard output, which is for messages alone"
+
+    MISSING_LENGTH = "there is no Content-Length"
+    DUPLICATE_LENGTH = "Content-Length is there more than once"
+    INVALID_LENGTH = "Content-Length is not a whole number"
+    LENGTH_TOO_LARGE = "Content-Length is more than any message has"
+    LENGTH_TOO_SMALL = "the body before may be longer than its Content-Length, which counts bytes"
+    UNKNOWN_CHARSET = "the charset is not UTF-8"
+    HEADER_TOO_LARGE = "the headers are larger than the bound"
+
 
 RPC_MESSAGES: Final = {
     ErrorCode.PARSE_ERROR: "Parse error",

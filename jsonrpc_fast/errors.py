@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .codes import UNSET, ErrorCode, ParseErrorCode
+from .codes import UNSET, ErrorCode, Hint, ParseErrorCode
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -92,10 +92,11 @@ class ParseError(ValueError):
                       length of the text where it ends too early
       index           the position in the batch, counted from 0, or None
       reply_expected  False for what looks like a response or a notification: the peer waits for no answer
+      hint            what the bytes look like, or what is wrong with a header; only from a stream, else None
     """
 
     __match_args__ = ("code", "message", "id", "offset", "index")
-    __slots__ = ("_code", "_id", "_index", "_offset", "_reply_expected")
+    __slots__ = ("_code", "_hint", "_id", "_index", "_offset", "_reply_expected")
 
     def __init__(
         self,
@@ -105,11 +106,13 @@ class ParseError(ValueError):
         offset: int | None = None,
         index: int | None = None,
         reply_expected: bool = True,
+        hint: Hint | None = None,
     ) -> None:
         if not isinstance(code, ParseErrorCode):
             raise TypeError(f"code must be a ParseErrorCode, not {type(code).__name__}")
-        super().__init__(code.value)
+        super().__init__(code.value if hint is None else f"{code.value}; {hint.value}")
         self._code = code
+        self._hint = hint
         self._id = id
         self._offset = offset
         self._index = index
@@ -121,8 +124,8 @@ class ParseError(ValueError):
 
     @property
     def message(self) -> str:
-        """What is wrong, for people: a fixed text for each code."""
-        return self._code.value
+        """What is wrong, for people: a fixed text for each code, and one for the hint if there is one."""
+        return self._code.value if self._hint is None else f"{self._code.value}; {self._hint.value}"
 
     @property
     def rpc_code(self) -> ErrorCode:
@@ -145,9 +148,13 @@ class ParseError(ValueError):
     def reply_expected(self) -> bool:
         return self._reply_expected
 
+    @property
+    def hint(self) -> Hint | None:
+        return self._hint
+
     def _fields(self) -> tuple[object, ...]:
         # The id's type counts: 1, 1.0 and True are three different ids.
-        return self._code, type(self._id), self._id, self._offset, self._index, self._reply_expected
+        return self._code, type(self._id), self._id, self._offset, self._index, self._reply_expected, self._hint
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, ParseError):
@@ -158,9 +165,10 @@ class ParseError(ValueError):
         return hash(self._fields())
 
     def __repr__(self) -> str:
+        hint = "" if self._hint is None else f", hint={self._hint.name}"
         return (
             f"ParseError({self._code.name}, offset={self._offset}, index={self._index}, "
-            f"reply_expected={self._reply_expected})"
+            f"reply_expected={self._reply_expected}{hint})"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -182,6 +190,11 @@ class ParseError(ValueError):
     def truncated(cls, *, offset: int | None = None) -> Self:
         """The stream ended inside a message."""
         return cls(ParseErrorCode.TRUNCATED, offset=offset)
+
+    @classmethod
+    def invalid_framing(cls, *, hint: Hint | None = None) -> Self:
+        """What stands around the messages of a stream is not what the framing says (LSP 3.17, "Header Part")."""
+        return cls(ParseErrorCode.INVALID_FRAMING, hint=hint)
 
     @classmethod
     def message_too_large(cls) -> Self:
@@ -326,10 +339,11 @@ class ParseError(ValueError):
 def _rebuild(
     cls: type[ParseError],
     code: ParseErrorCode,
+    hint: Hint | None,
     id: MessageId,
     index: int | None,
     offset: int | None,
     reply_expected: bool,
 ) -> ParseError:
     """A `ParseError` from its pickle."""
-    return cls(code, id, offset=offset, index=index, reply_expected=reply_expected)
+    return cls(code, id, offset=offset, index=index, reply_expected=reply_expected, hint=hint)

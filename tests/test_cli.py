@@ -24,6 +24,8 @@ from hypothesis import strategies as st
 import jsonrpc_fast
 from jsonrpc_fast import BACKEND, JSONRPC, PRESETS, cli
 from jsonrpc_fast._json import ORJSON_VERSION
+from jsonrpc_fast._located import LocatingDecoder
+from jsonrpc_fast.framing import FRAMINGS, Framing
 
 CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
 SECONDS = 60
@@ -140,18 +142,26 @@ def test_chunk_boundaries(
     assert capsys.readouterr().out == (MIXED_FAULTS + MIXED_SUMMARY).format(name=mixed)
 
 
-@given(st.lists(st.binary() | st.sampled_from([b"\n", b"\r\n", b"\xe2\x82", REQUEST, REQUEST[:20], b"[" + REQUEST])))
-def test_items_are_those_of_the_decoder(chunks: list[bytes]) -> None:
-    decoder = jsonrpc_fast.Decoder()
+CHUNK = st.binary() | st.sampled_from(
+    [b"\n", b"\r\n", b"\xe2\x82", REQUEST, REQUEST[:20], b"[" + REQUEST, b"Content-Length: 39\r\n", b"data: "]
+)
+
+
+@given(chunks=st.lists(CHUNK), framing=st.sampled_from(FRAMINGS))
+def test_items_are_those_of_the_decoder(chunks: list[bytes], framing: Framing) -> None:
+    decoder = jsonrpc_fast.Decoder(framing)
     expected = [item for chunk in chunks for item in decoder.feed(chunk)] + decoder.close()
-    locating = cli._LocatingDecoder()
+    locating = LocatingDecoder(framing)
     located = [pair for chunk in chunks for pair in locating.feed_located(chunk)] + list(locating.close_located())
     assert [item for _, item in located] == expected
     data = b"".join(chunks)
     for frame, _ in located:
-        assert frame.text is not None
-        assert data.startswith(frame.text, frame.offset)
-        assert data.count(b"\n", 0, frame.offset) == frame.line - 1
+        if frame.text is not None and framing != "sse":
+            assert data.startswith(frame.text, frame.offset)
+        if frame.line is not None:
+            assert data.count(b"\n", 0, frame.offset) == frame.line - 1
+    if framing == "newline":
+        assert None not in [frame.text for frame, _ in located]
 
 
 def test_more_than_one_chunk(tmp_path: Path) -> None:
@@ -160,7 +170,8 @@ def test_more_than_one_chunk(tmp_path: Path) -> None:
     done = run("check", "long.ndjson", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout == (
-        "long.ndjson:40001: byte 1600001: MALFORMED_JSON: the text is not JSON\n"
+        "long.ndjson:40001: byte 1600001: MALFORMED_JSON: the text is not JSON; "
+        "it looks like a log line or a print on the standard output, which is for messages alone\n"
         "long.ndjson: request 40003, notification 0, result 0, error 0, batch 0, invalid 1\n"
         "long.ndjson: MALFORMED_JSON 1\n"
     )
@@ -324,6 +335,88 @@ def test_json(mixed: str, capsys: pytest.CaptureFixture[str]) -> None:
             },
         },
     ]
+
+
+BODY = REQUEST.strip()
+HEADED = b"Content-Length: 39\r\n\r\n" + BODY  # 61 bytes
+EVENT = b"event: message\ndata: " + BODY + b"\n\n"  # 62 bytes
+FRAMED = [
+    ("content-length", 2 * HEADED, 2, []),
+    (
+        "content-length",
+        HEADED + b"Content-Length: 4\r\n\r\n{\n]}" + HEADED,
+        2,
+        ["byte 84: MALFORMED_JSON: the text is not JSON"],
+    ),
+    (
+        "content-length",
+        HEADED + b"X: y\r\nContent-Length: -4\r\n\r\n" + HEADED,
+        1,
+        ["byte 67: INVALID_FRAMING: the framing is not valid; Content-Length is not a whole number"],
+    ),
+    ("content-length", HEADED + HEADED[:40], 1, ["byte 101: TRUNCATED: the stream ended inside a message"]),
+    ("content-length", HEADED + HEADED[:9], 1, ["byte 70: TRUNCATED: the stream ended inside a message"]),
+    (
+        "content-length",
+        REQUEST,
+        0,
+        [
+            (
+                "byte 0: INVALID_FRAMING: the framing is not valid; "
+                "it looks like newline framing, a message a line without headers"
+            )
+        ],
+    ),
+    ("auto", 2 * HEADED, 2, []),
+    ("auto", b"\n" + REQUEST + b"{]\n" + REQUEST, 2, ["3: byte 42: MALFORMED_JSON: the text is not JSON"]),
+    (
+        "newline",
+        REQUEST + b"data: {}\n" + REQUEST,
+        2,
+        ["2: byte 40: MALFORMED_JSON: the text is not JSON; it looks like a server-sent event"],
+    ),
+    ("sse", 2 * EVENT, 2, []),
+    ("sse", EVENT + b"data: {]\n\n" + EVENT, 2, ["byte 69: MALFORMED_JSON: the text is not JSON"]),
+    ("sse", EVENT + b"data: {\ndata: ]\n\n" + EVENT, 2, ["byte 68: MALFORMED_JSON: the text is not JSON"]),
+    ("sse", EVENT + EVENT[:40], 1, ["byte 102: TRUNCATED: the stream ended inside a message"]),
+]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 7, 10_000])
+@pytest.mark.parametrize(("framing", "data", "requests", "faults"), FRAMED)
+def test_framings(
+    framing: str,
+    data: bytes,
+    requests: int,
+    faults: list[str],
+    chunk_bytes: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(cli, "_CHUNK_BYTES", chunk_bytes)
+    monkeypatch.chdir(tmp_path)
+    Path("f").write_bytes(data)
+    assert cli.main(["check", "--framing", framing, "f"]) == (1 if faults else 0)
+    shown = capsys.readouterr().out.splitlines()
+    count = len(faults)
+    assert shown[:count] == [f"f:{fault}" if fault[0].isdigit() else f"f: {fault}" for fault in faults]
+    assert shown[count] == f"f: request {requests}, notification 0, result 0, error 0, batch 0, invalid {count}"
+
+
+def test_json_without_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(HEADED + b"Content-Length: 2\r\n\r\n{]")
+    assert cli.main(["check", "--json", "--framing", "content-length", str(file)]) == 1
+    assert json.loads(capsys.readouterr().out.splitlines()[0]) == {
+        "type": "fault",
+        "file": str(file),
+        "line": None,
+        "offset": 83,
+        "index": None,
+        "code": "MALFORMED_JSON",
+        "message": "the text is not JSON",
+    }
 
 
 def test_json_of_several_files(tmp_path: Path) -> None:

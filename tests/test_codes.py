@@ -54,6 +54,7 @@ TEXTS = {
     "MALFORMED_JSON": "the text is not JSON",
     "INVALID_UTF8": "the text is not UTF-8",
     "TRUNCATED": "the stream ended inside a message",
+    "INVALID_FRAMING": "the framing is not valid",
     "MESSAGE_TOO_LARGE": "the message is larger than the limit",
     "TOO_DEEP": "the message nests deeper than the limit",
     "BATCH_TOO_LARGE": "the batch has more items than the limit",
@@ -127,6 +128,6 @@ def test_bands_of_the_protocols() -> None:
 
 def test_codes_of_replies() -> None:
     texts = {code.name for code in ParseErrorCode if code.rpc_code is ErrorCode.PARSE_ERROR}
-    assert texts == {"MALFORMED_JSON", "INVALID_UTF8", "TRUNCATED"}
+    assert texts == {"MALFORMED_JSON", "INVALID_UTF8", "TRUNCATED", "INVALID_FRAMING"}
     others = {code.rpc_code for code in ParseErrorCode if code.name not in texts}
     assert others == {ErrorCode.INVALID_REQUEST}

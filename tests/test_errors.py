@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jsonrpc_fast import errors
-from jsonrpc_fast.codes import ErrorCode, ParseErrorCode
+from jsonrpc_fast.codes import ErrorCode, Hint, ParseErrorCode
 from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_11_25, Limits, Profile
 
 from .mutations import LINES, MADE, TOKEN, mutated
 
-TEXT_FAULTS = ["MALFORMED_JSON", "INVALID_UTF8", "TRUNCATED"]
+TEXT_FAULTS = ["MALFORMED_JSON", "INVALID_UTF8", "TRUNCATED", "INVALID_FRAMING"]
 WITHOUT_ID = ["MESSAGE_TOO_LARGE", "BATCH_TOO_LARGE", "NOT_AN_OBJECT", "EMPTY_BATCH", "BATCH_NOT_ALLOWED"]
 OF_RESPONSES = [
     "MISSING_ID",
@@ -58,7 +58,9 @@ def test_no_other_factory(impl: ModuleType) -> None:
 
 @codes
 def test_factory_arguments(impl: ModuleType, code: ParseErrorCode) -> None:
-    if code.name in TEXT_FAULTS:
+    if code.name == "INVALID_FRAMING":
+        assert make(impl, code, hint=Hint.MISSING_LENGTH).hint is Hint.MISSING_LENGTH
+    elif code.name in TEXT_FAULTS:
         assert make(impl, code, offset=7).offset == 7
     elif code.name == "NOT_AN_OBJECT":
         assert make(impl, code, index=7).index == 7
@@ -87,13 +89,23 @@ def test_shown(impl: ModuleType, code: ParseErrorCode) -> None:
     assert repr(fault) == f"ParseError({code.name}, offset=1, index=2, reply_expected=True)"
 
 
+def test_a_hint_is_shown(impl: ModuleType) -> None:
+    fault = impl.ParseError(ParseErrorCode.MALFORMED_JSON, offset=0, hint=Hint.NEWLINE_FRAMING)
+    text = "the text is not JSON; it looks like newline framing, a message a line without headers"
+    assert (fault.message, str(fault), fault.args) == (text, text, (text,))
+    assert repr(fault) == (
+        "ParseError(MALFORMED_JSON, offset=0, index=None, reply_expected=True, hint=NEWLINE_FRAMING)"
+    )
+    assert fault.to_response() == impl.ParseError.malformed_json(offset=0).to_response()
+
+
 def test_every_text_is_its_own() -> None:
-    assert len({code.value for code in ParseErrorCode}) == len(ParseErrorCode) == 28
+    assert len({code.value for code in ParseErrorCode}) == len(ParseErrorCode) == 29
 
 
 def test_read_only(impl: ModuleType) -> None:
     fault = impl.ParseError.malformed_json(offset=1)
-    for name in ("code", "message", "id", "rpc_code", "offset", "index", "reply_expected"):
+    for name in ("code", "message", "id", "rpc_code", "offset", "index", "reply_expected", "hint"):
         with pytest.raises(AttributeError):
             setattr(fault, name, None)
         with pytest.raises(AttributeError):
@@ -113,6 +125,8 @@ def test_comparison(impl: ModuleType) -> None:
         fault(offset=1),
         fault(index=1),
         fault(reply_expected=False),
+        fault(hint=Hint.PRINTED_TEXT),
+        fault(hint=Hint.SSE_FRAMING),
     ]
     for place, one in enumerate(different):
         assert [one == other for other in different] == [place == other for other in range(len(different))]
@@ -124,7 +138,7 @@ def test_comparison(impl: ModuleType) -> None:
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_pickle(impl: ModuleType, protocol: int) -> None:
     for code in ParseErrorCode:
-        fault = impl.ParseError(code, "x", offset=1, index=2, reply_expected=False)
+        fault = impl.ParseError(code, "x", offset=1, index=2, reply_expected=False, hint=Hint.PRINTED_TEXT)
         for again in (pickle.loads(pickle.dumps(fault, protocol)), copy.copy(fault), copy.deepcopy(fault)):
             assert type(again) is impl.ParseError
             assert again == fault

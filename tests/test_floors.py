@@ -21,6 +21,8 @@ FLOORS = {
     "profile": 0,
     "kinds": 0,
     "framing": 0,
+    "sse": 0,
+    "hints": 0,
     "_json": 0,
     "_repr": 0,
     "_scanner": 1,
@@ -29,11 +31,13 @@ FLOORS = {
     "_pure": 1,
     "codec": 2,
     "__init__": 2,
+    "_located": 3,
     "validator": 3,
     "transports": 4,
     "session": 5,
     "mcp": 6,
     "adapters": 6,
+    "tap": 7,
     "cli": 7,
     "__main__": 7,
 }
@@ -154,7 +158,7 @@ def test_the_reader_of_imports_sees_what_is_there() -> None:
     assert "_json" in own_imports_of(PACKAGE / "_pure.py")
     assert own_imports_of(PACKAGE / "codec.py") == {"_core", "_pure"}
     assert own_imports_of(PACKAGE / "_core.pyx") >= {"_scanner", "_json", "errors", "codes", "profile"}
-    assert own_imports_of(PACKAGE / "_decoder.py") == {"codes", "errors", "framing", "profile"}
+    assert own_imports_of(PACKAGE / "_decoder.py") == {"codes", "errors", "framing", "hints", "profile"}
     assert compiled_imports_of(
         "from . import errors\nfrom ._a cimport (\n    B,  # x\n    C as D,\n)\ncimport cython"
     ) == [

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonrpc_fast.framing import Frame, LineFrames
+from jsonrpc_fast.codes import ParseErrorCode
+from jsonrpc_fast.framing import FRAMINGS, Frame, LineFrames, frame
+from jsonrpc_fast.framing import frames_of as frames_splitter
 
 BOM = b"\xef\xbb\xbf"
 PIECES = st.lists(
@@ -27,6 +30,10 @@ def frames_of(chunks: list[bytes], limit: int) -> list[Frame]:
     return frames + splitter.close()
 
 
+def too_large(line: int | None, offset: int) -> Frame:
+    return Frame(None, line, offset, ParseErrorCode.MESSAGE_TOO_LARGE)
+
+
 def cut(data: bytes, sizes: list[int]) -> list[bytes]:
     """The data in chunks of these sizes, and the rest."""
     chunks = []
@@ -43,7 +50,7 @@ def expected_frames(data: bytes, limit: int) -> list[Frame]:
     for number, line in enumerate(data[offset:].split(b"\n"), 1):
         text = line.removesuffix(b"\r")
         if len(text) > limit:
-            frames.append(Frame(None, number, offset))
+            frames.append(too_large(number, offset))
         elif text.strip(b" \t\r"):
             frames.append(Frame(text, number, offset))
         offset += len(line) + 1
@@ -103,11 +110,11 @@ class TestByteOrderMark:
 
     def test_it_does_not_count(self) -> None:
         assert frames_of([BOM, b"abcde\r\n"], 5) == [Frame(b"abcde", 1, 3)]
-        assert frames_of([BOM + b"abcdef\n"], 5) == [Frame(None, 1, 3)]
+        assert frames_of([BOM + b"abcdef\n"], 5) == [too_large(1, 3)]
 
     @pytest.mark.parametrize("part", [b"\xef\xbb", b"\xef\xbb\n", b"\xef\xbb\r\n"])
     def test_a_part_of_it_over_the_limit(self, part: bytes) -> None:
-        assert frames_of([part], 1) == [Frame(None, 1, 0)]
+        assert frames_of([part], 1) == [too_large(1, 0)]
 
 
 class TestLimit:
@@ -118,25 +125,26 @@ class TestLimit:
             return [data[at : at + size] for at in range(0, len(data), size)]
 
         assert frames_of(chunks(b"abcde" + end), 5) == [Frame(b"abcde", 1, 0)]
-        assert frames_of(chunks(b"abcdef" + end), 5) == [Frame(None, 1, 0)]
-        assert frames_of(chunks(b"abcde\r" + end), 5) == [Frame(None if end.startswith(b"\r") else b"abcde", 1, 0)]
+        assert frames_of(chunks(b"abcdef" + end), 5) == [too_large(1, 0)]
+        expected = too_large(1, 0) if end.startswith(b"\r") else Frame(b"abcde", 1, 0)
+        assert frames_of(chunks(b"abcde\r" + end), 5) == [expected]
 
     def test_told_at_once_and_once(self) -> None:
         splitter = LineFrames(5)
         assert splitter.feed(b"abcde") == []
         assert splitter.feed(b"\r") == []
-        assert splitter.feed(b"f") == [Frame(None, 1, 0)]
+        assert splitter.feed(b"f") == [too_large(1, 0)]
         assert splitter.feed(1000 * b"g") == []
         assert splitter.feed(b"\r\nabc\n") == [Frame(b"abc", 2, 1009)]
         assert splitter.close() == []
 
     def test_the_end_inside_what_is_dropped(self) -> None:
         splitter = LineFrames(5)
-        assert splitter.feed(b"abcdef") == [Frame(None, 1, 0)]
+        assert splitter.feed(b"abcdef") == [too_large(1, 0)]
         assert splitter.close() == []
 
     def test_space_counts(self) -> None:
-        assert frames_of([b"     \n      \na\n"], 5) == [Frame(None, 2, 6), Frame(b"a", 3, 13)]
+        assert frames_of([b"     \n      \na\n"], 5) == [too_large(2, 6), Frame(b"a", 3, 13)]
 
 
 @given(pieces=PIECES, sizes=CUTS, limit=st.integers(1, 12))
@@ -179,6 +187,47 @@ def test_memory_has_a_bound(chunk: bytes) -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert told == [Frame(None, 1, 0)]
+    assert told == [too_large(1, 0)]
     assert peak < 600_000
     assert splitter.feed(b"\na\n") == [Frame(b"a", 2, 200 * 65536 + 1)]
+
+
+class TestFrame:
+    def test_newline(self) -> None:
+        payload = b"{}\n"
+        assert frame(payload) is payload
+        assert frame(b"{}") == b"{}\n"
+        assert frame(b"") == b""
+        assert frame(b"\n") == b"\n"
+        for wrong in (b"{\n}", b"{}\n\n", b"\n{}", b"\n{}\n"):
+            with pytest.raises(ValueError, match=r"^payload must not hold a line break before its end$"):
+                frame(wrong)
+
+    def test_content_length(self) -> None:
+        assert frame(b"{}", "content-length") == b"Content-Length: 2\r\n\r\n{}"
+        assert frame(b"{}\n", "content-length") == b"Content-Length: 2\r\n\r\n{}"
+        assert frame(b"{\n}\n", "content-length") == b"Content-Length: 3\r\n\r\n{\n}"
+        assert frame('"\u00e9"'.encode(), "content-length") == b'Content-Length: 4\r\n\r\n"\xc3\xa9"'
+        assert frame(b"", "content-length") == frame(b"\n", "content-length") == b""
+
+    def test_sse(self) -> None:
+        assert frame(b"{}", "sse") == frame(b"{}\n", "sse") == b"data: {}\n\n"
+        assert frame(b"{\n}\n", "sse") == b"data: {\ndata: }\n\n"
+        assert frame(b"", "sse") == b""
+
+    @pytest.mark.parametrize("framing", ["auto", "lines", None])
+    def test_wrong_framing(self, framing: Any) -> None:
+        with pytest.raises(ValueError, match=r'^framing must be "newline", "content-length" or "sse"$'):
+            frame(b"{}", framing)
+
+    @pytest.mark.parametrize("framing", ["newline", "content-length", "sse"])
+    def test_what_is_framed_comes_out(self, framing: Any) -> None:
+        texts = [b"{}", b'{"a":"\xe2\x80\xa8"}', b"1", b"[" + 1000 * b" " + b"]"]
+        splitter = frames_splitter(framing, 2000)
+        data = b"".join([frame(text, framing) for text in texts])
+        assert [found.text for found in splitter.feed(data)] == texts
+        assert splitter.close() == []
+
+
+def test_framings() -> None:
+    assert FRAMINGS == ("newline", "content-length", "sse", "auto")

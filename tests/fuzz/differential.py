@@ -21,10 +21,20 @@ from typing import Any
 
 from jsonrpc_fast import JSONRPC, PRESETS, UNSET, Limits, Profile, _core, _pure
 from jsonrpc_fast.errors import EncodeError, ParseError
+from jsonrpc_fast.framing import FRAMINGS
 
 from .mutate import message
 
 WIRE = Path(__file__).parents[1] / "vectors" / "wire"
+
+HEADERS_ENDS = [
+    b"\r\n\r\n",
+    b"\r\n\r\n",
+    b"\n\n",
+    b" \r\nX: y\r\n\r\n",
+    b"\r\nContent-Type: application/vscode-jsonrpc; charset=utf-8\r\n\r\n",
+    b"\r\nContent-Type: x; charset=latin1\r\n\r\n",
+]
 
 PROFILES: list[Profile] = [
     *[JSONRPC] * 6,
@@ -86,17 +96,29 @@ def disagreement(text: bytes, profile: Profile, raw: bool) -> str | None:
 
 def stream_disagreement(rng: random.Random, texts: list[bytes], profile: Profile, raw: bool) -> str | None:
     """What differs between the twins over one stream in different chunks, or None."""
-    stream = b"".join([text + rng.choice((b"\n", b"\n", b"\r\n", b"")) for text in texts])
+    framing = rng.choice(("newline", "newline", *FRAMINGS))
+    stream = b"".join([_framed(rng, text, framing) for text in texts])
     cuts = sorted([rng.randrange(len(stream) + 1) for _ in range(rng.randrange(8))])
     chunks = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
     found = []
     for module, pieces in ((_core, chunks), (_core, [stream]), (_pure, [stream])):
-        decoder = module.Decoder(profile=profile, raw=raw)
+        decoder = module.Decoder(framing, profile, raw=raw)
         items = [item for piece in pieces for item in decoder.feed(piece)] + decoder.close()
         found.append([shown(module, item) for item in items])
     if found[0] != found[1] or found[0] != found[2]:
-        return f"{chunks!r}: in chunks {found[0]!r}, at once {found[1]!r}, pure {found[2]!r}"
+        return f"{framing} {chunks!r}: in chunks {found[0]!r}, at once {found[1]!r}, pure {found[2]!r}"
     return None
+
+
+def _framed(rng: random.Random, text: bytes, framing: str) -> bytes:
+    """A text as a frame, now and then not quite."""
+    if framing == "newline" or rng.random() < 0.1:
+        return text + rng.choice((b"\n", b"\n", b"\r\n", b""))
+    if framing == "sse":
+        return b"data:" + text.replace(b"\n", b"\ndata: ") + rng.choice((b"\n\n", b"\r\n\r\n", b"\r\r", b"\n"))
+    name = rng.choice((b"Content-Length: ", b"Content-Length: ", b"content-length:"))
+    length = len(text) + (rng.random() < 0.05)
+    return b"%b%d%b%b" % (name, length, rng.choice(HEADERS_ENDS), text)
 
 
 def main(arguments: list[str] | None = None) -> int:

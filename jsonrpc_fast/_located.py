@@ -1,0 +1,38 @@
+"""Streams of messages, each with the place where it stands: what reports and logs of a stream are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ._decoder import StreamDecoder
+from .codec import ParseError, decode
+from .framing import Frame
+
+if TYPE_CHECKING:
+    from ._pure import Message
+
+
+class LocatingDecoder(StreamDecoder):
+    """The stream decoder, for either twin, that tells of each item which frame it was in."""
+
+    __slots__ = ()
+    _fault_class = ParseError
+
+    def feed_located(self, data: bytes) -> Iterator[tuple[Frame, Message | list[Message]]]:
+        """What `feed` returns, each item behind its frame."""
+        seen = self._detect(data)
+        if seen is not None:
+            for frame in self._frames.feed(seen):
+                yield frame, self._item(frame)
+
+    def close_located(self) -> Iterator[tuple[Frame, Message | list[Message]]]:
+        """What `close` returns, each item behind its frame."""
+        seen = self._undetected()
+        for frame in self._frames.feed(seen):
+            yield frame, self._item(frame)
+        for frame in self._frames.close():
+            yield frame, self._last_item(frame)
+
+    def _decode(self, text: bytes) -> Message | list[Message]:
+        return decode(text, self._profile, raw=self._raw)

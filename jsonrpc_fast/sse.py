@@ -1,0 +1,271 @@
+"""Server-sent events, without IO: bytes to events and back.
+
+Rules (WHATWG HTML, "Server-sent events", 9.2.5 and 9.2.6):
+  - a line ends at CR, LF or CRLF; a byte order mark at the very start of the stream is dropped;
+  - a line without a colon is a field without a value, a line that begins with one is a comment, one space after the
+    colon is dropped, and fields with other names than data, event, id and retry are ignored;
+  - the values of several data fields are joined by LF;
+  - a blank line ends an event; one without a data field is none, but its id counts;
+  - an id stays until another comes; one with a NUL in it is ignored, and so is a retry that is not all digits;
+  - what the end of the stream cuts off is no event.
+
+And for what is read from a stranger:
+  - data stays bytes: whoever decodes it finds what is not UTF-8;
+  - an event over the limit is told at once, without its data; the rest of it is dropped as it comes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_KNOWN_FIELD: Final = re.compile(rb"(?:data|event|id|retry):")
+_FIELD_BYTES: Final = 6  # of the longest names and their colon
+_DATA_NAME: Final = re.compile(rb"data: ?")
+_LINE_ENDING: Final = re.compile(rb"\r\n|\r|\n")
+
+SHOWN_BYTES: Final = 64
+"""How much is kept of a line that is ignored."""
+
+MAX_FIELD_BYTES: Final = 8192
+"""The longest line of a field that is not data. An event with a longer one is over the limit."""
+
+
+class Event(NamedTuple):
+    """One event.
+
+    type   "message" if the stream names none
+    data   the bytes, not yet decoded; None when they are over the limit
+    id     the last event id: this event's own, or the one that came last before it, or ""
+    retry  the time to wait before connecting again, in milliseconds, if this event has one
+    """
+
+    type: str
+    data: bytes | None
+    id: str
+    retry: int | None
+
+
+class EventDecoder:
+    """Reads a stream of events, chunk by chunk. Any chunking gives the same events; the cost is linear.
+
+    limit  of the data of one event, in bytes
+
+    It holds at most one event and the chunk that it was fed last.
+    """
+
+    __slots__ = (
+        "_after_return",
+        "_at_start",
+        "_data",
+        "_data_offset",
+        "_dropping",
+        "_id",
+        "_last_id",
+        "_limit",
+        "_line",
+        "_line_offset",
+        "_offset",
+        "_retry",
+        "_too_large",
+        "_type",
+    )
+
+    def __init__(self, limit: int = 64 * 1024 * 1024) -> None:
+        self._limit = limit
+        self._at_start = True  # a byte order mark may still come
+        self._after_return = False  # a 0x0A that comes next belongs to the line that is over
+        self._offset = 0  # of the chunk
+        self._line = bytearray()  # the line begun, with no ending in it
+        self._line_offset = 0
+        self._dropping = False  # inside a line that is ignored, or over the limit
+        self._last_id = ""
+        self._id = ""
+        self._type = ""
+        self._data = bytearray()  # of the event begun, each value with a 0x0A behind it
+        self._data_offset: int | None = None
+        self._retry: int | None = None
+        self._too_large = False
+
+    @property
+    def last_event_id(self) -> str:
+        """What to send as `Last-Event-ID` when the connection is made again."""
+        return self._last_id
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Event]:
+        """The events that end in `data`."""
+        return [found for found, _ in self.read(data) if isinstance(found, Event)]
+
+    def read(self, data: bytes | bytearray | memoryview) -> list[tuple[Event | bytes, int]]:
+        """What `feed` returns, and the beginnings of ignored lines that are no comments, each with its offset.
+
+        The offset is the byte of the stream, counted from 0, at which the event's first data or the line begins.
+        """
+        found: list[tuple[Event | bytes, int]] = []
+        chunk = bytes(data)
+        at = 0
+        if chunk and self._after_return:
+            self._after_return = False
+            if chunk.startswith(b"\n"):
+                at = 1
+                self._line_offset += 1
+        feed = chunk.find(b"\n", at)
+        carriage_return = chunk.find(b"\r", at)
+        while feed >= 0 or carriage_return >= 0:
+            end = feed if carriage_return < 0 or 0 <= feed < carriage_return else carriage_return
+            self._append(chunk, at, end, found)
+            self._end_line(found)
+            at = end + 1
+            if end == carriage_return:
+                if at == feed:
+                    at += 1
+                elif at == len(chunk):
+                    self._after_return = True
+            # Looked for again only when it is passed, so that each byte is searched once for each of the two.
+            if 0 <= feed < at:
+                feed = chunk.find(b"\n", at)
+            if 0 <= carriage_return < at:
+                carriage_return = chunk.find(b"\r", at)
+            self._line_offset = self._offset + at
+        self._append(chunk, at, len(chunk), found)
+        self._offset += len(chunk)
+        return found
+
+    def rest(self) -> list[tuple[Event | bytes, int]]:
+        """What the end of the stream cuts off, as `read` gives it: an event that has data, or an ignored line."""
+        line = bytes(self._line)
+        if self._dropping or not line.startswith(b"data:"):
+            value = b""
+            has_value = False
+        else:
+            value = line[len(b"data:") :].removeprefix(b" ")
+            has_value = True
+        if self._too_large or not (self._data or has_value):
+            return [(line, self._line_offset)] if line and not _KNOWN_FIELD.match(line) else []
+        data = bytes(self._data) + value if has_value else bytes(self._data[:-1])
+        offset = self._line_offset + len(line) - len(value) if self._data_offset is None else self._data_offset
+        return [(Event(self._type or "message", data, self._id, self._retry), offset)]
+
+    def _append(self, chunk: bytes, start: int, end: int, found: list[tuple[Event | bytes, int]]) -> None:
+        """Takes a part of the line begun, or drops it where the line does not matter or is over the limit."""
+        if self._dropping:
+            return
+        line = self._line
+        while len(line) < SHOWN_BYTES and start < end:
+            first = min(end, start + SHOWN_BYTES - len(line))
+            line += chunk[start:first]
+            start = first
+            if self._at_start and not (len(line) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(line)):
+                self._drop_byte_order_mark()
+        if len(line) >= _FIELD_BYTES and not _KNOWN_FIELD.match(line):
+            self._dropping = len(line) == SHOWN_BYTES
+            return
+        is_data = line.startswith(b"data:")
+        longest = self._limit - len(self._data) + len(b"data: ") if is_data else MAX_FIELD_BYTES
+        # One byte over the limit tells as much as all the rest.
+        line += chunk[start : min(end, start + max(longest + 1 - len(line), 0))]
+        if len(line) > longest:
+            self._drop_event(found)
+            self._dropping = True
+
+    def _end_line(self, found: list[tuple[Event | bytes, int]]) -> None:
+        if self._at_start:
+            self._drop_byte_order_mark()
+        line = bytes(self._line)
+        self._line.clear()
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if self._dropping:
+            self._dropping = False
+            if name and not _KNOWN_FIELD.match(line):
+                found.append((line, self._line_offset))
+        elif not line:
+            self._end_event(found)
+        elif name == b"data":
+            if self._data_offset is None:
+                self._data_offset = self._line_offset + len(line) - len(value)
+            if len(self._data) + len(value) > self._limit:
+                self._drop_event(found)
+            elif not self._too_large:
+                self._data += value
+                self._data += b"\n"
+        elif name == b"event":
+            self._type = value.decode(errors="replace")
+        elif name == b"id":
+            if b"\x00" not in value:
+                self._id = value.decode(errors="replace")
+        elif name == b"retry":
+            # More digits than these are longer than a life.
+            if value.isdigit() and len(value) <= 15:
+                self._retry = int(value)
+        elif name:
+            found.append((line, self._line_offset))
+
+    def _drop_byte_order_mark(self) -> None:
+        if self._line.startswith(_BYTE_ORDER_MARK):
+            del self._line[: len(_BYTE_ORDER_MARK)]
+            self._line_offset += len(_BYTE_ORDER_MARK)
+        self._at_start = False
+
+    def _drop_event(self, found: list[tuple[Event | bytes, int]]) -> None:
+        """Tells of an event over the limit, once."""
+        if not self._too_large:
+            offset = self._data_offset
+            if offset is None:
+                offset = self._line_offset + _end_of_name(self._line)
+            found.append((Event(self._type or "message", None, self._last_id, self._retry), offset))
+        self._too_large = True
+        self._data = bytearray()
+
+    def _end_event(self, found: list[tuple[Event | bytes, int]]) -> None:
+        self._last_id = self._id
+        if self._data and self._data_offset is not None and not self._too_large:
+            data = bytes(memoryview(self._data)[:-1])
+            found.append((Event(self._type or "message", data, self._id, self._retry), self._data_offset))
+        self._begin_event()
+
+    def _begin_event(self) -> None:
+        self._type = ""
+        self._data = bytearray()
+        self._data_offset = None
+        self._retry = None
+        self._too_large = False
+
+
+def encode_event(data: bytes, *, type: str | None = None, id: str | None = None, retry: int | None = None) -> bytes:
+    """An event as bytes. Line endings in `data` become LF on the other side.
+
+    data   UTF-8; b"" gives an event whose data is empty
+    type   None stands for "message"
+    id     what the peer sends as `Last-Event-ID` when it connects again
+    retry  the time to wait before that, in milliseconds
+
+    Raises ValueError for a type or an id that breaks lines, an id with a NUL, a retry below 0.
+    """
+    head = b""
+    if type is not None:
+        head += b"event: " + _one_line("type", type) + b"\n"
+    if id is not None:
+        if "\0" in id:
+            raise ValueError("id must not hold a NUL")
+        head += b"id: " + _one_line("id", id) + b"\n"
+    if retry is not None:
+        if retry < 0:
+            raise ValueError("retry must be 0 or more")
+        head += b"retry: %d\n" % retry
+    if b"\n" in data or b"\r" in data:
+        data = _LINE_ENDING.sub(b"\ndata: ", data)
+    return b"%bdata: %b\n\n" % (head, data)
+
+
+def _end_of_name(line: bytearray) -> int:
+    """Where the value of a data field begins; 0 for any other field."""
+    match = _DATA_NAME.match(line)
+    return 0 if match is None else match.end()
+
+
+def _one_line(name: str, value: str) -> bytes:
+    if "\n" in value or "\r" in value:
+        raise ValueError(f"{name} must not hold a line ending")
+    return value.encode()

@@ -1,0 +1,425 @@
+"""Streams in every framing, through both twins: any chunking gives the same items; only bad headers end a stream."""
+
+from __future__ import annotations
+
+import json
+import time
+import tracemalloc
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsonrpc_fast.framing import FRAMINGS, MAX_HEADER_BYTES, frame
+from jsonrpc_fast.profile import LSP, Limits
+
+from .describe import Description, describe, notification, request, text_fault
+from .mutations import LINES, MADE, mutated
+
+ONE = b'{"jsonrpc":"2.0","id":1,"method":"m"}'
+TWO = b'{"jsonrpc":"2.0","method":"n"}'
+REQUEST = request(1, "m")
+NOTIFICATION = notification("n")
+TOO_LARGE: Description = ("ParseError", "MESSAGE_TOO_LARGE", -32600, None, None, None, True, None)
+
+FRAMED = ("newline", "content-length", "sse")
+
+
+def shown(item: Any) -> Description:
+    """A description that tells a fault's hint, too."""
+    if isinstance(item, list):
+        return [shown(each) for each in item]
+    found = describe(item)
+    if found[0] == "ParseError":
+        return (*found, item.hint and item.hint.name)
+    return found
+
+
+def fault(code: str, offset: int | None, hint: str | None = None) -> Description:
+    return (*text_fault(code, offset), hint)
+
+
+def invalid(hint: str | None) -> Description:
+    return fault("INVALID_FRAMING", None, hint)
+
+
+def decode_all(impl: ModuleType, chunks: list[bytes], framing: str, **options: Any) -> Description:
+    decoder = impl.Decoder(framing, **options)
+    items = [item for chunk in chunks for item in decoder.feed(chunk)]
+    return [shown(item) for item in items + decoder.close()]
+
+
+def bytewise(data: bytes) -> list[bytes]:
+    return [data[at : at + 1] for at in range(len(data))]
+
+
+def cut(data: bytes, sizes: list[int]) -> list[bytes]:
+    chunks = []
+    for size in sizes:
+        chunks.append(data[:size])
+        data = data[size:]
+    return [*chunks, data]
+
+
+def headed(*texts: bytes) -> bytes:
+    return b"".join([frame(text, "content-length") for text in texts])
+
+
+CONTENT_LENGTH: list[tuple[bytes, Description]] = [
+    (b"", []),
+    (headed(ONE), [REQUEST]),
+    (headed(ONE, TWO), [REQUEST, NOTIFICATION]),
+    (b"\xef\xbb\xbf" + headed(ONE, TWO), [REQUEST, NOTIFICATION]),
+    (b"Content-Length: 0\r\n\r\n" + headed(ONE), [REQUEST]),
+    (b"Content-Length: 37\r\nContent-Type: application/vscode-jsonrpc; charset=utf-8\r\n\r\n" + ONE, [REQUEST]),
+    (
+        b"Content-Length: 37\r\nContent-Type: application/vscode-jsonrpc; charset=utf-7\r\n\r\n" + ONE,
+        [invalid("UNKNOWN_CHARSET")],
+    ),
+    (b"content-type: x\ncontent-length:37\n\n" + ONE + headed(TWO), [REQUEST, NOTIFICATION]),
+    (headed(b"[" + ONE + b"," + TWO + b"]"), [[REQUEST, NOTIFICATION]]),
+    (headed(b"{\n" + ONE[1:]), [REQUEST]),
+    (headed(b"  "), [fault("MALFORMED_JSON", 2)]),
+    (headed(b"nonsense", TWO), [fault("MALFORMED_JSON", 1), NOTIFICATION]),
+    (headed(b"\xff", TWO), [fault("INVALID_UTF8", 0), NOTIFICATION]),
+    (headed(ONE[:-1], TWO), [fault("MALFORMED_JSON", 36), NOTIFICATION]),
+    (headed(ONE)[:-1], [fault("TRUNCATED", 36)]),
+    (headed(ONE)[:-37], [fault("TRUNCATED", 0)]),
+    (headed(ONE)[:-38], [fault("TRUNCATED", 0)]),
+    (headed(ONE) + b"C", [REQUEST, fault("TRUNCATED", 0)]),
+    (headed(ONE) + b"\r\n", [REQUEST]),
+    # Of 37 bytes the header counts one less: the last is taken for a header.
+    (b"Content-Length: 36\r\n\r\n" + ONE + headed(TWO), [fault("MALFORMED_JSON", 36), invalid("LENGTH_TOO_SMALL")]),
+    (ONE + b"\n" + TWO + b"\n", [invalid("NEWLINE_FRAMING")]),
+    (headed(ONE) + ONE + headed(TWO), [REQUEST, invalid("NEWLINE_FRAMING")]),
+    (b"starting up\n" + headed(ONE), [invalid("PRINTED_TEXT")]),
+    (b"data: {}\n\n", [invalid("SSE_FRAMING")]),
+    (b"Content-Length: 0000000037\r\n\r\n" + ONE, [REQUEST]),
+    (b"Content-Length: 999999999999\r\n\r\n" + ONE, [invalid("LENGTH_TOO_LARGE")]),
+    (b"Content-Length: 4294967295\r\n\r\n" + ONE, [TOO_LARGE]),
+    (b"Content-Length: 1000000000\r\n\r\n" + ONE, [TOO_LARGE]),
+    (b"Content-Length: 999999999\r\n\r\n" + ONE, [TOO_LARGE]),
+    (b"X: " + MAX_HEADER_BYTES * b"y" + b"\r\n" + headed(ONE), [invalid("HEADER_TOO_LARGE")]),
+]
+
+
+@pytest.mark.parametrize(("data", "expected"), CONTENT_LENGTH)
+def test_content_length(impl: ModuleType, data: bytes, expected: Description) -> None:
+    for framing in ("content-length", "auto") if data[:4].lower().endswith(b"cont") else ("content-length",):
+        assert decode_all(impl, [data], framing) == expected
+        assert decode_all(impl, bytewise(data), framing) == expected
+        for at in range(min(len(data), 150)):
+            assert decode_all(impl, [data[:at], data[at:]], framing) == expected
+
+
+# What other projects' tests hold; `expect` there is their own verdict.
+COMPLETION = request(
+    3, "textDocument/completion", {"textDocument": {"uri": "test:/main.cpp"}, "position": {"line": 3, "character": 5}}
+)
+VECTORS: list[Description] = [
+    [request(1, "example")],
+    [invalid("MISSING_LENGTH")],
+    [invalid("INVALID_LENGTH")],
+    [notification("test")],
+    [notification("test")],
+    [notification("test")],
+    [notification("exit")],
+    [notification("exit")],
+    [notification("exit")],
+    [invalid("UNKNOWN_CHARSET")],
+    # Differs: a Content-Type without a charset means utf-8 (LSP 3.17, "Header Part").
+    [notification("exit")],
+    [notification("exit")],
+    [],
+    # Differs: nobody knows where the next frame begins, so the stream ends.
+    [invalid("MISSING_LENGTH")],
+    # Differs: two readers would take two different bodies.
+    [invalid("DUPLICATE_LENGTH")],
+    [COMPLETION],
+    [fault("MALFORMED_JSON", 10), invalid("LENGTH_TOO_SMALL")],
+    [fault("TRUNCATED", 146)],
+    [TOO_LARGE],
+]
+DIFFERING = (10, 13, 14)
+
+
+def test_vectors_of_others(impl: ModuleType, corpora: Path) -> None:
+    vectors = json.loads((corpora / "framing_vectors.json").read_bytes())
+    assert len(vectors) == len(VECTORS) == 19
+    for place, (vector, expected) in enumerate(zip(vectors, VECTORS, strict=True)):
+        data = vector["raw"].encode()
+        assert decode_all(impl, [data], "content-length") == expected, vector
+        assert decode_all(impl, bytewise(data), "content-length") == expected, vector
+        if place not in DIFFERING:
+            theirs = vector["expect"]
+            if isinstance(theirs, str):
+                assert expected[-1][0] == "ParseError"
+            else:
+                assert expected == [shown(impl.decode(text)) for text in theirs]
+
+
+SSE: list[tuple[bytes, Description]] = [
+    (b"", []),
+    (b"data: " + ONE + b"\n\n", [REQUEST]),
+    (
+        b"event: message\r\nid: 1\r\ndata: " + ONE + b"\r\n\r\n: hi\r\n\r\ndata:" + TWO + b"\r\n\r\n",
+        [REQUEST, NOTIFICATION],
+    ),
+    (b'data: {"jsonrpc":"2.0",\rdata: "method":"n"}\r\r', [NOTIFICATION]),
+    (b"event: ping\ndata: nonsense\n\nid: 1\ndata:\n\ndata: " + TWO + b"\n\n", [NOTIFICATION]),
+    (
+        b"data: nonsense\n\ndata: \xff\n\ndata: " + TWO + b"\n\n",
+        [
+            fault("MALFORMED_JSON", 1),
+            fault("INVALID_UTF8", 0),
+            NOTIFICATION,
+        ],
+    ),
+    (b"data: " + ONE + b"\n", [fault("TRUNCATED", 37)]),
+    (b"data: " + ONE[:5], [fault("TRUNCATED", 5)]),
+    (ONE + b"\n" + TWO + b"\n", [invalid("NEWLINE_FRAMING")]),
+    (headed(ONE) + b"\n\ndata: " + TWO + b"\n\n", [invalid("CONTENT_LENGTH_FRAMING"), NOTIFICATION]),
+]
+
+
+@pytest.mark.parametrize(("data", "expected"), SSE)
+def test_sse(impl: ModuleType, data: bytes, expected: Description) -> None:
+    assert decode_all(impl, [data], "sse") == expected
+    for at in range(len(data)):
+        assert decode_all(impl, [data[:at], data[at:]], "sse") == expected
+    assert decode_all(impl, bytewise(data), "sse") == expected
+
+
+LOG_LINE = b"INFO listening on stdio"
+NEWLINE: list[tuple[bytes, Description]] = [
+    (LOG_LINE + b"\n" + ONE + b"\n", [fault("MALFORMED_JSON", 0, "PRINTED_TEXT"), REQUEST]),
+    (b"[INFO] x\n" + TWO + b"\n", [fault("MALFORMED_JSON", 1, "PRINTED_TEXT"), NOTIFICATION]),
+    (b"d\xe9marr\xe9\n" + TWO, [fault("INVALID_UTF8", 1, "PRINTED_TEXT"), NOTIFICATION]),
+    (b"data: " + ONE + b"\n\n", [fault("MALFORMED_JSON", 0, "SSE_FRAMING")]),
+    (headed(ONE) + b"\n", [fault("MALFORMED_JSON", 0, "CONTENT_LENGTH_FRAMING"), REQUEST]),
+    (b'{"a":1,}\n{]\n', [fault("MALFORMED_JSON", 7), fault("MALFORMED_JSON", 1)]),
+    (b"\x00\x01\n", [fault("MALFORMED_JSON", 0)]),
+    (LOG_LINE, [fault("MALFORMED_JSON", 0, "PRINTED_TEXT")]),
+    (b"12\n", [("ParseError", "NOT_AN_OBJECT", -32600, None, None, None, True, None)]),
+    (ONE[:9], [fault("TRUNCATED", 9)]),
+]
+
+
+@pytest.mark.parametrize(("data", "expected"), NEWLINE)
+def test_hints_of_newline_framing(impl: ModuleType, data: bytes, expected: Description) -> None:
+    for framing in ("newline", "auto") if not data.startswith(b"Content") else ("newline",):
+        assert decode_all(impl, [data], framing) == expected
+        assert decode_all(impl, bytewise(data), framing) == expected
+
+
+def test_decode_gives_no_hint(impl: ModuleType) -> None:
+    assert impl.decode(LOG_LINE).hint is None
+    assert impl.decode(LOG_LINE) == impl.ParseError.malformed_json(offset=0)
+    [item] = impl.Decoder().feed(LOG_LINE + b"\n")
+    assert type(item) is impl.ParseError
+    assert item.to_response() == impl.decode(LOG_LINE).to_response()
+    assert item.message == (
+        "the text is not JSON; it looks like a log line or a print on the standard output, which is for messages alone"
+    )
+
+
+AUTO: list[tuple[bytes, str, Description]] = [
+    (b"", "newline", []),
+    (ONE, "newline", [REQUEST]),
+    (b"\xef\xbb\xbf \r\n" + ONE + b"\n" + TWO, "newline", [REQUEST, NOTIFICATION]),
+    (b"[" + ONE + b"]\n", "newline", [[REQUEST]]),
+    (headed(ONE, TWO), "content-length", [REQUEST, NOTIFICATION]),
+    (b"\xef\xbb\xbf\r\n" + headed(ONE, TWO), "content-length", [REQUEST, NOTIFICATION]),
+    (b"content-type: x\r\ncontent-length: 37\r\n\r\n" + ONE, "content-length", [REQUEST]),
+    (b"X-Test: 1\r\nContent-Length: 37\r\n\r\n" + ONE, "content-length", [REQUEST]),
+    (b"Content-Length: x\r\n\r\n" + ONE, "content-length", [invalid("INVALID_LENGTH")]),
+    (b"Content-L", "newline", [fault("MALFORMED_JSON", 0, "PRINTED_TEXT")]),
+    (b"INFO: up\n" + ONE + b"\n", "newline", [fault("MALFORMED_JSON", 0, "PRINTED_TEXT"), REQUEST]),
+    (b"\xef\xbb", "newline", [fault("TRUNCATED", 2)]),
+]
+
+
+@pytest.mark.parametrize(("data", "framing", "expected"), AUTO)
+def test_auto(impl: ModuleType, data: bytes, framing: str, expected: Description) -> None:
+    assert decode_all(impl, [data], "auto") == decode_all(impl, bytewise(data), "auto") == expected
+    for at in range(len(data)):
+        assert decode_all(impl, [data[:at], data[at:]], "auto") == expected
+    decoder = impl.Decoder("auto")
+    assert decoder.framing == "auto"
+    decoder.feed(data)
+    decoder.close()
+    assert decoder.framing == framing
+
+
+def test_auto_gives_items_at_once(impl: ModuleType) -> None:
+    decoder = impl.Decoder("auto")
+    assert decoder.feed(b"  ") == []
+    assert [shown(item) for item in decoder.feed(ONE + b"\n")] == [REQUEST]
+    assert decoder.framing == "newline"
+    assert [shown(item) for item in decoder.feed(TWO + b"\n")] == [NOTIFICATION]
+
+
+def test_framing_and_ended_are_read_only(impl: ModuleType) -> None:
+    for framing in FRAMINGS:
+        decoder = impl.Decoder(framing)
+        assert (decoder.framing, decoder.ended) == (framing, False)
+        for name in ("framing", "ended"):
+            with pytest.raises(AttributeError):
+                setattr(decoder, name, None)
+
+
+@pytest.mark.parametrize("framing", ["content-length", "auto"])
+def test_after_the_end(impl: ModuleType, framing: str) -> None:
+    decoder = impl.Decoder(framing)
+    assert not decoder.ended
+    assert [shown(item) for item in decoder.feed(headed(ONE) + b"Content-Length: x\r\n" + headed(TWO))] == [
+        REQUEST,
+        invalid("INVALID_LENGTH"),
+    ]
+    assert decoder.ended
+    assert decoder.feed(headed(TWO)) == []
+    with pytest.raises(TypeError, match=r"^data must be bytes"):
+        decoder.feed("")
+    assert decoder.close() == []
+    assert decoder.ended
+    with pytest.raises(ValueError, match=r"^the decoder is closed$"):
+        decoder.feed(b"")
+
+
+class TestLimit:
+    LIMITS = Limits(message_bytes=len(ONE))
+
+    @pytest.mark.parametrize("framing", FRAMED)
+    def test_bound(self, impl: ModuleType, framing: Any) -> None:
+        for text, expected in ((ONE, REQUEST), (ONE + b" ", TOO_LARGE), (100 * ONE, TOO_LARGE)):
+            data = frame(text, framing) + frame(TWO, framing)
+            for chunks in ([data], bytewise(data)):
+                assert decode_all(impl, chunks, framing, limits=self.LIMITS) == [expected, NOTIFICATION]
+
+    def test_told_at_once_and_the_stream_goes_on(self, impl: ModuleType) -> None:
+        decoder = impl.Decoder("content-length", limits=self.LIMITS)
+        assert [shown(item) for item in decoder.feed(b"Content-Length: 3700\r\n\r\n")] == [TOO_LARGE]
+        assert decoder.feed(99 * ONE) == []
+        assert [shown(item) for item in decoder.feed(ONE + headed(TWO))] == [NOTIFICATION]
+        assert decoder.close() == []
+
+    def test_what_is_announced_costs_nothing(self, impl: ModuleType) -> None:
+        for limits in (Limits(), Limits(message_bytes=2**40)):
+            decoder = impl.Decoder("content-length", limits=limits)
+            tracemalloc.start()
+            try:
+                decoder.feed(b"Content-Length: 1000000000\r\n\r\n{")
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert peak < 50_000
+
+    @pytest.mark.parametrize("framing", FRAMED)
+    def test_memory_of_many_messages_has_a_bound(self, impl: ModuleType, framing: Any) -> None:
+        decoder = impl.Decoder(framing)
+        chunk = 20 * frame(ONE, framing)
+        tracemalloc.start()
+        try:
+            for _ in range(300):
+                assert len(decoder.feed(chunk)) == 20
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 100_000
+
+
+@pytest.mark.parametrize("framing", [*FRAMED, "auto"])
+def test_one_byte_at_a_time_is_linear(impl: ModuleType, framing: Any) -> None:
+    def seconds(size: int) -> float:
+        decoder = impl.Decoder(framing)
+        text = b'{"jsonrpc":"2.0","id":1,"result":"' + size * b"x" + b'"}'
+        pieces = bytewise(frame(text, "content-length" if framing == "auto" else framing))
+        started = time.perf_counter()
+        items = [item for piece in pieces for item in decoder.feed(piece)]
+        taken = time.perf_counter() - started
+        assert len(items) == 1
+        return taken
+
+    # Sixteen times the bytes; quadratic cost would be 256 times.
+    assert seconds(160_000) < 64 * min([seconds(10_000) for _ in range(3)])
+
+
+@pytest.mark.parametrize("framing", FRAMED)
+def test_arguments_are_passed_on(impl: ModuleType, framing: Any) -> None:
+    text = b'{"jsonrpc":"2.0","id":null,"method":"m","params":[1]}'
+    [item] = impl.Decoder(framing, LSP).feed(frame(text, framing))
+    assert item.code.name == "INVALID_ID_TYPE"
+    [item] = impl.Decoder(framing, raw=True).feed(memoryview(frame(text, framing)))
+    assert bytes(item.params) == b"[1]"
+    [item] = impl.Decoder(framing).feed(memoryview(b"".join([b"%c_" % byte for byte in frame(text, framing)]))[::2])
+    assert item.params == [1]
+
+
+# Any stream, in any chunks, through both twins
+
+TEXT = st.one_of(
+    st.sampled_from([*LINES, *MADE]),
+    mutated(),
+    st.sampled_from([b"1", b"[]", b"\xff", b" ", b"log line", b"x" * 300, ONE, TWO]),
+)
+NOISE = st.sampled_from(
+    [
+        b"",
+        b"",
+        b"\n",
+        b"\r\n",
+        b"\r",
+        b"\xef\xbb\xbf",
+        b"log\n",
+        b"Content-Length: 5\r\n",
+        b"Content-Type: x; charset=utf8\r\n",
+        b"X: y\n",
+        b"Content-Length: 400\r\n\r\n",
+        b"data: {\n",
+        b"event: e\n",
+        b": c\n\n",
+    ]
+)
+
+
+@given(
+    pieces=st.lists(st.tuples(NOISE, TEXT, st.sampled_from(FRAMED)), max_size=5),
+    same=st.booleans(),
+    framing=st.sampled_from(FRAMINGS),
+    sizes=st.lists(st.integers(0, 300), max_size=12),
+    raw=st.booleans(),
+)
+def test_any_chunking(
+    twins: tuple[ModuleType, ModuleType],
+    pieces: list[tuple[bytes, bytes, Any]],
+    same: bool,
+    framing: str,
+    sizes: list[int],
+    raw: bool,
+) -> None:
+    limits = Limits(message_bytes=250)
+    data = b""
+    for noise, text, own in pieces:
+        used: Any = framing if same and framing != "auto" else own
+        data += noise + frame(text.replace(b"\n", b" "), used)
+    core, pure = twins
+    whole = repr(decode_all(pure, [data], framing, limits=limits, raw=raw))
+    for impl in (core, pure):
+        for chunks in ([data], cut(data, sizes), bytewise(data)):
+            assert repr(decode_all(impl, chunks, framing, limits=limits, raw=raw)) == whole
+
+
+@given(
+    texts=st.lists(TEXT, max_size=5), framing=st.sampled_from(FRAMED), sizes=st.lists(st.integers(0, 300), max_size=9)
+)
+def test_a_stream_is_its_texts(impl: ModuleType, texts: list[bytes], framing: Any, sizes: list[int]) -> None:
+    texts = [text.replace(b"\n", b" ").replace(b"\r", b" ").strip(b" \t") or b"{}" for text in texts]
+    data = b"".join([frame(text, framing) for text in texts])
+    expected = [describe(impl.decode(text)) for text in texts]
+    decoder = impl.Decoder(framing)
+    found = [describe(item) for chunk in cut(data, sizes) for item in decoder.feed(chunk)]
+    assert repr(found) == repr(expected)
+    assert decoder.close() == []
