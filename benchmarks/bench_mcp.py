@@ -1,0 +1,173 @@
+"""Servers of the MCP SDK for Python, over its own stdio transport and over the adapter: `-m benchmarks.bench_mcp`.
+
+Each server is a process of its own. This one writes tools/call lines to its pipe, keeps 1 or 32 of them in flight, and
+does nothing but count the line breaks that come back. The two servers take turns, round by round, and the best round of
+each counts; then both are started anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import orjson
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+import jsonrpc_fast
+from jsonrpc_fast import codec
+
+from .mcp_servers import TEXT
+from .report import _markdown
+
+SDK: Final = "sdk"
+FAST: Final = "fast"
+BARS: Final = {("session", 32): 4.0, ("session", 1): 1.5, ("echo", 32): None, ("echo", 1): None}
+"""The least speed-up over the SDK's own transport, by what the server does and the calls in flight."""
+
+INITIALIZE: Final = (
+    b'{"jsonrpc":"2.0","id":"initialize","method":"initialize","params":{"protocolVersion":"2025-11-25",'
+    b'"capabilities":{},"clientInfo":{"name":"benchmark","version":"1"}}}\n'
+)
+INITIALIZED: Final = b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+CALL: Final = b'{"method":"tools/call","params":{"name":"greet","arguments":{"text":"hello","count":3}},"jsonrpc":"2.0","id":%d}\n'
+
+
+class Server:
+    """A server's process, and the pipes to it."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._input = process.stdin.fileno()
+        self._output = process.stdout.fileno()
+        self._next_id = 1
+
+    def exchange(self, data: bytes) -> bytes:
+        """Writes a line, and reads one."""
+        os.write(self._input, data)
+        answer = b""
+        while not answer.endswith(b"\n"):
+            answer += self._read()
+        return answer
+
+    def ask(self, calls: int, in_flight: int) -> float:
+        """Makes that many calls. Returns the seconds until the last answer."""
+        lines = [CALL % number for number in range(self._next_id, self._next_id + calls)]
+        self._next_id += calls
+        started = time.perf_counter()
+        sent = received = 0
+        while received < calls:
+            more = min(in_flight - (sent - received), calls - sent)
+            if more:
+                os.write(self._input, b"".join(lines[sent : sent + more]))
+                sent += more
+            received += self._read().count(b"\n")
+        return time.perf_counter() - started
+
+    def _read(self) -> bytes:
+        data = os.read(self._output, 1024 * 1024)
+        if not data:
+            raise ConnectionError("the server has ended")
+        return data
+
+
+@contextlib.contextmanager
+def running(work: str, transport: str) -> Iterator[Server]:
+    """A server that was shown to give the right answer."""
+    command = [sys.executable, "-m", "benchmarks.mcp_servers", work, transport]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
+    with subprocess.Popen(command, cwd=Path(__file__).parents[1], **pipes) as process:  # type: ignore[call-overload]
+        try:
+            server = Server(process)
+            if work == "session":
+                server.exchange(INITIALIZE)
+                os.write(process.stdin.fileno(), INITIALIZED)
+            answer = orjson.loads(server.exchange(CALL % 0))
+            if answer["id"] != 0 or answer["result"]["content"] != [{"type": "text", "text": TEXT}]:
+                raise RuntimeError(f"{work} over {transport} gives another answer")
+            yield server
+        finally:
+            process.kill()
+
+
+def measure(starts: int, rounds: int, calls: int) -> dict[tuple[str, int], dict[str, float]]:
+    """The best seconds for one call, by what the server does, the calls in flight and the transport."""
+    if jsonrpc_fast.BACKEND != "cython":
+        raise RuntimeError(f"the benchmarks are of the compiled core, which is not in use: {codec.CORE_FAULT}")
+    best = {case: dict.fromkeys((SDK, FAST), float("inf")) for case in BARS}
+    for start in range(1, starts + 1):
+        for work in ("session", "echo"):
+            with contextlib.ExitStack() as stack:
+                servers = {name: stack.enter_context(running(work, name)) for name in (SDK, FAST)}
+                for number in range(1, rounds + 1):
+                    progress = f"start {start} of {starts}, {work}, round {number} of {rounds}"
+                    print(f"\r{progress}   ", end="", file=sys.stderr, flush=True)
+                    for in_flight in (1, 32):
+                        for name, server in servers.items():
+                            seconds = server.ask(calls, in_flight) / calls
+                            found = best[work, in_flight]
+                            found[name] = min(found[name], seconds)
+    print(file=sys.stderr)
+    return best
+
+
+def table(best: dict[tuple[str, int], dict[str, float]]) -> str:
+    """The figures in Markdown, and whether the bars are reached."""
+    rows = [("server", "in flight", "SDK's transport, calls a second", "the adapter's", "speed-up", "bar", "")]
+    for (work, in_flight), bar in BARS.items():
+        found = best[work, in_flight]
+        ratio = found[SDK] / found[FAST]
+        rows.append(
+            (
+                "the SDK's, one tool" if work == "session" else "echo on the streams",
+                str(in_flight),
+                f"{1 / found[SDK]:,.0f}",
+                f"{1 / found[FAST]:,.0f}",
+                f"{ratio:.2f}",
+                "" if bar is None else f"{bar}",
+                "" if bar is None else "reached" if ratio >= bar else "**MISSED**",
+            )
+        )
+    return _markdown(rows)
+
+
+@pytest.fixture(scope="module", params=[(work, name) for work in ("session", "echo") for name in (SDK, FAST)], ids=str)
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with running(*request.param) as found:
+        yield found
+
+
+@pytest.mark.parametrize("in_flight", [1, 32])
+@pytest.mark.benchmark(group="mcp: 200 calls over stdio", max_time=0.5)
+def test_calls(benchmark: BenchmarkFixture, server: Server, in_flight: int) -> None:
+    benchmark(server.ask, 200, in_flight)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.bench_mcp",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--starts", type=int, default=3, help="how often the servers are started anew (3)")
+    parser.add_argument("--rounds", type=int, default=10, help="how often each is asked after a start (10)")
+    parser.add_argument("--calls", type=int, default=500, help="in one round (500)")
+    arguments = parser.parse_args()
+    print(f"## Calls over stdio\n\n{table(measure(arguments.starts, arguments.rounds, arguments.calls))}\n")
+    for name in ("mcp", "pydantic", "orjson"):
+        print(f"- {name}: {importlib.metadata.version(name)}")
+    print(f"- {platform.python_implementation()}: {platform.python_version()}, {platform.system()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""One small module for each library that the codec drops into."""

@@ -1,0 +1,313 @@
+"""The stdio transports of the MCP SDK for Python, on this package's codec and transports.
+
+An SDK server or client changes one import:
+
+    from jsonrpc_fast.adapters.mcp import stdio_server                           # was mcp.server.stdio
+    from jsonrpc_fast.adapters.mcp import StdioServerParameters, stdio_client    # was mcp.client.stdio
+
+Signatures and streams are the SDK's: a pair of (read, write) streams of `SessionMessage`, whose messages are real SDK
+models. A fault in one message arrives as an exception on the read stream, and the next message is read.
+
+What differs: messages are judged by the rules of `MCP_2025_11_25`, which refuse what the SDK's models let through (a
+duplicate member, a method beside a result, `"params": null`). Where the SDK is asked for what only it does (streams of
+one's own, an encoding that is not UTF-8, an event loop that is not asyncio's) its own function is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Final, TextIO
+
+import anyio
+import anyio.lowlevel
+import mcp.client.stdio
+import mcp.server.stdio
+from mcp.client.stdio import StdioServerParameters
+from mcp.shared.message import SessionMessage
+from pydantic_core import to_jsonable_python
+from typing_extensions import Self
+
+from ..codec import (
+    Notification,
+    ParseError,
+    Request,
+    Response,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+)
+from ..codes import UNSET
+from ..errors import ConnectionLost, EncodeError
+from ..profile import MCP_2025_11_25
+from ..transports.base import ByteTransport, Received
+from ..transports.stdio import StdioClient, StdioServer
+
+try:
+    import mcp_types
+except ImportError:  # the SDK before 2.0
+    from mcp import types as mcp_types  # type: ignore[no-redef]
+
+__all__ = ["StdioServerParameters", "stdio_client", "stdio_server"]
+
+types: Any = mcp_types
+
+_READ_AHEAD: Final = 256
+"""Messages that may wait for the session before reading is paused."""
+
+_PROFILE: Final = MCP_2025_11_25.replace(big_ints="exact")
+"""The rules: of the latest revision whose messages are those of all before it. The SDK keeps integers of any width."""
+
+# Before 2.0 a message is wrapped once more.
+_wrapped: Callable[[Any], Any] | None = types.JSONRPCMessage if isinstance(types.JSONRPCMessage, type) else None
+
+
+@asynccontextmanager
+async def stdio_server(
+    stdin: anyio.AsyncFile[str] | None = None, stdout: anyio.AsyncFile[str] | None = None
+) -> AsyncGenerator[tuple[Any, Any], None]:
+    """Serves MCP over this process's stdin and stdout, as `mcp.server.stdio.stdio_server` does.
+
+    Yields the session's read and write stream. Until it ends, what is printed goes to stderr.
+    """
+    if stdin is not None or stdout is not None or not _is_on_asyncio():
+        async with mcp.server.stdio.stdio_server(stdin, stdout) as streams:
+            yield streams
+        return
+    async with _streams_over(StdioServer(profile=_PROFILE)) as streams:
+        yield streams
+
+
+@asynccontextmanager
+async def stdio_client(
+    server: StdioServerParameters, errlog: TextIO = sys.stderr
+) -> AsyncGenerator[tuple[Any, Any], None]:
+    """Runs an MCP server as a child process and connects to it, as `mcp.client.stdio.stdio_client` does.
+
+    Yields the session's read and write stream. At the end the child's stdin is closed; a child that stays is terminated
+    after 2 seconds and killed after 2 more. Raises OSError when it cannot be run.
+    """
+    is_utf8 = codecs.lookup(server.encoding).name == "utf-8" and server.encoding_error_handler == "strict"
+    if not is_utf8 or not _is_on_asyncio() or sys.platform == "win32":
+        async with mcp.client.stdio.stdio_client(server, errlog) as streams:
+            yield streams
+        return
+    transport = StdioClient(
+        [server.command, *server.args],
+        env=mcp.client.stdio.get_default_environment() | (server.env or {}),
+        cwd=server.cwd,
+        stderr=errlog,
+        exit_seconds=2.0,
+        terminate_seconds=2.0,
+        drain_seconds=2.0,
+        profile=_PROFILE,
+    )
+    async with _streams_over(transport) as streams:
+        yield streams
+
+
+@asynccontextmanager
+async def _streams_over(transport: ByteTransport) -> AsyncGenerator[tuple[_ReadStream, _WriteStream], None]:
+    read_stream, write_stream = _ReadStream(transport), _WriteStream(transport)
+    await transport.start()
+    try:
+        yield read_stream, write_stream
+    finally:
+        read_stream.close()
+        write_stream.close()
+        with anyio.CancelScope(shield=True):
+            await transport.close()
+
+
+def _is_on_asyncio() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # trio's
+        return False
+    return True
+
+
+def _session_message(received: Received) -> SessionMessage:
+    """The SDK's message for a decoded one. Raises pydantic's ValidationError, which is a ValueError, for a batch."""
+    message: Any
+    if isinstance(received, Request):
+        if received.params is None:
+            message = types.JSONRPCRequest(jsonrpc="2.0", id=received.id, method=received.method)
+        else:
+            message = types.JSONRPCRequest(
+                jsonrpc="2.0", id=received.id, method=received.method, params=received.params
+            )
+    elif isinstance(received, Notification):
+        if received.params is None:
+            message = types.JSONRPCNotification(jsonrpc="2.0", method=received.method)
+        else:
+            message = types.JSONRPCNotification(jsonrpc="2.0", method=received.method, params=received.params)
+    elif not isinstance(received, Response):
+        raise ParseError.batch_not_allowed()
+    elif received.error is None:
+        message = types.JSONRPCResponse(jsonrpc="2.0", id=received.id, result=received.result)
+    else:
+        error = received.error
+        data = {} if error.data is UNSET else {"data": error.data}
+        message = types.JSONRPCError(
+            jsonrpc="2.0", id=received.id, error=types.ErrorData(code=error.code, message=error.message, **data)
+        )
+    return SessionMessage(message if _wrapped is None else _wrapped(message))
+
+
+def _encoded(message: Any) -> bytes:
+    """The line of one of the SDK's messages."""
+    if _wrapped is not None:
+        message = message.root
+    try:
+        if not message.model_extra:
+            if isinstance(message, types.JSONRPCResponse):
+                return encode_result(message.id, message.result, default=to_jsonable_python)
+            if isinstance(message, types.JSONRPCRequest):
+                return encode_request(message.id, message.method, message.params, default=to_jsonable_python)
+            if isinstance(message, types.JSONRPCNotification):
+                return encode_notification(message.method, message.params, default=to_jsonable_python)
+            error = message.error
+            if not error.model_extra:
+                data = error.data if "data" in error.model_fields_set else UNSET
+                return encode_error(message.id, error.code, error.message, data, default=to_jsonable_python)
+    except EncodeError:
+        pass  # an integer beyond 64 bits, for one, which the SDK writes
+    line: str = message.model_dump_json(by_alias=True, exclude_unset=True)
+    return line.encode()
+
+
+class _ReadStream:
+    """The session's read stream over a transport: anyio's stream in all that the SDK uses of one.
+
+    What the transport delivers waits in a queue, and a session that is busy takes it without a turn of the loop.
+    """
+
+    def __init__(self, transport: ByteTransport) -> None:
+        self._transport = transport
+        self._waiting: deque[SessionMessage | Exception] = deque()
+        self._receiver: asyncio.Future[None] | None = None
+        self._has_ended = False
+        self._is_closed = False
+        self._taken = 0
+        transport.onmessage = self._message_received
+        transport.onerror = self._put
+        transport.onend = self._end  # the answers that are being worked on may still leave
+        transport.onclose = self._end
+
+    def _message_received(self, received: Received) -> None:
+        try:
+            self._put(_session_message(received))
+        except ValueError as fault:  # the SDK's models know more rules
+            self._put(fault)
+
+    def _put(self, item: SessionMessage | Exception) -> None:
+        if self._is_closed:
+            return
+        self._waiting.append(item)
+        if len(self._waiting) == _READ_AHEAD:
+            self._transport.pause_reading()
+        self._wake()
+
+    def _end(self) -> None:
+        self._has_ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._receiver is not None and not self._receiver.done():
+            self._receiver.set_result(None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next message or fault. Raises anyio.EndOfStream after the last one."""
+        if self._is_closed:
+            raise anyio.ClosedResourceError
+        waiting = self._waiting
+        if not waiting:
+            if self._receiver is not None:
+                raise anyio.BusyResourceError("receiving from")
+            while not waiting:
+                if self._has_ended:
+                    raise anyio.EndOfStream
+                self._receiver = asyncio.get_running_loop().create_future()
+                try:
+                    await self._receiver
+                finally:
+                    self._receiver = None
+                if self._is_closed:
+                    raise anyio.ClosedResourceError
+        else:
+            # A peer that never rests must not keep the loop from everything else, nor from being cancelled.
+            self._taken += 1
+            if self._taken % 32 == 0:
+                await anyio.lowlevel.checkpoint()
+        item = waiting.popleft()
+        if len(waiting) == _READ_AHEAD // 2:
+            self._transport.resume_reading()
+        return item
+
+    def close(self) -> None:
+        """No more is received; what waits is dropped."""
+        self._is_closed = True
+        self._waiting.clear()
+        self._transport.resume_reading()
+        self._wake()
+
+    async def aclose(self) -> None:
+        self.close()
+        await anyio.lowlevel.checkpoint()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _WriteStream:
+    """The session's write stream over a transport."""
+
+    def __init__(self, transport: ByteTransport) -> None:
+        self._transport = transport
+        self._is_closed = False
+
+    async def send(self, item: SessionMessage) -> None:
+        """Queues a message. Waits while the peer does not take what was sent before."""
+        if self._is_closed:
+            raise anyio.ClosedResourceError
+        try:
+            self._transport.send(_encoded(item.message))
+            await self._transport.drain()
+        except ConnectionLost as fault:
+            raise anyio.BrokenResourceError from fault
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    async def aclose(self) -> None:
+        self.close()
+        await anyio.lowlevel.checkpoint()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
