@@ -1,0 +1,13 @@
+"""The Model Context Protocol, revisions 2024-11-05 to 2026-07-28, over the sessions of this package.
+
+    versions      the revisions, and what each of them has
+    capabilities  what client and server can do, as typed records; `records` is what all records share
+    handshake     who says what before the first request is served, sans-IO, for both sides
+    tools         tool definitions, checked arguments, results
+    resources     URIs, resources and their templates
+    prompts       prompts made of a folder of text templates: `templates` reads the folder, `rendering` renders
+                  in processes of its own, where `sandbox` runs
+    paging        cursors
+
+Needs the extra `mcp`. What is here is imported by name: this file loads nothing.
+"""

@@ -1,0 +1,507 @@
+"""Who says what before the first request is served, for both sides, without IO.
+
+Rules of the server:
+  - `initialize` opens a legacy session, whatever else it carries. A second one is an error.
+  - A request with the protocol version or the client's capabilities in `_meta` is modern, and is judged alone: its
+    version, its capabilities. So one stream may carry both kinds; what one request says holds for no other.
+  - Anything else is legacy. Before `initialize` it is an error at once, never silence: "method not found" for what no
+    legacy revision has (a newer client that probes goes by that), "initialize first" for the rest. `ping` is answered.
+  - After the answer to `initialize` requests are served; `notifications/initialized` allows the server's own.
+  - A method that other revisions have, but not the one in use, is not found.
+
+Rules of the client:
+  - legacy: `initialize` with the latest version it speaks; it leaves if it does not speak the one it is answered.
+  - modern: `server/discover`, then `_meta` on every request.
+  - auto: it probes with `server/discover`. An error -32022 with a version in common is tried again, once; any other
+    error, a timeout, or an answer without a version in common means a legacy server. If such a one answers
+    `initialize` with -32022, it was only slow, and is asked again, once.
+
+Sources: specification 2025-11-25 "Lifecycle", 2026-07-28 "Versioning and Compatibility" and "stdio".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from ..codec import Notification, Raw, Request
+from ..codes import RPC_MESSAGES, ErrorCode, McpErrorCode
+from ..errors import CallTimeout, HandshakeError, RpcError
+from .capabilities import ClientCapabilities, Implementation, ServerCapabilities, required_capabilities
+from .versions import (
+    HANDSHAKE_VERSIONS,
+    MODERN_VERSIONS,
+    REVISIONS,
+    VERSIONS,
+    Revision,
+    in_order,
+    latest_common,
+    negotiate,
+)
+
+PROTOCOL_VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+CLIENT_INFO_KEY: Final = "io.modelcontextprotocol/clientInfo"
+CLIENT_CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
+SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_ID_KEY: Final = "io.modelcontextprotocol/subscriptionId"
+
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""The levels of `notifications/message` (RFC 5424), the least severe first."""
+
+PROBE_SECONDS: Final = 10.0
+"""How long a client waits for the answer to its probe before it takes the server for a legacy one."""
+
+_VERSION_CHARACTERS: Final = 64  # of a name that an error repeats
+_LEGACY_REQUESTS: Final = frozenset().union(*[REVISIONS[version].client_requests for version in HANDSHAKE_VERSIONS])
+_CLIENT_REQUESTS: Final = frozenset().union(*[revision.client_requests for revision in REVISIONS.values()])
+_SERVER_REQUESTS: Final = frozenset().union(*[revision.server_requests for revision in REVISIONS.values()])
+# What other revisions have, and one has not.
+_NO_CLIENT_REQUESTS: Final = {name: _CLIENT_REQUESTS - REVISIONS[name].client_requests for name in VERSIONS}
+_NO_SERVER_REQUESTS: Final = {name: _SERVER_REQUESTS - REVISIONS[name].server_requests for name in VERSIONS}
+_BEFORE_INITIALIZED: Final = frozenset({"notifications/message", "notifications/progress", "notifications/cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request is to be answered with: it needs no handler."""
+
+    result: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """By which rules a request is served.
+
+    revision             the protocol revision
+    client_capabilities  what its client can do
+    client_info          who the client says it is, or None (a modern client may leave it out)
+    progress_token       what progress notifications for this request carry, or None: send none
+    log_level            the least level of log messages that this request asks for, or None. Modern requests alone:
+                         a legacy client sets its level with `logging/setLevel`
+    """
+
+    revision: Revision
+    client_capabilities: ClientCapabilities
+    client_info: Implementation | None = None
+    progress_token: int | str | None = None
+    log_level: str | None = None
+
+    def require(self, capability: str) -> None:
+        """Raises the RpcError that a client without this capability gets: -32021, or -32600 before 2026-07-28.
+
+        capability  as in `Capabilities.supports`
+        """
+        if self.client_capabilities.supports(capability):
+            return
+        message = f"the client lacks the capability {capability}"
+        if not self.revision.is_modern:
+            raise RpcError(ErrorCode.INVALID_REQUEST, message)
+        data = {"requiredCapabilities": required_capabilities(capability)}
+        raise RpcError(McpErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY, message, data)
+
+
+class ServerHandshake:
+    """The server's side of one connection.
+
+    info          who the server is
+    capabilities  what it offers. Each client sees the members that its revision has
+    versions      the revisions it serves, in any order
+    instructions  how to use the server, for the client's model
+    ttl_ms        how long clients may keep lists and resources, in milliseconds (2026-07-28)
+    cache_scope   "private", or "public" if the answers are the same for everybody
+    """
+
+    def __init__(
+        self,
+        info: Implementation,
+        capabilities: ServerCapabilities,
+        *,
+        versions: Sequence[str] = VERSIONS,
+        instructions: str | None = None,
+        ttl_ms: int = 0,
+        cache_scope: Literal["private", "public"] = "private",
+    ) -> None:
+        self._info = info
+        self._capabilities = capabilities
+        self._versions = in_order(versions)
+        self._legacy_versions = [version for version in self._versions if version in HANDSHAKE_VERSIONS]
+        self._modern_versions = [version for version in self._versions if version in MODERN_VERSIONS]
+        self._instructions = instructions
+        self._cache_hints = {"ttlMs": ttl_ms, "cacheScope": cache_scope}
+        self._session: RequestContext | None = None
+        self._is_initialized = False
+
+    @property
+    def session(self) -> RequestContext | None:
+        """What `initialize` agreed on, for what the server sends of its own; None without a legacy session."""
+        return self._session
+
+    @property
+    def is_initialized(self) -> bool:
+        """The legacy client has sent `notifications/initialized`."""
+        return self._is_initialized
+
+    def receive_request(self, request: Request) -> RequestContext | Answer:
+        """How to serve a request: by a handler, with this context, or with this answer.
+
+        Call it for every request, in the order of their arrival. Raises RpcError, which is the answer then.
+        """
+        params = _members_of(request.params)
+        if request.method == "initialize":
+            return self._initialize(params)
+        meta = params.get("_meta")
+        if self._modern_versions and (
+            _is_modern(meta) or request.method == "server/discover" or not self._legacy_versions
+        ):
+            return self._receive_modern(request.method, meta)
+        return self._receive_legacy(request.method, meta)
+
+    def receive_notification(self, notification: Notification) -> bool:
+        """Whether a notification is to be handled. What comes too early or twice is dropped (section "Lifecycle")."""
+        method = notification.method
+        if method == "notifications/initialized":
+            is_due = self._session is not None and not self._is_initialized
+            self._is_initialized |= is_due
+            return is_due
+        if self._session is not None:
+            return True
+        # A modern client tells the server nothing but that it gives up a request.
+        return bool(self._modern_versions) and method == "notifications/cancelled"
+
+    def may_send(self, message: Request | Notification) -> bool:
+        """Whether the server may send a message of its own now.
+
+        Requests go to legacy clients alone, and before `notifications/initialized` only `ping`.
+        """
+        session = self._session
+        if isinstance(message, Request):
+            if session is None or message.method in _NO_SERVER_REQUESTS[session.revision.version]:
+                return False
+            return self._is_initialized or message.method == "ping"
+        if self._is_initialized or (session is None and self._modern_versions):
+            return True
+        return session is not None and message.method in _BEFORE_INITIALIZED
+
+    def complete(self, context: RequestContext, method: str, result: Mapping[str, Any]) -> dict[str, Any]:
+        """A handler's result as the request's revision wants it; what the handler has set stays.
+
+        From 2026-07-28 on it says what kind of result it is, how long it may be kept and whose it is; before that
+        it has no such members.
+        """
+        if not context.revision.is_modern:
+            return {name: value for name, value in result.items() if name not in ("resultType", "ttlMs", "cacheScope")}
+        completed: dict[str, Any] = {"resultType": "complete"}
+        # A request for more input is no result to keep.
+        if method in context.revision.cacheable and result.get("resultType", "complete") == "complete":
+            completed |= self._cache_hints
+        completed |= result
+        server_info = {SERVER_INFO_KEY: self._info.to_dict(context.revision.version)}
+        completed["_meta"] = {**server_info, **(result.get("_meta") or {})}
+        return completed
+
+    def _initialize(self, params: dict[str, Any]) -> Answer:
+        requested = _version_of(params, "protocolVersion")
+        if not self._legacy_versions:
+            raise self._unsupported(requested)
+        if self._session is not None:
+            raise RpcError(ErrorCode.INVALID_REQUEST, "initialize was received already")
+        version = negotiate(requested, self._legacy_versions)
+        self._session = RequestContext(
+            REVISIONS[version],
+            _record(ClientCapabilities, params, "capabilities", version),
+            _record(Implementation, params, "clientInfo", version),
+        )
+        result = {
+            "protocolVersion": version,
+            "capabilities": self._capabilities.to_dict(version),
+            "serverInfo": self._info.to_dict(version),
+        }
+        return Answer(result if self._instructions is None else {**result, "instructions": self._instructions})
+
+    def _receive_legacy(self, method: str, meta: object) -> RequestContext | Answer:
+        if method == "ping":
+            return Answer({})
+        session = self._session
+        if session is None:
+            if method in _LEGACY_REQUESTS:
+                raise RpcError(ErrorCode.INVALID_REQUEST, "initialize comes first")
+            raise _not_found()
+        if method in _NO_CLIENT_REQUESTS[session.revision.version]:
+            raise _not_found()
+        token = _progress_token(meta)
+        if token is None:
+            return session
+        return RequestContext(session.revision, session.client_capabilities, session.client_info, token)
+
+    def _receive_modern(self, method: str, meta: object) -> RequestContext | Answer:
+        if not isinstance(meta, dict) or PROTOCOL_VERSION_KEY not in meta:
+            raise _invalid_params(f"_meta lacks {PROTOCOL_VERSION_KEY}")
+        version = _version_of(meta, PROTOCOL_VERSION_KEY)
+        if version not in self._modern_versions:
+            raise self._unsupported(version)
+        revision = REVISIONS[version]
+        capabilities = _record(ClientCapabilities, meta, CLIENT_CAPABILITIES_KEY, version)
+        info = _record(Implementation, meta, CLIENT_INFO_KEY, version) if CLIENT_INFO_KEY in meta else None
+        level = meta.get(LOG_LEVEL_KEY)
+        if level is not None and level not in LOG_LEVELS:
+            raise _invalid_params(f"{LOG_LEVEL_KEY} must be one of {', '.join(LOG_LEVELS)}")
+        context = RequestContext(revision, capabilities, info, _progress_token(meta), level)
+        if method in _NO_CLIENT_REQUESTS[version]:
+            raise _not_found()
+        return self._discover(context) if method == "server/discover" else context
+
+    def _discover(self, context: RequestContext) -> Answer:
+        result = {
+            # The versions that a request may carry: none of those that need a session.
+            "supportedVersions": list(reversed(self._modern_versions)),
+            "capabilities": self._capabilities.to_dict(context.revision.version),
+        }
+        if self._instructions is not None:
+            result["instructions"] = self._instructions
+        return Answer(self.complete(context, "server/discover", result))
+
+    def _unsupported(self, requested: str) -> RpcError:
+        """Error -32022. It names all versions, for a client may still come with `initialize`."""
+        supported = [version for version in reversed(self._versions) if version != requested]
+        data = {"supported": supported, "requested": requested}
+        return RpcError(McpErrorCode.UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerContext:
+    """What a client knows of its server.
+
+    revision      the protocol revision
+    capabilities  what the server offers
+    info          who the server says it is, or None (a modern one may leave it out)
+    instructions  how to use the server, or None
+    meta          what every request carries in `_meta`: nothing for a legacy server
+    """
+
+    revision: Revision
+    capabilities: ServerCapabilities
+    info: Implementation | None
+    instructions: str | None
+    meta: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def params(self, params: Mapping[str, Any] | None = None, **meta: Any) -> dict[str, Any] | None:
+        """The params of a request to this server, with what every request carries.
+
+        meta  more members of `_meta`: `progressToken=…`, `**{LOG_LEVEL_KEY: "info"}`
+        """
+        members = {**self.meta, **meta}
+        if not members:
+            return None if params is None else dict(params)
+        given = (params or {}).get("_meta") or {}
+        return {**(params or {}), "_meta": {**given, **members}}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The next request of a handshake. Without an answer in `timeout_seconds` it has failed; None: the caller's own."""
+
+    method: str
+    params: dict[str, Any]
+    timeout_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The handshake is done: send `notification`, if there is one, and go on."""
+
+    server: ServerContext
+    notification: Notification | None = None
+
+
+class ClientHandshake:
+    """The client's side of one connection.
+
+        step = handshake.start()
+        while isinstance(step, Call):
+            try:
+                result = …                          # the answer to step.method, step.params
+            except (RpcError, CallTimeout) as error:
+                step = handshake.failed(error)
+            else:
+                step = handshake.answered(result)
+
+    info           who the client is
+    capabilities   what it can do. Each server sees the members that its revision has
+    mode           "legacy", "modern" or "auto"
+    versions       the revisions it speaks, in any order
+    probe_seconds  how long to wait for the answer to a probe
+
+    Raises ValueError if no version is left for the mode.
+    """
+
+    def __init__(
+        self,
+        info: Implementation,
+        capabilities: ClientCapabilities,
+        mode: Literal["auto", "legacy", "modern"] = "auto",
+        *,
+        versions: Sequence[str] = VERSIONS,
+        probe_seconds: float = PROBE_SECONDS,
+    ) -> None:
+        if mode not in ("auto", "legacy", "modern"):
+            raise ValueError('mode must be "auto", "legacy" or "modern"')
+        speaks = in_order(versions)
+        self._legacy_versions = [v for v in speaks if v in HANDSHAKE_VERSIONS and mode != "modern"]
+        self._modern_versions = [v for v in speaks if v in MODERN_VERSIONS and mode != "legacy"]
+        if not self._legacy_versions and not self._modern_versions:
+            raise ValueError(f"none of the versions is {mode}")
+        self._info = info
+        self._capabilities = capabilities
+        self._probe_seconds = probe_seconds
+        self._asked: Literal["", "initialize", "server/discover"] = ""
+        self._was_corrected = False
+        self._server: ServerContext | None = None
+
+    @property
+    def server(self) -> ServerContext | None:
+        """What is known of the server; None before the handshake is done."""
+        return self._server
+
+    def start(self) -> Call:
+        """The first request."""
+        return self._discover(self._modern_versions[-1]) if self._modern_versions else self._initialize()
+
+    def answered(self, result: object) -> Call | Ready:
+        """What follows the result of the request that was sent last. Raises HandshakeError: leave."""
+        members = _members_of(result)
+        return self._initialized(members) if self._asked == "initialize" else self._discovered(members)
+
+    def failed(self, error: RpcError | CallTimeout) -> Call | Ready:
+        """What follows the error, or the timeout, of the request that was sent last. Raises HandshakeError: leave."""
+        is_unsupported = isinstance(error, RpcError) and error.code == McpErrorCode.UNSUPPORTED_PROTOCOL_VERSION
+        if is_unsupported:
+            theirs = _strings(_members_of(error.data).get("supported")) if isinstance(error, RpcError) else None
+            common = latest_common(theirs or (), self._modern_versions)
+            if common is not None and not self._was_corrected:
+                self._was_corrected = True
+                return self._discover(common)
+            if theirs and latest_common(theirs, self._legacy_versions) is None:
+                raise HandshakeError("the server speaks no version that this client does") from error
+        if self._asked == "server/discover" and self._legacy_versions:
+            return self._initialize()
+        raise HandshakeError(f"the server did not answer {self._asked} with a result") from error
+
+    def receive_request(self, request: Request) -> ServerContext | Answer:
+        """How to serve a request of the server: by a handler, or with this answer. Raises RpcError, the answer then."""
+        server = self._server
+        if server is None:
+            if request.method == "ping":
+                return Answer({})
+            raise RpcError(ErrorCode.INVALID_REQUEST, "the session is not initialized")
+        if request.method in _NO_SERVER_REQUESTS[server.revision.version]:
+            raise _not_found()
+        return Answer({}) if request.method == "ping" else server
+
+    def _discover(self, version: str) -> Call:
+        self._asked = "server/discover"
+        return Call("server/discover", {"_meta": self._meta(version)}, self._probe_seconds)
+
+    def _initialize(self) -> Call:
+        self._asked = "initialize"
+        version = self._legacy_versions[-1]
+        params = {
+            "protocolVersion": version,
+            "capabilities": self._capabilities.to_dict(version),
+            "clientInfo": self._info.to_dict(version),
+        }
+        return Call("initialize", params)
+
+    def _meta(self, version: str) -> dict[str, Any]:
+        return {
+            PROTOCOL_VERSION_KEY: version,
+            CLIENT_INFO_KEY: self._info.to_dict(version),
+            CLIENT_CAPABILITIES_KEY: self._capabilities.to_dict(version),
+        }
+
+    def _initialized(self, result: dict[str, Any]) -> Ready:
+        version = result.get("protocolVersion")
+        if not isinstance(version, str) or version not in self._legacy_versions:
+            raise HandshakeError("the server offers a version that this client does not speak")
+        try:
+            capabilities = ServerCapabilities.from_dict(result.get("capabilities"), version, path="/capabilities")
+            info = Implementation.from_dict(result.get("serverInfo"), version, path="/serverInfo")
+        except ValueError as fault:
+            raise HandshakeError(f"the server's answer to initialize is wrong: {fault}") from None
+        self._server = ServerContext(REVISIONS[version], capabilities, info, _text(result.get("instructions")))
+        return Ready(self._server, Notification("notifications/initialized"))
+
+    def _discovered(self, result: dict[str, Any]) -> Call | Ready:
+        version = latest_common(_strings(result.get("supportedVersions")) or (), self._modern_versions)
+        fault = "the server speaks no version that this client does"
+        if version is not None:
+            try:
+                capabilities = ServerCapabilities.from_dict(result.get("capabilities"), version, path="/capabilities")
+            except ValueError as error:
+                fault = f"the server's answer to server/discover is wrong: {error}"
+            else:
+                instructions = _text(result.get("instructions"))
+                info = _server_info(result, version)
+                self._server = ServerContext(REVISIONS[version], capabilities, info, instructions, self._meta(version))
+                return Ready(self._server)
+        if self._legacy_versions:
+            return self._initialize()
+        raise HandshakeError(fault)
+
+
+def _members_of(params: object) -> dict[str, Any]:
+    """The members of an object, decoded or raw. What is no object has none: it lacks whatever is needed."""
+    if isinstance(params, Raw):
+        params = params.decode()
+    return params if isinstance(params, dict) else {}
+
+
+def _is_modern(meta: object) -> bool:
+    """Whether `_meta` is that of a modern request: half of it counts, to be told what is missing."""
+    return isinstance(meta, dict) and (PROTOCOL_VERSION_KEY in meta or CLIENT_CAPABILITIES_KEY in meta)
+
+
+def _version_of(members: dict[str, Any], name: str) -> str:
+    version = members.get(name)
+    if not isinstance(version, str) or len(version) > _VERSION_CHARACTERS:
+        raise _invalid_params(f"{name} must be a string of at most {_VERSION_CHARACTERS} characters")
+    return version
+
+
+def _record(cls: Any, members: dict[str, Any], name: str, version: str) -> Any:
+    if name not in members:
+        raise _invalid_params(f"{name} is missing")
+    try:
+        return cls.from_dict(members[name], version)
+    except ValueError as fault:
+        raise _invalid_params(f"{name}: {fault}") from None
+
+
+def _progress_token(meta: object) -> int | str | None:
+    """The token, or None where there is none that the protocol allows: then nobody waits for progress."""
+    token = meta.get("progressToken") if isinstance(meta, dict) else None
+    return token if isinstance(token, str) or type(token) is int else None
+
+
+def _server_info(result: dict[str, Any], version: str) -> Implementation | None:
+    try:
+        return Implementation.from_dict(_members_of(result.get("_meta")).get(SERVER_INFO_KEY), version)
+    except ValueError:
+        return None
+
+
+def _strings(value: object) -> list[str] | None:
+    return value if isinstance(value, list) and all(isinstance(item, str) for item in value) else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _not_found() -> RpcError:
+    return RpcError(ErrorCode.METHOD_NOT_FOUND, RPC_MESSAGES[ErrorCode.METHOD_NOT_FOUND])
+
+
+def _invalid_params(message: str) -> RpcError:
+    return RpcError(ErrorCode.INVALID_PARAMS, message)

@@ -1,0 +1,185 @@
+"""Resources: their URIs, their records, and what reading one gives.
+
+A URI is one by RFC 3986, of any scheme. `resource://` names a provider: the host must be there.
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+import re
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal
+from urllib.parse import unquote, urlsplit
+
+import jsonschema_rs
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ..codes import ErrorCode, McpErrorCode
+from ..errors import RpcError
+from .capabilities import Icon
+from .records import Record
+from .versions import Revision
+
+URI_CHARACTERS: Final = 8192
+_is_uri: Final = jsonschema_rs.Draft202012Validator({"type": "string", "format": "uri"}, validate_formats=True).is_valid
+
+
+class UriFault(enum.Enum):
+    """What is wrong with a resource's URI. The value says it in words."""
+
+    NOT_A_STRING = "the URI is not a string"
+    TOO_LONG = f"the URI has more than {URI_CHARACTERS} characters"
+    NOT_A_URI = "the URI is none by RFC 3986"
+    NO_PROVIDER = "a resource:// URI must name a provider"
+
+
+@dataclass(frozen=True, slots=True)
+class UriReport:
+    """What is wrong with a URI. Also readable as `report["valid"]` and `report["errors"]`."""
+
+    errors: tuple[UriFault, ...]
+
+    @property
+    def valid(self) -> bool:
+        return not self.errors
+
+    def __getitem__(self, name: Literal["valid", "errors"]) -> Any:
+        if name not in ("valid", "errors"):
+            raise KeyError(name)
+        return getattr(self, name)
+
+
+def validate_uri(uri: object) -> UriReport:
+    """The report on what should be the URI of a resource."""
+    if not isinstance(uri, str):
+        return UriReport((UriFault.NOT_A_STRING,))
+    if len(uri) > URI_CHARACTERS:
+        return UriReport((UriFault.TOO_LONG,))
+    errors = []
+    if not _is_valid(uri):
+        errors.append(UriFault.NOT_A_URI)
+    if uri[:9].lower() == "resource:" and not _has_host(uri):
+        errors.append(UriFault.NO_PROVIDER)
+    return UriReport(tuple(errors))
+
+
+def check_uri(uri: object) -> str:
+    """The URI, if it is one. Raises RpcError -32602 that says everything that is wrong with it, without showing it."""
+    report = validate_uri(uri)
+    if isinstance(uri, str) and report.valid:
+        return uri
+    raise RpcError(ErrorCode.INVALID_PARAMS, "; ".join([fault.value for fault in report.errors]))
+
+
+def not_found(uri: str, revision: Revision) -> RpcError:
+    """The error for a resource that is not there: -32602 from 2026-07-28 on, -32002 before."""
+    code = ErrorCode.INVALID_PARAMS if revision.is_modern else McpErrorCode.RESOURCE_NOT_FOUND
+    return RpcError(code, "Resource not found", {"uri": uri})
+
+
+def _is_valid(uri: str) -> bool:
+    try:
+        return _is_uri(uri)
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+
+
+def _has_host(uri: str) -> bool:
+    try:
+        return bool(urlsplit(uri).hostname)
+    except ValueError:  # brackets that are no address
+        return False
+
+
+class Annotations(Record, frozen=True, kw_only=True, eq=False):
+    """For whom something is, and how much it matters."""
+
+    since: ClassVar = {"lastModified": "2025-06-18"}
+
+    audience: list[str] | UnsetType = UNSET
+    priority: float | UnsetType = UNSET
+    last_modified: str | UnsetType = UNSET
+
+
+class Resource(Record, frozen=True, kw_only=True, eq=False):
+    """A resource, as `resources/list` tells of it."""
+
+    since: ClassVar = {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"}
+
+    uri: str
+    name: str
+    title: str | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    mime_type: str | UnsetType = UNSET
+    size: int | UnsetType = UNSET
+    annotations: Annotations | UnsetType = UNSET
+    icons: list[Icon] | UnsetType = UNSET
+    meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
+
+
+class ResourceTemplate(Record, frozen=True, kw_only=True, eq=False):
+    """Resources whose URIs follow a template, as `resources/templates/list` tells of them."""
+
+    since: ClassVar = {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"}
+
+    uri_template: str
+    name: str
+    title: str | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    mime_type: str | UnsetType = UNSET
+    annotations: Annotations | UnsetType = UNSET
+    icons: list[Icon] | UnsetType = UNSET
+    meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
+
+
+_EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
+_NAME: Final = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
+_EXPANDED: Final = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})*")  # what level 1 makes of any value
+
+
+class UriTemplate:
+    """A URI template of RFC 6570 level 1: `{name}` alone, with text between any two.
+
+    Raises ValueError for any other.
+    """
+
+    __slots__ = ("_literals", "names", "template")
+
+    def __init__(self, template: str) -> None:
+        parts = _EXPRESSION.split(template)
+        self.template = template
+        self._literals = parts[::2]
+        self.names = tuple(parts[1::2])
+        is_level_1 = all(_NAME.fullmatch(name) for name in self.names) and len(set(self.names)) == len(self.names)
+        has_text_between = all(self._literals[1:-1]) and not any(brace in "".join(self._literals) for brace in "{}")
+        if not (is_level_1 and has_text_between):
+            raise ValueError("the URI template must be of RFC 6570 level 1, with text between two expressions")
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """The values that make this URI of the template, or None. A value ends where the next text first comes."""
+        if not uri.startswith(self._literals[0]):
+            return None
+        values = {}
+        start = len(self._literals[0])
+        for index, name in enumerate(self.names):
+            literal = self._literals[index + 1]
+            is_last = index == len(self.names) - 1
+            end = len(uri) - len(literal) if is_last else uri.find(literal, start)
+            if end < start or not uri.startswith(literal, end) or not _EXPANDED.fullmatch(uri, start, end):
+                return None
+            values[name] = unquote(uri[start:end])
+            start = end + len(literal)
+        return values if start == len(uri) else None
+
+
+def text_contents(uri: str, text: str, mime_type: str | None = None) -> dict[str, Any]:
+    """A resource that is text, as `resources/read` gives it."""
+    return {"uri": uri, **({} if mime_type is None else {"mimeType": mime_type}), "text": text}
+
+
+def blob_contents(uri: str, data: bytes, mime_type: str | None = None) -> dict[str, Any]:
+    """A resource that is bytes, as `resources/read` gives it."""
+    blob = base64.b64encode(data).decode()
+    return {"uri": uri, **({} if mime_type is None else {"mimeType": mime_type}), "blob": blob}

@@ -1,0 +1,240 @@
+"""JSON Schemas of tools: compiled once, checked within bounds, faults without values.
+
+Rules:
+  - The dialect is that of `$schema`, and 2020-12 where there is none (specification 2025-11-25, "JSON Schema Usage").
+  - Nothing is ever fetched: a `$ref` to another document is an error when the schema is compiled.
+  - A schema and a value nest only so deep, and a pattern may backtrack only so often.
+  - The work is estimated before it is done. Each branch of `anyOf` is looked into, and a schema that refers to itself
+    from two of them doubles the work with every level of the value. A schema that needs too much for a flat value is
+    an error when it is compiled; a value that is too deep for its schema is a fault; and where naming every fault
+    would take too long, the fault is that of the whole value.
+  - A fault names where and which keyword. It may show the schema, never the value.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+import jsonschema_rs
+
+SCHEMA_DEPTH: Final = 64
+VALUE_DEPTH: Final = 128
+MAX_FAULTS: Final = 20
+
+_BACKTRACKS: Final = 100_000
+# Schema places that are looked at, at the worst, by the estimate. A million take less than a tenth of a second.
+_COMPILED_WORK: Final = 1_000_000
+_VALID_WORK: Final = 50_000_000
+_NAMING_WORK: Final = 200_000  # naming faults is slower
+
+_PATH_CHARACTERS: Final = 200
+_MASK: Final = "the value"
+
+# Their messages, with the value masked, show nothing but the schema.
+_TELLING: Final = frozenset(
+    {
+        "type",
+        "enum",
+        "const",
+        "pattern",
+        "format",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "minProperties",
+        "maxProperties",
+    }
+)
+
+
+class SchemaFault(NamedTuple):
+    """One rule of a schema that a value breaks.
+
+    path     where in the value: a JSON pointer (RFC 6901), "" for the whole of it
+    keyword  which keyword of JSON Schema, or "depth" for a value that nests too deep
+    message  the rule in words
+    """
+
+    path: str
+    keyword: str
+    message: str
+
+
+class Schema:
+    """A schema, compiled. Raises ValueError for one that is wrong, too deep, or needs another document."""
+
+    __slots__ = ("_validator", "_work")
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        if not isinstance(schema, dict):
+            raise ValueError("a schema must be an object")
+        if _depth(schema, SCHEMA_DEPTH) > SCHEMA_DEPTH:
+            raise ValueError(f"the schema nests deeper than {SCHEMA_DEPTH}")
+        try:
+            self._validator = jsonschema_rs.validator_for(
+                schema,
+                offline=True,
+                mask=_MASK,
+                validate_formats=True,
+                pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS),
+            )
+        except (ValueError, jsonschema_rs.ReferencingError) as error:
+            where = "".join(f"/{part}" for part in getattr(error, "instance_path", []))
+            reason = getattr(error, "message", None) or str(error)
+            raise ValueError(f"the schema cannot be used: {where or '/'}: {reason}") from None
+        self._work = _Work(schema)
+        if self._work.at(1) > _COMPILED_WORK:
+            raise ValueError("the schema cannot be used: it branches too much")
+
+    def faults(self, value: Any) -> list[SchemaFault]:
+        """What is wrong with a JSON value, at most MAX_FAULTS of it; [] if it is valid."""
+        depth = _depth(value, VALUE_DEPTH)
+        if depth > VALUE_DEPTH:
+            return [SchemaFault("", "depth", f"nests deeper than {VALUE_DEPTH}")]
+        work = self._work.at(depth) * _count(value)
+        if work > _VALID_WORK:
+            return [SchemaFault("", "depth", "nests too deep, or is too large, for this schema")]
+        try:
+            if self._validator.is_valid(value):
+                return []
+            if work <= _NAMING_WORK:
+                return [_fault(error) for error in itertools.islice(self._validator.iter_errors(value), MAX_FAULTS)]
+        except ValueError:  # what JSON has no value for, or a pattern that gave up
+            pass
+        return [SchemaFault("", "", "does not match the schema")]
+
+
+def _fault(error: jsonschema_rs.ValidationError) -> SchemaFault:
+    keyword = error.kind.name
+    path = list(error.instance_path)
+    if keyword == "required":
+        path.append(error.kind.as_dict()["property"])
+        message = "is required"
+    elif keyword in _TELLING:
+        message = error.message.removeprefix(_MASK).strip()
+    else:
+        message = f"does not match {keyword}"
+    pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
+    if len(pointer) > _PATH_CHARACTERS:
+        pointer = pointer[:_PATH_CHARACTERS] + "…"
+    return SchemaFault(pointer, keyword, message)
+
+
+def _children(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        return iter(value.values())
+    return iter(value) if isinstance(value, (list, tuple)) else iter(())
+
+
+def _depth(value: Any, limit: int) -> int:
+    """How deep containers nest, up to `limit` and one more. No recursion: the value may be as deep as it likes."""
+    level = [value]
+    for depth in range(limit + 1):
+        level = [child for outer in level for child in _children(outer) if isinstance(child, (dict, list, tuple))]
+        if not level:
+            return depth + isinstance(value, (dict, list, tuple))
+    return limit + 1
+
+
+def _count(value: Any) -> int:
+    """The places in a value that nests within bounds."""
+    return 1 + sum(map(_count, _children(value)))
+
+
+_BESIDE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
+_INTO_ONE: Final = ("properties", "prefixItems", "items")  # of several, one is for each place of the value
+_INTO_EACH: Final = (
+    "patternProperties",
+    "additionalProperties",
+    "unevaluatedProperties",
+    "propertyNames",
+    "additionalItems",
+    "unevaluatedItems",
+    "contains",
+)
+_MOST: Final = 1 << 60
+
+
+class _Work:
+    """How many places of a schema one place of a value is held against, at the worst, by the depth of the value."""
+
+    __slots__ = ("_elsewhere", "_levels", "_schema")
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._schema = schema
+        # A reference that is no pointer may mean any of these.
+        self._elsewhere = [schema, *_children(schema.get("$defs")), *_children(schema.get("definitions"))]
+        self._levels: list[dict[int, int]] = []
+
+    def at(self, depth: int) -> int:
+        try:
+            for level in range(len(self._levels), depth + 1):
+                self._levels.append({})
+                self._of(self._schema, level)
+            return self._of(self._schema, depth)
+        except RecursionError:
+            self._levels = []
+            return _MOST
+
+    def _of(self, schema: Any, depth: int) -> int:
+        """The work for a subschema, where the value goes on for `depth` levels."""
+        if not isinstance(schema, dict):
+            return 1
+        known = self._levels[depth]
+        if id(schema) not in known:
+            known[id(schema)] = 0  # a reference that leads back here without a step into the value adds nothing
+            work = len(schema) + sum(self._of(beside, depth) for beside in self._beside(schema))
+            if depth:
+                for name in _INTO_ONE:
+                    work += max(
+                        (self._of(inner, depth - 1) for inner in _subschemas(schema.get(name), name)), default=0
+                    )
+                for name in _INTO_EACH:
+                    work += sum(self._of(inner, depth - 1) for inner in _subschemas(schema.get(name), name))
+            known[id(schema)] = min(work, _MOST)
+        return known[id(schema)]
+
+    def _beside(self, schema: dict[str, Any]) -> Iterator[Any]:
+        """The subschemas that are for the same place of the value."""
+        for name in _BESIDE:
+            yield from _subschemas(schema.get(name), name)
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            found = _pointed(self._schema, reference)
+            yield from self._elsewhere if found is None else [found]
+        if "$dynamicRef" in schema or "$recursiveRef" in schema:
+            yield from self._elsewhere
+
+
+def _subschemas(value: Any, name: str) -> Iterator[Any]:
+    """The subschemas that the value of a keyword is made of: of some keywords it is one itself."""
+    if isinstance(value, dict) and name not in ("properties", "patternProperties", "dependentSchemas", "dependencies"):
+        return iter((value,))
+    return _children(value)
+
+
+def _pointed(schema: Any, reference: str) -> Any:
+    """What a reference within the schema points at, or None."""
+    if reference == "#":
+        return schema
+    if not reference.startswith("#/"):
+        return None
+    for part in unquote(reference[2:]).split("/"):
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(schema, list) and name.isascii() and name.isdigit() and int(name) < len(schema):
+            schema = schema[int(name)]
+        elif isinstance(schema, dict):
+            schema = schema.get(name)
+        else:
+            return None
+    return schema
