@@ -40,7 +40,7 @@ _WAITING_BYTES: Final = 64 * 1024 * 1024  # read, and not yet looked at
 _ENTRY_BYTES: Final = 256  # what a chunk costs besides its bytes
 _PENDING_CALLS: Final = 4096  # in each direction; of more than these the oldest is forgotten
 _SHOWN_CHARACTERS: Final = 60  # of a method or an id
-_LAST_LINES_SECONDS: Final = 5.0  # what the log may take when the server has ended
+_LAST_LINES_SECONDS: Final = 2.0  # what the log may take when the server has ended
 _LEFT_SECONDS: Final = 0.2  # how long a pipe is quiet, whose writer has ended, before it counts as empty
 
 
