@@ -894,10 +894,6 @@ exit status:
     ("arguments", "words"),
     [
         (["--help"], ["check", "info", "--version", "validate streams of messages"]),
-        (
-            ["tap", "--help"],
-            ["tap [options] -- COMMAND ...", "--profile NAME", "--framing", "--log FILE", "127", "auto"],
-        ),
         (["check", "--help"], ["FILE", "--profile NAME", *PRESETS, "--framing", "--json", "--max-faults N", "10"]),
         (["info", "--help"], ["--json", "profile"]),
     ],

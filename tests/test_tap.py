@@ -225,6 +225,22 @@ def test_usage(arguments: list[str]) -> None:
     assert b"usage: jsonrpc-fast" in done.stderr
 
 
+def test_help() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "jsonrpc_fast", "tap", "--help"], env=ENVIRONMENT, capture_output=True, timeout=SECONDS
+    )
+    assert done.returncode == 0
+    for word in (
+        b"tap [options] -- COMMAND ...",
+        b"--profile NAME",
+        b"--framing",
+        b"--log FILE",
+        b"(default: auto)",
+        b"127",
+    ):
+        assert word in done.stdout
+
+
 def test_arguments_of_the_command_are_its_own() -> None:
     done = run(*python("import sys; print(sys.argv[1:])"), "--log", "x", "--", "-h")
     assert done.stdout == b"['--log', 'x', '--', '-h']\n"
@@ -369,6 +385,16 @@ def test_a_log_that_nobody_reads_holds_nothing_up(processes: list[subprocess.Pop
     assert process.stdout.read() == data
     writer.join(SECONDS)
     assert process.wait(SECONDS) == 0
+
+
+def test_a_long_log_is_written_to_its_end(tmp_path: Path) -> None:
+    data = b"".join([b'{"jsonrpc":"2.0","id":%d,"method":"m"}\n' % id for id in range(30_000)])
+    done = run("cat", data=data, options=["--log", str(tmp_path / "log")])
+    assert done.stdout == data
+    lines = lines_of((tmp_path / "log").read_bytes())
+    assert [text for direction, text in lines if direction == "->"][-1] == "request m id=29999 41 B"
+    assert len(lines) == 60_001
+    assert lines[-1] == ("--", "the server ended with status 0; calls without an answer: 8192")
 
 
 def test_a_log_that_is_gone() -> None:
