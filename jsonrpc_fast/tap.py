@@ -40,7 +40,7 @@ _WAITING_BYTES: Final = 64 * 1024 * 1024  # read, and not yet looked at
 _ENTRY_BYTES: Final = 256  # what a chunk costs besides its bytes
 _PENDING_CALLS: Final = 4096  # in each direction; of more than these the oldest is forgotten
 _SHOWN_CHARACTERS: Final = 60  # of a method or an id
-_LAST_LINES_SECONDS: Final = 5.0  # what the log may take when the server has ended
+_LAST_LINES_SECONDS: Final = 2.0  # how long the log may stand still when the server has ended
 _LEFT_SECONDS: Final = 0.2  # how long a pipe is quiet, whose writer has ended, before it counts as empty
 
 
@@ -91,7 +91,10 @@ def tap(command: Sequence[str], log: int, framing: Framing, profile: Profile) ->
         to_client.join()
         os.close(ended)
         watcher.finish(status)
-        watching.join(_LAST_LINES_SECONDS)
+        written = -1
+        while watching.is_alive() and watcher.written_lines > written:
+            written = watcher.written_lines
+            watching.join(_LAST_LINES_SECONDS)
     return 128 - status if status < 0 else status
 
 
@@ -136,10 +139,7 @@ def _pass_requests(target: Any, watcher: _Watcher) -> None:
             _write(target.fileno(), chunk)
     except OSError:
         # The server reads no more: the client is to find that out as it would without the tap.
-        with contextlib.suppress(OSError):
-            nothing = os.open(os.devnull, os.O_RDONLY)
-            os.dup2(nothing, 0)
-            os.close(nothing)
+        _forsake(0, os.O_RDONLY)
     watcher.saw("->", b"")
     with contextlib.suppress(OSError):
         target.close()
@@ -156,6 +156,16 @@ def _pass_answers(source: Any, ended: int, watcher: _Watcher) -> None:
         pass  # The client reads no more; closing the pipe tells the server.
     watcher.saw("<-", b"")
     source.close()
+    # The client is to see the end now, not after the last lines of the log.
+    _forsake(1, os.O_WRONLY)
+
+
+def _forsake(descriptor: int, flags: int) -> None:
+    """Closes a descriptor, and points it at nothing, for the number would be given away."""
+    with contextlib.suppress(OSError):
+        nothing = os.open(os.devnull, flags)
+        os.dup2(nothing, descriptor)
+        os.close(nothing)
 
 
 def _has_more(descriptor: int, ended: int) -> bool:
@@ -196,6 +206,7 @@ class _Watcher:
     """Looks at what went through and writes the log, on a thread of its own."""
 
     def __init__(self, log: int, framing: Framing, profile: Profile) -> None:
+        self.written_lines = 0
         self._log: int | None = log
         self._sides: dict[Direction, _Side] = {"->": _Side(framing, profile), "<-": _Side(framing, profile)}
         self._waiting: deque[tuple[Direction, float, bytes, int]] = deque()
@@ -236,23 +247,23 @@ class _Watcher:
             other = self._sides["<-" if direction == "->" else "->"]
             if missed:
                 side.miss()
-                self._write(now, direction, f"{missed} bytes were not looked at: the log is too slow")
-            for line in side.lines(now, chunk, other):
-                self._write(now, direction, line)
+                self._write(now, direction, [f"{missed} bytes were not looked at: the log is too slow"])
+            self._write(now, direction, list(side.lines(now, chunk, other)))
         unanswered = sum([len(side.pending) for side in self._sides.values()])
         status = self._status or 0
         ending = f"signal {-status}" if status < 0 else f"status {status}"
-        self._write(time.time(), "--", f"the server ended with {ending}; calls without an answer: {unanswered}")
+        self._write(time.time(), "--", [f"the server ended with {ending}; calls without an answer: {unanswered}"])
 
-    def _write(self, now: float, direction: str, line: str) -> None:
-        if self._log is None:
+    def _write(self, now: float, direction: str, lines: list[str]) -> None:
+        if self._log is None or not lines:
             return
         clock = time.strftime("%H:%M:%S", time.localtime(now))
-        text = f"{clock}.{int(now * 1000) % 1000:03} {direction} {line}\n"
+        start = f"{clock}.{int(now * 1000) % 1000:03} {direction} "
         try:
-            _write(self._log, text.encode())
+            _write(self._log, "".join([f"{start}{line}\n" for line in lines]).encode())
         except OSError:
             self._log = None  # Nobody reads it, or the disk is full. The channel matters more.
+        self.written_lines += len(lines)
 
 
 class _Side:
