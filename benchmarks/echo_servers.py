@@ -1,0 +1,162 @@
+"""The servers that are compared: each answers a request's params with the very same, on TCP, a message a line.
+
+    python -m benchmarks.echo_servers NAME
+
+prints the port that it listens on, and ends when it is killed. Each is written the way its library's user would write
+it. Those whose library has no transport share one protocol, which splits lines and makes one write of the answers to a
+chunk: that is the quickest way there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+HOST: Final = "127.0.0.1"
+
+FAST: Final = "jsonrpc_fast"
+BARE: Final = "bare asyncio.Protocol with orjson"
+PJRPC: Final = "pjrpc"
+AIORPCX: Final = "aiorpcX"
+JSONRPCSERVER: Final = "jsonrpcserver"
+
+
+class Lines(asyncio.Protocol):
+    """Answers each line; what `answer` returns ends in a line break."""
+
+    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
+        self._answer = answer
+        self._begun = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._begun = (self._begun + data).split(b"\n")
+        self._transport.write(b"".join(map(self._answer, lines)))
+
+
+class Bare(asyncio.Protocol):
+    """What somebody writes who needs the very least: nothing is judged, and no function is called for a line."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        from orjson import OPT_APPEND_NEWLINE, dumps, loads
+
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._begun = b""
+        self._loads, self._dumps, self._option = loads, dumps, OPT_APPEND_NEWLINE
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._begun = (self._begun + data).split(b"\n")
+        loads, dumps, option = self._loads, self._dumps, self._option
+        self._transport.write(
+            b"".join(
+                [
+                    dumps({"jsonrpc": "2.0", "id": request["id"], "result": request["params"]}, option=option)
+                    for request in map(loads, lines)
+                ]
+            )
+        )
+
+
+def _port(server: asyncio.Server) -> int:
+    port: int = server.sockets[0].getsockname()[1]
+    return port
+
+
+async def fast() -> int:
+    from jsonrpc_fast import Request, encode_result
+    from jsonrpc_fast.transports import StreamTransport, TcpServer
+
+    async def serve(transport: StreamTransport) -> None:
+        send = transport.send
+
+        def answer(message: Any) -> None:
+            if isinstance(message, Request):
+                send(encode_result(message.id, message.params))
+
+        transport.onmessage = answer
+        await transport.start()
+
+    server = TcpServer(serve, HOST, 0)
+    await server.start()
+    port: int = server.address[1]
+    _held.append(server)
+    return port
+
+
+async def bare() -> int:
+    return _port(await asyncio.get_running_loop().create_server(Bare, HOST, 0))
+
+
+async def pjrpc() -> int:
+    import pjrpc.server
+
+    def echo(name: str, arguments: Any) -> Any:
+        return {"name": name, "arguments": arguments}
+
+    methods = pjrpc.server.MethodRegistry()
+    methods.add_method(echo, name="echo")
+    dispatcher: Any = pjrpc.server.Dispatcher()
+    dispatcher.add_methods(methods)
+
+    def answer(line: bytes) -> bytes:
+        text: str = dispatcher.dispatch(line.decode(), None)[0]
+        return (text + "\n").encode()
+
+    return _port(await asyncio.get_running_loop().create_server(lambda: Lines(answer), HOST, 0))
+
+
+async def aiorpcx() -> int:
+    import aiorpcx  # type: ignore[import-untyped]
+
+    class Session(aiorpcx.RPCSession):  # type: ignore[misc]
+        cost_hard_limit = 0  # else it slows down who asks much
+
+        async def handle_request(self, request: Any) -> Any:
+            return request.args
+
+    return _port(await aiorpcx.serve_rs(Session, HOST, 0))
+
+
+async def jsonrpcserver() -> int:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from jsonrpcserver import Result, Success, dispatch
+
+    def echo(name: str, arguments: Any) -> Result:
+        return Success({"name": name, "arguments": arguments})
+
+    methods = {"echo": echo}
+
+    def answer(line: bytes) -> bytes:
+        text: str = dispatch(line.decode(), methods)
+        return (text + "\n").encode()
+
+    return _port(await asyncio.get_running_loop().create_server(lambda: Lines(answer), HOST, 0))
+
+
+SERVERS: Final[dict[str, Callable[[], Awaitable[int]]]] = {
+    FAST: fast,
+    BARE: bare,
+    PJRPC: pjrpc,
+    AIORPCX: aiorpcx,
+    JSONRPCSERVER: jsonrpcserver,
+}
+
+_held: list[object] = []
+
+
+async def main(name: str) -> None:
+    print(await SERVERS[name](), flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

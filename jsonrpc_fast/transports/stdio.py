@@ -1,0 +1,408 @@
+"""stdin and stdout as a channel: `StdioServer` on this process's own, `StdioClient` on those of a child process.
+
+How a server ends, and with which exit code when `run_stdio` runs it:
+  - the client closes stdin: what was accepted is written, 0. A message that was begun is TRUNCATED in `onerror` first;
+  - stdout cannot be written any more (EPIPE): what has come on stdin is delivered, `onerror` gets the OSError, 1;
+  - the process was started with a closed stdin or stdout: a line on stderr, 1;
+  - SIGTERM or SIGINT: what was accepted is written, and the process ends by that very signal (143 or 130 in a shell);
+    a second signal does not wait for the writing.
+
+How a client ends its child: it writes what was accepted, closes the child's stdin, waits, terminates it, waits, kills
+it. A child that ends by itself closes the transport, after what it had written was delivered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any, Final, Literal
+
+from ..errors import ConnectionLost
+from .base import ByteTransport, Options, State
+from .descriptors import Reader, Writer, open_reader, open_writer
+from .takeover import StandardStreams
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+LINE_BYTES: Final = 64 * 1024
+"""A longer line of a child's stderr is given in parts."""
+KILL_SECONDS: Final = 5.0
+"""How long a killed child is waited for: the system cannot end one that hangs in a driver."""
+
+SERVE_SECONDS: Final = 0.5
+"""What `serve` has of time to return when its channel is closed, before it is cancelled."""
+
+
+class DescriptorTransport(ByteTransport):
+    """A transport over one descriptor to read from and one to write to."""
+
+    _reader: Reader
+    _writer: Writer
+
+    def _read_channel(self, wanted: bool) -> None:
+        self._reader.read(wanted)
+
+    def _write(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    def _unwritten_bytes(self) -> int:
+        return self._writer.unwritten_bytes
+
+
+class StdioServer(DescriptorTransport):
+    """This process's stdin and stdout, which are taken over from `connect` until it is closed (takeover.py).
+
+    options  those of `ByteTransport`
+
+    `connect` raises ConnectionLost when the process was started without one of them, StateError when another transport
+    has them.
+    """
+
+    def __init__(self, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        self._streams: StandardStreams | None = None
+
+    async def _open(self) -> None:
+        self._streams = streams = StandardStreams()
+        self._reader = open_reader(self._loop, streams.input, self)
+        self._writer = open_writer(self._loop, streams.output, self)
+
+    def _label(self) -> str:
+        return "stdio server"
+
+    def _finish(self) -> None:
+        self._reader.read(True)  # a client that writes before it reads is not to wait
+        self._writer.finish(self._abort)
+
+    def _abort(self) -> None:
+        if self._streams is not None:
+            self._reader.close()
+            self._writer.close()
+            self._streams.restore()
+            self._streams = None
+            self._loop.call_soon(self._lost, self._fault)
+
+    def _write_failed(self, fault: OSError) -> None:
+        self._break(fault)
+        if self._state is State.RUNNING:
+            self._reader.read_rest()
+        self._abort()
+
+
+class StdioClient(DescriptorTransport):
+    """A child process, its stdin and stdout.
+
+    command            the program, searched for on PATH, and its arguments
+    env                its whole environment; None: this process's own
+    cwd                its working directory; None: this process's own
+    stderr             "inherit": it goes where this process's own goes; "discard"; a file with a descriptor; or a
+                       function, which is called with each line, as text without its line ending
+    own_session        the child leads a session (POSIX): Ctrl-C at the terminal does not reach it, and when it is to be
+                       terminated or killed so are the processes that it started
+    exit_seconds       how long it may take to end after its stdin is closed, before SIGTERM
+    terminate_seconds  how long after SIGTERM, before SIGKILL
+    options            those of `ByteTransport`
+
+    `connect` raises OSError when the program cannot be run. An exit code other than 0 that nobody asked for goes to
+    `onerror` as a ConnectionLost.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        stderr: Literal["inherit", "discard"] | IO[Any] | Callable[[str], None] = "inherit",
+        own_session: bool = True,
+        exit_seconds: float = 5.0,
+        terminate_seconds: float = 2.0,
+        **options: Unpack[Options],
+    ) -> None:
+        if isinstance(command, (str, bytes)):
+            raise TypeError("command must be a sequence of strings: the program and its arguments")
+        if not callable(stderr) and stderr not in ("inherit", "discard") and not hasattr(stderr, "fileno"):
+            raise ValueError('stderr must be "inherit", "discard", a file or a function')
+        super().__init__(**options)
+        self._command = [os.fspath(part) for part in command]
+        self._env = env
+        self._cwd = cwd
+        self._stderr = stderr
+        self._own_session = own_session and sys.platform != "win32"
+        self._exit_seconds = exit_seconds
+        self._terminate_seconds = terminate_seconds
+        self._process: asyncio.SubprocessTransport | None = None
+        self._pid = 0
+        self._stage: asyncio.TimerHandle | None = None  # the next step towards the child's end
+        self._lines: Reader | None = None
+        self._has_exited = False
+        self._is_asked_to_end = False  # by this side
+        self.returncode: int | None = None
+        """The child's exit code, -N when it was ended by signal N; None while it runs."""
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id; None before `connect`."""
+        return self._pid or None
+
+    def _label(self) -> str:
+        return f"stdio client of process {self._pid}"
+
+    async def _open(self) -> None:
+        theirs: list[int] = []
+        ours: list[int] = []
+        try:
+            stdin, to_child = os.pipe()
+            theirs.append(stdin)
+            ours.append(to_child)
+            from_child, stdout = os.pipe()
+            theirs.append(stdout)
+            ours.append(from_child)
+            stderr: IO[Any] | int | None = None
+            if not isinstance(self._stderr, str):
+                stderr = None if callable(self._stderr) else self._stderr
+            elif self._stderr == "discard":
+                stderr = subprocess.DEVNULL
+            if callable(self._stderr):
+                lines, stderr = os.pipe()
+                theirs.append(stderr)
+                ours.append(lines)
+            process, _ = await self._loop.subprocess_exec(
+                lambda: _ExitWatcher(self),
+                *self._command,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                env=self._env,
+                cwd=self._cwd,
+                start_new_session=self._own_session,
+            )
+        except BaseException:
+            for descriptor in ours:
+                os.close(descriptor)
+            raise
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        self._process = process
+        self._pid = process.get_pid()
+        self._reader = open_reader(self._loop, from_child, self)
+        self._writer = open_writer(self._loop, to_child, self)
+        if callable(self._stderr):
+            self._lines = open_reader(self._loop, lines, _Lines(self, self._stderr))
+            self._lines.read(True)
+
+    async def start(self) -> None:
+        await super().start()
+        if self._has_exited:
+            self._loop.call_soon(self._read_last)
+
+    # Its end, step by step. Each step leaves a timer for the next.
+
+    def _finish(self) -> None:
+        self._is_asked_to_end = not self._has_ended
+        self._reader.read(not self._has_ended)
+        self._writer.finish(self._await_exit)
+
+    def _abort(self) -> None:
+        """Drops the channel: the child is not given the time to end by itself."""
+        self._writer.close()
+        self._terminate()
+
+    def _await_exit(self) -> None:
+        """Its stdin is closed."""
+        if self._closing_timer is not None:
+            self._closing_timer.cancel()
+        self._next(self._exit_seconds, self._terminate)
+
+    def _terminate(self) -> None:
+        self._signal("SIGTERM")
+        self._next(self._terminate_seconds, self._kill)
+
+    def _kill(self) -> None:
+        self._signal("SIGKILL")
+        self._next(KILL_SECONDS, self._gone)
+
+    def _next(self, seconds: float, step: Callable[[], None]) -> None:
+        if self._stage is not None:
+            self._stage.cancel()
+        self._stage = self._loop.call_later(
+            0 if self._has_exited else seconds, self._gone if self._has_exited else step
+        )
+
+    def _signal(self, name: Literal["SIGTERM", "SIGKILL"]) -> None:
+        if self._has_exited or self._process is None:
+            return
+        self._is_asked_to_end = True
+        if sys.platform != "win32" and self._own_session:
+            with contextlib.suppress(OSError):
+                os.killpg(self._pid, getattr(signal, name))
+        elif name == "SIGTERM":
+            self._process.terminate()
+        else:
+            self._process.kill()
+
+    def _write_failed(self, fault: OSError) -> None:
+        """The child has closed its stdin, most often by its end, which tells more."""
+        self._break(fault)
+        self._await_exit()
+
+    def _exited(self, returncode: int | None) -> None:
+        self._has_exited = True
+        self.returncode = returncode
+        if not self._is_asked_to_end and returncode:
+            how = f"with exit code {returncode}" if returncode > 0 else f"by signal {-returncode}"
+            cause, self._fault = self._fault, ConnectionLost(f"the child process ended {how}")
+            self._fault.__cause__ = cause
+        # One that was not yet started keeps what the child wrote, until it is.
+        if self._state not in (State.CONNECTING, State.IDLE, State.CONNECTED):
+            self._read_last()
+
+    def _read_last(self) -> None:
+        """The child has ended. What a process that it started may still write is not waited for."""
+        if not self._is_asked_to_end and self._writer.unwritten_bytes:
+            self._break(ConnectionLost("the child process ended before it read what was sent"))
+        self._stop_sending()
+        self._writer.close()
+        if self._stage is not None:
+            self._stage.cancel()
+        if self._lines is not None:
+            self._lines.read_rest()
+        if self._reader.read_rest():
+            self._gone()
+        else:
+            self._stage = self._loop.call_later(1.0, self._gone)
+
+    def _end_received(self) -> None:
+        super()._end_received()
+        if self._has_exited:
+            self._loop.call_soon(self._gone)
+
+    def _gone(self) -> None:
+        """Nothing can come from the child any more."""
+        super()._end_received()
+        if self._stage is not None:
+            self._stage.cancel()
+        self._reader.close()
+        self._writer.close()
+        if self._lines is not None:
+            self._lines.close()
+        if self._process is not None:
+            self._process.close()
+        self._lost(self._fault)
+
+
+class _ExitWatcher(asyncio.SubprocessProtocol):
+    """Tells a client when its child has ended and was reaped."""
+
+    def __init__(self, client: StdioClient) -> None:
+        self._client = client
+        self._process: asyncio.SubprocessTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._process = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._process is not None:
+            self._client._exited(self._process.get_returncode())
+
+
+class _Lines:
+    """Hands on what a child writes to its stderr, line by line."""
+
+    def __init__(self, client: StdioClient, callback: Callable[[str], None]) -> None:
+        self._client = client
+        self._callback = callback
+        self._begun = b""
+
+    def _bytes_received(self, data: bytes) -> None:
+        *lines, begun = (self._begun + data).split(b"\n")
+        for line in lines:
+            self._tell(line)
+        if len(begun) >= LINE_BYTES:
+            self._tell(begun)
+            begun = b""
+        self._begun = begun
+
+    def _end_received(self) -> None:
+        if self._begun:
+            self._tell(self._begun)
+            self._begun = b""
+
+    def _read_failed(self, fault: OSError) -> None:
+        self._end_received()
+
+    def _tell(self, line: bytes) -> None:
+        line = line.removesuffix(b"\r")
+        for at in range(0, max(len(line), 1), LINE_BYTES):
+            try:
+                self._callback(line[at : at + LINE_BYTES].decode(errors="backslashreplace"))
+            except Exception as error:
+                self._client._report_fault_of_callback(error)
+
+
+def run_stdio(serve: Callable[[StdioServer], Coroutine[Any, Any, object]], **options: Unpack[Options]) -> int:
+    """Runs a server on this process's stdin and stdout until its client or a signal ends it: a program's `main`.
+
+    serve    is called with a `StdioServer`: it sets the callbacks and starts it. It may return then, or go on: it is
+             cancelled soon after the channel is closed
+    options  those of `ByteTransport`
+
+    Returns the exit code, 0 or 1 (see the rules of this module); after a signal it does not return. What `serve` raises
+    comes out of it.
+    """
+    received: list[signal.Signals] = []
+
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+        transport = StdioServer(**options)
+
+        def end(number: signal.Signals) -> None:
+            received.append(number)
+            closing.append(loop.create_task(transport.close() if len(received) == 1 else transport.disconnect()))
+
+        closing: list[asyncio.Task[None]] = []
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C is a KeyboardInterrupt
+            for number in numbers:
+                loop.add_signal_handler(number, end, number)
+        serving = loop.create_task(serve(transport))
+        closed = loop.create_task(transport.wait_closed())
+        await asyncio.wait([serving, closed], return_when=asyncio.FIRST_COMPLETED)
+        if not serving.done():
+            # The channel is closed, which `serve` may see for itself.
+            await asyncio.wait([serving], timeout=SERVE_SECONDS)
+            serving.cancel()
+        try:
+            await serving
+        except asyncio.CancelledError:
+            pass
+        except Exception as error:
+            has_no_streams = isinstance(error, ConnectionLost) and transport._state is State.IDLE
+            await transport.disconnect()
+            if not has_no_streams and not received:
+                raise
+            if has_no_streams and sys.stderr is not None:
+                print(error, file=sys.stderr)
+            return 1
+        if transport._state is State.IDLE:  # `serve` had no use for it
+            await transport.close()
+        await closed
+        await asyncio.gather(*closing)
+        return 1 if transport._fault is not None else 0
+
+    try:
+        code = asyncio.run(main())
+    except KeyboardInterrupt:  # where the loop handles no signals
+        return 130
+    if received:
+        signal.signal(received[0], signal.SIG_DFL)
+        os.kill(os.getpid(), received[0])
+    return code

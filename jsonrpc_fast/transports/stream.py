@@ -1,0 +1,285 @@
+"""TCP and Unix sockets, as a client and as a server.
+
+Rules:
+  - a connection that closes writes what was accepted, tells the peer that nothing more comes, and waits for the peer's
+    own end before it lets go of the socket: one closed earlier, with something unread, would be reset, and the peer
+    could lose what it was sent;
+  - a server that closes accepts nothing more and closes its connections, all at the same time;
+  - a connection over the server's limit is closed at once;
+  - small messages leave at once (TCP_NODELAY, which asyncio sets).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import StateError
+from .base import HIGH_WATER_BYTES, LOW_WATER_BYTES, ByteTransport, Options, State
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+READ_BYTES: Final = 256 * 1024
+"""How much is read from a socket at once: a message that comes in one piece is decoded where it lies.
+
+Each connection has a buffer of that size, of which the system gives what is used."""
+
+
+class StreamTransport(ByteTransport):
+    """A connected socket. `TcpClient` and `UnixClient` make one, and a server gives one for each connection."""
+
+    _channel: asyncio.Transport
+
+    @property
+    def peer_address(self) -> Any:
+        """The address of the other side, as the socket module gives it; None before `connect`."""
+        channel = getattr(self, "_channel", None)
+        return None if channel is None else channel.get_extra_info("peername")
+
+    def _label(self) -> str:
+        address = self.peer_address
+        return f"connection with {address[0]}:{address[1]}" if isinstance(address, tuple) else "connection"
+
+    def _read_channel(self, wanted: bool) -> None:
+        if wanted:
+            self._channel.resume_reading()
+        else:
+            self._channel.pause_reading()
+
+    def _write(self, data: bytes) -> None:
+        self._channel.write(data)
+
+    def _unwritten_bytes(self) -> int:
+        return self._channel.get_write_buffer_size()
+
+    def _finish(self) -> None:
+        if self._has_ended or not self._channel.can_write_eof():
+            self._channel.close()
+        else:
+            self._channel.write_eof()
+            self._channel.resume_reading()
+
+    def _abort(self) -> None:
+        self._channel.abort()
+
+    def _end_received(self) -> None:
+        super()._end_received()
+        if self._state is State.CLOSING:
+            self._channel.close()
+
+
+class _Protocol(asyncio.BufferedProtocol):
+    """What asyncio tells, for a transport."""
+
+    def __init__(self, transport: StreamTransport) -> None:
+        self._transport = transport
+        self._buffer = memoryview(bytearray(READ_BYTES))
+
+    def connection_made(self, channel: asyncio.BaseTransport) -> None:
+        assert isinstance(channel, asyncio.Transport)
+        self._transport._channel = channel
+        channel.set_write_buffer_limits(HIGH_WATER_BYTES, LOW_WATER_BYTES)
+        # Before Python 3.11 reading begins after this call, whatever is said here; but before anything can be read.
+        asyncio.get_running_loop().call_soon(self._rest)
+
+    def _rest(self) -> None:
+        if self._transport._state in (State.IDLE, State.CONNECTING, State.CONNECTED):
+            self._transport._channel.pause_reading()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._transport._bytes_received(self._buffer[:nbytes])
+
+    def eof_received(self) -> bool:
+        self._transport._end_received()
+        return True  # sending goes on
+
+    def pause_writing(self) -> None:
+        self._transport._block(True)
+
+    def resume_writing(self) -> None:
+        self._transport._block(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport._lost(exc or self._transport._fault)
+
+
+class TcpClient(StreamTransport):
+    """A connection to `host` and `port`. options: those of `ByteTransport`."""
+
+    def __init__(self, host: str, port: int, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        self._host = host
+        self._port = port
+
+    async def _open(self) -> None:
+        await self._loop.create_connection(lambda: _Protocol(self), self._host, self._port)
+
+
+class UnixClient(StreamTransport):
+    """A connection to the Unix socket at `path`. options: those of `ByteTransport`."""
+
+    def __init__(self, path: str | os.PathLike[str], **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        self._path = os.fspath(path)
+
+    async def _open(self) -> None:
+        await self._loop.create_unix_connection(lambda: _Protocol(self), self._path)
+
+
+Serve = Callable[[StreamTransport], Coroutine[Any, Any, object]]
+
+
+class _Connection(StreamTransport):
+    """An accepted socket, which its server knows until it is closed."""
+
+    def __init__(self, server: StreamServer, options: Options) -> None:
+        super().__init__(**options)
+        self._server = server
+
+    async def _open(self) -> None:
+        if self._channel.is_closing():
+            raise ConnectionResetError("the peer has gone")
+
+    def _lost(self, fault: Exception | None) -> None:
+        super()._lost(fault)
+        self._channel.abort()  # one that was never connected has its socket nevertheless
+        self._server._connections.discard(self)
+
+
+class _AcceptedProtocol(_Protocol):
+    def __init__(self, connection: _Connection) -> None:
+        super().__init__(connection)
+        self._connection = connection
+
+    def connection_made(self, channel: asyncio.BaseTransport) -> None:
+        super().connection_made(channel)
+        self._connection._server._accept(self._connection)
+
+
+class StreamServer:
+    """Accepts connections. `TcpServer` and `UnixServer` say where.
+
+    serve            is called with each new connection, a transport that is not yet started: it sets the callbacks and
+                     starts it. It may return then, or go on; it is cancelled when the server closes. What it raises,
+                     but for a lost connection, goes to the loop's exception handler, and the connection is dropped
+    max_connections  how many may be open at a time
+    options          for each connection, those of `ByteTransport`
+    """
+
+    def __init__(self, serve: Serve, *, max_connections: int = 1000, **options: Unpack[Options]) -> None:
+        self._serve = serve
+        self._max_connections = max_connections
+        self._options = options
+        ByteTransport(**options)  # what is wrong with them is to be told here, and not to the first client
+        self._server: asyncio.Server | None = None
+        self._is_closed = False
+        self._connections: set[_Connection] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._connections)
+
+    @property
+    def address(self) -> Any:
+        """Where it listens, as the socket module gives it. Raises StateError before `start` and after `close`."""
+        if self._server is None or self._is_closed:
+            raise StateError("the server does not listen")
+        return self._server.sockets[0].getsockname()
+
+    async def start(self) -> None:
+        """Begins to listen. Raises StateError the second time, OSError where the address cannot be used."""
+        if self._server is not None or self._is_closed:
+            raise StateError("the server was started before")
+        self._server = await self._listen(asyncio.get_running_loop())
+
+    async def close(self, drain_seconds: float = 5.0) -> None:
+        """Accepts nothing more, and closes all connections. Each has `drain_seconds` to write what it accepted.
+
+        A second call does nothing but wait.
+        """
+        if self._server is not None and not self._is_closed:
+            self._server.close()
+        self._is_closed = True
+        connections = list(self._connections)
+        for connection in connections:
+            connection._begin_closing(drain_seconds)
+        for connection in connections:
+            await connection.wait_closed()
+        tasks = self._tasks - {asyncio.current_task()}  # which may be a connection's own
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
+        raise NotImplementedError
+
+    def _protocol(self) -> _AcceptedProtocol:
+        return _AcceptedProtocol(_Connection(self, self._options))
+
+    def _accept(self, connection: _Connection) -> None:
+        if self._is_closed or len(self._connections) >= self._max_connections:
+            connection._abort()
+            return
+        self._connections.add(connection)
+        task = asyncio.get_running_loop().create_task(self._run(connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, connection: _Connection) -> None:
+        try:
+            await self._serve(connection)
+        except Exception as error:
+            # A peer that has gone already leaves a transport that cannot be started.
+            if not isinstance(error, (ConnectionError, StateError)):
+                connection._report_unhandled(error, "serve")
+            connection._abort()
+
+
+class TcpServer(StreamServer):
+    """Listens on `host` and `port`; port 0 takes a free one, which `address` tells. The rest as in `StreamServer`."""
+
+    def __init__(
+        self, serve: Serve, host: str, port: int, *, max_connections: int = 1000, **options: Unpack[Options]
+    ) -> None:
+        super().__init__(serve, max_connections=max_connections, **options)
+        self._host = host
+        self._port = port
+
+    async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
+        return await loop.create_server(self._protocol, self._host, self._port)
+
+
+class UnixServer(StreamServer):
+    """Listens on a Unix socket at `path`, in place of one that is left there. The rest as in `StreamServer`."""
+
+    def __init__(
+        self, serve: Serve, path: str | os.PathLike[str], *, max_connections: int = 1000, **options: Unpack[Options]
+    ) -> None:
+        super().__init__(serve, max_connections=max_connections, **options)
+        self._path = os.fspath(path)
+        self._inode = 0
+
+    async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
+        server = await loop.create_unix_server(self._protocol, self._path)
+        self._inode = os.stat(self._path).st_ino
+        return server
+
+    async def close(self, drain_seconds: float = 5.0) -> None:
+        await super().close(drain_seconds)
+        # Another server may have taken the place.
+        with contextlib.suppress(OSError):
+            found = os.stat(self._path)
+            if self._inode == found.st_ino and stat.S_ISSOCK(found.st_mode):
+                os.unlink(self._path)

@@ -1,0 +1,156 @@
+"""What the log tells, and what it must not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from jsonrpc_fast import Error, Notification, Request, Response, encode_result
+from jsonrpc_fast.transports import TcpClient, TcpServer, debug, memory_pair
+
+pytestmark = pytest.mark.timeout(20)
+
+
+@pytest.fixture
+def log(capsys: pytest.CaptureFixture[str]) -> Iterator[pytest.CaptureFixture[str]]:
+    """The log turned on for one test."""
+    before = debug.logger.level, debug.logger.propagate, list(debug.logger.handlers)
+    debug.enable()
+    debug.enable()
+    yield capsys
+    debug.logger.level, debug.logger.propagate, debug.logger.handlers = before
+    debug.logger.setLevel(before[0])
+
+
+async def talk(secret: str = "secret") -> None:
+    one, other = memory_pair()
+    other.onmessage = lambda message: None
+    await one.start()
+    await other.start()
+    one.send(Request(1, "tools/call", {"key": secret}))
+    one.send(Request("a\n12:00:00.000 jsonrpc_fast: forged\x1b[2J\u202e\u2028", "x\r\n\x00" + "y" * 500))
+    one.send(Notification("n", [secret]))
+    one.send([Notification("n", [secret]), Notification("n")])
+    one.send(encode_result(7, secret))
+    one.send(Response(8, error=Error(-1, secret, secret)))
+    one.send(b'{"jsonrpc":"2.0","id":9,"method":7,"params":["' + secret.encode() + b'"]}')
+    await asyncio.sleep(0.01)
+    await one.close()
+    await other.wait_closed()
+
+
+def test_lines(log: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(talk())
+    text = log.readouterr()
+    assert text.out == ""
+    assert "secret" not in text.err
+    lines = text.err.splitlines()
+    assert all(re.match(r"\d\d:\d\d:\d\d\.\d\d\d jsonrpc_fast: memory ", line) for line in lines)
+    assert all(line.isprintable() and len(line) < 300 for line in lines)
+    told = [line.partition("jsonrpc_fast: memory ")[2] for line in lines]
+    assert told[:2] == ["connected, framing newline"] * 2
+    assert told[2] == "-> request 'tools/call' id 1, 73 bytes"
+    assert told[3].startswith("-> request 'x\\r\\n\\x00yyy")
+    assert "id 'a\\n12:00:00.000 jsonrpc_fast: forged\\x1b[2J\\u202e\\u2028'" in told[3]
+    assert told[4:9] == [
+        "-> notification 'n', 51 bytes",
+        "-> batch of 2, 84 bytes",
+        "-> result id 7, 43 bytes",
+        "-> error id 8, 80 bytes",
+        "-> invalid, 56 bytes",
+    ]
+    assert told[9] == "<- request 'tools/call' id 1, 72 bytes"
+    assert told[11:16] == [
+        "<- notification 'n', 50 bytes",
+        "<- batch of 2, 83 bytes",
+        "<- result id 7, 42 bytes",
+        "<- error id 8, 79 bytes",
+        "<- invalid INVALID_METHOD_TYPE id 9, 55 bytes",
+    ]
+    assert sorted(re.sub(r"\d\.\d{3}", "0", line) for line in told[16:]) == [
+        "closed after 0 s, 0 received, 7 sent",
+        "closed after 0 s, 7 received, 0 sent",
+    ]
+
+
+def test_faults_are_told_without_their_text(log: pytest.CaptureFixture[str]) -> None:
+    async def test() -> None:
+        def fail(message: object) -> None:
+            raise KeyError("secret")
+
+        one, other = memory_pair()
+        other.onmessage = fail
+        other.onerror = lambda error: None
+        await one.start()
+        await other.start()
+        one.send(Notification("n"))
+        await asyncio.sleep(0.01)
+        await one.disconnect()
+        await other.wait_closed()
+
+    asyncio.run(test())
+    text = log.readouterr().err
+    assert "memory fault: KeyError\n" in text
+    assert "secret" not in text
+
+
+def test_sizes_of_chunked_messages_and_addresses(log: pytest.CaptureFixture[str]) -> None:
+    async def test() -> None:
+        async def serve(transport: object) -> None:
+            await transport.start()  # type: ignore[attr-defined]
+
+        server = TcpServer(serve, "127.0.0.1", 0)
+        await server.start()
+        client = TcpClient(*server.address)
+        await client.start()
+        for size in (10, 300_000, 20):
+            client.send(Notification("n", ["x" * size]))
+        await client.close()
+        await server.close()
+
+    asyncio.run(test())
+    text = log.readouterr().err
+    assert re.findall(r"<- notification 'n', (\d+) bytes", text) == ["54", "300044", "64"]
+    assert re.search(r"connection with 127\.0\.0\.1:\d+ connected", text)
+
+
+def test_silent_although_the_root_logger_is_on(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        asyncio.run(talk())
+    assert [record for record in caplog.records if record.name == "jsonrpc_fast"] == []
+
+
+def test_the_application_may_turn_it_on(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "jsonrpc_fast"):
+        asyncio.run(talk())
+    assert len([record for record in caplog.records if record.name == "jsonrpc_fast"]) == 18
+
+
+def test_no_stderr(log: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    asyncio.run(talk())
+
+
+@pytest.mark.parametrize(("value", "lines"), [("1", 2), ("0", 0), ("", 0)])
+def test_the_environment_turns_it_on(value: str, lines: int) -> None:
+    code = """
+        import asyncio
+        from jsonrpc_fast.transports import StdioServer
+        async def main():
+            server = StdioServer()
+            await server.start()
+            await server.wait_closed()
+        asyncio.run(main())
+    """
+    command = [sys.executable, "-c", "\n".join(line[8:] for line in code.splitlines())]
+    environment = {**os.environ, "JSONRPC_FAST_DEBUG": value}
+    run = subprocess.run(command, env=environment, input=b"", capture_output=True, check=True, timeout=15)
+    assert run.stdout == b""
+    assert len(run.stderr.splitlines()) == lines

@@ -1,0 +1,505 @@
+"""TCP and Unix sockets on loopback: connections, their ends, and a server's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast import Notification, Request, Response, encode_request
+from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
+from jsonrpc_fast.framing import FRAMINGS, Framing
+from jsonrpc_fast.transports import StreamServer, StreamTransport, TcpClient, TcpServer, UnixClient, UnixServer
+from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
+
+pytestmark = pytest.mark.timeout(40)
+needs_unix = pytest.mark.skipif(sys.platform == "win32", reason="asyncio has no Unix sockets on Windows")
+
+
+class Notes:
+    """What a transport told, in order."""
+
+    def __init__(self, transport: StreamTransport) -> None:
+        self.told: list[Any] = []
+        transport.onmessage = self.told.append
+        transport.onerror = self.told.append
+        transport.onclose = lambda: self.told.append("closed")
+
+    async def tells(self, count: int) -> None:
+        while len(self.told) < count:
+            await asyncio.sleep(0.001)
+
+
+async def echo(transport: StreamTransport) -> None:
+    def answer(message: Any) -> None:
+        if isinstance(message, Request):
+            transport.send(Response(message.id, message.params))
+
+    transport.onmessage = answer
+    await transport.start()
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Runs a test, and looks for what it left behind."""
+
+    async def limited() -> None:
+        await asyncio.wait_for(test(), 30)
+
+    before = os.listdir("/proc/self/fd")
+    asyncio.run(limited())
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+@contextlib.asynccontextmanager
+async def serving(serve: Any = echo, **options: Any) -> Any:
+    server = TcpServer(serve, "127.0.0.1", 0, **options)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+async def connected(server: StreamServer, **options: Any) -> tuple[TcpClient, Notes]:
+    client = TcpClient(*server.address[:2], **options)
+    notes = Notes(client)
+    await client.start()
+    return client, notes
+
+
+@pytest.mark.parametrize("framing", FRAMINGS)
+def test_echo_on_tcp(framing: Framing) -> None:
+    async def test() -> None:
+        async with serving(framing=framing) as server:
+            client, notes = await connected(server, framing=framing)
+            assert client.peer_address == server.address
+            assert client._channel.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            for number in range(500):
+                client.send(Request(number, "echo", [number]))
+            client.send(Request("large", "echo", ["x" * 3_000_000]))
+            await notes.tells(501)
+            assert notes.told[:500] == [Response(number, [number]) for number in range(500)]
+            assert notes.told[500] == Response("large", ["x" * 3_000_000])
+            await client.close()
+            assert notes.told[501:] == ["closed"]
+            await eventually(lambda: server.connections == 0)
+
+    run(test)
+
+
+@pytest.mark.parametrize("spoken", ["newline", "content-length"])
+def test_auto_answers_as_it_is_asked(spoken: Framing) -> None:
+    async def test() -> None:
+        async with serving(framing="auto") as server:
+            client, notes = await connected(server, framing=spoken)
+            client.send(Request(1, "echo"))
+            await notes.tells(1)
+            client.send(Request(2, "echo"))
+            await notes.tells(2)
+            assert notes.told == [Response(1), Response(2)]
+            await client.close()
+
+    run(test)
+
+
+def test_a_fault_of_the_framing_closes_the_connection() -> None:
+    async def test() -> None:
+        told: list[Any] = []
+        ended: list[bool] = []
+
+        async def serve(transport: StreamTransport) -> None:
+            notes = Notes(transport)
+            notes.told = told
+            transport.onmessage = lambda message: transport.send(Response(1))
+            transport.onerror = told.append
+            transport.onclose = lambda: told.append("closed")
+            transport.onend = lambda: ended.append(True)
+            await transport.start()
+
+        async with serving(serve, framing="content-length") as server:
+            reader, writer = await asyncio.open_connection(*server.address)
+            body = encode_request(1, "m", delimited=False)
+            writer.write(b"Content-Length: %d\r\n\r\n%bContent-Length: -5\r\n\r\n" % (len(body), body))
+            assert await reader.read() == b'Content-Length: 38\r\n\r\n{"jsonrpc":"2.0","id":1,"result":null}'
+            writer.close()
+            await writer.wait_closed()
+            await eventually(lambda: "closed" in told)
+            assert isinstance(told[0], ParseError)
+            assert told[1:] == ["closed"]
+            assert ended == []
+
+    run(test)
+
+
+@needs_unix
+def test_echo_on_a_unix_socket(tmp_path: Path) -> None:
+    async def test() -> None:
+        path = tmp_path / "socket"
+        for _ in range(2):
+            server = UnixServer(echo, path)
+            await server.start()
+            assert server.address == str(path)
+            client = UnixClient(path)
+            notes = Notes(client)
+            await client.start()
+            client.send(Request(1, "echo", ["x" * 1_000_000]))
+            await notes.tells(1)
+            assert notes.told == [Response(1, ["x" * 1_000_000])]
+            await client.close()
+            await server.close()
+            assert not path.exists()
+        with pytest.raises(FileNotFoundError):
+            await UnixClient(path).connect()
+
+    run(test)
+
+
+@needs_unix
+def test_a_unix_server_leaves_another_ones_socket(tmp_path: Path) -> None:
+    async def test() -> None:
+        path = tmp_path / "socket"
+        one, other = UnixServer(echo, path), UnixServer(echo, path)
+        await one.start()
+        await other.start()  # in its place
+        await one.close()
+        assert path.exists()
+        client = UnixClient(path)
+        await client.start()
+        await client.close()
+        await other.close()
+        assert not path.exists()
+
+    run(test)
+
+
+def test_states_of_a_server() -> None:
+    async def test() -> None:
+        server = TcpServer(echo, "127.0.0.1", 0)
+        with pytest.raises(StateError):
+            _ = server.address
+        await server.start()
+        with pytest.raises(StateError):
+            await server.start()
+        other = TcpServer(echo, "127.0.0.1", server.address[1])
+        with pytest.raises(OSError, match="in use"):
+            await other.start()
+        address = server.address
+        await asyncio.gather(server.close(), server.close())
+        await server.close()
+        with pytest.raises(StateError):
+            _ = server.address
+        with pytest.raises(StateError):
+            await server.start()
+        await TcpServer(echo, "127.0.0.1", 0).close()
+        client = TcpClient(*address)
+        for _ in range(2):
+            with pytest.raises(ConnectionRefusedError):
+                await client.start()
+        await client.close()
+
+    run(test)
+
+
+def test_a_connection_over_the_limit_is_closed() -> None:
+    async def test() -> None:
+        async with serving(max_connections=2) as server:
+            one, _ = await connected(server)
+            two, _ = await connected(server)
+            three, notes = await connected(server)
+            await three.wait_closed()
+            assert notes.told[-1] == "closed"
+            assert server.connections == 2
+            await one.close()
+            await eventually(lambda: server.connections == 1)
+            four, notes = await connected(server)
+            four.send(Request(1, "echo"))
+            await notes.tells(1)
+            await two.close()
+            await four.close()
+
+    run(test)
+
+
+def test_what_comes_before_start_waits() -> None:
+    async def test() -> None:
+        started = asyncio.Event()
+
+        async def slow(transport: StreamTransport) -> None:
+            await started.wait()
+            await echo(transport)
+
+        async with serving(slow) as server:
+            client, notes = await connected(server)
+            client.send(Request(1, "echo"))
+            await asyncio.sleep(0.05)
+            assert notes.told == []
+            started.set()
+            await notes.tells(1)
+            assert notes.told == [Response(1)]
+            await client.close()
+
+    run(test)
+
+
+def test_the_peers_end() -> None:
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await asyncio.open_connection(*server.address)
+            writer.write(encode_request(1, "echo") + encode_request(2, "echo", delimited=False))
+            writer.write_eof()
+            # What is answered in time still arrives.
+            assert (await reader.read()).count(b'"result":null}\n') == 2
+            writer.close()
+            await writer.wait_closed()
+            await eventually(lambda: server.connections == 0)
+
+    run(test)
+
+
+def test_a_reset() -> None:
+    async def test() -> None:
+        notes: list[Notes] = []
+
+        async def serve(transport: StreamTransport) -> None:
+            notes.append(Notes(transport))
+            await transport.start()
+
+        async with serving(serve) as server:
+            peer = socket.create_connection(server.address)
+            await asyncio.sleep(0.05)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.close()
+            await eventually(lambda: server.connections == 0)
+            assert isinstance(notes[0].told[0], ConnectionResetError)
+            assert notes[0].told[1:] == ["closed"]
+
+    run(test)
+
+
+def test_a_peer_that_is_gone_before_it_is_served() -> None:
+    async def test() -> None:
+        contexts: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
+
+        async def serve(transport: StreamTransport) -> None:
+            await asyncio.sleep(0.1)
+            await transport.start()
+
+        async with serving(serve) as server:
+            peer = socket.create_connection(server.address)
+            await asyncio.sleep(0.05)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.close()
+            await asyncio.sleep(0.2)
+            assert server.connections == 0
+        assert contexts == []
+
+    run(test)
+
+
+def test_what_serve_raises() -> None:
+    async def test() -> None:
+        contexts: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
+        fault = KeyError("mine")
+
+        async def serve(transport: StreamTransport) -> None:
+            raise fault
+
+        async with serving(serve) as server:
+            client, notes = await connected(server)
+            await client.wait_closed()
+            assert notes.told[-1] == "closed"
+            await eventually(lambda: server.connections == 0)
+        assert [context["exception"] for context in contexts] == [fault]
+
+    run(test)
+
+
+def test_a_server_that_closes_writes_what_was_accepted() -> None:
+    async def test() -> None:
+        cancelled: list[bool] = []
+
+        async def serve(transport: StreamTransport) -> None:
+            await transport.start()
+            for number in range(3000):
+                transport.send(Notification("n", [number, "x" * 1000]))
+            try:
+                await asyncio.sleep(100)
+            finally:
+                cancelled.append(True)
+
+        async with serving(serve) as server:
+            address = server.address
+            clients = []
+            for _ in range(3):
+                client = TcpClient(*address)
+                notes = Notes(client)
+                await client.connect()
+                clients.append((client, notes))
+            idle = socket.create_connection(address)  # reads nothing, closes nothing
+            await eventually(lambda: server.connections == 4)
+            await asyncio.sleep(0.05)
+            closing = asyncio.ensure_future(server.close(drain_seconds=1.0))
+            await asyncio.sleep(0.05)
+            with pytest.raises(ConnectionRefusedError):
+                await TcpClient(*address).connect()
+            started = time.monotonic()
+            for client, _ in clients:
+                await client.start()
+            for client, notes in clients:
+                await client.wait_closed()
+                assert [message.params[0] for message in notes.told[:-1]] == list(range(3000))
+                assert notes.told[-1] == "closed"
+            assert time.monotonic() - started < 0.9
+            await closing
+            assert 0.8 < time.monotonic() - started < 3
+            assert cancelled == [True] * 4
+            idle.close()
+
+    run(test)
+
+
+def test_close_writes_what_was_accepted_although_the_peer_sends() -> None:
+    """Bytes that were not read when a socket closes make it a reset, which may take away what was sent."""
+
+    async def test() -> None:
+        received: list[Any] = []
+
+        async def serve(transport: StreamTransport) -> None:
+            transport.onmessage = received.append
+            await transport.start()
+            for _ in range(200):
+                transport.send(Notification("n", ["x" * 1000]))
+
+        async with serving(serve) as server:
+            client, _ = await connected(server)
+            client.pause_reading()
+            for number in range(1000):
+                client.send(Notification("n", [number, "x" * 2000]))
+            await client.close()
+            await eventually(lambda: len(received) == 1000)
+            assert [message.params[0] for message in received] == list(range(1000))
+
+    run(test)
+
+
+def test_an_echo_with_a_slow_reader_stays_bounded() -> None:
+    async def test() -> None:
+        transports: list[StreamTransport] = []
+
+        async def serve(transport: StreamTransport) -> None:
+            transports.append(transport)
+            await echo(transport)
+
+        async with serving(serve) as server:
+            client, notes = await connected(server)
+            client.pauses_when_blocked = False
+            client.pause_reading()
+            sent = 0
+            most = 0
+            while sent < 20_000:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(client.drain(), 0.2)
+                if client.write_buffer_bytes > HIGH_WATER_BYTES:
+                    break
+                client.send(Request(sent, "echo", ["x" * 1000]))
+                sent += 1
+                most = max(most, *[transport.write_buffer_bytes for transport in transports], 0)
+            assert 1000 < sent < 20_000  # it was stopped
+            assert most < HIGH_WATER_BYTES + 140_000
+            client.resume_reading()
+            await notes.tells(sent)
+            assert [message.id for message in notes.told] == list(range(sent))
+            await client.close()
+
+    run(test)
+
+
+def test_a_connection_may_close_the_server() -> None:
+    async def test() -> None:
+        closing: list[str] = []
+
+        async def serve(transport: StreamTransport) -> None:
+            await transport.start()
+            await server.close()
+            closing.append("done")
+
+        server = TcpServer(serve, "127.0.0.1", 0)
+        await server.start()
+        client, notes = await connected(server)
+        await client.wait_closed()
+        assert notes.told == ["closed"]
+        await eventually(lambda: closing == ["done"])
+
+    run(test)
+
+
+def test_disconnect_drops_at_once() -> None:
+    async def test() -> None:
+        async with serving() as server:
+            client, notes = await connected(server)
+            client.send(Request(1, "echo"))
+            await client.disconnect()
+            assert notes.told == ["closed"]
+            with pytest.raises(ConnectionLost):
+                client.send(Request(1, "echo"))
+            await eventually(lambda: server.connections == 0)
+
+    run(test)
+
+
+def test_a_close_while_connecting() -> None:
+    async def test() -> None:
+        async with serving() as server:
+            client = TcpClient(*server.address)
+            notes = Notes(client)
+            connecting = asyncio.ensure_future(client.start())
+            await asyncio.sleep(0)
+            with pytest.raises(StateError, match="connecting"):
+                await client.connect()
+            await client.close()
+            with pytest.raises(ConnectionLost):
+                await connecting
+            assert notes.told == ["closed"]
+
+    run(test)
+
+
+def test_a_cancelled_connect_may_be_tried_again() -> None:
+    async def test() -> None:
+        async with serving() as server:
+            client = TcpClient(*server.address)
+            notes = Notes(client)
+            connecting = asyncio.ensure_future(client.start())
+            await asyncio.sleep(0)
+            connecting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await connecting
+            await client.start()
+            client.send(Request(1, "echo"))
+            await notes.tells(1)
+            await client.close()
+
+    run(test)
+
+
+def test_a_wrong_option_is_told_at_once() -> None:
+    with pytest.raises(ValueError, match="framing"):
+        TcpServer(echo, "127.0.0.1", 0, framing="morse")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        TcpClient("127.0.0.1", 0, framming="newline")  # type: ignore[call-arg]
