@@ -39,7 +39,10 @@ INITIALIZE: Final = (
     b'"capabilities":{},"clientInfo":{"name":"benchmark","version":"1"}}}\n'
 )
 INITIALIZED: Final = b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
-CALL: Final = b'{"method":"tools/call","params":{"name":"greet","arguments":{"text":"hello","count":3}},"jsonrpc":"2.0","id":%d}\n'
+CALL: Final = (
+    b'{"method":"tools/call","params":{"name":"greet","arguments":{"text":"hello","count":3}},'
+    b'"jsonrpc":"2.0","id":%d}\n'
+)
 
 
 class Server:
@@ -160,8 +163,8 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--starts", type=int, default=3, help="how often the servers are started anew (3)")
-    parser.add_argument("--rounds", type=int, default=10, help="how often each is asked after a start (10)")
-    parser.add_argument("--calls", type=int, default=500, help="in one round (500)")
+    parser.add_argument("--rounds", type=int, default=6, help="how often each is asked after a start (6)")
+    parser.add_argument("--calls", type=int, default=2000, help="in one round (2000)")
     arguments = parser.parse_args()
     print(f"## Calls over stdio\n\n{table(measure(arguments.starts, arguments.rounds, arguments.calls))}\n")
     for name in ("mcp", "pydantic", "orjson"):

@@ -61,6 +61,9 @@ types: Any = mcp_types
 _READ_AHEAD: Final = 256
 """Messages that may wait for the session before reading is paused."""
 
+_LINGER_TURNS: Final = 8
+"""Some 100 microseconds of a loop that has nothing else to do."""
+
 _PROFILE: Final = MCP_2025_11_25.replace(big_ints="exact")
 """The rules: of the latest revision whose messages are those of all before it. The SDK keeps integers of any width."""
 
@@ -114,7 +117,8 @@ async def stdio_client(
 
 @asynccontextmanager
 async def _streams_over(transport: ByteTransport) -> AsyncGenerator[tuple[_ReadStream, _WriteStream], None]:
-    read_stream, write_stream = _ReadStream(transport), _WriteStream(transport)
+    unanswered = _Unanswered(transport)
+    read_stream, write_stream = _ReadStream(transport, unanswered), _WriteStream(transport, unanswered)
     await transport.start()
     try:
         yield read_stream, write_stream
@@ -163,8 +167,6 @@ def _session_message(received: Received) -> SessionMessage:
 
 def _encoded(message: Any) -> bytes:
     """The line of one of the SDK's messages."""
-    if _wrapped is not None:
-        message = message.root
     try:
         if not message.model_extra:
             if isinstance(message, types.JSONRPCResponse):
@@ -183,14 +185,31 @@ def _encoded(message: Any) -> bytes:
     return line.encode()
 
 
+class _Unanswered:
+    """About how many of the peer's requests are being worked on: while there are some, an answer waits for others.
+
+    The SDK's session needs several turns of the loop for each request, and so answers one request a turn, where one
+    write for each of them would cost as much as all the rest of the transport.
+    """
+
+    def __init__(self, transport: ByteTransport) -> None:
+        self._transport = transport
+        self._number = 0
+
+    def add(self, number: int) -> None:
+        self._number = max(0, self._number + number)  # a request that was cancelled may be answered all the same
+        self._transport.linger_turns = _LINGER_TURNS if self._number else 0
+
+
 class _ReadStream:
     """The session's read stream over a transport: anyio's stream in all that the SDK uses of one.
 
     What the transport delivers waits in a queue, and a session that is busy takes it without a turn of the loop.
     """
 
-    def __init__(self, transport: ByteTransport) -> None:
+    def __init__(self, transport: ByteTransport, unanswered: _Unanswered) -> None:
         self._transport = transport
+        self._unanswered = unanswered
         self._waiting: deque[SessionMessage | Exception] = deque()
         self._receiver: asyncio.Future[None] | None = None
         self._has_ended = False
@@ -202,6 +221,10 @@ class _ReadStream:
         transport.onclose = self._end
 
     def _message_received(self, received: Received) -> None:
+        if isinstance(received, Request):
+            self._unanswered.add(1)
+        elif isinstance(received, Notification) and received.method == "notifications/cancelled":
+            self._unanswered.add(-1)
         try:
             self._put(_session_message(received))
         except ValueError as fault:  # the SDK's models know more rules
@@ -283,16 +306,21 @@ class _ReadStream:
 class _WriteStream:
     """The session's write stream over a transport."""
 
-    def __init__(self, transport: ByteTransport) -> None:
+    def __init__(self, transport: ByteTransport, unanswered: _Unanswered) -> None:
         self._transport = transport
+        self._unanswered = unanswered
         self._is_closed = False
 
     async def send(self, item: SessionMessage) -> None:
         """Queues a message. Waits while the peer does not take what was sent before."""
         if self._is_closed:
             raise anyio.ClosedResourceError
+        message: Any = item.message if _wrapped is None else item.message.root  # type: ignore[union-attr]
+        line = _encoded(message)
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            self._unanswered.add(-1)
         try:
-            self._transport.send(_encoded(item.message))
+            self._transport.send(line)
             await self._transport.drain()
         except ConnectionLost as fault:
             raise anyio.BrokenResourceError from fault

@@ -8,6 +8,24 @@
     prompts       prompts made of a folder of text templates: `templates` reads the folder, `rendering` renders
                   in processes of its own, where `sandbox` runs
     paging        cursors
+    client        `connect`: a client for scripts and tests
+    relay         messages passed between two peers
 
-Needs the extra `mcp`. What is here is imported by name: this file loads nothing.
+Needs the extra `mcp`. What is here is imported by name: this file loads nothing. `mcp.connect` loads its module when it
+is first used.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .client import connect as connect
+
+
+def __getattr__(name: str) -> Any:
+    if name == "connect":
+        from .client import connect
+
+        return connect
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

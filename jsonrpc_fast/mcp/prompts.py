@@ -119,6 +119,7 @@ class TemplatePrompts:
     directory      the folder
     folder_limits  how much of it is read
     render_limits  what rendering one template may use
+    read           False: it is taken for empty until the first `refresh`, and this call does not block
 
     Every method blocks, for up to `RenderLimits.seconds` a template, and may be called from any thread. `close` it when
     it is no longer needed. Raises NotADirectoryError for what is no folder.
@@ -130,6 +131,7 @@ class TemplatePrompts:
         *,
         folder_limits: FolderLimits | None = None,
         render_limits: RenderLimits | None = None,
+        read: bool = True,
     ) -> None:
         self._directory = Path(directory)
         if not self._directory.is_dir():
@@ -137,12 +139,14 @@ class TemplatePrompts:
         self._folder_limits = folder_limits or FolderLimits()
         self._renderer = Renderer(render_limits)
         self._refreshing = threading.Lock()
+        self._is_closed = False
         self._snapshot = _Snapshot(Folder({}, {}), Sources(0, {}), {}, {}, {})
-        try:
-            self.refresh()
-        except BaseException:
-            self.close()
-            raise
+        if read:
+            try:
+                self.refresh()
+            except BaseException:
+                self.close()
+                raise
 
     def refresh(self) -> Changes:
         """Reads the folder again, as far as it has changed, and tells what is different."""
@@ -220,6 +224,7 @@ class TemplatePrompts:
 
     def close(self) -> None:
         """Ends the rendering processes. A second call does nothing."""
+        self._is_closed = True
         self._renderer.close()
 
     def _render(self, snapshot: _Snapshot, prompt: _TemplatePrompt, arguments: dict[str, str]) -> str:
@@ -243,7 +248,8 @@ class TemplatePrompts:
                 why = "looks up what is not there"
             case _:
                 why = answer["error"]
-        _log.error("template %s %s", ascii(prompt.template), why)
+        if not self._is_closed:
+            _log.error("template %s %s", ascii(prompt.template), why)
         shown = "failed" if answer["error"] in ("failed", "missing") else why
         raise RpcError(ErrorCode.INTERNAL_ERROR, f"the template {shown}")
 
@@ -275,7 +281,7 @@ class TemplatePrompts:
                 analyses[name] = known
                 continue
             found = self._analyse_one(sources, name) if time.monotonic() < end else _NO_TIME
-            if "error" in found:
+            if "error" in found and not self._is_closed:  # what `close` ended is no template's fault
                 why = _failed(found) if found["error"] == "failed" else found["error"]
                 _log.warning("template %s is no prompt: it %s", ascii(name), why)
             analyses[name] = found

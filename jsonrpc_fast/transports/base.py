@@ -89,6 +89,8 @@ class ByteTransport:
         self.onclose: Callable[[], None] | None = None
         self.onend: Callable[[], None] | None = None
         self.pauses_when_blocked = True
+        self.linger_turns = 0
+        """How many more turns of the loop frames wait for others to leave with: for who knows that more are coming."""
 
         self._loop: asyncio.AbstractEventLoop
         self._state = State.IDLE
@@ -102,6 +104,7 @@ class ByteTransport:
         self._queue: list[bytes] = []
         self._queue_bytes = 0
         self._is_flush_due = False
+        self._turns_lingered = 0
         self._is_blocked = False
         self._drainers: list[asyncio.Future[None]] = []
         # Receiving.
@@ -210,6 +213,7 @@ class ByteTransport:
         if self._state in (State.IDLE, State.CONNECTING):
             self._lost(None)
         elif self._state in (State.CONNECTED, State.RUNNING):
+            self.linger_turns = 0
             self._flush()
             self._end_sending(State.CLOSING)
             self._held.clear()
@@ -342,6 +346,11 @@ class ByteTransport:
         return framed
 
     def _flush(self) -> None:
+        if self._turns_lingered < self.linger_turns and self._queue:
+            self._turns_lingered += 1
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+            return
         self._is_flush_due = False
         if self._queue:
             self._write_queue()
@@ -351,6 +360,7 @@ class ByteTransport:
         data = queue[0] if len(queue) == 1 else b"".join(queue)
         queue.clear()
         self._queue_bytes = 0
+        self._turns_lingered = 0
         self._write(data)
 
     def _block(self, is_blocked: bool) -> None:
