@@ -1,0 +1,188 @@
+"""Round trips of sessions, and what a deadline costs: `python -m benchmarks.bench_sessions`.
+
+A client and a server run in one loop: what is measured is what both cost together, and nobody gains by a second core.
+All contestants of a channel are open at the same time and take turns in every round. The least time of all rounds
+counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import logging
+import platform
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from time import perf_counter
+from typing import Final
+
+import jsonrpc_fast
+from jsonrpc_fast.session import Outcome, Tracker
+
+from .session_peers import AIORPCX, CONTESTANTS, MCP, OURS, PJRPC, PYGLS, Call, is_right
+
+SAMPLE_SECONDS: Final = 0.01
+IN_FLIGHT: Final = (1, 64)
+OPPONENTS: Final = (PYGLS, PJRPC, AIORPCX, MCP)
+BARS: Final = {"memory": 2.0, "TCP": 1.3}
+"""How many times as fast as the best of the opponents this session has to be."""
+
+Times = dict[tuple[str, int], dict[str, float]]
+"""Microseconds of a round trip by channel, calls in flight and contestant."""
+
+
+@dataclass
+class Work:
+    """Some calls of one contestant, so many in flight all the time."""
+
+    channel: str
+    name: str
+    in_flight: int
+    call: Call
+    calls: int = 0
+
+    async def sample(self, calls: int) -> float:
+        """Microseconds a call."""
+
+        async def caller() -> None:
+            for _ in range(calls // self.in_flight):
+                await self.call(1, 2)
+
+        started = perf_counter()
+        await asyncio.gather(*[caller() for _ in range(self.in_flight)])
+        return (perf_counter() - started) / (calls // self.in_flight * self.in_flight) * 1e6
+
+    async def prepare(self) -> None:
+        """Proves that it works, and finds out how many calls fill a sample."""
+        results = await asyncio.gather(*[self.call(number, 2) for number in range(self.in_flight)])
+        if not all(is_right(result, number + 2) for number, result in enumerate(results)):
+            raise AssertionError(f"{self.name} does not add")
+        await self.sample(self.in_flight * 20)
+        taken = await self.sample(self.in_flight * 20)
+        self.calls = max(self.in_flight, int(SAMPLE_SECONDS * 1e6 / taken))
+
+
+async def measure(channel: str, rounds: int) -> Times:
+    times: Times = {(channel, in_flight): {} for in_flight in IN_FLIGHT}
+    async with contextlib.AsyncExitStack() as stack:
+        works = []
+        for contestant in CONTESTANTS:
+            if contestant.channel == channel:
+                call = await stack.enter_async_context(contestant.open())
+                works += [Work(channel, contestant.name, in_flight, call) for in_flight in IN_FLIGHT]
+        for work in works:
+            await work.prepare()
+        gc.collect()
+        gc.disable()
+        for number in range(1, rounds + 1):
+            print(f"\r{channel}: round {number} of {rounds} ", end="", file=sys.stderr, flush=True)
+            for work in works:
+                found = times[channel, work.in_flight]
+                found[work.name] = min(found.get(work.name, float("inf")), await work.sample(work.calls))
+            gc.collect()
+            # Nobody always comes after the same neighbour.
+            works.reverse()
+        gc.enable()
+    print(file=sys.stderr)
+    return times
+
+
+def round_trip_tables(times: Times) -> str:
+    parts = []
+    for (channel, in_flight), found in times.items():
+        best = min(found[name] for name in OPPONENTS)
+        rows = [("contestant", "µs a round trip", "times the best other")]
+        for name, taken in sorted(found.items(), key=lambda item: item[1]):
+            rows.append((name, f"{taken:.1f}", f"{taken / best:.2f}"))
+        parts.append(f"### Over {channel}, {in_flight} in flight\n\n{_markdown(rows)}")
+    return "\n\n".join(parts)
+
+
+def bar_table(times: Times) -> str:
+    rows = [("channel", "in flight", "best other", "speed-up", "bar", "reached")]
+    for (channel, in_flight), found in times.items():
+        name = min(OPPONENTS, key=lambda name: found[name])
+        speed_up = found[name] / found[OURS]
+        reached = "yes" if speed_up >= BARS[channel] else "**MISSED**"
+        rows.append((channel, str(in_flight), name, f"{speed_up:.2f}x", f"at least {BARS[channel]:g}x", reached))
+    return _markdown(rows)
+
+
+def tracker_table(rounds: int) -> str:
+    """What a call costs the tracker beside others in flight that have deadlines of their own, in random order."""
+    rows: list[tuple[str, ...]]
+    rows = [("in flight", "begin, ns", "begin and settle, ns", "expire, ns", "progress, ns")]
+    for pending in (1_000, 10_000, 100_000):
+        least = [float("inf")] * 4
+        for _ in range(rounds):
+            least = [min(pair) for pair in zip(least, tracker_seconds(pending), strict=True)]
+        rows.append((f"{pending:,}", *[f"{seconds * 1e9:,.0f}" for seconds in least]))
+    return _markdown(rows)
+
+
+def tracker_seconds(pending: int, count: int = 5_000) -> tuple[float, float, float, float]:
+    numbers = random.Random(pending)
+    tracker = Tracker(max_pending=10**7)
+    others = [tracker.begin("add", 0.0, numbers.uniform(1000, 2000), 1000.0) for _ in range(pending)]
+    timeouts = [numbers.uniform(0, 900) for _ in range(count)]
+    started = perf_counter()
+    for timeout in timeouts:
+        tracker.begin("add", 0.0, timeout)
+    begun = perf_counter()
+    tracker.expire(950.0)
+    expired = perf_counter()
+    for timeout in timeouts:
+        tracker.settle(tracker.begin("add", 950.0, timeout).id, Outcome.RESULT)
+    settled = perf_counter()
+    for number in range(count):
+        tracker.progress(others[number % pending], 951.0)
+    ended = perf_counter()
+    return (
+        (begun - started) / count,
+        (settled - expired) / count,
+        (expired - begun) / count,
+        (ended - settled) / count,
+    )
+
+
+def _facts() -> str:
+    libraries = ["pygls", "pjrpc", "aiorpcX", "mcp", "aiohttp"]
+    facts = [
+        f"jsonrpc_fast {jsonrpc_fast.__version__} ({jsonrpc_fast.BACKEND})",
+        f"{platform.python_implementation()} {platform.python_version()}",
+        *[f"{library} {version(library)}" for library in libraries],
+        f"{platform.system()} {platform.machine()}",
+    ]
+    return ", ".join(facts)
+
+
+def _markdown(rows: Sequence[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+    ]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=40, help="(default: %(default)s)")
+    options = parser.parse_args()
+    if jsonrpc_fast.BACKEND != "cython":
+        raise SystemExit("the benchmarks are of the compiled core, which is not in use")
+    logging.disable(logging.CRITICAL)
+    times: Times = {}
+    for channel in BARS:
+        times.update(asyncio.run(measure(channel, options.rounds)))
+    print(_facts(), "", bar_table(times), "", round_trip_tables(times), sep="\n")
+    print("\n### One call in the tracker\n", tracker_table(5), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

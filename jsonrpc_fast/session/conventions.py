@@ -1,0 +1,146 @@
+"""How a protocol on top of JSON-RPC cancels a request and tells its progress: notifications of its own.
+
+JSON-RPC 2.0 has neither. A convention of another protocol is a subclass of `Convention`.
+
+    Convention     none at all
+    LspConvention  LSP 3.17: `$/cancelRequest`, `$/progress`, `workDoneToken`
+    McpConvention  MCP up to 2025-11-25: `notifications/cancelled`, `notifications/progress`, `_meta.progressToken`
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, TypeGuard
+
+from ..codes import LspErrorCode
+from ..errors import MessageId
+
+ProgressToken = int | str
+Message = tuple[str, dict[str, Any]]
+"""The method and the params of a notification."""
+
+
+class Cancellation(NamedTuple):
+    """The peer has no use for the answer to its request any more. `reason` is for people, or None."""
+
+    id: MessageId
+    reason: str | None
+
+
+class Progress(NamedTuple):
+    """A sign of life of the call that was given `token`. What `value` is, the protocol says."""
+
+    token: ProgressToken
+    value: Any
+
+
+class Convention:
+    """Neither cancellation nor progress; the base of the others.
+
+    methods          the notifications that `read` understands
+    never_cancelled  the methods whose requests neither side cancels
+    cancelled_error  code and message of the answer to a cancelled request; None: it gets no answer
+    """
+
+    methods: ClassVar[frozenset[str]] = frozenset()
+    never_cancelled: ClassVar[frozenset[str]] = frozenset()
+    cancelled_error: ClassVar[tuple[int, str] | None] = None
+
+    def cancellation(self, id: int | str, reason: str | None) -> Message | None:
+        """What tells the peer that the answer to a call is not wanted any more; None: nothing does."""
+        return None
+
+    def read(self, method: str, params: Any) -> Cancellation | Progress | None:
+        """What a notification of the peer says, whose method is one of `methods`. None: nothing of this kind."""
+        return None
+
+    def token(self, params: Any) -> ProgressToken | None:
+        """The token in the params of a request, with which its progress is to be told; None if there is none."""
+        return None
+
+    def with_token(self, params: Any, token: ProgressToken) -> Any:
+        """The params with a token in them; the params as they are where they cannot carry one."""
+        return params
+
+    def progress(self, token: ProgressToken, value: Any) -> Message | None:
+        """What tells the peer the progress of its request; None: nothing does."""
+        return None
+
+
+class LspConvention(Convention):
+    """Language Server Protocol 3.17: "Cancellation Support", "Progress Support", "Work Done Progress".
+
+    Progress is any value. A cancelled request is answered all the same, with -32800 or a result.
+    """
+
+    methods = frozenset({"$/cancelRequest", "$/progress"})
+    cancelled_error = (LspErrorCode.REQUEST_CANCELLED, "Request cancelled")
+
+    def cancellation(self, id: int | str, reason: str | None) -> Message | None:
+        return "$/cancelRequest", {"id": id}
+
+    def read(self, method: str, params: Any) -> Cancellation | Progress | None:
+        if not isinstance(params, dict):
+            return None
+        if method == "$/cancelRequest":
+            id = params.get("id")
+            return Cancellation(id, None) if _is_token(id) else None
+        token = params.get("token")
+        return Progress(token, params.get("value")) if _is_token(token) else None
+
+    def token(self, params: Any) -> ProgressToken | None:
+        return _token_in(params, "workDoneToken")
+
+    def with_token(self, params: Any, token: ProgressToken) -> Any:
+        if params is None or isinstance(params, dict):
+            return {**(params or {}), "workDoneToken": token}
+        return params
+
+    def progress(self, token: ProgressToken, value: Any) -> Message | None:
+        return "$/progress", {"token": token, "value": value}
+
+
+class McpConvention(Convention):
+    """Model Context Protocol, "Cancellation" and "Progress", up to revision 2025-11-25.
+
+    Progress is a dict of `progress` and perhaps `total` and `message`. A cancelled request gets no answer, and
+    `initialize` is never cancelled.
+    """
+
+    methods = frozenset({"notifications/cancelled", "notifications/progress"})
+    never_cancelled = frozenset({"initialize"})
+
+    def cancellation(self, id: int | str, reason: str | None) -> Message | None:
+        return "notifications/cancelled", {"requestId": id} if reason is None else {"requestId": id, "reason": reason}
+
+    def read(self, method: str, params: Any) -> Cancellation | Progress | None:
+        if not isinstance(params, dict):
+            return None
+        if method == "notifications/cancelled":
+            id, reason = params.get("requestId"), params.get("reason")
+            return Cancellation(id, reason if isinstance(reason, str) else None) if _is_token(id) else None
+        token = params.get("progressToken")
+        if not _is_token(token):
+            return None
+        return Progress(token, {name: value for name, value in params.items() if name != "progressToken"})
+
+    def token(self, params: Any) -> ProgressToken | None:
+        return _token_in(params.get("_meta"), "progressToken") if isinstance(params, dict) else None
+
+    def with_token(self, params: Any, token: ProgressToken) -> Any:
+        meta = params.get("_meta", {}) if isinstance(params, dict) else {}
+        if (params is None or isinstance(params, dict)) and isinstance(meta, dict):
+            return {**(params or {}), "_meta": {**meta, "progressToken": token}}
+        return params
+
+    def progress(self, token: ProgressToken, value: Any) -> Message | None:
+        return "notifications/progress", {"progressToken": token, **value}
+
+
+def _is_token(value: object) -> TypeGuard[ProgressToken]:
+    """Ids and tokens are an int or a str in both protocols; JSON's true is neither."""
+    return type(value) is int or type(value) is str
+
+
+def _token_in(params: object, name: str) -> ProgressToken | None:
+    token = params.get(name) if isinstance(params, dict) else None
+    return token if _is_token(token) else None

@@ -1,0 +1,258 @@
+"""Serving what the peer asks for: the inbox, the handlers that run, and when reading has to pause.
+
+Rules:
+  - sync handlers run where their message is read; async ones in a task each, `max_handlers` at the most;
+  - messages are served in the order of their coming. What cannot be served yet, because so many handlers run or because
+    the peer does not take the answers, waits in the inbox, and reading goes on: answers to this side's calls settle
+    them, and cancellations are heard;
+  - each handler runs in a copy of the context (`contextvars`) that the session was made in;
+  - reading is paused while the inbox holds more than `max_inbox` messages;
+  - a handler's RpcError is its answer. Any other exception, and a result that cannot be written, is -32603 without
+    a word about it to the peer; here it is a fault;
+  - a cancelled request is answered as the convention says, once its handler has ended;
+  - a notification is never answered, whatever happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import sys
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ..codec import Notification
+from ..codes import RPC_MESSAGES, ErrorCode
+from ..errors import ConnectionLost, RpcError, StateError
+from ..transports.base import Transport
+from .handlers import Handler, RequestContext
+from .hooks import FoundHooks
+from .peer import InboundRequest, Peer
+from .tracker import Outcome
+
+if TYPE_CHECKING:
+    from .driver import Session
+
+Item = InboundRequest | Notification
+Trace = tuple[Any, float] | None
+"""What `request_started` returned and when the handler started; None without such hooks."""
+
+_EAGER: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
+
+
+class Dispatcher:
+    """Serves the messages of one session.
+
+    send          sends bytes that may be b"", and never raises
+    max_handlers  async handlers that run at one time
+    max_inbox     messages that wait, before reading is paused
+    reply_bytes   in the transport's write buffer, beyond which nothing more is served
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        peer: Peer,
+        transport: Transport,
+        hooks: FoundHooks,
+        send: Callable[[bytes], None],
+        *,
+        max_handlers: int,
+        max_inbox: int,
+        reply_bytes: int,
+    ) -> None:
+        self._session = session
+        self._peer = peer
+        self._transport = transport
+        self._hooks = hooks
+        self._is_traced = hooks.request_started is not None or hooks.request_served is not None
+        self._send = send
+        self._max_handlers = max_handlers
+        self._max_inbox = max_inbox
+        self._reply_bytes = reply_bytes
+        self._context = contextvars.copy_context()
+        self._inbox: deque[Item] = deque()
+        self._is_paused = False
+        self._drainer: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def inbox_items(self) -> int:
+        """How many messages wait to be served."""
+        return len(self._inbox)
+
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """What has to end before everything that came is served."""
+        return self._tasks if self._drainer is None else self._tasks | {self._drainer}
+
+    def cancel(self, but: set[asyncio.Task[Any] | None]) -> None:
+        """Forgets the inbox and cancels all handlers `but` some."""
+        self._inbox.clear()
+        for task in self.tasks() - but:
+            task.cancel()
+
+    def admit(self, item: Item) -> None:
+        """Serves a message now, or as soon as there is room."""
+        if not self._inbox and not self._is_busy():
+            self._serve(item)
+            return
+        self._inbox.append(item)
+        if len(self._inbox) > self._max_inbox and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+        self._watch_inbox()
+
+    def cancel_request(self, request: InboundRequest) -> None:
+        """The peer has no use for the answer any more."""
+        if request.task is not None:
+            request.task.cancel()
+        else:
+            # It waits in the inbox, which passes over what is cancelled.
+            self._send(self._peer.answer_cancelled(request))
+            self._conclude(request, None, Outcome.CANCELLED)
+
+    def _is_busy(self) -> bool:
+        return len(self._tasks) >= self._max_handlers or self._transport.write_buffer_bytes > self._reply_bytes
+
+    def _watch_inbox(self) -> None:
+        """Where no handler's end is going to empty the inbox, the write buffer's is."""
+        if self._drainer is None and len(self._tasks) < self._max_handlers:
+            self._drainer = asyncio.get_running_loop().create_task(self._drain())
+
+    async def _drain(self) -> None:
+        try:
+            await self._transport.drain()
+        except (ConnectionLost, StateError):
+            return
+        finally:
+            self._drainer = None
+        # One at least: the transport's idea of a full buffer may be another one.
+        if self._inbox:
+            self._serve(self._inbox.popleft())
+        self._empty_inbox()
+
+    def _empty_inbox(self) -> None:
+        while self._inbox and not self._is_busy():
+            self._serve(self._inbox.popleft())
+        if self._inbox:
+            self._watch_inbox()
+        if self._is_paused and len(self._inbox) <= self._max_inbox // 2:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def _serve(self, item: Item) -> None:
+        request = item if type(item) is InboundRequest else None
+        if request is not None and request.is_cancelled:
+            return
+        handler = self._session.handlers.find(item.method)
+        if handler is None:
+            if request is not None:
+                self._refuse(request, None, RpcError(ErrorCode.METHOD_NOT_FOUND, "Method not found"))
+        else:
+            # Not in the context of whoever made the transport read, which may be another handler.
+            self._context.copy().run(self._run, handler, item, request)
+
+    def _run(self, handler: Handler, item: Item, request: InboundRequest | None) -> None:
+        trace = self._started(item, request) if self._is_traced else None
+        try:
+            context = RequestContext(self._session, item.method, request) if handler.wants_context else None
+            result = handler.invoke(item.params, context)
+        except (Exception, asyncio.CancelledError) as error:
+            self._failed(item, request, trace, error)
+        else:
+            if hasattr(result, "__await__"):
+                self._spawn(result, item, request, trace)
+            else:
+                self._succeeded(item, request, trace, result)
+
+    def _spawn(self, work: Awaitable[Any], item: Item, request: InboundRequest | None, trace: Trace) -> None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.Task(self._await(work, item, request, trace), loop=loop, **_EAGER)
+        if not task.done():
+            self._tasks.add(task)
+            task.add_done_callback(partial(self._task_done, work, request))
+            if request is not None:
+                request.task = task
+
+    async def _await(self, work: Awaitable[Any], item: Item, request: InboundRequest | None, trace: Trace) -> None:
+        try:
+            result = await work
+        except (Exception, asyncio.CancelledError) as error:
+            self._failed(item, request, trace, error)
+        else:
+            self._succeeded(item, request, trace, result)
+
+    def _task_done(self, work: Awaitable[Any], request: InboundRequest | None, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            # Before its first step: nothing of it has run.
+            if asyncio.iscoroutine(work):
+                work.close()
+            if request is not None:
+                self._give_up(request, None)
+        elif (error := task.exception()) is not None:
+            self._hooks.fault(error)
+        self._empty_inbox()
+
+    def _succeeded(self, item: Item, request: InboundRequest | None, trace: Trace, result: Any) -> None:
+        outcome, code = Outcome.RESULT, None
+        if request is not None:
+            try:
+                text = self._peer.answer(request, result)
+            except Exception as error:  # EncodeError, or what a payload's own methods raise
+                self._hooks.fault(error)
+                outcome, code = Outcome.ERROR, int(ErrorCode.INTERNAL_ERROR)
+                text = self._peer.refuse(request, code, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
+            self._send(text)
+        if self._hooks.request_served is not None:
+            self._conclude(item, trace, outcome, code)
+
+    def _failed(self, item: Item, request: InboundRequest | None, trace: Trace, error: BaseException) -> None:
+        if isinstance(error, asyncio.CancelledError) and (
+            request is None or request.is_cancelled or not self._session.is_connected
+        ):
+            if request is not None:
+                self._give_up(request, trace)
+            else:
+                self._conclude(item, trace, Outcome.CANCELLED)
+        elif request is not None and isinstance(error, RpcError):
+            self._refuse(request, trace, error)
+        else:
+            self._hooks.fault(error)
+            internal = RpcError(ErrorCode.INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
+            if request is not None:
+                self._refuse(request, trace, internal)
+            else:
+                self._conclude(item, trace, Outcome.ERROR, internal.code)
+
+    def _refuse(self, request: InboundRequest, trace: Trace, error: RpcError) -> None:
+        code = int(error.code)
+        try:
+            text = self._peer.refuse(request, error.code, error.message, error.data)
+        except Exception as fault:  # data that cannot be written
+            self._hooks.fault(fault)
+            code = int(ErrorCode.INTERNAL_ERROR)
+            text = self._peer.refuse(request, code, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
+        self._send(text)
+        self._conclude(request, trace, Outcome.ERROR, code)
+
+    def _give_up(self, request: InboundRequest, trace: Trace) -> None:
+        """The request was cancelled, or its handler because the session ends."""
+        cancelled = request.is_cancelled
+        self._send(self._peer.answer_cancelled(request) if cancelled else self._peer.drop(request))
+        self._conclude(request, trace, Outcome.CANCELLED)
+
+    def _started(self, item: Item, request: InboundRequest | None) -> Trace:
+        now = asyncio.get_running_loop().time()
+        started = self._hooks.request_started
+        return None if started is None else started(None if request is None else request.id, item.method), now
+
+    def _conclude(self, item: Item, trace: Trace, outcome: Outcome, code: int | None = None) -> None:
+        served = self._hooks.request_served
+        if served is not None:
+            id = item.id if isinstance(item, InboundRequest) else None
+            shown, started = trace if trace is not None else (None, None)
+            seconds = 0.0 if started is None else asyncio.get_running_loop().time() - started
+            served(shown, id, item.method, outcome, code, seconds)

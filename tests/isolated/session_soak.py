@@ -1,0 +1,396 @@
+"""Two sessions that call each other, over memory, TCP and pipes, with delays, errors, cancellations and deadlines.
+
+    python -m tests.isolated.session_soak
+    python -m tests.isolated.session_soak --channel tcp --calls 1000000 --seed 2
+
+Over TCP and pipes the other end is a process of its own. Both ends make `--calls` calls. After that the peer is
+killed in the midst of it, `--kills` times; in memory it closes. It fails unless each call settled exactly once and by
+what it had to, nothing is left in either end, and memory stays where it was after the first tenth of the calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from jsonrpc_fast import LSP, Notification
+from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, RpcError
+from jsonrpc_fast.session import LspConvention, Outcome, RequestContext, Session
+from jsonrpc_fast.transports import StdioClient, StdioServer, TcpClient, TcpServer, Transport, memory_pair
+
+from .stream_memory import resident_bytes
+
+CHANNELS: Final = ("memory", "tcp", "pipes")
+ROOT: Final = Path(__file__).resolve().parents[2]
+WORKERS: Final = 64
+SETTLED_BYTES: Final = 6_000_000
+"""By how much a process may grow after the first tenth of its calls: what allocators keep, and no more."""
+
+
+class Ledger:
+    """Hooks that keep the book: each call that was sent is settled once."""
+
+    def __init__(self) -> None:
+        self.open: set[int | str] = set()
+        self.outcomes: Counter[str] = Counter()
+        self.faults: Counter[str] = Counter()
+        self.violations = 0
+        self.served = 0
+
+    def call_started(self, id: int | str, method: str) -> None:
+        self.violations += id in self.open
+        self.open.add(id)
+
+    def call_settled(
+        self, trace: None, id: int | str, method: str, outcome: Outcome, code: Any, seconds: float
+    ) -> None:
+        self.violations += id not in self.open
+        self.open.discard(id)
+        self.outcomes[outcome.value] += 1
+
+    def request_served(self, *event: object) -> None:
+        self.served += 1
+
+    def fault(self, error: BaseException) -> None:
+        self.faults[type(error).__name__] += 1
+
+
+@dataclass
+class Report:
+    """What one end has to say. growth: bytes since the first tenth of its calls."""
+
+    calls: int
+    seconds: float
+    outcomes: dict[str, int]
+    faults: dict[str, int]
+    served: int
+    growth: int
+
+
+async def wait(seconds: float) -> float:
+    await asyncio.sleep(seconds)
+    return seconds
+
+
+async def hang(workDoneToken: int = 0) -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+def crash() -> None:
+    raise ZeroDivisionError
+
+
+def refuse(code: int) -> None:
+    raise RpcError(code, "refused", {"code": code})
+
+
+async def back(context: RequestContext, value: Any) -> Any:
+    return await context.session.call("echo", [value])
+
+
+class End:
+    """One of the two sessions, and the calls that it makes."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.ledger = Ledger()
+        self.waiting_callbacks = 0
+        handlers: dict[str, Any] = {
+            "echo": lambda value: value,
+            "wait": wait,
+            "hang": hang,
+            "crash": crash,
+            "refuse": refuse,
+            "unwritable": object,
+            "back": back,
+            "traffic": self.traffic,
+            "left": self.left,
+        }
+        self.session = Session(
+            transport, handlers, hooks=self.ledger, convention=LspConvention(), timeout=60, close_seconds=0.5
+        )
+
+    async def traffic(self, calls: int, seed: int) -> dict[str, Any]:
+        """Makes that many calls, and reports."""
+        numbers = random.Random(seed)
+        started = time.monotonic()
+        first = max(calls // 10, 1)
+        await self._make(first, numbers)
+        gc.collect()
+        before = resident_bytes()
+        await self._make(calls - first, numbers)
+        gc.collect()
+        growth = resident_bytes() - before
+        ledger = self.ledger
+        report = Report(
+            calls, time.monotonic() - started, dict(ledger.outcomes), dict(ledger.faults), ledger.served, growth
+        )
+        return asdict(report)
+
+    def left(self) -> dict[str, int]:
+        """What it holds when both ends have nothing to do, and calls that did not settle once."""
+        peer = self.session._peer
+        return {
+            "calls": len(self.ledger.open),
+            "pending": len(peer.calls),
+            "requests": len(peer.serving),
+            "inbox": self.session._dispatcher.inbox_items,
+            "tasks": len(self.session._dispatcher.tasks()),
+            "callbacks": self.waiting_callbacks,
+            "deadlines": max(0, len(peer.calls._deadlines) - 100),
+            "tokens": len(peer._calls_by_token),
+            "batches": len(peer._open_batches),
+            "line": len(self.session._line),
+            "violations": self.ledger.violations,
+        }
+
+    async def _make(self, calls: int, numbers: random.Random) -> None:
+        left = iter(range(calls))
+
+        async def worker() -> None:
+            for number in left:
+                await self._call(number, numbers)
+
+        await asyncio.gather(*[worker() for _ in range(min(WORKERS, calls))])
+
+    async def _call(self, number: int, numbers: random.Random) -> None:
+        """One call of a random kind. Raises AssertionError for another outcome than it has to have."""
+        session, kind = self.session, numbers.random()
+        if kind < 0.50:
+            value = ["x" * int(numbers.paretovariate(1.0) % 5000), number]
+            assert await session.call("echo", [value]) == value
+        elif kind < 0.60:
+            seconds = numbers.random() * 0.01
+            assert await session.call("wait", {"seconds": seconds}) == seconds
+        elif kind < 0.65:
+            assert await session.call("back", [number]) == number
+        elif kind < 0.75:
+            method, code = numbers.choice(
+                [("refuse", number), ("crash", -32603), ("unwritable", -32603), ("none", -32601), ("echo", -32602)]
+            )
+            params = [number] if method == "refuse" else None
+            error: object
+            [error] = await asyncio.gather(session.call(method, params), return_exceptions=True)
+            assert isinstance(error, RpcError)
+            assert error.code == code
+        elif kind < 0.83:
+            # Some of the answers come just before the deadline, some just after it.
+            seconds = numbers.random() * 0.01
+            with contextlib.suppress(CallTimeout):
+                assert await session.call("wait", [seconds], timeout=numbers.random() * 0.01) == seconds
+        elif kind < 0.86:
+            try:
+                await session.call("hang", timeout=numbers.random() * 0.01, idle_timeout=1)
+            except CallTimeout:
+                pass
+            else:
+                raise AssertionError("a timeout was expected")
+        elif kind < 0.91:
+            task = asyncio.ensure_future(session.call(numbers.choice(["hang", "wait"]), _seconds(numbers)))
+            await asyncio.sleep(numbers.random() * 0.003)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, RpcError):
+                await task
+        elif kind < 0.96:
+            await self._call_with_callbacks(number, numbers)
+        else:
+            results = await session.call_batch(
+                [("echo", [number]), Notification("wait", [0]), ("refuse", [number]), ("wait", [0.001])]
+            )
+            assert [results[0], results[1], results[3]] == [number, None, 0.001]
+            assert isinstance(results[2], RpcError)
+
+    async def _call_with_callbacks(self, number: int, numbers: random.Random) -> None:
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def settle(result: Any) -> None:
+            self.waiting_callbacks -= 1
+            done.set_result(result)  # a second one raises InvalidStateError, which is a fault
+
+        id = self.session.call_soon("wait", [0.002], on_result=settle, on_error=settle)
+        self.waiting_callbacks += 1
+        if numbers.random() < 0.5:
+            await asyncio.sleep(numbers.random() * 0.004)
+            self.session.cancel(id)
+            assert not self.session.cancel(id)
+            assert isinstance(await done, CallCancelled) or done.result() == 0.002
+        else:
+            assert await done == 0.002
+
+
+def _seconds(numbers: random.Random) -> list[float] | None:
+    """For `wait`; for `hang` it is one argument too many, and an error."""
+    return [numbers.random() * 0.005] if numbers.random() < 0.5 else None
+
+
+# The two ends.
+
+
+def peer_command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", __spec__.name, *arguments]
+
+
+@contextlib.asynccontextmanager
+async def over_memory() -> AsyncIterator[tuple[End, Any]]:
+    one, other = memory_pair(profile=LSP)
+    ends = End(one), End(other)
+    async with ends[1].session, ends[0].session:
+        yield ends[0], ends[1].session.close
+
+
+@contextlib.asynccontextmanager
+async def over_pipes() -> AsyncIterator[tuple[End, Any]]:
+    transport = StdioClient(peer_command("--peer", "pipes"), cwd=ROOT, profile=LSP)
+    end = End(transport)
+    async with end.session:
+        yield end, lambda: _kill(transport.pid)
+
+
+@contextlib.asynccontextmanager
+async def over_tcp() -> AsyncIterator[tuple[End, Any]]:
+    ends: asyncio.Queue[End] = asyncio.Queue()
+
+    async def serve(transport: Transport) -> None:
+        end = End(transport)
+        async with end.session:
+            ends.put_nowait(end)
+            await end.session.wait_closed()
+
+    server = TcpServer(serve, "127.0.0.1", 0, profile=LSP)
+    await server.start()
+    command = peer_command("--peer", "tcp", "--port", str(server.address[1]))
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
+    try:
+        end = await asyncio.wait_for(ends.get(), 20)
+        yield end, lambda: _kill(process.pid)
+        await end.session.close()
+    finally:
+        await server.close()
+        with contextlib.suppress(ProcessLookupError):
+            await _kill(process.pid)
+        await process.wait()
+
+
+async def _kill(pid: int | None) -> None:
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+
+
+OPEN: Final[dict[str, Any]] = {"memory": over_memory, "pipes": over_pipes, "tcp": over_tcp}
+
+
+async def serve_as_peer(channel: str, port: int) -> None:
+    """The other end, in a process of its own."""
+    transport: Transport
+    transport = StdioServer(profile=LSP) if channel == "pipes" else TcpClient("127.0.0.1", port, profile=LSP)
+    async with End(transport).session as session:
+        await session.wait_closed()
+
+
+# The checks.
+
+
+def check(report: Report, *, is_flat: bool) -> None:
+    assert not report.faults.keys() - {"ZeroDivisionError", "EncodeError"}, f"faults: {report.faults}"
+    if is_flat:
+        assert report.growth < SETTLED_BYTES, f"{report.growth} bytes more"
+
+
+async def check_nothing_left(before: set[asyncio.Task[Any]]) -> None:
+    """No task of a session outlives it."""
+    for _ in range(100):
+        if asyncio.all_tasks() <= before:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"tasks are left: {asyncio.all_tasks() - before}")
+
+
+async def soak(channel: str, calls: int, seed: int) -> list[Report]:
+    """Both ends make `calls` calls at the same time. Returns their reports, the near end's first."""
+    before = asyncio.all_tasks()
+    async with OPEN[channel]() as (end, _):
+        far = asyncio.ensure_future(end.session.call("traffic", [calls, seed + 1], timeout=None))
+        reports = [Report(**await end.traffic(calls, seed)), Report(**await far)]
+        await asyncio.sleep(0.1)  # cancelled handlers end, and late answers come
+        for left in (end.left(), await end.session.call("left") | {"requests": 0}):
+            assert not any(left.values()), f"left behind: {left}"
+    await check_nothing_left(before)
+    for report in reports:
+        check(report, is_flat=calls >= 50_000)
+    return reports
+
+
+async def kill(channel: str, seed: int) -> Counter[str]:
+    """Both ends are busy when the far one is killed. Returns how the calls of the near end settled."""
+    numbers = random.Random(seed)
+    before = asyncio.all_tasks()
+    end: End
+    async with OPEN[channel]() as (end, kill_peer):
+        ends = asyncio.gather(
+            end.session.call("traffic", [1_000_000, seed + 1], timeout=None),
+            *[_until_lost(end, numbers) for _ in range(WORKERS)],
+            return_exceptions=True,
+        )
+        await asyncio.sleep(0.05 + numbers.random() * 0.3)
+        await kill_peer()
+        results = await asyncio.wait_for(ends, 20)
+        assert isinstance(results[0], ConnectionLost), results[0]
+        assert {type(result) for result in results[1:]} == {ConnectionLost}
+        await asyncio.wait_for(end.session.wait_closed(), 20)
+        left = end.left()
+        assert not any(left.values()), f"left behind: {left}"
+    await check_nothing_left(before)
+    return end.ledger.outcomes
+
+
+async def _until_lost(end: End, numbers: random.Random) -> None:
+    number = 0
+    while True:
+        number += 1
+        try:
+            await end._call(number, numbers)
+        except AssertionError:
+            # A batch or a callback tells the loss as a result.
+            if end.session.is_connected:
+                raise
+            raise ConnectionLost from None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--channel", choices=[*CHANNELS, "all"], default="all")
+    parser.add_argument("--calls", type=int, default=100_000, help="of each end (default: %(default)s)")
+    parser.add_argument("--kills", type=int, default=20, help="of each channel (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--peer", choices=CHANNELS, help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.peer:
+        asyncio.run(serve_as_peer(options.peer, options.port))
+        return
+    for channel in CHANNELS if options.channel == "all" else [options.channel]:
+        for name, report in zip(("near", "far"), asyncio.run(soak(channel, options.calls, options.seed)), strict=True):
+            print(
+                f"{channel}, {name} end: {report.calls} calls in {report.seconds:.1f} s, {report.outcomes}, "
+                f"{report.served} requests served, {report.growth / 1e6:+.1f} MB, nothing left",
+                flush=True,
+            )
+        outcomes: Counter[str] = Counter()
+        for number in range(options.kills):
+            outcomes += asyncio.run(kill(channel, options.seed + number))
+        print(f"{channel}, killed {options.kills} times: {dict(outcomes)}, nothing left", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""A pygls server on stdin and stdout, without anything of LSP but its framing and its cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pygls.protocol import JsonRPCProtocol, default_converter
+from pygls.server import JsonRPCServer
+
+server = JsonRPCServer(JsonRPCProtocol, default_converter)
+
+
+@server.feature("add")
+def add(params: Any) -> int:
+    return int(params.a + params.b)
+
+
+@server.feature("crash")
+def crash(params: Any) -> None:
+    raise ZeroDivisionError
+
+
+@server.feature("hang")
+async def hang(params: Any) -> None:
+    try:
+        await asyncio.sleep(30)
+    except asyncio.CancelledError:
+        server.protocol.notify("cancelled", None)
+        raise
+
+
+@server.feature("ask")
+async def ask(params: Any) -> Any:
+    """Calls back, and gives what it got."""
+    return await server.protocol.send_request_async("double", {"value": params.value})
+
+
+@server.feature("note")
+def note(params: Any) -> None:
+    server.protocol.notify("noted", {"text": params.text})
+
+
+if __name__ == "__main__":
+    server.start_io()

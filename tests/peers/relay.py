@@ -1,0 +1,18 @@
+"""A relay between its own stdin and stdout and those of the program that its arguments name."""
+
+from __future__ import annotations
+
+import sys
+
+from jsonrpc_fast import MCP_2025_11_25
+from jsonrpc_fast.mcp.relay import Relay
+from jsonrpc_fast.transports.stdio import StdioClient, StdioServer, run_stdio
+
+
+async def serve(transport: StdioServer) -> None:
+    async with Relay(transport, StdioClient(sys.argv[1:], profile=MCP_2025_11_25, raw=True)) as relay:
+        await relay.wait_closed()
+
+
+if __name__ == "__main__":
+    sys.exit(run_stdio(serve, profile=MCP_2025_11_25, raw=True))

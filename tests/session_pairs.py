@@ -1,0 +1,105 @@
+"""What the tests of `Session` share: two ends over memory, and a loop in which nothing may be left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from jsonrpc_fast.session import Handlers, Session
+from jsonrpc_fast.transports import MemoryTransport, memory_pair
+
+T = TypeVar("T")
+
+
+def run(main: Coroutine[Any, Any, T], seconds: float = 20.0) -> T:
+    """What `main` returns. Fails when it takes longer, leaves a task or a timer, or when the loop has to report."""
+    reports: list[dict[str, Any]] = []
+
+    async def guarded() -> T:
+        loop = asyncio.get_running_loop()
+        before = asyncio.all_tasks()
+        loop.set_exception_handler(lambda _, report: reports.append(report))
+        result = await asyncio.wait_for(main, seconds)
+        left = asyncio.all_tasks() - before
+        assert left == set(), left
+        timers = [timer for timer in getattr(loop, "_scheduled", ()) if not timer.cancelled()]
+        assert timers == []
+        return result
+
+    result = asyncio.run(guarded())
+    assert reports == []
+    return result
+
+
+@asynccontextmanager
+async def sessions(
+    handlers: Handlers | Mapping[str, Callable[..., Any]] | None = None,
+    client_handlers: Handlers | Mapping[str, Callable[..., Any]] | None = None,
+    client_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> AsyncIterator[tuple[Session, Session]]:
+    """A client and a server that are connected. options: the server's."""
+    one, other = memory_pair()
+    async with (
+        Session(other, handlers, **options) as server,
+        Session(one, client_handlers, **(client_options or {})) as client,
+    ):
+        yield client, server
+
+
+class Wire:
+    """The other end of a session, by hand: what came, and `send`."""
+
+    def __init__(self, transport: MemoryTransport) -> None:
+        self.transport = transport
+        self.received: list[Any] = []
+        self.faults: list[Exception] = []
+        self.is_closed = False
+        transport.onmessage = self.received.append
+        transport.onerror = self.faults.append
+        transport.onclose = self._closed
+
+    def _closed(self) -> None:
+        self.is_closed = True
+
+    def send(self, text: bytes) -> None:
+        self.transport.send(text)
+
+    async def next(self) -> Any:
+        """The next message; takes it away."""
+        while not self.received:
+            await asyncio.sleep(0)
+        return self.received.pop(0)
+
+
+@asynccontextmanager
+async def session_and_wire(
+    handlers: Handlers | Mapping[str, Callable[..., Any]] | None = None, **options: Any
+) -> AsyncIterator[tuple[Session, Wire]]:
+    """A session, and its other end by hand."""
+    one, other = memory_pair()
+    wire = Wire(other)
+    await other.start()
+    try:
+        async with Session(one, handlers, **options) as session:
+            yield session, wire
+    finally:
+        await other.disconnect()
+
+
+async def settle(turns: int = 20) -> None:
+    """Lets the loop turn some times."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+class Faults:
+    """Hooks that keep what went wrong."""
+
+    def __init__(self) -> None:
+        self.seen: list[Exception] = []
+
+    def fault(self, error: Exception) -> None:
+        self.seen.append(error)

@@ -1,0 +1,455 @@
+"""Serving: handlers, their faults, cancellation, and what waits for what."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast import Notification, Response
+from jsonrpc_fast.errors import CallTimeout, RpcError
+from jsonrpc_fast.session import Convention, LspConvention, McpConvention, RequestContext, Session
+from jsonrpc_fast.transports import memory_pair
+
+from .session_pairs import Faults, run, session_and_wire, sessions, settle
+
+
+async def asynchronous(function: Any) -> Any:
+    await asyncio.sleep(0)
+    return function()
+
+
+def divide() -> float:
+    return 1 / 0
+
+
+def refuse() -> None:
+    raise RpcError(-32001, "not now", {"wait": 5})
+
+
+def refuse_unwritable() -> None:
+    raise RpcError(-32001, "not now", object())
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    ("function", "code", "message", "data", "fault"),
+    [
+        (refuse, -32001, "not now", {"wait": 5}, None),
+        (refuse_unwritable, -32603, "Internal error", None, "EncodeError"),
+        (divide, -32603, "Internal error", None, "ZeroDivisionError"),
+        (object, -32603, "Internal error", None, "EncodeError"),
+        (lambda: 2**70, -32603, "Internal error", None, "EncodeError"),
+        (lambda: asyncio.current_task().undefined, -32603, "Internal error", None, "AttributeError"),  # type: ignore[union-attr]
+    ],
+)
+def test_faults_of_a_handler(
+    function: Any, code: int, message: str, data: object, fault: str | None, is_async: bool
+) -> None:
+    faults = Faults()
+
+    async def main() -> None:
+        handler = (lambda: asynchronous(function)) if is_async else function
+        async with sessions({"m": handler}, hooks=faults) as (client, _):
+            with pytest.raises(RpcError) as caught:
+                await client.call("m")
+            error = caught.value
+            assert (error.code, error.message) == (code, message)
+            assert (error.data or None) == data
+            assert [type(error).__name__ for error in faults.seen] == ([fault] if fault else [])
+
+    run(main())
+
+
+def test_a_type_error_inside_a_handler_is_not_a_mismatch() -> None:
+    def handler(text: str) -> str:
+        return text + 1  # type: ignore[operator, no-any-return]
+
+    async def main() -> None:
+        async with sessions({"m": handler}, hooks=Faults()) as (client, _):
+            with pytest.raises(RpcError) as mismatch:
+                await client.call("m", [])
+            with pytest.raises(RpcError) as inside:
+                await client.call("m", ["a"])
+            assert (mismatch.value.code, inside.value.code) == (-32602, -32603)
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_handler_that_raises_a_cancellation_of_its_own_has_failed(is_async: bool) -> None:
+    def handler() -> None:
+        raise asyncio.CancelledError
+
+    async def main() -> None:
+        async with sessions({"m": (lambda: asynchronous(handler)) if is_async else handler}, hooks=Faults()) as (
+            client,
+            _,
+        ):
+            with pytest.raises(RpcError, match="Internal error"):
+                await client.call("m")
+
+    run(main())
+
+
+def test_faults_go_to_the_log_without_their_text(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(secret: str) -> None:
+        raise KeyError(secret)
+
+    async def main() -> None:
+        async with session_and_wire({"fail": fail}) as (_, wire):
+            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"fail","params":["sesame"]}')
+            wire.send(b'{"sesame')
+            await settle()
+
+    with caplog.at_level(logging.DEBUG, "jsonrpc_fast.session"):
+        run(main())
+    assert "KeyError" in caplog.text
+    assert "raise KeyError(secret)" in caplog.text
+    assert "ParseError" in caplog.text
+    assert "sesame" not in caplog.text
+    assert [record.levelname for record in caplog.records] == ["ERROR", "DEBUG"]
+
+
+def test_notifications_are_never_answered() -> None:
+    faults = Faults()
+    served: list[Any] = []
+
+    async def later(value: int) -> int:
+        await asyncio.sleep(0)
+        served.append(value)
+        return value
+
+    async def main() -> None:
+        handlers: dict[str, Any] = {
+            "now": served.append,
+            "later": later,
+            "divide": divide,
+            "refuse": refuse,
+            "object": object,
+        }
+        async with session_and_wire(handlers, hooks=faults) as (_, wire):
+            for method in ("now", "later"):
+                wire.send(b'{"jsonrpc":"2.0","method":"%b","params":[1]}' % method.encode())
+            for method in ("divide", "refuse", "object", "unknown", "now"):
+                wire.send(b'{"jsonrpc":"2.0","method":"%b"}' % method.encode())
+            await settle()
+            assert wire.received == []
+            assert served == [1, 1]
+            # A missing argument, too, is nothing to tell the peer.
+            assert [type(error).__name__ for error in faults.seen] == ["ZeroDivisionError", "RpcError", "RpcError"]
+
+    run(main())
+
+
+def test_a_wrapped_async_handler() -> None:
+    """What returns an awaitable is async, however it is made."""
+
+    async def work(value: int) -> int:
+        await asyncio.sleep(0)
+        return value
+
+    class Callable:
+        async def __call__(self, value: int) -> int:
+            return await work(value)
+
+    def future(value: int) -> asyncio.Future[int]:
+        return asyncio.ensure_future(work(value))
+
+    async def main() -> None:
+        async with sessions({"wrapped": lambda value: work(value), "object": Callable(), "future": future}) as (
+            client,
+            _,
+        ):
+            assert [await client.call(method, [7]) for method in ("wrapped", "object", "future")] == [7, 7, 7]
+
+    run(main())
+
+
+# Cancellation by the peer.
+
+
+@pytest.mark.parametrize(
+    ("convention", "cancellation", "answer"),
+    [
+        (LspConvention(), b'"$/cancelRequest","params":{"id":1}', -32800),
+        (McpConvention(), b'"notifications/cancelled","params":{"requestId":1}', None),
+    ],
+    ids=["lsp", "mcp"],
+)
+@pytest.mark.parametrize("where", ["running", "inbox", "result", "other error"])
+def test_a_cancelled_request(convention: Convention, cancellation: bytes, answer: int | None, where: str) -> None:
+    seen: list[bool] = []
+
+    async def work(context: RequestContext) -> str:
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError:
+            seen.append(context.is_cancelled)
+            if where == "result":
+                return "partial"
+            if where == "other error":
+                raise RpcError(5, "stopped") from None
+            raise
+        return "done"
+
+    async def main() -> list[Any]:
+        async with session_and_wire(
+            {"work": work, "block": lambda: asyncio.sleep(0.05)}, convention=convention, max_handlers=1
+        ) as (_, wire):
+            if where == "inbox":
+                wire.send(b'{"jsonrpc":"2.0","id":9,"method":"block"}')
+            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"work"}')
+            await settle()
+            wire.send(b'{"jsonrpc":"2.0","method":%b}' % cancellation)
+            await settle()
+            if where == "inbox":
+                await asyncio.sleep(0.1)
+            # Its id is free again.
+            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"unknown"}')
+            await settle()
+            return [message for message in wire.received if message.id == 1][:-1]
+
+    replies = run(main())
+    assert seen == ([] if where == "inbox" else [True])
+    if answer is None:
+        assert replies == []
+    elif where == "result":
+        assert replies == [Response(1, "partial")]
+    else:
+        assert [reply.error.code for reply in replies] == [5 if where == "other error" else answer]
+
+
+def test_a_cancelled_request_of_a_batch() -> None:
+    async def main() -> None:
+        async with session_and_wire({"wait": lambda: asyncio.sleep(5)}, convention=McpConvention()) as (_, wire):
+            wire.send(b'[{"jsonrpc":"2.0","id":1,"method":"wait"},{"jsonrpc":"2.0","id":2,"method":"none"}]')
+            await settle()
+            assert wire.received == []
+            wire.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}')
+            assert [reply.id for reply in await wire.next()] == [2]
+
+    run(main())
+
+
+def test_a_handler_that_is_cancelled_before_its_first_step() -> None:
+    async def work() -> None:
+        raise AssertionError("it must not run")
+
+    async def main() -> None:
+        async with session_and_wire({"work": work}, convention=LspConvention()) as (session, wire):
+            wire.send(
+                b'[{"jsonrpc":"2.0","id":1,"method":"work"},'
+                b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}]'
+            )
+            [reply] = await wire.next()
+            assert (reply.id, reply.error.code) == (1, -32800)
+            assert len(session._peer.serving) == 0
+
+    run(main())
+
+
+# The context.
+
+
+def test_the_context() -> None:
+    seen: list[Any] = []
+
+    def request(context: RequestContext, value: int) -> None:
+        seen.append((context.id, context.method, context.is_notification, context.is_cancelled, value))
+        assert not context.report_progress(1)
+
+    async def main() -> None:
+        async with session_and_wire({"m": request}) as (session, wire):
+            wire.send(b'{"jsonrpc":"2.0","id":"x","method":"m","params":[5]}')
+            wire.send(b'{"jsonrpc":"2.0","method":"m","params":{"value":6}}')
+            await settle()
+            assert session.is_connected
+
+    run(main())
+    assert seen == [("x", "m", False, False, 5), (None, "m", True, False, 6)]
+
+
+# Bounds.
+
+
+def test_handlers_run_at_the_most_so_many_at_a_time() -> None:
+    running: list[int] = []
+    most: list[int] = []
+    order: list[int] = []
+
+    async def work(number: int) -> None:
+        order.append(number)
+        running.append(number)
+        most.append(len(running))
+        await asyncio.sleep(0.001)
+        running.remove(number)
+
+    async def main() -> None:
+        async with sessions({"work": work}, max_handlers=3) as (client, _):
+            await asyncio.gather(*[client.call("work", [number]) for number in range(20)])
+
+    run(main())
+    assert max(most) == 3
+    assert order == list(range(20))
+
+
+def test_sync_handlers_and_notifications_keep_their_place_in_the_line() -> None:
+    order: list[Any] = []
+
+    async def work(number: int) -> None:
+        await asyncio.sleep(0.005)
+        order.append(number)
+
+    async def main() -> None:
+        async with sessions({"work": work, "note": order.append}, max_handlers=1) as (client, _):
+            calls = [client.call_soon("work", [1]), client.call_soon("work", [2])]
+            client.notify_soon("note", ["a"])
+            await client.call("note", ["b"])
+            assert calls == [1, 2]
+
+    run(main())
+    # The note comes after the second handler began, and does not wait for its end.
+    assert order in ([1, "a", "b", 2], [1, 2, "a", "b"])
+
+
+def test_answers_and_cancellations_do_not_wait_in_the_inbox() -> None:
+    async def work(context: RequestContext) -> Any:
+        return await context.session.call("ask")
+
+    async def main() -> None:
+        async with session_and_wire({"work": work}, convention=LspConvention(), max_handlers=1) as (_, wire):
+            for id in (1, 2):
+                wire.send(b'{"jsonrpc":"2.0","id":%d,"method":"work"}' % id)
+            ask = await wire.next()
+            await settle()
+            assert wire.received == []
+            wire.send(b'{"jsonrpc":"2.0","id":%d,"result":"answer"}' % ask.id)
+            assert {(await wire.next()).id for _ in range(2)} == {1, 2}
+            wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":2}}')
+            await settle()
+            messages = [message for message in wire.received if isinstance(message, Response)]
+            assert [message.error and message.error.code for message in messages] == [-32800]
+
+    run(main())
+
+
+def test_reading_pauses_while_the_inbox_is_full() -> None:
+    release = asyncio.Event()
+    served: list[int] = []
+
+    async def work(number: int) -> None:
+        await release.wait()
+        served.append(number)
+
+    async def main() -> None:
+        async with session_and_wire({"work": work}, max_handlers=2, max_inbox=10) as (session, wire):
+            for number in range(20_000):
+                wire.send(b'{"jsonrpc":"2.0","method":"work","params":[%d]}' % number)
+            await settle(500)
+            assert session._dispatcher.inbox_items == 11
+            assert wire.transport.write_buffer_bytes > 500_000
+            release.set()
+            while len(served) < 20_000:
+                await asyncio.sleep(0)
+            assert served == list(range(20_000))
+
+    run(main())
+
+
+def test_nothing_is_served_while_the_peer_takes_no_answers() -> None:
+    served: list[int] = []
+
+    def work(number: int) -> str:
+        served.append(number)
+        return "x" * 100_000
+
+    async def main() -> None:
+        one, other = memory_pair()
+        answers: list[Any] = []
+        other.onmessage = answers.append
+        other.pauses_when_blocked = False
+        await other.start()
+        other.pause_reading()
+        async with Session(one, {"work": work}, reply_bytes=300_000):
+            for number in range(100):
+                other.send(b'{"jsonrpc":"2.0","id":%d,"method":"work","params":[%d]}' % (number, number))
+            await settle(300)
+            assert 3 <= len(served) <= 10
+            assert one.write_buffer_bytes < 1_000_000
+            other.resume_reading()
+            while len(answers) < 100:
+                await asyncio.sleep(0)
+            assert served == [answer.id for answer in answers] == list(range(100))
+        await other.disconnect()
+
+    run(main())
+
+
+def test_two_busy_sessions_do_not_wait_for_each_other() -> None:
+    """Both flood each other with requests whose answers are larger than the buffers between them."""
+    payload = "x" * 20_000
+
+    async def main() -> None:
+        handlers = {"echo": lambda text: text}
+        options: dict[str, Any] = {"max_pending": 500, "max_inbox": 600, "reply_bytes": 200_000}
+        async with sessions(handlers, handlers, options, **options) as (client, server):
+            results = await asyncio.gather(
+                *[session.call("echo", [payload], timeout=15) for _ in range(1000) for session in (client, server)]
+            )
+            assert all(result == payload for result in results)
+
+    run(main(), 30)
+
+
+def test_a_call_without_an_answer_does_not_hold_up_the_rest() -> None:
+    async def main() -> None:
+        async with sessions({"wait": lambda: asyncio.sleep(5), "add": lambda a, b: a + b}, close_seconds=0) as (
+            client,
+            _,
+        ):
+            waiting = asyncio.create_task(client.call("wait", timeout=0.05))
+            assert [await client.call("add", [number, 1]) for number in range(10)] == list(range(1, 11))
+            with pytest.raises(CallTimeout):
+                await waiting
+
+    run(main())
+
+
+def test_a_notification_to_a_handler_that_waits() -> None:
+    seen: list[Any] = []
+
+    async def main() -> None:
+        async with session_and_wire({"m": seen.append}) as (_, wire):
+            wire.transport.send(Notification("m", [None]))
+            await settle()
+            assert seen == [None]
+
+    run(main())
+
+
+def test_what_waits_in_the_inbox_is_forgotten_with_the_connection() -> None:
+    served: list[int] = []
+
+    def work(number: int) -> str:
+        served.append(number)
+        return "x" * 400_000
+
+    async def main() -> None:
+        one, other = memory_pair()
+        await other.start()
+        other.pause_reading()
+        async with Session(one, {"work": work}, reply_bytes=300_000, close_seconds=0.02) as session:
+            for number in range(10):
+                other.send(b'{"jsonrpc":"2.0","id":%d,"method":"work","params":[%d]}' % (number, number))
+            await settle(100)
+            assert session._dispatcher.inbox_items == 9
+            await other.disconnect()
+            await session.wait_closed()
+            assert session._dispatcher.inbox_items == 0
+            assert session._dispatcher.tasks() == set()
+        assert served == [0]
+
+    run(main())

@@ -1,0 +1,231 @@
+"""Which params fit which signature, and what a function is given."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsonrpc_fast import Raw
+from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.session import Handler, Handlers, RequestContext
+
+
+def none() -> Any:
+    return ()
+
+
+def two(a: Any, b: Any) -> Any:
+    return a, b
+
+
+def optional(a: Any, b: Any = 5) -> Any:
+    return a, b
+
+
+def variable(a: Any, *rest: Any, **named: Any) -> Any:
+    return a, rest, named
+
+
+def only_positional(a: Any, /, b: Any) -> Any:
+    return a, b
+
+
+def only_named(a: Any, *, b: Any, c: Any = 5) -> Any:
+    return a, b, c
+
+
+def positional_by_any_name(a: Any, /, **named: Any) -> Any:
+    return a, named
+
+
+def optional_positional(a: Any = 1, /, **named: Any) -> Any:
+    return a, named
+
+
+FUNCTIONS = [none, two, optional, variable, only_positional, only_named, positional_by_any_name, optional_positional]
+
+
+@pytest.mark.parametrize(
+    ("function", "params", "expected"),
+    [
+        (none, None, ()),
+        (none, [], ()),
+        (none, {}, ()),
+        (two, [1, 2], (1, 2)),
+        (two, {"b": 2, "a": 1}, (1, 2)),
+        (two, Raw(b'{"b":2,"a":1}'), (1, 2)),
+        (optional, [1], (1, 5)),
+        (optional, {"a": 1}, (1, 5)),
+        (optional, {"a": 1, "b": None}, (1, None)),
+        (variable, [1, 2, 3], (1, (2, 3), {})),
+        (variable, {"a": 1, "z": 2}, (1, (), {"z": 2})),
+        (only_positional, [1, 2], (1, 2)),
+        (only_named, {"a": 1, "b": 2}, (1, 2, 5)),
+        (positional_by_any_name, [1], (1, {})),
+        (optional_positional, {"a": 7}, (1, {"a": 7})),
+        (functools.partial(two, 1), [2], (1, 2)),
+        (functools.partial(two, b=1), {"a": 2}, (2, 1)),
+        (len, [[1, 2]], 2),
+    ],
+)
+def test_params_that_fit(function: Any, params: Any, expected: object) -> None:
+    assert Handler(function).invoke(params, None) == expected
+
+
+@pytest.mark.parametrize(
+    ("function", "params"),
+    [
+        (none, [1]),
+        (none, {"a": 1}),
+        (two, None),
+        (two, [1]),
+        (two, [1, 2, 3]),
+        (two, {"a": 1}),
+        (two, {"a": 1, "b": 2, "c": 3}),
+        (two, Raw(b"[1]")),
+        (optional, {"b": 1}),
+        (variable, []),
+        (only_positional, {"a": 1, "b": 2}),
+        (only_named, [1]),
+        (only_named, [1, 2]),
+        (only_named, {"a": 1}),
+        (positional_by_any_name, {"a": 1}),
+    ],
+)
+def test_params_that_do_not_fit(function: Any, params: Any) -> None:
+    with pytest.raises(RpcError) as caught:
+        Handler(function).invoke(params, None)
+    assert (caught.value.code, caught.value.message) == (-32602, "Invalid params")
+
+
+@given(
+    st.sampled_from(FUNCTIONS),
+    st.one_of(
+        st.none(),
+        st.lists(st.integers(), max_size=4),
+        st.dictionaries(st.sampled_from(["a", "b", "c", "rest", "named", "self", "", "x y"]), st.integers()),
+    ),
+)
+def test_what_fits_is_what_python_takes(function: Any, params: Any) -> None:
+    def called() -> Any:
+        return function(**params) if isinstance(params, dict) else function(*(params or ()))
+
+    try:
+        expected = called()
+    except TypeError:
+        with pytest.raises(RpcError):
+            Handler(function).invoke(params, None)
+    else:
+        assert Handler(function).invoke(params, None) == expected
+
+
+# The context.
+
+
+def first(context: RequestContext, a: Any) -> Any:
+    return context, a
+
+
+def named(a: Any, *, context: RequestContext) -> Any:
+    return context, a
+
+
+def any_name(context: RequestContext, **names: Any) -> Any:
+    return context, names
+
+
+def evaluated(context: Any, a: Any) -> Any:
+    return context, a
+
+
+evaluated.__annotations__["context"] = RequestContext
+
+
+class Methods:
+    def method(self, context: RequestContext, a: Any) -> Any:
+        return context, a
+
+
+CONTEXT: Any = object()
+
+
+@pytest.mark.parametrize("function", [first, named, evaluated, Methods().method])
+def test_the_context_is_handed_over(function: Any) -> None:
+    handler = Handler(function)
+    assert handler.wants_context
+    assert handler.invoke([1], CONTEXT) == (CONTEXT, 1) if function is not named else True
+    assert handler.invoke({"a": 1}, CONTEXT) == (CONTEXT, 1)
+    for params in ({"a": 1, "context": 2}, {"context": 2}, [1, 2], []):
+        with pytest.raises(RpcError):
+            handler.invoke(params, CONTEXT)
+
+
+def test_the_peer_cannot_set_the_context() -> None:
+    handler = Handler(any_name)
+    assert handler.invoke({"a": 1}, CONTEXT) == (CONTEXT, {"a": 1})
+    with pytest.raises(RpcError):
+        handler.invoke({"a": 1, "context": 2}, CONTEXT)
+
+
+def test_a_context_that_is_neither_first_nor_named_is_refused() -> None:
+    def second(a: Any, context: RequestContext) -> None:
+        raise AssertionError
+
+    with pytest.raises(TypeError):
+        Handler(second)
+
+
+def test_others_get_no_context() -> None:
+    assert not Handler(two).wants_context
+
+
+# Registering.
+
+
+@pytest.mark.parametrize("params", [None, [1], {"a": 1}, Raw(b"[1]")])
+def test_params_as_they_came(params: Any) -> None:
+    handlers = Handlers()
+
+    @handlers.register("m", unpack=False)
+    def function(whole: Any) -> Any:
+        return whole
+
+    handler = handlers.find("m")
+    assert handler is not None
+    assert handler.invoke(params, None) is params
+
+
+@pytest.mark.parametrize("function", [first, named])
+def test_params_as_they_came_beside_the_context(function: Any) -> None:
+    assert Handler(function, unpack=False).invoke({"context": 1}, CONTEXT) == (CONTEXT, {"context": 1})
+
+
+def test_names_of_json_rpc_itself_are_refused() -> None:
+    for name in ("rpc.", "rpc.discover"):
+        with pytest.raises(ValueError, match=r"rpc\."):
+            Handlers({name: two})
+    Handlers({"rpc": two, "rpcs.x": two, "RPC.x": two})
+
+
+def test_a_name_is_taken_once() -> None:
+    handlers = Handlers({"m": two})
+    with pytest.raises(ValueError, match="already"):
+        handlers.register("m", none)
+    handler = handlers.find("m")
+    assert handler is not None
+    assert handler.invoke([1, 2], None) == (1, 2)
+
+
+def test_what_is_no_name_or_no_function() -> None:
+    with pytest.raises(TypeError):
+        Handlers({5: two})  # type: ignore[dict-item]
+    with pytest.raises(TypeError):
+        Handlers({"m": 5})  # type: ignore[dict-item]
+
+
+def test_an_unknown_method() -> None:
+    assert Handlers({"m": two}).find("n") is None
