@@ -31,8 +31,8 @@ from .codec import (
     encode_result,
     parse,
 )
-from .codes import UNSET, ErrorBand, ErrorCode, LspErrorCode, McpErrorCode, ParseErrorCode, error_band
-from .errors import EncodeError
+from .codes import UNSET, ErrorBand, ErrorCode, Hint, LspErrorCode, McpErrorCode, ParseErrorCode, error_band
+from .errors import CallCancelled, CallTimeout, ConnectionLost, EncodeError, HandshakeError, RpcError, StateError
 from .kinds import Classification
 from .profile import (
     JSONRPC,
@@ -62,12 +62,17 @@ __all__ = [
     "MCP_2026_07_28",
     "PRESETS",
     "UNSET",
+    "CallCancelled",
+    "CallTimeout",
     "Classification",
+    "ConnectionLost",
     "Decoder",
     "EncodeError",
     "Error",
     "ErrorBand",
     "ErrorCode",
+    "HandshakeError",
+    "Hint",
     "Limits",
     "LspErrorCode",
     "McpErrorCode",
@@ -78,6 +83,8 @@ __all__ = [
     "Raw",
     "Request",
     "Response",
+    "RpcError",
+    "StateError",
     "__version__",
     "answer",
     "classify",

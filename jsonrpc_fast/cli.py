@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from . import __version__
+from . import __version__, serve
 from ._json import ORJSON_VERSION
 from ._located import LocatingDecoder
 from .codec import BACKEND, CORE_FAULT, Notification, ParseError, Request
@@ -108,6 +108,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         return int(exit.code or 0)
     if options.command == "tap":
         return _tap(options, tapped)
+    if options.command == "serve":
+        return serve.run(options)
     if options.command == "check":
         return _check(options)
     if options.command == "info":
@@ -142,6 +144,8 @@ def _parser() -> argparse.ArgumentParser:
     tap.add_argument(
         "--log", metavar="FILE", help="where the lines go; they are put at its end (default: standard error)"
     )
+
+    serve.add_parser(commands)
 
     info = commands.add_parser("info", help="show versions, backend and profiles", description=_INFO, **layout)
     info.add_argument("--json", action="store_true", help="one JSON object")

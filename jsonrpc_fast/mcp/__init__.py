@@ -8,6 +8,9 @@
     prompts       prompts made of a folder of text templates: `templates` reads the folder, `rendering` renders
                   in processes of its own, where `sandbox` runs
     paging        cursors
+    server        `Server`: what it offers is in `registry`, as `functions` with a `context` or from sources; `answers`
+                  answers, and `subscriptions` says who is told of changes
+    folder        a server of a folder of templates
     client        `connect`: a client for scripts and tests
     relay         messages passed between two peers
 

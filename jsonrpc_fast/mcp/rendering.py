@@ -114,8 +114,11 @@ class Renderer:
                 return self._idle.pop()
         process = _Process(self.limits.memory_bytes)
         with self._lock:
-            self._running.add(process)
-        return process
+            if not self._is_closed:
+                self._running.add(process)
+                return process
+        process.end()
+        raise RuntimeError("the renderer is closed")
 
     def _give_back(self, process: _Process, is_usable: bool) -> None:
         with self._lock:
