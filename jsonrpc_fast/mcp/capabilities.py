@@ -30,7 +30,7 @@ class Icon(Record, frozen=True, kw_only=True, eq=False):
 class Implementation(Record, frozen=True, kw_only=True, eq=False):
     """Who a client or a server is: `clientInfo`, `serverInfo`. What it says is not verified."""
 
-    since: ClassVar = {
+    since: ClassVar[dict[str, str]] = {
         "title": "2025-06-18",
         "description": "2025-11-25",
         "icons": "2025-11-25",
@@ -54,7 +54,7 @@ class ListChanged(Record, frozen=True, kw_only=True, eq=False):
 class Roots(Record, frozen=True, kw_only=True, eq=False):
     """The client lists its roots, and tells when they change (up to 2025-11-25)."""
 
-    until: ClassVar = {"listChanged": "2025-11-25"}
+    until: ClassVar[dict[str, str]] = {"listChanged": "2025-11-25"}
 
     list_changed: bool | UnsetType = UNSET
 
@@ -69,7 +69,7 @@ class Resources(Record, frozen=True, kw_only=True, eq=False):
 class Sampling(Record, frozen=True, kw_only=True, eq=False):
     """The client asks its model on behalf of the server, with context of other servers, or with tools."""
 
-    since: ClassVar = {"context": "2025-11-25", "tools": "2025-11-25"}
+    since: ClassVar[dict[str, str]] = {"context": "2025-11-25", "tools": "2025-11-25"}
 
     context: Settings | UnsetType = UNSET
     tools: Settings | UnsetType = UNSET
@@ -78,7 +78,7 @@ class Sampling(Record, frozen=True, kw_only=True, eq=False):
 class Elicitation(Record, frozen=True, kw_only=True, eq=False):
     """The client asks its user on behalf of the server, by a form or by sending them to a URL."""
 
-    since: ClassVar = {"form": "2025-11-25", "url": "2025-11-25"}
+    since: ClassVar[dict[str, str]] = {"form": "2025-11-25", "url": "2025-11-25"}
 
     form: Settings | UnsetType = UNSET
     url: Settings | UnsetType = UNSET
@@ -155,8 +155,8 @@ class Capabilities(Record, frozen=True, kw_only=True, eq=False):
 class ClientCapabilities(Capabilities, frozen=True, kw_only=True, eq=False):
     """What a client can do for its servers."""
 
-    since: ClassVar = {"elicitation": "2025-06-18", "tasks": "2025-11-25", "extensions": "2026-07-28"}
-    until: ClassVar = {"tasks": "2025-11-25"}
+    since: ClassVar[dict[str, str]] = {"elicitation": "2025-06-18", "tasks": "2025-11-25", "extensions": "2026-07-28"}
+    until: ClassVar[dict[str, str]] = {"tasks": "2025-11-25"}
 
     experimental: dict[str, dict[str, Any]] | UnsetType = UNSET
     roots: Roots | UnsetType = UNSET
@@ -169,8 +169,8 @@ class ClientCapabilities(Capabilities, frozen=True, kw_only=True, eq=False):
 class ServerCapabilities(Capabilities, frozen=True, kw_only=True, eq=False):
     """What a server offers."""
 
-    since: ClassVar = {"completions": "2025-03-26", "tasks": "2025-11-25", "extensions": "2026-07-28"}
-    until: ClassVar = {"tasks": "2025-11-25"}
+    since: ClassVar[dict[str, str]] = {"completions": "2025-03-26", "tasks": "2025-11-25", "extensions": "2026-07-28"}
+    until: ClassVar[dict[str, str]] = {"tasks": "2025-11-25"}
 
     experimental: dict[str, dict[str, Any]] | UnsetType = UNSET
     logging: Settings | UnsetType = UNSET

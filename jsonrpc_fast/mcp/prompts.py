@@ -51,7 +51,7 @@ _log: Final = logging.getLogger("jsonrpc_fast")
 class PromptArgument(Record, frozen=True, kw_only=True, eq=False):
     """An argument of a prompt. Its value is a string."""
 
-    since: ClassVar = {"title": "2025-06-18"}
+    since: ClassVar[dict[str, str]] = {"title": "2025-06-18"}
 
     name: str
     title: str | UnsetType = UNSET
@@ -62,7 +62,7 @@ class PromptArgument(Record, frozen=True, kw_only=True, eq=False):
 class Prompt(Record, frozen=True, kw_only=True, eq=False):
     """A prompt, as `prompts/list` tells of it."""
 
-    since: ClassVar = {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"}
+    since: ClassVar[dict[str, str]] = {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"}
 
     name: str
     title: str | UnsetType = UNSET

@@ -96,7 +96,7 @@ def _has_host(uri: str) -> bool:
 class Annotations(Record, frozen=True, kw_only=True, eq=False):
     """For whom something is, and how much it matters."""
 
-    since: ClassVar = {"lastModified": "2025-06-18"}
+    since: ClassVar[dict[str, str]] = {"lastModified": "2025-06-18"}
 
     audience: list[str] | UnsetType = UNSET
     priority: float | UnsetType = UNSET
@@ -106,7 +106,7 @@ class Annotations(Record, frozen=True, kw_only=True, eq=False):
 class Resource(Record, frozen=True, kw_only=True, eq=False):
     """A resource, as `resources/list` tells of it."""
 
-    since: ClassVar = {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"}
+    since: ClassVar[dict[str, str]] = {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"}
 
     uri: str
     name: str
@@ -122,7 +122,7 @@ class Resource(Record, frozen=True, kw_only=True, eq=False):
 class ResourceTemplate(Record, frozen=True, kw_only=True, eq=False):
     """Resources whose URIs follow a template, as `resources/templates/list` tells of them."""
 
-    since: ClassVar = {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"}
+    since: ClassVar[dict[str, str]] = {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"}
 
     uri_template: str
     name: str

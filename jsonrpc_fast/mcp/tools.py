@@ -33,7 +33,7 @@ class ToolAnnotations(Record, frozen=True, kw_only=True, eq=False):
 class Tool(Record, frozen=True, kw_only=True, eq=False):
     """A tool, as `tools/list` tells of it. Its input schema is that of an object."""
 
-    since: ClassVar = {
+    since: ClassVar[dict[str, str]] = {
         "annotations": "2025-03-26",
         "title": "2025-06-18",
         "outputSchema": "2025-06-18",
@@ -41,7 +41,7 @@ class Tool(Record, frozen=True, kw_only=True, eq=False):
         "icons": "2025-11-25",
         "execution": "2025-11-25",
     }
-    until: ClassVar = {"execution": "2025-11-25"}
+    until: ClassVar[dict[str, str]] = {"execution": "2025-11-25"}
 
     name: str
     title: str | UnsetType = UNSET

@@ -1,0 +1,162 @@
+"""The session of a client: the handshake, and what a server asks and tells.
+
+Rules:
+  - a request of the server goes through the handshake, then to the handler of its method; without one it is -32601;
+  - what a handler returns has to be an object, as all results of the protocol;
+  - a batch is taken from a server of 2025-03-26 alone. Any other is a fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ..codec import ParseError, Raw, Request
+from ..codes import RPC_MESSAGES, UNSET, ErrorCode
+from ..errors import CallTimeout, RpcError, StateError
+from ..session import Handler, Handlers, McpConvention, RequestContext, Session
+from ..transports.base import Received, Transport
+from .capabilities import ClientCapabilities, Elicitation, Roots, Sampling
+from .handshake import Answer, Call, ClientHandshake, Ready
+from .records import Settings
+
+ServerRequestHandler = Callable[[dict[str, Any]], "dict[str, Any] | Awaitable[dict[str, Any]]"]
+"""Serves one method that a server may ask for: takes the params, returns the result; sync or async."""
+
+_PAUSES: Final = (0.05, 0.1, 0.2, 0.25)  # seconds before a request is repeated that wants no input, but to be repeated
+
+
+class ClientSession(Session):
+    """The session under a `Client`.
+
+    handlers         by method
+    on_notification  called with the method and the params
+    options          those of `Session`
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        handshake: ClientHandshake,
+        handlers: Mapping[str, ServerRequestHandler],
+        on_notification: Callable[[str, dict[str, Any]], object] | None,
+        **options: Any,
+    ) -> None:
+        # A program may write what is no message to its stdout; it would not know what an answer to that is about.
+        super().__init__(transport, _Handlers(self._serve), convention=_Convention(), reply_policy="never", **options)
+        self._handshake = handshake
+        self._functions = dict(handlers)
+        self._on_notification = on_notification
+
+    async def shake_hands(self) -> None:
+        """Finds out by which revision the server is served. Raises HandshakeError, ConnectionLost."""
+        step: Call | Ready = self._handshake.start()
+        while isinstance(step, Call):
+            timeout = UNSET if step.timeout_seconds is None else step.timeout_seconds
+            try:
+                result = await self.call(step.method, step.params, timeout=timeout)
+            except ParseError as fault:
+                step = self._handshake.failed(RpcError(fault.rpc_code, fault.message))
+            except (RpcError, CallTimeout) as error:
+                step = self._handshake.failed(error)
+            else:
+                step = self._handshake.answered(result)
+        if step.notification is not None:
+            await self.notify(step.notification.method, step.notification.params)
+
+    def _on_message(self, message: Received) -> None:
+        server = self._handshake.server
+        if type(message) is list and not (server is not None and server.revision.profile.batches):
+            self._on_error(ParseError.batch_not_allowed())
+        else:
+            super()._on_message(message)
+
+    def _serve(self, context: RequestContext, params: Any) -> Any:
+        """Serves a request or a notification of the server."""
+        params = plain(params) or {}
+        if not isinstance(params, dict):
+            raise RpcError(ErrorCode.INVALID_PARAMS, "params must be an object")
+        if context.is_notification:
+            return None if self._on_notification is None else self._on_notification(context.method, params)
+        step = self._handshake.receive_request(Request(context.id, context.method, params))
+        if isinstance(step, Answer):
+            return step.result
+        function = self._functions.get(context.method)
+        if function is None:
+            raise RpcError(ErrorCode.METHOD_NOT_FOUND, RPC_MESSAGES[ErrorCode.METHOD_NOT_FOUND])
+        result = function(params)
+        return _checked(result) if isinstance(result, dict) else _awaited(result)
+
+    async def inputs(self, method: str, result: dict[str, Any], repeats: int) -> dict[str, Any]:
+        """What a request that wants input is to be repeated with."""
+        requests, state = result.get("inputRequests", {}), result.get("requestState")
+        if not isinstance(requests, dict) or not all(
+            isinstance(request, dict) and isinstance(request.get("method"), str) for request in requests.values()
+        ):
+            raise wrong_answer(method, "/inputRequests must be an object of requests")
+        if state is not None and not isinstance(state, str):
+            raise wrong_answer(method, "/requestState must be a string")
+        if not requests and state is None:
+            raise wrong_answer(method, "it wants input, but does not say which")
+        inputs: dict[str, Any] = {} if state is None else {"requestState": state}
+        if not requests:
+            await asyncio.sleep(_PAUSES[min(repeats, len(_PAUSES) - 1)])
+            return inputs
+        responses: dict[str, Any] = {}
+        for key, request in requests.items():
+            function = self._functions.get(request["method"])
+            if function is None:
+                raise StateError("the server wants input that there is no handler for")
+            given = function(request.get("params") or {})
+            responses[key] = _checked(given) if isinstance(given, dict) else await _awaited(given)
+        return {**inputs, "inputResponses": responses}
+
+
+class _Convention(McpConvention):
+    """A server that does not know the probe has no use for its cancellation either, before `initialize` at least."""
+
+    never_cancelled = McpConvention.never_cancelled | {"server/discover"}
+
+
+class _Handlers(Handlers):
+    """One function for all that the server asks and tells."""
+
+    def __init__(self, serve: Callable[[RequestContext, Any], Any]) -> None:
+        super().__init__()
+        self._only = Handler(serve, unpack=False)
+
+    def find(self, method: str) -> Handler:
+        return self._only
+
+
+def capabilities_of(handlers: Mapping[str, object]) -> ClientCapabilities:
+    """What a client with these handlers can do."""
+    return ClientCapabilities(
+        roots=Roots() if "roots/list" in handlers else msgspec.UNSET,
+        sampling=Sampling() if "sampling/createMessage" in handlers else msgspec.UNSET,
+        elicitation=Elicitation(form=Settings()) if "elicitation/create" in handlers else msgspec.UNSET,
+    )
+
+
+def plain(value: Any) -> Any:
+    """What a transport may have left as bytes."""
+    return value.decode() if type(value) is Raw else value
+
+
+def _checked(result: Any) -> dict[str, Any]:
+    """What a handler gives, if the protocol allows it."""
+    if not isinstance(result, dict):
+        raise TypeError(f"a handler must return a dict, not {type(result).__name__}")
+    return result
+
+
+async def _awaited(result: Any) -> dict[str, Any]:
+    return _checked(await result if hasattr(result, "__await__") else result)
+
+
+def wrong_answer(method: str, what: str) -> ValueError:
+    """The error for an answer that breaks the protocol."""
+    return ValueError(f"the server's answer to {method} is wrong: {what}")

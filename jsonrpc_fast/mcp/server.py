@@ -1,0 +1,340 @@
+"""A server: what it offers, and its connections.
+
+    server = Server("weather", "1.0")
+
+    @server.tool()
+    async def forecast(city: str, days: int = 1) -> str:
+        "The weather of the next days."
+        ...
+
+    server.serve_stdio()
+
+Rules:
+  - what a connection offers is settled when it begins: a kind (tools, prompts, resources) of which nothing is
+    registered by then is not declared, and its methods are not found. What is registered later, of a kind that was
+    declared, is told by `list_changed`, once for all that changes in one turn of the loop;
+  - every request goes through the handshake first, in the order of arrival, and so do notifications;
+  - every request is checked when it comes, whatever the transport lets through, and every result before it leaves. A
+    result that is none becomes error -32603, and the log says why;
+  - a batch is taken from a client of 2025-03-26 alone, after `initialize`. Any other is a fault, like a line that is
+    no message: it is reported, and gets no answer;
+  - a client that ends its stream gets the answers to what it asked before that, and its subscriptions are ended;
+  - a client that reads nothing is told of changes when it reads again, once; log messages are dropped meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, Literal
+
+from ..codec import Notification, ParseError, Raw, Request, Response
+from ..codes import ErrorCode
+from ..errors import ConnectionLost, RpcError, StateError
+from ..profile import Profile
+from ..session import McpConvention, Session
+from ..session.handlers import Handler, Handlers, RequestContext
+from ..transports.base import Received, Transport
+from ..transports.stdio import run_stdio
+from ..validator import JsonRpcValidator, Report
+from .answers import Answering, Answers
+from .capabilities import Implementation, ServerCapabilities
+from .context import Context
+from .handshake import LOG_LEVELS, Answer, ServerHandshake
+from .handshake import RequestContext as Rules
+from .registry import Registry
+from .resources import check_uri
+from .subscriptions import Message, Stream, Subscriptions
+from .versions import REVISIONS, VERSIONS, in_order
+
+DEFAULT_LOG_LEVEL: Final = "info"
+"""What a legacy client gets that has set no level."""
+
+_BLOCKED_BYTES: Final = 1024 * 1024
+_BLOCKED_SECONDS: Final = 0.5
+
+
+class Server(Registry):
+    """An MCP server. What it offers is registered as `Registry` says.
+
+    name, version             who it is
+    title, description        the same for people
+    instructions              how to use it, for the client's model
+    versions                  the revisions that it serves
+    page_size                 items on a page of a list
+    ttl_ms, cache_scope       how long clients may keep lists and resources, in milliseconds, and who may (2026-07-28)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        instructions: str | None = None,
+        versions: Sequence[str] = VERSIONS,
+        page_size: int = 100,
+        ttl_ms: int = 0,
+        cache_scope: Literal["private", "public"] = "private",
+    ) -> None:
+        super().__init__()
+        said = {"title": title, "description": description}
+        told: dict[str, Any] = {member: text for member, text in said.items() if text is not None}
+        self._info = Implementation(name=name, version=version, **told)
+        self._instructions = instructions
+        self._versions = in_order(versions)
+        self._cache_hints: dict[str, Any] = {"ttl_ms": ttl_ms, "cache_scope": cache_scope}
+        self._answers = Answers(self, page_size)
+        self._connections: set[_Connection] = set()
+
+    @property
+    def profile(self) -> Profile:
+        """The rules that a transport of this server has to read by: those of its latest revision, with batches if any
+        revision has them. Which client may send one is judged later.
+        """
+        profiles = [REVISIONS[version].profile for version in self._versions]
+        return profiles[-1].replace(batches=any(profile.batches for profile in profiles))
+
+    async def run(self, transport: Transport) -> None:
+        """Serves one client until its connection is gone.
+
+        transport  not started, made with `profile=server.profile`
+
+        Cancelled, it closes the connection. One server may serve any number of connections at a time. Raises what
+        the transport raises when it starts.
+        """
+        connection = _Connection(self, transport)
+        self._connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+
+    def serve_stdio(self, **options: Any) -> int:
+        """Serves the client on this process's stdin and stdout, until it or a signal ends that: a program's `main`.
+
+        options  those of `StdioServer`
+
+        Returns the exit code: see `transports/stdio.py`.
+        """
+        return run_stdio(self.run, **{"profile": self.profile, **options})
+
+    def list_changed(self, kind: Literal["tools", "prompts", "resources"]) -> None:
+        """Tells all clients that may know that a list has changed. Registering does so by itself."""
+        for connection in self._connections:
+            connection.list_changed(kind)
+
+    def resource_updated(self, uri: str) -> None:
+        """Tells the clients that subscribed to a resource that it has changed."""
+        for connection in self._connections:
+            connection.resource_updated(uri)
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        """Sends a log message to the legacy clients that want this level. Modern ones get such of a request alone.
+
+        level   one of `LOG_LEVELS`
+        data    any JSON value
+        logger  who says it
+        """
+        for connection in self._connections:
+            connection.log(level, data, logger, None)
+
+    def _changed(self, kind: Literal["tools", "prompts", "resources"]) -> None:
+        self.list_changed(kind)
+
+
+class _Handlers(Handlers):
+    """All methods have one handler: it is the handshake that says which of them there are."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self._only = Handler(function, unpack=False)
+
+    def find(self, method: str) -> Handler | None:
+        return self._only
+
+
+class _Session(Session):
+    """A session that asks whether a batch may come, and tells of the end before it waits for what still runs."""
+
+    def __init__(self, connection: _Connection, transport: Transport) -> None:
+        handlers = _Handlers(connection.serve)
+        super().__init__(transport, handlers, convention=McpConvention(), reply_policy="never")
+        self._connection = connection
+
+    def _on_message(self, message: Received) -> None:
+        if type(message) is list and not self._connection.takes_batches:
+            self._on_error(ParseError.batch_not_allowed())
+        else:
+            super()._on_message(message)
+
+    def _on_end(self) -> None:
+        self._connection.end_streams()
+        super()._on_end()
+
+
+class _Connection:
+    """One client of a server."""
+
+    def __init__(self, server: Server, transport: Transport) -> None:
+        self._capabilities: ServerCapabilities = server.capabilities()
+        self._handshake = ServerHandshake(
+            server._info,
+            self._capabilities,
+            versions=server._versions,
+            instructions=server._instructions,
+            **server._cache_hints,
+        )
+        self._answers = server._answers
+        self._validator = JsonRpcValidator(server.profile)
+        self._subscriptions = Subscriptions(self._capabilities)
+        self._ends: dict[Stream, asyncio.Future[None]] = {}  # of the streams that are open
+        self._log_level = DEFAULT_LOG_LEVEL
+        self._lists: dict[str, None] = {}  # that have changed, and of which the client was not told yet
+        self._uris: dict[str, None] = {}
+        self._own: dict[str, Answering] = {"logging/setLevel": self._set_level, "subscriptions/listen": self._listen}
+        if self._capabilities.supports("resources.subscribe"):
+            self._own |= {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
+        self._transport = transport
+        self._session = _Session(self, transport)
+
+    async def run(self) -> None:
+        await self._session.start()
+        try:
+            await self._session.wait_closed()
+        finally:
+            self.end_streams()
+            await self._session.close()
+
+    # What comes.
+
+    @property
+    def takes_batches(self) -> bool:
+        session = self._handshake.session
+        return session is not None and session.revision.profile.batches
+
+    def serve(self, request: RequestContext, params: Any) -> Any:
+        """Takes a message: a request gives its result, or an awaitable of one."""
+        if request.is_notification:
+            self._handshake.receive_notification(Notification(request.method, params))
+            return None
+        if isinstance(params, Raw):
+            params = params.decode()
+        message = Request(request.id, request.method, params)
+        _raise_fallback(self._validator.validate_request(message.to_dict()))
+        rules = self._handshake.receive_request(message)
+        if isinstance(rules, Answer):
+            return self._checked(request, rules.result)
+        answering = self._own.get(request.method) or self._answers.find(request.method, self._capabilities)
+        context = Context(request, rules, self.log)
+        if inspect.iscoroutinefunction(answering):
+            return self._awaited(request, partial(answering, params or {}, context), rules)
+        return self._finished(request, answering(params or {}, context), rules)
+
+    async def _awaited(self, request: RequestContext, answering: Callable[[], Awaitable[Any]], rules: Rules) -> Any:
+        # Called here and not before: what is cancelled before it begins must not leave a coroutine behind.
+        return self._finished(request, await answering(), rules)
+
+    def _finished(self, request: RequestContext, result: Any, rules: Rules) -> Any:
+        if isinstance(result, dict):
+            result = self._handshake.complete(rules, request.method, result)
+        return self._checked(request, result)
+
+    def _checked(self, request: RequestContext, result: Any) -> Any:
+        """The result, if it is one by the protocol. Raises the RpcError that is to be answered instead."""
+        _raise_fallback(self._validator.validate_response({"jsonrpc": "2.0", "id": request.id, "result": result}))
+        return result
+
+    # Requests that are the connection's own.
+
+    def _set_level(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        level = params.get("level")
+        if level not in LOG_LEVELS:
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"level must be one of {', '.join(LOG_LEVELS)}")
+        self._log_level = level
+        return {}
+
+    def _subscribe(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        self._subscriptions.subscribe(check_uri(params.get("uri")))
+        return {}
+
+    def _unsubscribe(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        self._subscriptions.unsubscribe(check_uri(params.get("uri")))
+        return {}
+
+    async def _listen(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        stream = self._subscriptions.open(context.request_id, params.get("notifications"))
+        self._ends[stream] = asyncio.get_running_loop().create_future()
+        try:
+            self._send([stream.acknowledgement()])
+            await self._ends[stream]
+        finally:
+            self._subscriptions.close(stream)
+            del self._ends[stream]
+        return {"_meta": stream.meta()}
+
+    def end_streams(self) -> None:
+        """Ends all subscriptions, each with its answer."""
+        for end in self._ends.values():
+            if not end.done():
+                end.set_result(None)
+
+    # What goes out unasked.
+
+    def list_changed(self, kind: str) -> None:
+        self._tell_soon()
+        self._lists[kind] = None
+
+    def resource_updated(self, uri: str) -> None:
+        if self._subscriptions.has(uri):
+            self._tell_soon()
+            self._uris[uri] = None
+
+    def _tell_soon(self) -> None:
+        if not self._lists and not self._uris:
+            asyncio.get_running_loop().call_soon(self._tell_changes)
+
+    def _tell_changes(self) -> None:
+        if self._is_blocked:
+            asyncio.get_running_loop().call_later(_BLOCKED_SECONDS, self._tell_changes)
+            return
+        (lists, self._lists), (uris, self._uris) = (self._lists, {}), (self._uris, {})
+        for kind in lists:
+            self._send(self._subscriptions.list_changed(kind, self._handshake.is_initialized))
+        for uri in uris:
+            self._send(self._subscriptions.resource_updated(uri, self._handshake.is_initialized))
+
+    @property
+    def _is_blocked(self) -> bool:
+        """A client that reads nothing is told nothing more, for the time being."""
+        return self._transport.write_buffer_bytes > _BLOCKED_BYTES
+
+    def log(self, level: str, data: Any, logger: str | None, rules: Rules | None) -> None:
+        """Sends a log message if the client wants it; `rules`: those of the request that it belongs to."""
+        if level not in LOG_LEVELS:
+            raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
+        if rules is not None and rules.revision.is_modern:
+            least = rules.log_level
+        else:
+            least = self._log_level if self._handshake.session is not None else None
+        if least is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(least) or self._is_blocked:
+            return
+        params = {"level": level, "data": data}
+        self._send([("notifications/message", params if logger is None else {**params, "logger": logger})])
+
+    def _send(self, messages: Iterable[Message]) -> None:
+        for method, params in messages:
+            try:
+                self._session.notify_soon(method, params)
+            except (ConnectionLost, StateError):
+                return
+
+
+def _raise_fallback(report: Report) -> None:
+    """Raises the error that is due instead of an invalid message. An invalid result is logged, too."""
+    fallback = report.error_response()
+    if isinstance(fallback, Response) and fallback.error is not None:
+        raise RpcError(fallback.error.code, fallback.error.message)

@@ -1,0 +1,397 @@
+"""A server made in code, over a transport in memory: its clients, what it tells them, and what they may not do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast import JSONRPC
+from jsonrpc_fast.mcp.handshake import LOG_LEVEL_KEY, SERVER_INFO_KEY, SUBSCRIPTION_ID_KEY
+from jsonrpc_fast.mcp.server import Server
+from jsonrpc_fast.mcp.versions import VERSIONS
+from jsonrpc_fast.transports import memory_pair
+
+from .mcp_conversation import Conversation, converse
+from .mcp_sample import Schemas, run, sample
+
+pytestmark = pytest.mark.timeout(60)
+
+LEGACY = VERSIONS[:-1]
+NOT_FOUND = (-32601, "Method not found", None)
+
+
+@pytest.fixture(scope="module")
+def schemas(corpora: Path) -> Schemas:
+    return Schemas(corpora)
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_initialize_tells_what_is_registered(version: str, schemas: Schemas) -> None:
+    async def main() -> None:
+        async with converse(sample(), "") as client:
+            result = await client.initialize(version)
+        schemas.check(version, "InitializeResult", result)
+        assert result["capabilities"] == {
+            "logging": {},
+            "prompts": {"listChanged": True},
+            "resources": {"subscribe": True, "listChanged": True},
+            "tools": {"listChanged": True},
+        } | ({} if version == "2024-11-05" else {"completions": {}})
+        assert (result["protocolVersion"], result["instructions"]) == (version, "Ask.")
+        assert result["serverInfo"] == {"name": "sample", "version": "1.0"} | (
+            {"title": "Sample"} if version >= "2025-06-18" else {}
+        ) | ({"description": "Some of everything"} if version >= "2025-11-25" else {})
+
+    run(main())
+
+
+def test_a_server_without_anything_declares_nothing_and_finds_no_methods() -> None:
+    async def main() -> None:
+        async with converse(Server("empty", "1"), "") as client:
+            assert (await client.initialize("2025-11-25"))["capabilities"] == {"logging": {}}
+            for method in ("tools/list", "prompts/get", "resources/read", "completion/complete", "resources/subscribe"):
+                assert await client.error(method, {"name": "a", "uri": "a:b"}) == NOT_FOUND
+
+    run(main())
+
+
+def test_old_and_new_clients_on_one_stream() -> None:
+    async def main() -> None:
+        async with converse(sample(), "2025-11-25") as client:
+            assert "resultType" not in await client.result("tools/list")
+            client.version = "2026-07-28"
+            result = await client.result("tools/list")
+            assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", 60_000, "public")
+            assert result["_meta"][SERVER_INFO_KEY]["name"] == "sample"
+            assert "ttlMs" not in await client.result("tools/call", {"name": "echo", "arguments": {"text": ""}})
+            client.version = "2025-11-25"
+            assert "resultType" not in await client.result("tools/list")
+
+    run(main())
+
+
+def test_before_initialize_every_request_is_answered_at_once() -> None:
+    async def main() -> None:
+        async with converse(sample(), "") as client:
+            assert await client.error("tools/list") == (-32600, "initialize comes first", None)
+            assert await client.error("vendor/method") == NOT_FOUND
+            assert (await client.error("server/discover"))[0] == -32602
+            assert await client.result("ping") == {}
+            assert (await client.initialize("1999-01-01"))["protocolVersion"] == "2025-11-25"
+            assert (await client.error("initialize", {"protocolVersion": "2025-11-25"}))[0] == -32600
+
+    run(main())
+
+
+# Changes.
+
+
+def test_a_legacy_client_is_told_once_of_what_changes_together() -> None:
+    async def main() -> None:
+        server = sample()
+        async with converse(server, "2025-11-25") as client:
+            server.tool("one")(lambda: None)
+            server.tool("two")(lambda: None)
+            server.unregister("tools", "echo")
+            server.prompt("more")(lambda: "")
+            server.resource("notes://more")(lambda: "")
+            server.unregister("resources", "notes://{name}/{number}")
+            await client.result("ping")
+            assert client.notifications == [
+                {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"},
+                {"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"},
+                {"jsonrpc": "2.0", "method": "notifications/resources/list_changed"},
+            ]
+            assert (await client.result("resources/templates/list"))["resourceTemplates"] == []
+            with pytest.raises(KeyError):
+                server.unregister("tools", "echo")
+
+    run(main())
+
+
+def test_nobody_is_told_of_what_was_not_declared_or_too_early() -> None:
+    async def main() -> None:
+        server = Server("empty", "1")
+        server.prompt("one")(lambda: "")
+        async with converse(server, "") as client:
+            server.prompt("early")(lambda: "")
+            await client.settle()
+            await client.initialize("2025-11-25")
+            await client.result("ping")
+            server.tool("late")(lambda: None)
+            server.resource_updated("notes://a")
+            await client.result("ping")
+            assert client.notifications == []
+            assert await client.error("tools/list") == NOT_FOUND
+
+    run(main())
+
+
+def test_a_legacy_client_subscribes_to_a_resource() -> None:
+    async def main() -> None:
+        server = sample()
+        async with converse(server, "2025-11-25") as client:
+            assert await client.result("resources/subscribe", {"uri": "notes://index"}) == {}
+            server.resource_updated("notes://index")
+            server.resource_updated("notes://index")
+            server.resource_updated("notes://blob")
+            await client.result("ping")
+            assert client.notifications == [
+                {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "notes://index"}}
+            ]
+            await client.result("resources/unsubscribe", {"uri": "notes://index"})
+            server.resource_updated("notes://index")
+            await client.result("ping")
+            assert len(client.notifications) == 1
+            assert (await client.error("resources/subscribe", {"uri": "no uri"}))[0] == -32602
+
+    run(main())
+
+
+def test_a_modern_client_listens(schemas: Schemas) -> None:
+    async def main() -> None:
+        server = sample()
+        async with converse(server, "2026-07-28") as client:
+            wanted = {"toolsListChanged": True, "promptsListChanged": False, "resourceSubscriptions": ["notes://index"]}
+            first = client.request("subscriptions/listen", {"notifications": wanted})
+            second = client.request("subscriptions/listen", {"notifications": {"promptsListChanged": True}})
+            for id, kept in (
+                (first, {"toolsListChanged": True, "resourceSubscriptions": ["notes://index"]}),
+                (second, {"promptsListChanged": True}),
+            ):
+                told = await client.notification("notifications/subscriptions/acknowledged")
+                assert told["params"] == {"_meta": {SUBSCRIPTION_ID_KEY: id}, "notifications": kept}
+                schemas.check("2026-07-28", "SubscriptionsAcknowledgedNotification", told)
+            server.tool("new")(lambda: None)
+            server.resource("notes://new")(lambda: "")
+            server.resource_updated("notes://index")
+            assert await client.notification("notifications/tools/list_changed") == {
+                "jsonrpc": "2.0",
+                "method": "notifications/tools/list_changed",
+                "params": {"_meta": {SUBSCRIPTION_ID_KEY: first}},
+            }
+            updated = await client.notification("notifications/resources/updated")
+            assert updated["params"] == {"_meta": {SUBSCRIPTION_ID_KEY: first}, "uri": "notes://index"}
+            schemas.check("2026-07-28", "ResourceUpdatedNotification", updated)
+            client.notify("notifications/cancelled", {"requestId": first})
+            await client.result("tools/list")
+            server.tool("newer")(lambda: None)
+            server.prompt("new")(lambda: "")
+            await client.result("tools/list")
+            assert [heard["params"] for heard in client.notifications] == [{"_meta": {SUBSCRIPTION_ID_KEY: second}}]
+
+    run(main())
+
+
+def test_a_stream_that_is_cancelled_at_once_is_gone() -> None:
+    async def main() -> None:
+        server = sample()
+        async with converse(server, "2026-07-28") as client:
+            for _ in range(200):  # more than there may be at a time
+                id = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+                client.notify("notifications/cancelled", {"requestId": id})
+            await client.result("tools/list")
+            client.notifications.clear()
+            server.tool("new")(lambda: None)
+            await client.result("tools/list")
+            assert client.notifications == []
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        None,
+        [],
+        {"toolsListChanged": 1},
+        {"resourceSubscriptions": "notes://a"},
+        {"resourceSubscriptions": [1]},
+        {"resourceSubscriptions": ["a:"] * 1025},
+        {"resourceSubscriptions": ["a:" + "b" * 2048]},
+    ],
+)
+def test_a_filter_that_is_wrong(asked: Any) -> None:
+    async def main() -> None:
+        async with converse(sample(), "2026-07-28") as client:
+            assert (await client.error("subscriptions/listen", {"notifications": asked}))[0] == -32602
+
+    run(main())
+
+
+def test_there_are_only_so_many_streams() -> None:
+    async def main() -> None:
+        async with converse(sample(), "2026-07-28") as client:
+            for _ in range(64):
+                client.request("subscriptions/listen", {"notifications": {}})
+            error = await client.error("subscriptions/listen", {"notifications": {}})
+            assert error == (-32603, "there are too many subscriptions", None)
+            await client.result("tools/list")
+
+    run(main())
+
+
+def test_a_stream_ends_with_an_answer_when_the_server_ends(schemas: Schemas) -> None:
+    async def main() -> None:
+        server = sample()
+        ours, theirs = memory_pair(profile=server.profile)
+        serving = asyncio.create_task(server.run(theirs))
+        client = Conversation(ours, "2026-07-28")
+        await ours.start()
+        id = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        await client.notification("notifications/subscriptions/acknowledged")
+        serving.cancel()
+        answer = await client.answer(id)
+        assert answer["result"]["_meta"][SUBSCRIPTION_ID_KEY] == id
+        schemas.check("2026-07-28", "SubscriptionsListenResultResponse", answer)
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        await ours.close()
+
+    run(main())
+
+
+# The log of the protocol.
+
+
+def test_a_legacy_client_sets_its_level() -> None:
+    async def main() -> None:
+        server = sample()
+        async with converse(server, "2025-11-25") as client:
+            server.log("debug", "no")
+            server.log("info", "one")
+            await client.result("logging/setLevel", {"level": "error"})
+            server.log("warning", "no")
+            server.log("emergency", {"two": 2}, "sample")
+            await client.result("tools/call", {"name": "work", "arguments": {"steps": 1}})
+            assert [heard["params"] for heard in client.notifications] == [
+                {"level": "info", "data": "one"},
+                {"level": "emergency", "data": {"two": 2}, "logger": "sample"},
+            ]
+            assert (await client.error("logging/setLevel", {"level": "loud"}))[0] == -32602
+            with pytest.raises(ValueError, match=r"^level must be one of debug, info"):
+                server.log("loud", "no")
+
+    run(main())
+
+
+def test_a_modern_request_asks_for_its_own_messages() -> None:
+    async def main() -> None:
+        server = sample()
+        async with converse(server, "2026-07-28") as client:
+            server.log("emergency", "no")
+            call = {"name": "work", "arguments": {"steps": 1}}
+            assert (await client.result("tools/call", call))["content"] == [{"type": "text", "text": "2026-07-28"}]
+            await client.result("tools/call", {**call, "_meta": {LOG_LEVEL_KEY: "error"}})
+            await client.result("tools/call", {**call, "_meta": {LOG_LEVEL_KEY: "debug"}})
+            assert [heard["params"] for heard in client.notifications] == [
+                {"level": "info", "data": {"step": 0}, "logger": "worker"}
+            ]
+            assert await client.error("logging/setLevel", {"level": "debug"}) == NOT_FOUND
+
+    run(main())
+
+
+# Messages that break a rule.
+
+
+def test_a_batch_is_for_clients_of_2025_03_26() -> None:
+    async def main() -> None:
+        batch = [{"jsonrpc": "2.0", "id": f"b{number}", "method": "ping"} for number in range(2)] + [{"id": "b2"}]
+        async with converse(sample(), "2025-03-26") as client:
+            client.send(batch)
+            assert (await client.answer("b0"))["result"] == (await client.answer("b1"))["result"] == {}
+            assert (await client.answer("b2"))["error"]["code"] == -32600
+        for version in ("", "2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"):
+            async with converse(sample(), version) as client:
+                client.send(batch)
+                assert (await client.answer(client.request("tools/call", {"name": "none"})))["error"]
+                with pytest.raises(asyncio.TimeoutError):
+                    await asyncio.wait_for(client.answer("b0"), 0.02)
+
+    run(main())
+
+
+def test_requests_are_checked_although_the_transport_lets_all_through() -> None:
+    async def main() -> None:
+        async with converse(sample(), "2025-11-25", profile=JSONRPC) as client:
+            client.send({"jsonrpc": "2.0", "id": "a", "method": ""})
+            client.send({"jsonrpc": "2.0", "id": "b", "method": "tools/list", "params": [1]})
+            client.send({"jsonrpc": "2.0", "id": 1.5, "method": "tools/list"})
+            for id in ("a", "b", 1.5):
+                assert (await client.answer(id))["error"] == {"code": -32600, "message": "Invalid Request"}
+
+    run(main())
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_method_of_an_extension(raw: bool) -> None:
+    server = Server("extended", "1")
+
+    @server.method("vendor/sum")
+    async def total(numbers: list[int]) -> dict[str, int]:
+        return {"sum": sum(numbers)}
+
+    with pytest.raises(ValueError, match="tools/list is a method of the protocol"):
+        server.method("tools/list")(dict)
+
+    async def main() -> None:
+        async with converse(server, "2025-11-25", raw=raw) as client:
+            if not raw:
+                assert await client.result("vendor/sum", {"numbers": [1, 2], "_meta": {}}) == {"sum": 3}
+            assert (await client.error("vendor/sum", {"numbers": ["1"]}))[0] == -32602
+
+    run(main())
+
+
+@pytest.mark.parametrize("returned", [[1], "text", None, 7])
+def test_a_result_that_is_none_becomes_an_error_and_is_logged(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("wrong", "1")
+    server.method("vendor/wrong")(lambda: returned)
+
+    async def main() -> None:
+        async with converse(server, "2025-11-25") as client:
+            assert await client.error("vendor/wrong") == (-32603, "Internal error", None)
+
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
+        run(main())
+    assert "INVALID_RESULT_TYPE at /result" in caplog.text
+
+
+def test_one_server_has_many_clients() -> None:
+    async def main() -> None:
+        server = sample()
+        async with converse(server, "2025-11-25") as one, converse(server, "2026-07-28") as other:
+            assert "resultType" in await other.result("tools/list")
+            assert "resultType" not in await one.result("tools/list")
+            await one.result("logging/setLevel", {"level": "error"})
+            server.tool("new")(lambda: None)
+            await one.notification("notifications/tools/list_changed")
+            await other.result("tools/list")
+            assert other.notifications == []
+
+    run(main())
+
+
+def test_a_client_that_reads_nothing_does_not_fill_the_memory() -> None:
+    async def main() -> None:
+        server = sample()
+        async with converse(server, "2025-11-25") as client:
+            client.transport.pause_reading()
+            await client.settle()
+            [connection] = server._connections
+            for _ in range(40):
+                for _ in range(100):
+                    server.log("error", "x" * 1000)
+                server.list_changed("tools")
+                await asyncio.sleep(0)
+            assert connection._transport.write_buffer_bytes < 2 * 1024 * 1024
+            client.transport.resume_reading()
+            await client.notification("notifications/tools/list_changed")
+            await client.result("ping")
+
+    run(main())
