@@ -1,7 +1,8 @@
-"""The README's example runs as it is written."""
+"""The README's examples run as they are written."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -13,15 +14,39 @@ import pytest
 import jsonrpc_fast
 
 README = Path(__file__).resolve().parent.parent / "README.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+EXAMPLES = {
+    "codec": "message = decode(",
+    "transport": "run_stdio(serve)",
+    "session": "memory_pair()",
+    "server": "server.serve_stdio()",
+}
+
+
+def example(name: str) -> str:
+    [block] = [block for block in BLOCKS if EXAMPLES[name] in block]
+    return block
 
 
 @pytest.mark.parametrize("pure", ["0", "1"])
-def test_the_first_example(tmp_path: Path, pure: str) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    assert blocks, "the README has no python block"
-    assert "jsonrpc_fast" in blocks[0]
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.timeout(60)
+def test_an_example_runs(tmp_path: Path, name: str, pure: str) -> None:
+    if name == "server":
+        pytest.importorskip("jsonschema_rs", reason="the extra `mcp` is not installed")
     env = {**os.environ, "PYTHONPATH": str(Path(jsonrpc_fast.__file__).parents[1]), "JSONRPC_FAST_PURE": pure}
     run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", blocks[0]], env=env, cwd=tmp_path, capture_output=True, check=False
+        [sys.executable, "-W", "error", "-c", example(name)],
+        env=env,
+        cwd=tmp_path,
+        input=b"",
+        capture_output=True,
+        check=False,
     )
     assert (run.returncode, run.stderr) == (0, b"")
+
+
+def test_the_others_are_python() -> None:
+    assert len(BLOCKS) > len(EXAMPLES)
+    for block in BLOCKS:
+        compile(block, "README", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
