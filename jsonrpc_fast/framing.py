@@ -427,7 +427,7 @@ class FramingDetector:
     def feed(self, data: bytes | bytearray | memoryview) -> Literal["newline", "content-length"] | None:
         """The framing, once it is known."""
         seen = self.seen
-        seen += data
+        seen += bytes(data)  # a memoryview with gaps is no buffer that can be appended
         end = min(len(seen), MAX_HEADER_BYTES)
         if self._line is None:
             if len(seen) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(seen):

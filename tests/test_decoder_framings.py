@@ -358,6 +358,16 @@ def test_arguments_are_passed_on(impl: ModuleType, framing: Any) -> None:
     assert item.params == [1]
 
 
+@pytest.mark.parametrize("framing", ["newline", "content-length"])
+def test_auto_takes_every_buffer(impl: ModuleType, framing: Any) -> None:
+    framed = frame(b'{"jsonrpc":"2.0","method":"m"}', framing)
+    with_gaps = memoryview(b"".join([b"%c_" % byte for byte in framed]))[::2]
+    for buffer in (bytearray(framed), memoryview(framed), with_gaps, with_gaps[::-1][::-1]):
+        decoder = impl.Decoder("auto")
+        [item] = decoder.feed(buffer)
+        assert (item.method, decoder.framing) == ("m", framing)
+
+
 # Any stream, in any chunks, through both twins
 
 TEXT = st.one_of(
