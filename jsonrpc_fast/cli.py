@@ -337,8 +337,9 @@ def _total_bytes(files: Sequence[str]) -> int | None:
 
 def _tap(options: argparse.Namespace, command: list[str]) -> int:
     # Only here: the other commands need none of what it imports.
-    from .tap import CannotRun, tap
+    from .tap import CannotRun, fill_standard_descriptors, tap
 
+    fill_standard_descriptors()
     log = 2
     try:
         if options.log is not None:

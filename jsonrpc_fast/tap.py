@@ -62,7 +62,7 @@ def tap(command: Sequence[str], log: int, framing: Framing, profile: Profile) ->
     framing  of both directions; for "auto", each tells its own
     profile  the rules that faults are found by
 
-    Raises CannotRun.
+    `fill_standard_descriptors` is called before, and before `log` is opened. Raises CannotRun.
     """
     if sys.platform == "win32":
         import msvcrt
@@ -96,6 +96,18 @@ def tap(command: Sequence[str], log: int, framing: Framing, profile: Profile) ->
             written = watcher.written_lines
             watching.join(_LAST_LINES_SECONDS)
     return 128 - status if status < 0 else status
+
+
+def fill_standard_descriptors() -> None:
+    """Puts something empty, which cannot be written, where standard input, output or error is closed.
+
+    A pipe of the tap's own would get the number instead, and be taken for the client or for the log.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY)  # the lowest number that is free: this one
 
 
 def _forward_signals(server: subprocess.Popen[bytes], stack: contextlib.ExitStack) -> None:

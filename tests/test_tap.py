@@ -409,6 +409,34 @@ def test_a_log_that_is_gone() -> None:
     assert (process.returncode, output) == (0, data)
 
 
+def run_with_closed(closings: str, *command: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Runs a tap that finds some of its standard descriptors closed."""
+    closing = ["sh", "-c", f'exec "$@" {closings}', "sh", *tapped(*command)]
+    return subprocess.run(closing, env=ENVIRONMENT, input=data, capture_output=True, timeout=SECONDS)
+
+
+def test_a_closed_standard_input_is_an_empty_one() -> None:
+    ran = run_with_closed("<&-", "sh", "-c", "echo hi; cat; exit 3", data=REQUEST)
+    assert (ran.returncode, ran.stdout) == (3, b"hi\n")
+    assert [direction for direction, _ in lines_of(ran.stderr)] == ["<-", "--"]
+
+
+def test_a_closed_standard_output_is_a_client_that_is_gone() -> None:
+    ran = run_with_closed(">&-", "sh", "-c", "cat; exit 3", data=REQUEST)
+    assert (ran.returncode, ran.stdout) == (3, b"")
+    assert [direction for direction, _ in lines_of(ran.stderr)] == ["->", "<-", "--"]
+
+
+@pytest.mark.parametrize("closings", ["2>&-", "2>&- <&-", "2>&- >&-", "2>&- >&- <&-"])
+def test_no_line_goes_elsewhere_where_standard_error_is_closed(closings: str, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    server = 'cat >"$1"; cat "$1"; exit 3'
+    ran = run_with_closed(closings, "sh", "-c", server, "sh", str(seen), data=3 * REQUEST)
+    passed = b"" if "<" in closings else 3 * REQUEST
+    assert (ran.returncode, seen.read_bytes()) == (3, passed)
+    assert ran.stdout == (b"" if " >&-" in closings else passed)
+
+
 # The log
 
 
