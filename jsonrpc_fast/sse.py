@@ -114,14 +114,17 @@ class EventDecoder:
         carriage_return = chunk.find(b"\r", at)
         while feed >= 0 or carriage_return >= 0:
             end = feed if carriage_return < 0 or 0 <= feed < carriage_return else carriage_return
-            self._append(chunk, at, end, found)
-            self._end_line(found)
-            at = end + 1
-            if end == carriage_return:
-                if at == feed:
-                    at += 1
-                elif at == len(chunk):
-                    self._after_return = True
+            if chunk.startswith(b"data: ", at) and self._take_event(chunk, at, end, found):
+                at = end + (2 if end == feed else 4)
+            else:
+                self._append(chunk, at, end, found)
+                self._end_line(found)
+                at = end + 1
+                if end == carriage_return:
+                    if at == feed:
+                        at += 1
+                    elif at == len(chunk):
+                        self._after_return = True
             # Looked for again only when it is passed, so that each byte is searched once for each of the two.
             if 0 <= feed < at:
                 feed = chunk.find(b"\n", at)
@@ -146,6 +149,25 @@ class EventDecoder:
         data = bytes(self._data) + value if has_value else bytes(self._data[:-1])
         offset = self._line_offset + len(line) - len(value) if self._data_offset is None else self._data_offset
         return [(Event(self._type or "message", data, self._id, self._retry), offset)]
+
+    def _take_event(self, chunk: bytes, start: int, end: int, found: list[tuple[Event | bytes, int]]) -> bool:
+        """Takes the usual event at once: one line of data, whole in the chunk with the blank line behind it."""
+        start += len(b"data: ")
+        if (
+            not chunk.startswith((b"\n\n", b"\r\n\r\n"), end)
+            or end - start > self._limit
+            or self._line
+            or self._at_start
+            or self._dropping
+            or self._too_large
+            or self._data_offset is not None
+        ):
+            return False
+        self._last_id = self._id
+        found.append((Event(self._type or "message", chunk[start:end], self._id, self._retry), self._offset + start))
+        self._type = ""
+        self._retry = None
+        return True
 
     def _append(self, chunk: bytes, start: int, end: int, found: list[tuple[Event | bytes, int]]) -> None:
         """Takes a part of the line begun, or drops it where the line does not matter or is over the limit."""
