@@ -47,6 +47,11 @@ _BLANK: Final = b" \t\r"
 
 _NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]*")
 _NOT_IN_A_VALUE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_CONTENT_TYPE: Final = rb"(?:content-type:[ \t]?application/vscode-jsonrpc;[ \t]?charset=utf-?8\r?\n)?"
+_USUAL_SECTION: Final = re.compile(
+    _CONTENT_TYPE + rb"content-length:[ \t]?([0-9]{1,9})\r?\n" + _CONTENT_TYPE + rb"\r?\n", re.IGNORECASE
+)
+_PARAMETER: Final = re.compile(rb';([^;="]*)=([ \t]*"(?:[^"\\]|\\.)*"|[^;]*)')
 _EVENT_NAMES: Final = frozenset({b"data", b"event", b"id", b"retry"})
 _BLANKS: Final = re.compile(rb"[ \t\r\n]*")
 
@@ -209,6 +214,11 @@ class HeaderReader:
 
     def read(self, chunk: bytes, start: int) -> int:
         """Takes what is the section's from `chunk[start:]`. Returns where that ends."""
+        if self._is_event is None and not self._line:
+            usual = _USUAL_SECTION.match(chunk, start)
+            if usual is not None:
+                self.length = int(usual[1])  # below MAX_SKIPPED_BYTES, for want of digits
+                return usual.end()
         end = start
         while self.length is None and not self.is_bad:
             begin = end
@@ -288,8 +298,7 @@ class HeaderReader:
 
 
 def _has_known_charset(content_type: bytes) -> bool:
-    for parameter in content_type.split(b";")[1:]:
-        name, _, value = parameter.partition(b"=")
+    for name, value in _PARAMETER.findall(content_type):
         if name.strip().lower() == b"charset" and value.strip().strip(b'"').lower() not in (b"utf-8", b"utf8"):
             return False
     return True
