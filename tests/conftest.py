@@ -10,6 +10,8 @@ from types import ModuleType
 import pytest
 from hypothesis import HealthCheck, settings
 
+from .command_line import MIXED
+
 TWINS = {"cython": "jsonrpc_fast._core", "python": "jsonrpc_fast._pure"}
 OF_THE_CORE_ALONE = ("test_lanes.py",)
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,3 +71,11 @@ def corpora() -> Path:
     if not path.is_dir():
         pytest.skip("the corpora are not beside the repository")
     return path
+
+
+@pytest.fixture
+def mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a file in the current directory with every kind of message."""
+    monkeypatch.chdir(tmp_path)
+    Path("mixed.ndjson").write_bytes(MIXED)
+    return "mixed.ndjson"
