@@ -184,6 +184,9 @@ class EventDecoder:
             self._dropping = len(line) == SHOWN_BYTES
             return
         is_data = line.startswith(b"data:")
+        if is_data and self._too_large:
+            self._dropping = True
+            return
         longest = self._limit - len(self._data) + len(b"data: ") if is_data else MAX_FIELD_BYTES
         # One byte over the limit tells as much as all the rest.
         line += chunk[start : min(end, start + max(longest + 1 - len(line), 0))]

@@ -205,6 +205,19 @@ class TestLimit:
             tracemalloc.stop()
         assert peak < 400_000
 
+    def test_nothing_is_kept_of_an_event_over_the_limit(self) -> None:
+        decoder = EventDecoder(1_000_000)
+        assert decoder.feed(b"data: " + 1_000_001 * b"x" + b"\n") == [message(None)]
+        tracemalloc.start()
+        try:
+            for _ in range(30):
+                assert decoder.feed(b"data: " + 30_000 * b"x") == []
+            kept = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        assert kept < 100_000
+        assert decoder.feed(b"\n\ndata: b\n\n") == [message(b"b")]
+
 
 def reference(data: bytes) -> list[Event]:
     """The standard's rules, on a stream that is there as a whole."""
