@@ -42,6 +42,7 @@ _PENDING_CALLS: Final = 4096  # in each direction; of more than these the oldest
 _SHOWN_CHARACTERS: Final = 60  # of a method or an id
 _LAST_LINES_SECONDS: Final = 2.0  # how long the log may stand still when the server has ended
 _LEFT_SECONDS: Final = 0.2  # how long a pipe is quiet, whose writer has ended, before it counts as empty
+_IS_OVER: Final = "nothing that comes after this is looked at"
 
 
 class CannotRun(Exception):
@@ -258,8 +259,7 @@ class _Watcher:
             side = self._sides[direction]
             other = self._sides["<-" if direction == "->" else "->"]
             if missed:
-                side.miss()
-                self._write(now, direction, [f"{missed} bytes were not looked at: the log is too slow"])
+                self._write(now, direction, [f"{missed} bytes were not looked at: the log is too slow", *side.miss()])
             self._write(now, direction, list(side.lines(now, chunk, other)))
         unanswered = sum([len(side.pending) for side in self._sides.values()])
         status = self._status or 0
@@ -288,12 +288,17 @@ class _Side:
         self._is_over = False
         self.pending: OrderedDict[tuple[type, MessageId], tuple[float, str]] = OrderedDict()
 
-    def miss(self) -> None:
-        """Bytes were lost on the way here: goes on at the next line, or not at all where messages are not lines."""
+    def miss(self) -> list[str]:
+        """Bytes were lost on the way here: goes on at the next line, or not at all where messages are not lines.
+
+        Returns what is to be said of that.
+        """
         if self._decoder.framing == "newline":
             self._skips_line = True
-        else:
+        elif not self._is_over:
             self._is_over = True
+            return [_IS_OVER]
+        return []
 
     def lines(self, now: float, chunk: bytes, other: _Side) -> Iterator[str]:
         """What is to be said of the messages that end in a chunk; b"" is the end of the stream."""
@@ -316,7 +321,7 @@ class _Side:
                 yield self._line(now, item, size, other)
         if self._decoder.ended:
             self._is_over = True
-            yield "nothing that comes after this is looked at"
+            yield _IS_OVER
 
     def _line(
         self, now: float, message: Request | Notification | Response | ParseError, size: str, other: _Side

@@ -571,7 +571,8 @@ def test_bytes_are_missed_where_messages_are_not_lines() -> None:
     client, server = sides()
     headed = b"Content-Length: 60\r\n\r\n" + REQUEST
     assert list(client.lines(0.0, headed, server)) == ["request add id=1 60 B"]
-    client.miss()
+    assert client.miss() == ["nothing that comes after this is looked at"]
+    assert client.miss() == []
     assert list(client.lines(0.0, headed, server)) == []
     assert list(client.lines(0.0, b"", server)) == []
 
