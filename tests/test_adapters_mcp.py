@@ -22,8 +22,9 @@ import mcp.server.stdio
 import mcp_types as types
 from mcp.client.session import ClientSession
 from mcp.shared.message import SessionMessage
+from pydantic_core import PydanticSerializationError
 
-from jsonrpc_fast import ParseError, ParseErrorCode, decode
+from jsonrpc_fast import ParseError, ParseErrorCode, Response, decode
 from jsonrpc_fast.adapters import mcp as adapter
 from jsonrpc_fast.transports import memory_pair
 from jsonrpc_fast.transports.memory import MemoryTransport
@@ -158,6 +159,23 @@ def test_sending_to_a_peer_that_is_gone() -> None:
             await asyncio.sleep(0.01)
             with pytest.raises(anyio.BrokenResourceError):
                 await write_stream.send(message)
+
+    run(test())
+
+
+def test_a_message_that_cannot_be_written_costs_itself_alone() -> None:
+    async def test() -> None:
+        async with over_memory() as (_, write_stream, there):
+            received: list[Any] = []
+            there.onmessage = received.append
+            await there.start()
+            for result in ({"text": "\ud800"}, {"value": object()}):
+                with pytest.raises(PydanticSerializationError):
+                    await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result=result)))
+            await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=2, result={})))
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert received == [Response(2, {})]
 
     run(test())
 
