@@ -110,15 +110,20 @@ class EventDecoder:
             if chunk.startswith(b"\n"):
                 at = 1
                 self._line_offset += 1
+        is_fresh = not (self._line or self._dropping or self._at_start)  # nothing of the line came before
         feed = chunk.find(b"\n", at)
         carriage_return = chunk.find(b"\r", at)
         while feed >= 0 or carriage_return >= 0:
             end = feed if carriage_return < 0 or 0 <= feed < carriage_return else carriage_return
-            if chunk.startswith(b"data: ", at) and self._take_event(chunk, at, end, found):
+            if is_fresh and chunk.startswith(b"data: ", at) and self._take_event(chunk, at, end, found):
                 at = end + (2 if end == feed else 4)
             else:
-                self._append(chunk, at, end, found)
-                self._end_line(found)
+                if is_fresh and end - at < SHOWN_BYTES:
+                    self._take_line(chunk[at:end], found)
+                else:
+                    self._append(chunk, at, end, found)
+                    self._end_line(found)
+                    is_fresh = True
                 at = end + 1
                 if end == carriage_return:
                     if at == feed:
@@ -156,9 +161,6 @@ class EventDecoder:
         if (
             not chunk.startswith((b"\n\n", b"\r\n\r\n"), end)
             or end - start > self._limit
-            or self._line
-            or self._at_start
-            or self._dropping
             or self._too_large
             or self._data_offset is not None
         ):
@@ -199,15 +201,20 @@ class EventDecoder:
             self._drop_byte_order_mark()
         line = bytes(self._line)
         self._line.clear()
-        name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
         if self._dropping:
             self._dropping = False
-            if name and not _KNOWN_FIELD.match(line):
+            if not line.startswith(b":") and not _KNOWN_FIELD.match(line):
                 found.append((line, self._line_offset))
-        elif not line:
+        else:
+            self._take_line(line, found)
+
+    def _take_line(self, line: bytes, found: list[tuple[Event | bytes, int]]) -> None:
+        if not line:
             self._end_event(found)
-        elif name == b"data":
+            return
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
             if self._data_offset is None:
                 self._data_offset = self._line_offset + len(line) - len(value)
             if len(self._data) + len(value) > self._limit:
