@@ -203,6 +203,35 @@ def test_a_second_signal_does_not_wait() -> None:
         assert process.wait(2) == -signal.SIGTERM
 
 
+def test_the_first_signal_is_told_before_the_channel_closes() -> None:
+    """What `on_signal` sends is written, and what a task sends that it wakes."""
+    changes = """
+        import asyncio
+
+        async def serve(transport):
+            global channel, signalled
+            channel, signalled = transport, asyncio.Event()
+            await transport.start()
+            print("ready", file=sys.stderr, flush=True)
+            await signalled.wait()
+            transport.send(Response(2, []))
+
+        def on_signal():
+            channel.send(Response(1, []))
+            signalled.set()
+    """
+    command = script(ECHO, changes, "raise SystemExit(run_stdio(serve, on_signal=on_signal))")
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == b"".join(
+            b'{"jsonrpc":"2.0","id":%d,"result":[]}\n' % number for number in (1, 2)
+        )
+        assert process.wait(20) == -signal.SIGTERM
+
+
 def test_stray_output_does_not_reach_the_wire() -> None:
     changes = """
         print("banner, before it starts")

@@ -348,12 +348,18 @@ class _Lines:
                 self._client._report_fault_of_callback(error)
 
 
-def run_stdio(serve: Callable[[StdioServer], Coroutine[Any, Any, object]], **options: Unpack[Options]) -> int:
+def run_stdio(
+    serve: Callable[[StdioServer], Coroutine[Any, Any, object]],
+    *,
+    on_signal: Callable[[], object] | None = None,
+    **options: Unpack[Options],
+) -> int:
     """Runs a server on this process's stdin and stdout until its client or a signal ends it: a program's `main`.
 
-    serve    is called with a `StdioServer`: it sets the callbacks and starts it. It may return then, or go on: it is
-             cancelled soon after the channel is closed
-    options  those of `ByteTransport`
+    serve      is called with a `StdioServer`: it sets the callbacks and starts it. It may return then, or go on: it is
+               cancelled soon after the channel is closed
+    on_signal  called at the first signal. What is sent by then, or by what it wakes at once, is still written
+    options    those of `ByteTransport`
 
     Returns the exit code, 0 or 1 (see the rules of this module); after a signal it does not return. What `serve` raises
     comes out of it.
@@ -366,6 +372,8 @@ def run_stdio(serve: Callable[[StdioServer], Coroutine[Any, Any, object]], **opt
 
         def end(number: signal.Signals) -> None:
             received.append(number)
+            if on_signal is not None and len(received) == 1:
+                on_signal()
             closing.append(loop.create_task(transport.close() if len(received) == 1 else transport.disconnect()))
 
         closing: list[asyncio.Task[None]] = []
