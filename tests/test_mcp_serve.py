@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from jsonrpc_fast.mcp.handshake import SUBSCRIPTION_ID_KEY
 from jsonrpc_fast.serve import ServeConfiguration, main
 
+from .mcp_conversation import modern_meta
 from .serve_process import LOOPING, SECONDS, Process
 
 pytestmark = pytest.mark.timeout(60)
@@ -154,6 +156,21 @@ def test_a_signal_ends_it_and_what_it_started(server: Process, folder: Path, num
     while any(Path(f"/proc/{child}").exists() for child in children):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@POSIX
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_its_subscriptions_with_their_answers(server: Process, number: signal.Signals) -> None:
+    wanted = {"notifications": {"promptsListChanged": True}, "_meta": modern_meta()}
+    ids = [server.request("subscriptions/listen", wanted) for _ in range(3)]
+    for _ in range(2):  # the answers to the first may come before the acknowledgements
+        server.result("prompts/list", {"_meta": modern_meta()})
+    assert [told["method"] for told in server.notifications] == ["notifications/subscriptions/acknowledged"] * 3
+    os.kill(server.popen.pid, number)
+    for id in ids:
+        result = server.answer(id)["result"]
+        assert (result["resultType"], result["_meta"][SUBSCRIPTION_ID_KEY]) == ("complete", id)
+    assert server.wait() == (-number, "")
 
 
 @POSIX

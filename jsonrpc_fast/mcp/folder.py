@@ -116,4 +116,4 @@ def serve_folder(folder: TemplateFolder) -> int:
             await asyncio.to_thread(folder.close)
             await watching
 
-    return run_stdio(serve, profile=server.profile)
+    return run_stdio(serve, on_signal=server.end_subscriptions, profile=server.profile)

@@ -120,7 +120,7 @@ class Server(Registry):
 
         Returns the exit code: see `transports/stdio.py`.
         """
-        return run_stdio(self.run, **{"profile": self.profile, **options})
+        return run_stdio(self.run, on_signal=self.end_subscriptions, **{"profile": self.profile, **options})
 
     def list_changed(self, kind: Literal["tools", "prompts", "resources"]) -> None:
         """Tells all clients that may know that a list has changed. Registering does so by itself."""
@@ -131,6 +131,11 @@ class Server(Registry):
         """Tells the clients that subscribed to a resource that it has changed."""
         for connection in self._connections:
             connection.resource_updated(uri)
+
+    def end_subscriptions(self) -> None:
+        """Ends what modern clients subscribed to, each with its answer: for a server that is about to end."""
+        for connection in self._connections:
+            connection.end_streams()
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         """Sends a log message to the legacy clients that want this level. Modern ones get such of a request alone.
