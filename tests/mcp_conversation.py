@@ -16,20 +16,21 @@ from jsonrpc_fast.transports import memory_pair
 SECONDS = 10
 
 
-def modern_meta(**more: Any) -> dict[str, Any]:
+def modern_meta(capabilities: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """The `_meta` of a request of 2026-07-28."""
-    return {PROTOCOL_VERSION_KEY: "2026-07-28", CLIENT_CAPABILITIES_KEY: {}, **more}
+    return {PROTOCOL_VERSION_KEY: "2026-07-28", CLIENT_CAPABILITIES_KEY: capabilities or {}, **more}
 
 
 class Conversation:
     """What the client has said and heard.
 
-    notifications  what came without an id, in order
+    notifications  what came with a method, in order: requests, too
     """
 
-    def __init__(self, transport: Any, version: str) -> None:
+    def __init__(self, transport: Any, version: str, capabilities: dict[str, Any] | None = None) -> None:
         self.transport = transport
         self.version = version
+        self._capabilities = capabilities or {}
         self.notifications: list[dict[str, Any]] = []
         self._answers: dict[Any, Any] = {}
         self._heard = asyncio.Event()
@@ -62,7 +63,7 @@ class Conversation:
         """Sends a request of the conversation's version, and returns its id."""
         self._last_id += 1
         if self.version == "2026-07-28":
-            params = {**(params or {}), "_meta": {**modern_meta(), **(params or {}).get("_meta", {})}}
+            params = {**(params or {}), "_meta": {**modern_meta(self._capabilities), **(params or {}).get("_meta", {})}}
         message = {"jsonrpc": "2.0", "id": self._last_id, "method": method}
         self.send(message if params is None else {**message, "params": params})
         return self._last_id
@@ -98,7 +99,11 @@ class Conversation:
     async def initialize(self, version: str) -> dict[str, Any]:
         result: dict[str, Any] = await self.result(
             "initialize",
-            {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+            {
+                "protocolVersion": version,
+                "capabilities": self._capabilities,
+                "clientInfo": {"name": "test", "version": "1"},
+            },
         )
         self.notify("notifications/initialized")
         await self.result("ping")  # now it has arrived
@@ -111,11 +116,16 @@ class Conversation:
 
 
 @asynccontextmanager
-async def converse(server: Server, version: str, **options: Any) -> AsyncIterator[Conversation]:
-    """A conversation with a server, initialized where the version has that; "" for one that is not."""
+async def converse(
+    server: Server, version: str, capabilities: dict[str, Any] | None = None, **options: Any
+) -> AsyncIterator[Conversation]:
+    """A conversation with a server, initialized where the version has that; "" for one that is not.
+
+    capabilities  of the client
+    """
     ours, theirs = memory_pair(**{"profile": server.profile, **options})
     serving = asyncio.create_task(server.run(theirs))
-    conversation = Conversation(ours, version)
+    conversation = Conversation(ours, version, capabilities)
     await ours.start()
     try:
         if version not in ("", "2026-07-28"):

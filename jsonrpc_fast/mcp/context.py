@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
+from ..codes import UNSET, Unset
 from ..errors import MessageId
 from ..session.handlers import RequestContext
 from .capabilities import ClientCapabilities, Implementation
 from .handshake import RequestContext as Rules
+from .inputs import capability_for
 from .versions import Revision
 
 
@@ -17,18 +20,27 @@ class Log(Protocol):
     def __call__(self, level: str, data: Any, logger: str | None, rules: Rules | None) -> None: ...
 
 
+class Call(Protocol):
+    """Asks the client. `timeout` in seconds; None: for ever; the session's own if UNSET."""
+
+    async def __call__(
+        self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None
+    ) -> dict[str, Any]: ...
+
+
 class Context:
     """The request that a tool, a prompt or a resource is asked for by.
 
     A function gets it by a parameter that is annotated with this class.
     """
 
-    __slots__ = ("_log", "_request", "_rules")
+    __slots__ = ("_call", "_log", "_request", "_rules")
 
-    def __init__(self, request: RequestContext, rules: Rules, log: Log) -> None:
+    def __init__(self, request: RequestContext, rules: Rules, log: Log, call: Call) -> None:
         self._request = request
         self._rules = rules
         self._log = log
+        self._call = call
 
     @property
     def request_id(self) -> MessageId:
@@ -58,6 +70,29 @@ class Context:
     def require(self, capability: str) -> None:
         """Raises the RpcError for a client that lacks a capability, named as in `Capabilities.supports`."""
         self._rules.require(capability)
+
+    async def call(
+        self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | Unset | None = UNSET
+    ) -> dict[str, Any]:
+        """Asks the client: "roots/list", "sampling/createMessage", "elicitation/create". Returns its result, unchecked.
+
+            answer = await context.call("elicitation/create", {"message": "Sure?", "requestedSchema": {…}})
+
+        timeout  seconds; None: for ever; the session's own if not given. Not in 2026-07-28
+
+        Up to 2025-11-25 this is a request, which is cancelled when the one that is served is. Raises the RpcError that
+        the client answers with, CallTimeout and ConnectionLost.
+
+        In 2026-07-28 the function ends here when there is no answer yet, and runs again from its start when the client
+        has sent it: see `inputs.py`. So what comes before the last `call` has to bear being done again, and has to ask
+        for the same things with the same params. What is asked for at the same time, as with `asyncio.gather`, takes
+        one round; a client bears about ten. A client that cannot answer fails by itself.
+
+        Raises RpcError as `require` does for a client that lacks the capability, and -32600 for what cannot be asked.
+        """
+        if (capability := capability_for(method, params)) is not None:
+            self.require(capability)
+        return await self._call(method, params, timeout)
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Tells how far the request is: False when the client did not ask for that.

@@ -19,6 +19,8 @@ Rules:
   - a batch is taken from a client of 2025-03-26 alone, after `initialize`. Any other is a fault, like a line that is
     no message: it is reported, and gets no answer;
   - a client that ends its stream gets the answers to what it asked before that, and its subscriptions are ended;
+  - a function may ask its client back: a legacy one by a request of its own, from `notifications/initialized` on, a
+    modern one as `inputs.py` says;
   - a client that reads nothing is told of changes when it reads again, once; log messages are dropped meanwhile.
 """
 
@@ -26,12 +28,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal
 
 from ..codec import Notification, ParseError, Raw, Request, Response
-from ..codes import ErrorCode
+from ..codes import ErrorCode, Unset
 from ..errors import ConnectionLost, RpcError, StateError
 from ..profile import Profile
 from ..session import McpConvention, Session
@@ -44,6 +46,7 @@ from .capabilities import Implementation, ServerCapabilities
 from .context import Context
 from .handshake import LOG_LEVELS, Answer, ServerHandshake
 from .handshake import RequestContext as Rules
+from .inputs import Inputs, cannot_ask
 from .registry import Registry
 from .resources import check_uri
 from .subscriptions import Message, Stream, Subscriptions
@@ -54,6 +57,7 @@ DEFAULT_LOG_LEVEL: Final = "info"
 
 _BLOCKED_BYTES: Final = 1024 * 1024
 _BLOCKED_SECONDS: Final = 0.5
+_ENDS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)  # of a task, whatever it served
 
 
 class Server(Registry):
@@ -234,14 +238,24 @@ class _Connection:
         if isinstance(rules, Answer):
             return self._checked(request, rules.result)
         answering = self._own.get(request.method) or self._answers.find(request.method, self._capabilities)
-        context = Context(request, rules, self.log)
+        inputs = Inputs(request.method, params or {}) if rules.revision.is_modern else None
+        context = Context(request, rules, self.log, self._call if inputs is None else inputs.call)
         if inspect.iscoroutinefunction(answering):
-            return self._awaited(request, partial(answering, params or {}, context), rules)
+            return self._awaited(request, partial(answering, params or {}, context), rules, inputs)
         return self._finished(request, answering(params or {}, context), rules)
 
-    async def _awaited(self, request: RequestContext, answering: Callable[[], Awaitable[Any]], rules: Rules) -> Any:
-        # Called here and not before: what is cancelled before it begins must not leave a coroutine behind.
-        return self._finished(request, await answering(), rules)
+    async def _awaited(
+        self, request: RequestContext, answering: Callable[[], Awaitable[Any]], rules: Rules, inputs: Inputs | None
+    ) -> Any:
+        try:
+            # Called here and not before: what is cancelled before it begins must not leave a coroutine behind.
+            result = await answering()
+        except BaseException as error:
+            if inputs is None or not inputs.are_missing or isinstance(error, _ENDS):
+                raise
+        if inputs is not None and inputs.are_missing:
+            result = inputs.result()
+        return self._finished(request, result, rules)
 
     def _finished(self, request: RequestContext, result: Any, rules: Rules) -> Any:
         if isinstance(result, dict):
@@ -288,6 +302,20 @@ class _Connection:
                 end.set_result(None)
 
     # What goes out unasked.
+
+    async def _call(
+        self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None
+    ) -> dict[str, Any]:
+        """Asks a legacy client."""
+        params = None if params is None else dict(params)
+        if not self._handshake.may_send(Request(0, method, params)):
+            raise cannot_ask()
+        result = await self._session.call(method, params, timeout=timeout)
+        if isinstance(result, Raw):
+            result = result.decode()
+        if not isinstance(result, dict):  # the profile of the transport is not that of the protocol
+            raise ValueError(f"the client's answer to {method} is wrong: it must be an object")
+        return result
 
     def list_changed(self, kind: str) -> None:
         self._tell_soon()

@@ -1,0 +1,130 @@
+"""What a serving function asks its client for, in 2026-07-28, where a server sends no requests.
+
+Rules:
+  - a run of the function that lacks an answer ends there. Its request is answered with `input_required` and all that
+    the run has asked for; the client sends the request again with the answers, and the function runs from its start;
+  - what a run without all answers returns or raises is void, whatever it made of its end;
+  - an answer counts for the very request that it was given to, by method and params: to a function that asks something
+    else the second time nothing was answered yet. The same request asked twice has two answers;
+  - a client sends the answers of the last round alone. Those of earlier rounds go with it as `requestState`, which
+    holds nothing else: no secret, and nothing to trust. A client that alters it gives other answers, as it may. They
+    are read as such, and bounded;
+  - only `tools/call`, `prompts/get` and `resources/read` can be answered so, and only what the client has declared may
+    be asked for.
+
+Source: specification 2026-07-28, "Multi Round-Trip Requests".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .._json import dumps, loads
+from ..codes import ErrorCode, Unset
+from ..errors import EncodeError, RpcError
+
+MAX_STATE_BYTES: Final = 1024 * 1024
+"""How large `requestState` may be: what a client has answered in all rounds but the last."""
+
+_CAN_WANT_INPUT: Final = frozenset({"prompts/get", "resources/read", "tools/call"})
+_CAN_BE_INPUT: Final = frozenset({"elicitation/create", "roots/list", "sampling/createMessage"})
+
+
+class InputRequired(BaseException):
+    """Ends a run that lacks an answer. It is no Exception, so that a function does not take it for a failed request."""
+
+
+class Inputs:
+    """What one request has brought, and what it still lacks.
+
+    method, params  of the request
+
+    Raises RpcError -32602 for answers that are none.
+    """
+
+    def __init__(self, method: str, params: Mapping[str, Any]) -> None:
+        self._can_want_input = method in _CAN_WANT_INPUT
+        self._given: dict[str, bytes] = {}  # as text: what the function makes of an answer is its own business
+        if self._can_want_input:
+            state = _state(params.get("requestState", "{}"))
+            self._given = _answers("requestState", state) | _answers("inputResponses", params.get("inputResponses", {}))
+        self._used: dict[str, bytes] = {}
+        self._missing: dict[str, dict[str, Any]] = {}
+        self._times: Counter[str] = Counter()
+
+    @property
+    def are_missing(self) -> bool:
+        """Something was asked that the client has not answered yet."""
+        return bool(self._missing)
+
+    async def call(
+        self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None
+    ) -> dict[str, Any]:
+        """The client's answer. Raises InputRequired where there is none yet, and RpcError for what cannot be asked.
+
+        timeout  means nothing here: nobody waits
+        """
+        if not self._can_want_input or method not in _CAN_BE_INPUT:
+            raise cannot_ask()
+        request = {"method": method} if params is None else {"method": method, "params": dict(params)}
+        digest = hashlib.sha256(dumps(request)).hexdigest()[:32]
+        self._times[digest] += 1
+        key = f"{digest}-{self._times[digest]}"
+        if key not in self._given:
+            self._missing[key] = request
+            raise InputRequired
+        self._used[key] = self._given[key]
+        answer: dict[str, Any] = loads(self._given[key])
+        return answer
+
+    def result(self) -> dict[str, Any]:
+        """The result that wants the rest (`InputRequiredResult`). Raises RpcError -32603 for too large a state."""
+        result = {"resultType": "input_required", "inputRequests": dict(self._missing)}
+        if not self._used:
+            return result
+        state = b"{%b}" % b",".join([b'"%b":%b' % (key.encode(), answer) for key, answer in self._used.items()])
+        if len(state) > MAX_STATE_BYTES:
+            raise RpcError(ErrorCode.INTERNAL_ERROR, f"the answers so far have more than {MAX_STATE_BYTES} bytes")
+        return {**result, "requestState": state.decode()}
+
+
+def capability_for(method: str, params: Mapping[str, Any] | None) -> str | None:
+    """What a client has to have declared to be asked for something, as of `Capabilities.supports`; None: nothing."""
+    params = params or {}
+    if method == "roots/list":
+        return "roots"
+    if method == "sampling/createMessage":
+        return "sampling.tools" if "tools" in params or "toolChoice" in params else "sampling"
+    if method == "elicitation/create":
+        return "elicitation.url" if params.get("mode") == "url" else "elicitation.form"
+    return None
+
+
+def cannot_ask() -> RpcError:
+    """The error for what a client cannot be asked for, by its revision or for the time being."""
+    return RpcError(ErrorCode.INVALID_REQUEST, "the client cannot be asked for that")
+
+
+def _state(text: object) -> object:
+    if not isinstance(text, str) or len(text) > MAX_STATE_BYTES:
+        raise _invalid(f"requestState must be a string of at most {MAX_STATE_BYTES} bytes")
+    try:
+        return loads(text)
+    except ValueError:
+        raise _invalid("requestState is not what the server has sent") from None
+
+
+def _answers(name: str, members: object) -> dict[str, bytes]:
+    if not isinstance(members, dict) or not all(isinstance(answer, dict) for answer in members.values()):
+        raise _invalid(f"{name} must be an object of results")
+    try:
+        return {key: dumps(answer) for key, answer in members.items()}
+    except EncodeError:
+        raise _invalid(f"{name} is nested too deeply") from None
+
+
+def _invalid(message: str) -> RpcError:
+    return RpcError(ErrorCode.INVALID_PARAMS, message)
