@@ -16,7 +16,7 @@ MADE = payloads(Path("nowhere"))
 
 @pytest.fixture
 def report() -> Any:
-    pytest.importorskip("mcp_types", reason="the extra `bench` is not installed")
+    pytest.importorskip("matplotlib", reason="the extra `bench` is not installed")
     return importlib.import_module("benchmarks.report")
 
 
