@@ -27,7 +27,7 @@ import jsonrpc_fast
 from jsonrpc_fast import codec
 
 from .mcp_servers import TEXT
-from .report import _markdown
+from .tables import markdown
 
 SDK: Final = "sdk"
 FAST: Final = "fast"
@@ -141,7 +141,7 @@ def table(best: dict[tuple[str, int], dict[str, float]]) -> str:
                 "" if bar is None else "reached" if ratio >= bar else "**MISSED**",
             )
         )
-    return _markdown(rows)
+    return markdown(rows)
 
 
 @pytest.fixture(scope="module", params=[(work, name) for work in ("session", "echo") for name in (SDK, FAST)], ids=str)

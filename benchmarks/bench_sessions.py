@@ -15,7 +15,6 @@ import logging
 import platform
 import random
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from time import perf_counter
@@ -25,6 +24,7 @@ import jsonrpc_fast
 from jsonrpc_fast.session import Outcome, Tracker
 
 from .session_peers import AIORPCX, CONTESTANTS, MCP, OURS, PJRPC, PYGLS, Call, is_right
+from .tables import markdown
 
 SAMPLE_SECONDS: Final = 0.01
 IN_FLIGHT: Final = (1, 64)
@@ -99,7 +99,7 @@ def round_trip_tables(times: Times) -> str:
         rows = [("contestant", "µs a round trip", "times the best other")]
         for name, taken in sorted(found.items(), key=lambda item: item[1]):
             rows.append((name, f"{taken:.1f}", f"{taken / best:.2f}"))
-        parts.append(f"### Over {channel}, {in_flight} in flight\n\n{_markdown(rows)}")
+        parts.append(f"### Over {channel}, {in_flight} in flight\n\n{markdown(rows)}")
     return "\n\n".join(parts)
 
 
@@ -110,7 +110,7 @@ def bar_table(times: Times) -> str:
         speed_up = found[name] / found[OURS]
         reached = "yes" if speed_up >= BARS[channel] else "**MISSED**"
         rows.append((channel, str(in_flight), name, f"{speed_up:.2f}x", f"at least {BARS[channel]:g}x", reached))
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def tracker_table(rounds: int) -> str:
@@ -122,7 +122,7 @@ def tracker_table(rounds: int) -> str:
         for _ in range(rounds):
             least = [min(pair) for pair in zip(least, tracker_seconds(pending), strict=True)]
         rows.append((f"{pending:,}", *[f"{seconds * 1e9:,.0f}" for seconds in least]))
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def tracker_seconds(pending: int, count: int = 5_000) -> tuple[float, float, float, float]:
@@ -159,15 +159,6 @@ def _facts() -> str:
         f"{platform.system()} {platform.machine()}",
     ]
     return ", ".join(facts)
-
-
-def _markdown(rows: Sequence[tuple[str, ...]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
-    ]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join(lines)
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ import jsonrpc_fast
 from jsonrpc_fast import codec
 
 from .echo_servers import AIORPCX, BARE, FAST, HOST, JSONRPCSERVER, PJRPC, SERVERS
-from .report import _markdown
+from .tables import markdown
 
 IN_FLIGHT: Final = 64
 LINE: Final = b'{"jsonrpc":"2.0","id":12345,"method":"echo","params":{"name":"add","arguments":{"a":1,"b":2.5}}}\n'
@@ -141,7 +141,7 @@ def table(figures: dict[str, Figures]) -> str:
     verdict += "reached" if ratio >= BAR else "**MISSED**"
     if bare.processor < float("inf"):
         verdict += f". By the server's processor time it is {bare.processor / figures[FAST].processor:.3f}"
-    return f"{_markdown(rows)}\n\n{verdict}."
+    return f"{markdown(rows)}\n\n{verdict}."
 
 
 @pytest.fixture(scope="module", params=SERVERS)

@@ -11,7 +11,6 @@ import importlib.metadata
 import platform
 import sys
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
@@ -29,6 +28,7 @@ import jsonrpc_fast
 from . import peers
 from .data import CORPORA, payloads
 from .peers import Work, entered
+from .tables import markdown
 
 HERE: Final = Path(__file__).parent
 SAMPLE_NANOSECONDS: Final = 2_000_000
@@ -174,7 +174,7 @@ def ratio_table(figures: dict[str, Any]) -> str:
     summary = f"{missed} of {measured} bars MISSED" if missed else f"All {measured} bars reached"
     if measured < len(BARS):
         summary += f"; {len(BARS) - measured} cannot be measured yet"
-    return f"{_markdown(rows)}\n\n{summary}."
+    return f"{markdown(rows)}\n\n{summary}."
 
 
 def full_table(figures: dict[str, Any]) -> str:
@@ -185,17 +185,8 @@ def full_table(figures: dict[str, Any]) -> str:
             rows = [("contestant", "ns", "ratio to orjson")]
             for name, nanoseconds in sorted(found.items(), key=lambda item: item[1]):
                 rows.append((name, f"{nanoseconds:,.0f}", f"{nanoseconds / found[peers.ORJSON]:.2f}"))
-            parts.append(f"### {work} {payload} ({figures['sizes'][payload]})\n\n{_markdown(rows)}")
+            parts.append(f"### {work} {payload} ({figures['sizes'][payload]})\n\n{markdown(rows)}")
     return "\n\n".join(parts)
-
-
-def _markdown(rows: Sequence[tuple[str, ...]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
-    ]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join(lines)
 
 
 PANELS: Final[list[tuple[Work, str, str]]] = [

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from jsonrpc_fast.framing import FRAMINGS, MAX_HEADER_BYTES, frame
 from jsonrpc_fast.profile import LSP, Limits
 
+from .chunks import bytewise, cut
 from .describe import Description, describe, notification, request, text_fault
 from .mutations import LINES, MADE, mutated
 
@@ -50,18 +51,6 @@ def decode_all(impl: ModuleType, chunks: list[bytes], framing: str, **options: A
     decoder = impl.Decoder(framing, **options)
     items = [item for chunk in chunks for item in decoder.feed(chunk)]
     return [shown(item) for item in items + decoder.close()]
-
-
-def bytewise(data: bytes) -> list[bytes]:
-    return [data[at : at + 1] for at in range(len(data))]
-
-
-def cut(data: bytes, sizes: list[int]) -> list[bytes]:
-    chunks = []
-    for size in sizes:
-        chunks.append(data[:size])
-        data = data[size:]
-    return [*chunks, data]
 
 
 def headed(*texts: bytes) -> bytes:

@@ -19,6 +19,8 @@ from jsonrpc_fast.framing import (
     HeaderReader,
 )
 
+from .chunks import bytewise, cut
+
 BOM = b"\xef\xbb\xbf"
 PIECES = st.lists(
     st.one_of(
@@ -54,18 +56,6 @@ def frames_of(chunks: list[bytes], limit: int = 100) -> list[Frame]:
     splitter = ContentLengthFrames(limit)
     frames = [frame for chunk in chunks for frame in splitter.feed(chunk)]
     return frames + splitter.close()
-
-
-def bytewise(data: bytes) -> list[bytes]:
-    return [data[at : at + 1] for at in range(len(data))]
-
-
-def cut(data: bytes, sizes: list[int]) -> list[bytes]:
-    chunks = []
-    for size in sizes:
-        chunks.append(data[:size])
-        data = data[size:]
-    return [*chunks, data]
 
 
 def invalid(offset: int, hint: str | None) -> Frame:

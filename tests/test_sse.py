@@ -13,6 +13,8 @@ from jsonrpc_fast.codes import Hint, ParseErrorCode
 from jsonrpc_fast.framing import EventFrames, Frame
 from jsonrpc_fast.sse import MAX_FIELD_BYTES, Event, EventDecoder, encode_event
 
+from .chunks import bytewise, cut
+
 BOM = b"\xef\xbb\xbf"
 CUTS = st.lists(st.integers(1, 12), max_size=40)
 LINES = st.lists(
@@ -61,18 +63,6 @@ def frames_of(chunks: list[bytes], limit: int = 1000) -> list[Frame]:
     splitter = EventFrames(limit)
     frames = [frame for chunk in chunks for frame in splitter.feed(chunk)]
     return frames + splitter.close()
-
-
-def bytewise(data: bytes) -> list[bytes]:
-    return [data[at : at + 1] for at in range(len(data))]
-
-
-def cut(data: bytes, sizes: list[int]) -> list[bytes]:
-    chunks = []
-    for size in sizes:
-        chunks.append(data[:size])
-        data = data[size:]
-    return [*chunks, data]
 
 
 def message(data: bytes | None, id: str = "", retry: int | None = None) -> Event:
