@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from jsonrpc_fast import Notification, ParseError, Request, Response
 from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, EncodeError, RpcError, StateError
 from jsonrpc_fast.session import Convention, LspConvention, McpConvention, RequestContext, Session
+from jsonrpc_fast.session.driver_line import Line
 from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
 from .session_pairs import Faults, Wire, run, session_and_wire, sessions, settle
@@ -24,6 +26,25 @@ class NotFound(RpcError):
 
 def fail(code: int) -> None:
     raise RpcError(code, "no", {"code": code})
+
+
+class Unlike(RpcError):
+    def __init__(self, only: str) -> None:
+        super().__init__(1, only)
+
+
+def test_an_error_class_that_cannot_be_made_leaves_the_error() -> None:
+    faults = Faults()
+
+    async def main() -> None:
+        options = {"errors": {-32002: Unlike}, "hooks": faults}
+        async with sessions({"fail": fail}, client_options=options) as (client, _):
+            with pytest.raises(RpcError) as caught:
+                await client.call("fail", [-32002])
+            assert (type(caught.value), caught.value.code) == (RpcError, -32002)
+        assert [type(error) for error in faults.seen] == [TypeError]
+
+    run(main())
 
 
 def test_a_remote_error_is_raised_by_its_code() -> None:
@@ -244,10 +265,13 @@ def test_a_callback_that_fails_is_a_fault() -> None:
     faults = Faults()
 
     async def main() -> None:
+        cancelled = asyncio.get_running_loop().create_future()
+        cancelled.cancel()
         async with sessions({"add": lambda a, b: a + b}, client_options={"hooks": faults}) as (client, _):
             client.call_soon("add", [1, 2], on_result=lambda result: 1 / 0)
+            client.call_soon("add", [1, 2], on_result=lambda result: cancelled.result())
             assert await client.call("add", [1, 2]) == 3
-            assert [type(error) for error in faults.seen] == [ZeroDivisionError]
+            assert [type(error) for error in faults.seen] == [ZeroDivisionError, asyncio.CancelledError]
 
     run(main())
 
@@ -366,6 +390,36 @@ def test_a_waiting_call_times_out() -> None:
                 await session.call("waits", timeout=0.02)
             assert len(session._line) == 0
             assert [request.method for request in wire.received] == ["m"]
+
+    run(main())
+
+
+def test_a_waiting_call_that_is_told_to_look_all_the_time_times_out() -> None:
+    async def main() -> None:
+        line = Line()
+        loop = asyncio.get_running_loop()
+        waiting = asyncio.create_task(line.wait(lambda: False, loop.time() + 0.02))
+        while not waiting.done():
+            line.look()
+            await asyncio.sleep(0)
+        with pytest.raises(CallTimeout):
+            await waiting
+        assert len(line) == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("timeout", [-1, math.nan, -math.inf])
+def test_a_timeout_that_is_none_is_refused_before_anything_waits_for_it(timeout: float) -> None:
+    async def main() -> None:
+        async with session_and_wire(max_pending=1) as (session, wire):
+            with pytest.raises(ValueError, match="timeout"):
+                await session.call("m", timeout=timeout)
+            session.call_soon("fills the place")
+            with pytest.raises(ValueError, match="timeout"):
+                await session.call("m", timeout=timeout)
+            await settle()
+            assert [request.method for request in wire.received] == ["fills the place"]
 
     run(main())
 

@@ -240,6 +240,8 @@ class Caller:
         if seconds is None:
             await self._line.wait(lambda: self._may_send(calls))
             return None
+        if not seconds >= 0:  # NaN among the loop's timers would stop others
+            raise ValueError("a timeout must be 0 seconds or more")
         deadline = self._loop.time() + seconds
         await self._line.wait(lambda: self._may_send(calls), deadline)
         return max(0.0, deadline - self._loop.time())
@@ -321,7 +323,13 @@ class Caller:
             self._run_callback(call.callback, answer, error)
 
     def _remote_error(self, error: Error) -> RpcError:
-        return self._errors.get(error.code, RpcError)(error.code, error.message, error.data)
+        try:
+            return self._errors.get(error.code, RpcError)(error.code, error.message, error.data)
+        except (
+            Exception
+        ) as fault:  # a class that takes something else: the caller is to hear of the answer all the same
+            self._hooks.fault(fault)
+            return RpcError(error.code, error.message, error.data)
 
     def _loss(self) -> ConnectionLost:
         loss = ConnectionLost("the connection is closed" if self._fault is None else "the connection broke")
@@ -331,7 +339,9 @@ class Caller:
     def _run_callback(self, callback: Callable[..., object], *arguments: Any) -> None:
         try:
             callback(*arguments)
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the CancelledError of a future that the callback asked, for one
             self._hooks.fault(error)
 
     def _settle_all(self) -> None:

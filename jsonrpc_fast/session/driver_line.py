@@ -33,11 +33,21 @@ class Line:
         loop = asyncio.get_running_loop()
         place = object()
         self._line[place] = None
-        timer = None if deadline == inf else loop.call_at(deadline, self._expire, place)
+        is_late = False
+
+        def expire() -> None:
+            # It may have been told to look a moment ago, and may not pass even so.
+            nonlocal is_late
+            is_late = True
+            self._wake(place)
+
+        timer = None if deadline == inf else loop.call_at(deadline, expire)
         try:
             while next(iter(self._line)) is not place or not may_pass():
                 waiter = self._line[place] = loop.create_future()
                 await waiter
+                if is_late:
+                    raise CallTimeout("it could not be sent in time")
         finally:
             del self._line[place]
             if timer is not None:
@@ -47,11 +57,9 @@ class Line:
     def look(self) -> None:
         """Has the first of the line look again."""
         if self._line:
-            waiter = next(iter(self._line.values()))
-            if waiter is not None and not waiter.done():
-                waiter.set_result(None)
+            self._wake(next(iter(self._line)))
 
-    def _expire(self, place: object) -> None:
+    def _wake(self, place: object) -> None:
         waiter = self._line[place]
         if waiter is not None and not waiter.done():
-            waiter.set_exception(CallTimeout("it could not be sent in time"))
+            waiter.set_result(None)

@@ -60,7 +60,9 @@ def _find(hooks: object, name: str) -> Hook | None:
     def guarded(*arguments: Any) -> Any:
         try:
             return method(*arguments)
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
             log_fault(error)
 
     return guarded
