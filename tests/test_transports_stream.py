@@ -270,6 +270,37 @@ def test_the_peers_end() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("cause", [asyncio.CancelledError, GeneratorExit])
+def test_an_exception_that_is_no_error_costs_neither_messages_nor_the_connection(cause: type[BaseException]) -> None:
+    async def test() -> None:
+        contexts: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
+        methods: list[str] = []
+
+        async def serve(transport: StreamTransport) -> None:
+            def note(message: Any) -> None:
+                methods.append(message.method)
+                if message.method == "a":
+                    raise cause
+
+            transport.onmessage = note
+            transport.onerror = contexts.append  # type: ignore[assignment]
+            await transport.start()
+
+        server = TcpServer(serve, "127.0.0.1", 0)
+        await server.start()
+        client = TcpClient(*server.address[:2])
+        await client.start()
+        for method in "abc":
+            client.send(Notification(method))
+        await client.close()
+        await server.close()
+        assert methods == ["a", "b", "c"]
+        assert [type(context["exception"]) for context in contexts] == [cause]
+
+    asyncio.run(test())
+
+
 def test_a_reset() -> None:
     async def test() -> None:
         notes: list[Notes] = []

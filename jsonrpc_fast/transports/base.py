@@ -266,7 +266,9 @@ class ByteTransport:
         if self.onclose is not None:
             try:
                 self.onclose()
-            except Exception as error:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:
                 self._report_unhandled(error, "onclose")
         for waiters in (self._drainers, self._waiters):
             self._wake(waiters)
@@ -425,7 +427,9 @@ class ByteTransport:
                     continue
                 try:
                     self.onmessage(item)
-                except Exception as error:
+                except (KeyboardInterrupt, SystemExit):
+                    raise
+                except BaseException as error:  # a CancelledError would take the channel with it
                     self._report_fault_of_callback(error)
         finally:
             self._flush()
@@ -436,7 +440,9 @@ class ByteTransport:
         elif self.onmessage is not None:
             try:
                 self.onmessage(item)
-            except Exception as error:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:
                 self._report_fault_of_callback(error)
 
     def _deliver_held(self) -> None:
@@ -454,7 +460,9 @@ class ByteTransport:
             self._was_end_told = True
             try:
                 self.onend()
-            except Exception as error:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:
                 self._report_fault_of_callback(error)
 
     # Faults.
@@ -465,15 +473,17 @@ class ByteTransport:
         if self.onerror is not None:
             try:
                 self.onerror(fault)
-            except Exception as error:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:
                 self._report_unhandled(error, "onerror")
 
-    def _report_fault_of_callback(self, fault: Exception) -> None:
-        if self.onerror is None:
+    def _report_fault_of_callback(self, fault: BaseException) -> None:
+        if self.onerror is None or not isinstance(fault, Exception):
             self._report_unhandled(fault, "onmessage")
         else:
             self._report(fault)
 
-    def _report_unhandled(self, fault: Exception, callback: str) -> None:
+    def _report_unhandled(self, fault: BaseException, callback: str) -> None:
         context = {"message": f"an exception in {callback} of a transport", "exception": fault, "transport": self}
         asyncio.get_running_loop().call_exception_handler(context)
