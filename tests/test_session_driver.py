@@ -93,6 +93,29 @@ def test_a_transport_that_cannot_start() -> None:
     run(main())
 
 
+def test_a_transport_that_is_at_work_for_another_session() -> None:
+    async def main() -> None:
+        one, other = memory_pair()
+        async with Session(one, {"add": lambda a, b: a + b}), Session(other) as client:
+            second = Session(one)
+            with pytest.raises(StateError):
+                await second.start()
+            assert await client.call("add", [1, 2], timeout=5) == 3
+
+    run(main())
+
+
+def test_waiting_for_the_end_of_what_never_began() -> None:
+    async def main() -> None:
+        one, other = memory_pair()
+        session = Session(one)
+        await session.close()
+        await session.wait_closed()
+        await other.disconnect()
+
+    run(main())
+
+
 def test_after_close() -> None:
     async def main() -> None:
         async with sessions() as (client, server):

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import Notification, Response
+from jsonrpc_fast import Notification, Response, encode_request
 from jsonrpc_fast.errors import CallTimeout, RpcError
-from jsonrpc_fast.session import Convention, LspConvention, McpConvention, RequestContext, Session
+from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Outcome, RequestContext, Session
 from jsonrpc_fast.transports import memory_pair
 
 from .session_pairs import Faults, run, session_and_wire, sessions, settle
@@ -59,6 +59,152 @@ def test_faults_of_a_handler(
             assert (error.code, error.message) == (code, message)
             assert (error.data or None) == data
             assert [type(error).__name__ for error in faults.seen] == ([fault] if fault else [])
+
+    run(main())
+
+
+class Ending(BaseException):
+    pass
+
+
+class Odd:
+    """A result that fails when it is asked for anything."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise LookupError(name)
+
+
+class OddError(RpcError):
+    def __init__(self) -> None:
+        super().__init__(-32001, "not now")
+        self.code = "none"  # type: ignore[assignment]
+
+
+def raise_(error: type[BaseException]) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("kind", ["sync", "async", "async at once"])
+@pytest.mark.parametrize(
+    ("function", "fault"),
+    [
+        (lambda: raise_(Ending), "Ending"),
+        (lambda: raise_(GeneratorExit), "GeneratorExit"),
+        (lambda: raise_(OddError), "ValueError"),
+        (Odd, "EncodeError"),
+    ],
+)
+def test_whatever_a_handler_does_its_request_is_answered_and_so_are_the_others(
+    function: Any, fault: str, kind: str
+) -> None:
+    faults = Faults()
+    # A notification's result and error are not written, and so cannot fail.
+    expected = [fault] if fault == "EncodeError" else [fault, "OddError"] if fault == "ValueError" else [fault, fault]
+
+    async def at_once() -> Any:
+        return function()
+
+    handler = {"sync": function, "async": lambda: asynchronous(function), "async at once": at_once}[kind]
+
+    async def main() -> None:
+        async with session_and_wire({"odd": handler, "even": lambda: 2}, hooks=faults) as (session, wire):
+            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"odd"}')
+            wire.send(b'{"jsonrpc":"2.0","id":2,"method":"even"}')
+            wire.send(b'{"jsonrpc":"2.0","method":"odd"}')
+            answers = {answer.id: answer for answer in [await wire.next(), await wire.next()]}
+            await settle()
+            assert answers[1].error.code == -32603
+            assert answers[2].result == 2
+            assert wire.received == []
+            assert len(session._peer.serving) == 0
+        assert [type(error).__name__ for error in faults.seen] == expected
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_handler_may_end_the_program(is_async: bool) -> None:
+    received: list[Any] = []
+
+    async def main() -> None:
+        handler = (lambda: asynchronous(lambda: raise_(SystemExit))) if is_async else lambda: raise_(SystemExit)
+        async with session_and_wire({"m": handler}, hooks=Faults()) as (_, wire):
+            wire.transport.onmessage = received.append
+            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"m"}')
+            await asyncio.sleep(10)
+
+    with pytest.raises(SystemExit):
+        asyncio.run(main())
+    assert [answer.error.code for answer in received] == [-32603]
+
+
+class Served:
+    """Hooks that note what was served."""
+
+    def __init__(self) -> None:
+        self.served: list[Any] = []
+
+    def request_started(self, id: object, method: str) -> str:
+        return f"trace of {id}"
+
+    def request_served(self, trace: object, id: object, method: str, outcome: Outcome, *_: object) -> None:
+        self.served.append((trace, outcome))
+
+
+def test_a_handler_that_cancels_itself_and_returns_is_served_once() -> None:
+    served = Served()
+
+    async def handler() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return "done"
+
+    async def main() -> None:
+        async with session_and_wire({"m": handler}, hooks=served) as (_, wire):
+            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"m"}')
+            assert (await wire.next()).result == "done"
+            await settle()
+            assert served.served == [("trace of 1", Outcome.RESULT)]
+
+    run(main())
+
+
+def test_the_trace_of_a_handler_that_is_cancelled_before_its_first_step_ends() -> None:
+    served = Served()
+
+    async def main() -> None:
+        async with session_and_wire({"m": lambda: asyncio.sleep(10)}, hooks=served, convention=LspConvention()) as (
+            _,
+            wire,
+        ):
+            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"m"}')
+            wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}')
+            assert (await wire.next()).error.code == -32800
+            assert served.served == [("trace of 1", Outcome.CANCELLED)]
+
+    run(main())
+
+
+def test_a_second_cancellation_does_not_disturb_the_end_of_the_first() -> None:
+    ended: list[str] = []
+
+    async def handler() -> None:
+        try:
+            await asyncio.sleep(10)
+        finally:
+            await settle(5)
+            ended.append("tidy")
+
+    async def main() -> None:
+        async with session_and_wire({"m": handler}, convention=LspConvention()) as (_, wire):
+            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"m"}')
+            await settle(3)
+            for _ in range(2):
+                wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}')
+                await settle(2)
+            assert (await wire.next()).error.code == -32800
+            assert ended == ["tidy"]
 
     run(main())
 
@@ -383,6 +529,69 @@ def test_nothing_is_served_while_the_peer_takes_no_answers() -> None:
             while len(answers) < 100:
                 await asyncio.sleep(0)
             assert served == [answer.id for answer in answers] == list(range(100))
+        await other.disconnect()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'{"jsonrpc":"2.0","id":"%s","method":1}' % (b"x" * 400),
+        b'{"jsonrpc":"2.0","id":"in flight","method":"wait"}',
+        b"[%s]" % b",".join([b"1"] * 8),
+        b"no JSON" * 10,
+    ],
+    ids=["a fault", "a duplicate id", "a batch of faults", "no JSON"],
+)
+def test_a_peer_that_takes_no_answers_cannot_fill_the_memory_with_faults(message: bytes) -> None:
+    """They wait their turn like requests, and are all answered in the end."""
+    count = 8000
+
+    async def main() -> None:
+        one, other = memory_pair()
+        answers: list[Any] = []
+        other.onmessage = answers.append
+        other.pauses_when_blocked = False
+        await other.start()
+        other.pause_reading()
+        session = Session(one, {"wait": lambda: asyncio.sleep(60)}, reply_bytes=300_000, max_inbox=100, close_seconds=0)
+        session._hooks.peer_fault = lambda error: None
+        async with session:
+            other.send(b'{"jsonrpc":"2.0","id":"in flight","method":"wait"}')
+            for _ in range(count):
+                other.send(message)
+            await settle(300)
+            assert 100 < session._dispatcher.inbox_items <= 101
+            assert one.write_buffer_bytes < 310_000
+            assert other.write_buffer_bytes > 0
+            other.resume_reading()
+            while len(answers) < count:
+                await asyncio.sleep(0)
+            assert session._dispatcher.inbox_items == 0
+        await other.disconnect()
+
+    run(main())
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_large_messages_that_wait_pause_reading(raw: bool) -> None:
+    async def main() -> None:
+        one, other = memory_pair(raw=raw)
+        answers: list[Any] = []
+        other.onmessage = answers.append
+        await other.start()
+        gate = asyncio.Event()
+        session = Session(one, {"m": lambda **_: gate.wait()}, max_handlers=1, inbox_bytes=1_000_000)
+        async with session:
+            for number in range(100):
+                other.send(encode_request(number, "m", {"list": [["x" * 50_000], {"y" * 50_000: True}]}))
+            await settle(300)
+            assert 9 <= session._dispatcher.inbox_items <= 11
+            gate.set()
+            while len(answers) < 100:
+                await asyncio.sleep(0)
+            assert session._dispatcher._inbox_bytes == 0
         await other.disconnect()
 
     run(main())

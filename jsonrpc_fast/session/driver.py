@@ -6,7 +6,8 @@ Rules:
   - when the peer ends its stream, this side's calls are lost, but what came is served before the transport is closed;
   - after `close`, and when the connection is lost, nothing is left: no call in flight, no handler, no task, no timer.
     A handler that calls `close` itself goes on;
-  - keep `max_pending` below the `max_inbox` of the peer, and two busy sessions never wait for each other.
+  - keep `max_pending` below the `max_inbox` of the peer, and what those calls carry below its `inbox_bytes`, and two
+    busy sessions never wait for each other.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class Session(Caller):
     max_pending    calls in flight; more of them wait
     max_handlers   async handlers that run at one time
     max_inbox      messages that wait to be served, before reading is paused
+    inbox_bytes    of memory that these take, about, before reading is paused
     reply_bytes    in the transport's write buffer, beyond which nothing more is served
     close_seconds  that `close` gives the handlers to finish
     """
@@ -77,6 +79,7 @@ class Session(Caller):
         max_pending: int = 4096,
         max_handlers: int = 256,
         max_inbox: int = 8192,
+        inbox_bytes: int = 64 * 1024 * 1024,
         reply_bytes: int = 1024 * 1024,
         close_seconds: float = 5.0,
     ) -> None:
@@ -96,6 +99,7 @@ class Session(Caller):
             self._send,
             max_handlers=max_handlers,
             max_inbox=max_inbox,
+            inbox_bytes=inbox_bytes,
             reply_bytes=reply_bytes,
         )
 
@@ -109,6 +113,8 @@ class Session(Caller):
         self._loop = asyncio.get_running_loop()
         self._closed = self._loop.create_future()
         transport = self._transport
+        before = (transport.onmessage, transport.onerror, transport.onclose, transport.pauses_when_blocked)
+        onend = getattr(transport, "onend", None)
         transport.onmessage = self._on_message
         transport.onerror = self._on_error
         transport.onclose = self._on_close
@@ -119,6 +125,10 @@ class Session(Caller):
         try:
             await transport.start()
         except BaseException:
+            # It may be at work for someone else.
+            transport.onmessage, transport.onerror, transport.onclose, transport.pauses_when_blocked = before
+            if hasattr(transport, "onend"):
+                transport.onend = onend
             self._on_close()
             raise
 
@@ -140,8 +150,9 @@ class Session(Caller):
         """Waits until the connection is gone, whoever closed it, and no handler is left."""
         if self._state is _State.NEW:
             raise StateError("the session is not started")
-        await asyncio.shield(self._closed)
-        await self._wait_for_the_rest()
+        if self._is_started:
+            await asyncio.shield(self._closed)
+            await self._wait_for_the_rest()
 
     async def close(self) -> None:
         """Lets the handlers that run or wait finish, for `close_seconds`; settles the calls; closes the transport.
@@ -257,12 +268,12 @@ class Session(Caller):
                 if self._state is _State.RUNNING:
                     self._dispatcher.admit(event)
                 elif type(event) is InboundRequest:
-                    self._send(self._peer.drop(event))
+                    self._dispatcher.reply(self._peer.drop(event))
             elif type(event) is bytes:
-                self._send(event)
+                self._dispatcher.reply(event)
             elif type(event) is Fault:
                 self._hooks.peer_fault(event.error)
-                self._send(event.reply)
+                self._dispatcher.reply(event.reply)
             elif type(event) is Cancelled:
                 self._dispatcher.cancel_request(event.request)
             elif type(event) is Progressed and event.call.on_progress is not None:

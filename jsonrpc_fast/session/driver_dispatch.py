@@ -5,8 +5,9 @@ Rules:
   - messages are served in the order of their coming. What cannot be served yet, because so many handlers run or because
     the peer does not take the answers, waits in the inbox, and reading goes on: answers to this side's calls settle
     them, and cancellations are heard;
+  - what is answered without a handler, as a faulty message is, waits with them while the peer does not take answers;
   - each handler runs in a copy of the context (`contextvars`) that the session was made in;
-  - reading is paused while the inbox holds more than `max_inbox` messages;
+  - reading is paused while the inbox holds more than `max_inbox` messages or `inbox_bytes`;
   - a handler's RpcError is its answer. Any other exception, and a result that cannot be written, is -32603 without
     a word about it to the peer; here it is a fault;
   - a cancelled request is answered as the convention says, once its handler has ended;
@@ -21,9 +22,10 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from sys import getsizeof
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..codec import Notification
+from ..codec import Notification, Raw
 from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import ConnectionLost, RpcError, StateError
 from ..transports.base import Transport
@@ -36,10 +38,30 @@ if TYPE_CHECKING:
     from .driver import Session
 
 Item = InboundRequest | Notification
+Waiting = InboundRequest | Notification | bytes
+"""What may wait in the inbox: to be served, or to be sent."""
 Trace = tuple[Any, float] | None
 """What `request_started` returned and when the handler started; None without such hooks."""
 
+_ENDS: Final = (KeyboardInterrupt, SystemExit)
+"""They end the loop, as they do wherever they are raised in it."""
+
 _EAGER: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
+
+
+class _Run:
+    """An async handler at work. `is_concluded`: what came of it has been told."""
+
+    __slots__ = ("is_concluded", "item", "request", "trace", "work")
+
+    def __init__(
+        self, work: Awaitable[Any], item: InboundRequest | Notification, request: InboundRequest | None, trace: Trace
+    ) -> None:
+        self.work = work
+        self.item = item
+        self.request = request
+        self.trace = trace
+        self.is_concluded = False
 
 
 class Dispatcher:
@@ -48,6 +70,7 @@ class Dispatcher:
     send          sends bytes that may be b"", and never raises
     max_handlers  async handlers that run at one time
     max_inbox     messages that wait, before reading is paused
+    inbox_bytes   of memory that they take, before it is
     reply_bytes   in the transport's write buffer, beyond which nothing more is served
     """
 
@@ -61,6 +84,7 @@ class Dispatcher:
         *,
         max_handlers: int,
         max_inbox: int,
+        inbox_bytes: int,
         reply_bytes: int,
     ) -> None:
         self._session = session
@@ -71,9 +95,11 @@ class Dispatcher:
         self._send = send
         self._max_handlers = max_handlers
         self._max_inbox = max_inbox
+        self._most_bytes = inbox_bytes
         self._reply_bytes = reply_bytes
         self._context = contextvars.copy_context()
-        self._inbox: deque[Item] = deque()
+        self._inbox: deque[tuple[Waiting, int]] = deque()  # with the bytes that each takes
+        self._inbox_bytes = 0
         self._is_paused = False
         self._drainer: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,6 +116,7 @@ class Dispatcher:
     def cancel(self, but: set[asyncio.Task[Any] | None]) -> None:
         """Forgets the inbox and cancels all handlers `but` some."""
         self._inbox.clear()
+        self._inbox_bytes = 0
         for task in self.tasks() - but:
             task.cancel()
 
@@ -97,9 +124,20 @@ class Dispatcher:
         """Serves a message now, or as soon as there is room."""
         if not self._inbox and not self._is_busy():
             self._serve(item)
-            return
-        self._inbox.append(item)
-        if len(self._inbox) > self._max_inbox and not self._is_paused:
+        else:
+            self._put(item, _size(item.params, self._most_bytes))
+
+    def reply(self, text: bytes) -> None:
+        """Sends what answers a message that no handler serves; as soon as the peer takes answers."""
+        if not text or self._transport.write_buffer_bytes <= self._reply_bytes:
+            self._send(text)
+        else:
+            self._put(text, len(text))
+
+    def _put(self, item: Waiting, size: int) -> None:
+        self._inbox.append((item, size))
+        self._inbox_bytes += size
+        if not self._is_paused and (len(self._inbox) > self._max_inbox or self._inbox_bytes > self._most_bytes):
             self._is_paused = True
             self._transport.pause_reading()
         self._watch_inbox()
@@ -130,17 +168,25 @@ class Dispatcher:
             self._drainer = None
         # One at least: the transport's idea of a full buffer may be another one.
         if self._inbox:
-            self._serve(self._inbox.popleft())
+            self._take_one()
         self._empty_inbox()
 
     def _empty_inbox(self) -> None:
         while self._inbox and not self._is_busy():
-            self._serve(self._inbox.popleft())
+            self._take_one()
         if self._inbox:
             self._watch_inbox()
-        if self._is_paused and len(self._inbox) <= self._max_inbox // 2:
+        if self._is_paused and len(self._inbox) <= self._max_inbox // 2 and self._inbox_bytes <= self._most_bytes // 2:
             self._is_paused = False
             self._transport.resume_reading()
+
+    def _take_one(self) -> None:
+        item, size = self._inbox.popleft()
+        self._inbox_bytes -= size
+        if type(item) is bytes:
+            self._send(item)
+        else:
+            self._serve(cast("Item", item))
 
     def _serve(self, item: Item) -> None:
         request = item if type(item) is InboundRequest else None
@@ -159,42 +205,56 @@ class Dispatcher:
         try:
             context = RequestContext(self._session, item.method, request) if handler.wants_context else None
             result = handler.invoke(item.params, context)
-        except (Exception, asyncio.CancelledError) as error:
+        except BaseException as error:
             self._failed(item, request, trace, error)
+            if isinstance(error, _ENDS):
+                raise
         else:
-            if hasattr(result, "__await__"):
-                self._spawn(result, item, request, trace)
+            # Of the type, as `await` does: a result may have any attributes, and fail when it is asked for one.
+            if hasattr(type(result), "__await__"):
+                self._spawn(_Run(result, item, request, trace))
             else:
                 self._succeeded(item, request, trace, result)
 
-    def _spawn(self, work: Awaitable[Any], item: Item, request: InboundRequest | None, trace: Trace) -> None:
-        loop = asyncio.get_running_loop()
-        task = asyncio.Task(self._await(work, item, request, trace), loop=loop, **_EAGER)
-        if not task.done():
-            self._tasks.add(task)
-            task.add_done_callback(partial(self._task_done, work, request))
-            if request is not None:
-                request.task = task
+    def _spawn(self, run: _Run) -> None:
+        task = asyncio.Task(self._await(run), loop=asyncio.get_running_loop(), **_EAGER)
+        if task.done():
+            self._judge(run, task)
+            return
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._task_done, run))
+        if run.request is not None:
+            run.request.task = task
 
-    async def _await(self, work: Awaitable[Any], item: Item, request: InboundRequest | None, trace: Trace) -> None:
+    async def _await(self, run: _Run) -> None:
         try:
-            result = await work
-        except (Exception, asyncio.CancelledError) as error:
-            self._failed(item, request, trace, error)
+            result = await run.work
+        except GeneratorExit:
+            raise  # thrown away together with its loop; if the handler itself raised it, `_judge` is going to see it
+        except BaseException as error:
+            run.is_concluded = True
+            self._failed(run.item, run.request, run.trace, error)
+            if isinstance(error, _ENDS):
+                raise
         else:
-            self._succeeded(item, request, trace, result)
+            run.is_concluded = True
+            self._succeeded(run.item, run.request, run.trace, result)
 
-    def _task_done(self, work: Awaitable[Any], request: InboundRequest | None, task: asyncio.Task[None]) -> None:
+    def _task_done(self, run: _Run, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if task.cancelled():
-            # Before its first step: nothing of it has run.
-            if asyncio.iscoroutine(work):
-                work.close()
-            if request is not None:
-                self._give_up(request, None)
-        elif (error := task.exception()) is not None:
-            self._hooks.fault(error)
+        self._judge(run, task)
         self._empty_inbox()
+
+    def _judge(self, run: _Run, task: asyncio.Task[None]) -> None:
+        """Concludes what could not do so itself."""
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if not run.is_concluded:
+            # Cancelled before its first step, most often: then nothing of it has run.
+            if asyncio.iscoroutine(run.work):
+                run.work.close()
+            self._failed(run.item, run.request, run.trace, error or asyncio.CancelledError())
+        elif error is not None and not isinstance(error, (asyncio.CancelledError, *_ENDS)):
+            self._hooks.fault(error)
 
     def _succeeded(self, item: Item, request: InboundRequest | None, trace: Trace, result: Any) -> None:
         outcome, code = Outcome.RESULT, None
@@ -228,10 +288,10 @@ class Dispatcher:
                 self._conclude(item, trace, Outcome.ERROR, internal.code)
 
     def _refuse(self, request: InboundRequest, trace: Trace, error: RpcError) -> None:
-        code = int(error.code)
         try:
-            text = self._peer.refuse(request, error.code, error.message, error.data)
-        except Exception as fault:  # data that cannot be written
+            code = int(error.code)
+            text = self._peer.refuse(request, code, error.message, error.data)
+        except Exception as fault:  # data that cannot be written, or a subclass that lacks one of the others
             self._hooks.fault(fault)
             code = int(ErrorCode.INTERNAL_ERROR)
             text = self._peer.refuse(request, code, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
@@ -256,3 +316,20 @@ class Dispatcher:
             shown, started = trace if trace is not None else (None, None)
             seconds = 0.0 if started is None else asyncio.get_running_loop().time() - started
             served(shown, id, item.method, outcome, code, seconds)
+
+
+def _size(params: Any, enough: int) -> int:
+    """About how many bytes of memory params take. It stops counting at `enough`."""
+    size = 0
+    left = [params]
+    while left and size <= enough:
+        value = left.pop()
+        size += getsizeof(value)
+        if type(value) is dict:
+            left += value
+            left += value.values()
+        elif type(value) is list:
+            left += value
+        elif type(value) is Raw:
+            size += len(value)
+    return size

@@ -412,9 +412,10 @@ class Peer:
         said = self.convention.read(message.method, _plain(message.params))
         if type(said) is Cancellation:
             request = self.serving.find(said.id)
-            if request is not None and request.method not in self.convention.never_cancelled:
-                request.is_cancelled = True
-                events.append(Cancelled(request, said.reason))
+            if request is None or request.is_cancelled or request.method in self.convention.never_cancelled:
+                return  # it is over, or is being ended: to say so again must not cancel a handler that cleans up
+            request.is_cancelled = True
+            events.append(Cancelled(request, said.reason))
         elif type(said) is Progress and (call := self._calls_by_token.get(said.token)) is not None:
             self.calls.progress(call, now)
             if call.on_progress is not None:
