@@ -270,6 +270,57 @@ def test_the_peers_end() -> None:
     run(test)
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell the memory in use")
+def test_a_connection_that_is_little_used_takes_little_memory() -> None:
+    def memory() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    async def test() -> None:
+        server = TcpServer(echo, "127.0.0.1", 0)
+        await server.start()
+        before = memory()
+        clients = [TcpClient(*server.address[:2]) for _ in range(200)]
+        notes = [Notes(client) for client in clients]
+        for client in clients:
+            await client.start()
+            client.send(Request(1, "m"))
+        for note in notes:
+            await note.tells(1)
+        assert memory() - before < 400 * 64 * 1024
+        for client in clients:
+            await client.disconnect()
+        await server.close()
+
+    asyncio.run(test())
+
+
+def test_writing_to_a_connection_that_was_reset_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        reset = asyncio.Event()
+
+        async def serve(transport: StreamTransport) -> None:
+            Notes(transport)
+            await transport.start()
+            await reset.wait()
+            with contextlib.suppress(ConnectionLost):
+                for _ in range(20):
+                    transport.send(Notification("n", ["x" * 200_000]))
+            await transport.wait_closed()
+
+        server = TcpServer(serve, "127.0.0.1", 0)
+        await server.start()
+        peer = socket.create_connection(server.address[:2])
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await asyncio.sleep(0.05)
+        peer.close()
+        reset.set()
+        await asyncio.sleep(0.05)
+        await server.close()
+
+    asyncio.run(test())
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize("cause", [asyncio.CancelledError, GeneratorExit])
 def test_an_exception_that_is_no_error_costs_neither_messages_nor_the_connection(cause: type[BaseException]) -> None:
     async def test() -> None:

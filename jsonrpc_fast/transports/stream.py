@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import mmap
 import os
 import stat
+import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 READ_BYTES: Final = 256 * 1024
 """How much is read from a socket at once: a message that comes in one piece is decoded where it lies.
 
-Each connection has a buffer of that size, of which the system gives what is used."""
+Each connection has a buffer of that size, of which the system gives what is used (not on Windows)."""
 
 
 class StreamTransport(ByteTransport):
@@ -52,7 +54,8 @@ class StreamTransport(ByteTransport):
             self._channel.pause_reading()
 
     def _write(self, data: bytes) -> None:
-        self._channel.write(data)
+        if not self._channel.is_closing():  # broken, which is about to be told; asyncio would log each write
+            self._channel.write(data)
 
     def _unwritten_bytes(self) -> int:
         return self._channel.get_write_buffer_size()
@@ -73,12 +76,19 @@ class StreamTransport(ByteTransport):
             self._channel.close()
 
 
+def _buffer() -> memoryview:
+    if sys.platform == "win32":
+        return memoryview(bytearray(READ_BYTES))
+    # A bytearray is filled with zeros, and so takes all of its memory at once.
+    return memoryview(mmap.mmap(-1, READ_BYTES, mmap.MAP_PRIVATE))
+
+
 class _Protocol(asyncio.BufferedProtocol):
     """What asyncio tells, for a transport."""
 
     def __init__(self, transport: StreamTransport) -> None:
         self._transport = transport
-        self._buffer = memoryview(bytearray(READ_BYTES))
+        self._buffer = _buffer()
 
     def connection_made(self, channel: asyncio.BaseTransport) -> None:
         assert isinstance(channel, asyncio.Transport)
