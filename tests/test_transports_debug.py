@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import re
@@ -13,7 +14,9 @@ from collections.abc import Iterator
 import pytest
 
 from jsonrpc_fast import Error, Notification, Request, Response, encode_result
-from jsonrpc_fast.transports import TcpClient, TcpServer, debug, memory_pair
+from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.session import Session
+from jsonrpc_fast.transports import StdioClient, TcpClient, TcpServer, debug, memory_pair
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -154,3 +157,72 @@ def test_the_environment_turns_it_on(value: str, lines: int) -> None:
     run = subprocess.run(command, env=environment, input=b"", capture_output=True, check=True, timeout=15)
     assert run.stdout == b""
     assert len(run.stderr.splitlines()) == lines
+
+
+SERVER_WITH_SECRETS = """
+import asyncio
+from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.session import Session
+from jsonrpc_fast.transports import StdioServer
+
+def refuse(secret):
+    raise RpcError(-32001, secret, {"data": secret})
+
+def fail(secret):
+    raise ValueError(secret)
+
+async def fail_later(secret):
+    await asyncio.sleep(0)
+    raise KeyError(secret)
+
+async def main():
+    handlers = {"echo": lambda secret: secret, "refuse": refuse, "fail": fail, "fail later": fail_later}
+    async with Session(StdioServer(), handlers) as session:
+        await session.wait_closed()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.timeout(60)
+def test_what_both_ends_of_a_process_tell_holds_no_payload_and_no_forged_line(log: pytest.CaptureFixture[str]) -> None:
+    """Secrets are in params, results, errors and faults; control characters in a method, an id and a fault's id."""
+    told: list[str] = []
+    secret = "open sesame"
+
+    async def test() -> None:
+        client = StdioClient(
+            [sys.executable, "-c", SERVER_WITH_SECRETS],
+            env={**os.environ, "JSONRPC_FAST_DEBUG": "1"},
+            stderr=told.append,
+        )
+        ids = itertools.count()
+        session = Session(client, id_factory=lambda: f"{next(ids)}\n12:00:00.000 forged\x1b[2J\u202e")
+        async with session:
+            assert await session.call("echo", [secret]) == secret
+            for method in ("refuse", "fail", "fail later", "echo\r\nforged\x00"):
+                with pytest.raises(RpcError):
+                    await session.call(method, {"secret": secret})
+            assert await session.call_batch([("echo", [secret]), Notification("echo", [secret])]) == [secret, None]
+            await session.notify("fail", [secret])
+            client._writer.write(b'{"jsonrpc":"2.0","id":"\\nforged","method":7,"params":["open sesame"]}\n')
+            client._writer.write(b'{"open sesame"\n\xffopen sesame\n["open sesame"]\n')
+            client._writer.write(b'{"jsonrpc":"2.0","id":"unknown\\nforged","result":"open sesame"}\n')
+            assert await session.call("echo", [secret]) == secret
+
+    asyncio.run(test())
+    ours = log.readouterr().err.splitlines()
+    assert len(ours) > 20
+    assert len(told) > 20
+    beginning = re.compile(r"\d\d:\d\d:\d\d\.\d\d\d jsonrpc_fast")
+    for line in ours + told:
+        assert "sesame" not in line
+        assert line.isprintable()
+        # The rest are the places in the server's own code where a handler failed.
+        assert beginning.match(line) or line.startswith(("  File ", "    "))
+    for found in (
+        "request 'refuse' id '1\\n12:00",
+        "notification 'fail'",
+        "invalid INVALID_METHOD_TYPE id '\\nforged'",
+    ):
+        assert any(found in line for line in told), found
