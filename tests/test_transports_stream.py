@@ -214,6 +214,36 @@ def test_states_of_a_server() -> None:
     run(test)
 
 
+def test_a_server_that_is_started_twice_or_closed_while_it_starts_listens_once_or_not_at_all() -> None:
+    async def test() -> None:
+        server = TcpServer(echo, "127.0.0.1", 0)
+        results = await asyncio.gather(server.start(), server.start(), return_exceptions=True)
+        assert [type(result) for result in results] == [type(None), StateError]
+        port = server.address[1]
+        await server.close()
+        with pytest.raises(StateError):
+            await server.start()
+
+        taken = socket.create_server(("127.0.0.1", 0))
+        server = TcpServer(echo, *taken.getsockname())
+        with pytest.raises(OSError, match="address already in use"):
+            await server.start()
+        taken.close()
+        await server.start()
+        await server.close()
+
+        server = TcpServer(echo, "127.0.0.1", port)
+        starting = asyncio.create_task(server.start())
+        await asyncio.sleep(0)
+        await server.close()
+        with pytest.raises(StateError):
+            await starting
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+
+    asyncio.run(test())
+
+
 def test_a_connection_over_the_limit_is_closed() -> None:
     async def test() -> None:
         async with serving(max_connections=2) as server:

@@ -190,7 +190,7 @@ class StreamServer:
         self._options = options
         ByteTransport(**options)  # what is wrong with them is to be told here, and not to the first client
         self._server: asyncio.Server | None = None
-        self._is_closed = False
+        self._is_started = self._is_closed = False
         self._connections: set[_Connection] = set()
         self._tasks: set[asyncio.Task[object]] = set()
 
@@ -208,9 +208,16 @@ class StreamServer:
 
     async def start(self) -> None:
         """Begins to listen. Raises StateError the second time, OSError where the address cannot be used."""
-        if self._server is not None or self._is_closed:
-            raise StateError("the server was started before")
-        self._server = await self._listen(asyncio.get_running_loop())
+        if self._is_started or self._is_closed:
+            raise StateError("the server is closed" if self._is_closed else "the server was started before")
+        self._is_started = True
+        try:
+            self._server = await self._listen(asyncio.get_running_loop())
+        finally:
+            self._is_started = self._server is not None  # else it may be tried again
+        if self._is_closed:
+            self._server.close()
+            raise StateError("the server was closed while it was starting")
 
     async def close(self, drain_seconds: float = 5.0) -> None:
         """Accepts nothing more, and closes all connections. Each has `drain_seconds` to write what it accepted.
