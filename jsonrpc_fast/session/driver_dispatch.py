@@ -46,6 +46,9 @@ Trace = tuple[Any, float] | None
 _ENDS: Final = (KeyboardInterrupt, SystemExit)
 """They end the loop, as they do wherever they are raised in it."""
 
+_PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
+"""What most results are, and what is surely not to be awaited."""
+
 _EAGER: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 
 
@@ -211,7 +214,7 @@ class Dispatcher:
                 raise
         else:
             # Of the type, as `await` does: a result may have any attributes, and fail when it is asked for one.
-            if hasattr(type(result), "__await__"):
+            if type(result) not in _PLAIN and hasattr(type(result), "__await__"):
                 self._spawn(_Run(result, item, request, trace))
             else:
                 self._succeeded(item, request, trace, result)
