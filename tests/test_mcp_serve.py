@@ -174,6 +174,24 @@ def test_a_signal_ends_its_subscriptions_with_their_answers(server: Process, num
 
 
 @POSIX
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_waits_for_no_rendering(server: Process, folder: Path, number: signal.Signals) -> None:
+    """However many of them there are: all threads that could do something else may be taken."""
+    (folder / "looping.txt").write_text(LOOPING)
+    server.initialize()
+    while len(server.result("prompts/list")["prompts"]) < 2:
+        time.sleep(0.05)
+    for _ in range(50):
+        server.request("prompts/get", {"name": "looping"})
+    server.result("ping")
+    time.sleep(0.2)
+    began = time.monotonic()
+    os.kill(server.popen.pid, number)
+    assert server.wait()[0] == -number
+    assert time.monotonic() - began < 4  # less than one of them takes
+
+
+@POSIX
 def test_a_client_that_goes_away_ends_it(server: Process) -> None:
     """Its stdout cannot be written any more, and its stdin is still open."""
     read, write = os.pipe()

@@ -112,8 +112,9 @@ def serve_folder(folder: TemplateFolder) -> int:
             await server.run(transport)
         finally:
             stop.set()
-            # What still renders has a thread each, which the loop is going to wait for.
-            await asyncio.to_thread(folder.close)
+            # What still renders has a thread each, which the loop is going to wait for. Not in a thread itself: they
+            # may all be taken, and each only comes free when what it renders is over its time.
+            folder.close()
             await watching
 
     return run_stdio(serve, on_signal=server.end_subscriptions, profile=server.profile)
