@@ -18,6 +18,7 @@ import pytest
 
 from jsonrpc_fast import ErrorCode, ParseError, ParseErrorCode, mcp
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, HandshakeError, RpcError, StateError
+from jsonrpc_fast.mcp import client as client_module
 from jsonrpc_fast.mcp.capabilities import ClientCapabilities, Implementation, Roots
 from jsonrpc_fast.mcp.client import MAX_PAGES, MAX_ROUNDS, Client, connect
 from jsonrpc_fast.mcp.server import Server
@@ -456,6 +457,31 @@ def test_a_list_without_an_end() -> None:
             with pytest.raises(ValueError, match="there are more than 1000 pages"):
                 await client.list_tools()
             assert len(script.requests) == 1 + MAX_PAGES
+
+    run(test)
+
+
+def test_a_list_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "MAX_LIST_BYTES", 10_000)
+
+    async def test() -> None:
+        pages = iter(range(10**6))
+        large = {**TOOL, "description": "x" * 3000}
+        answers = {
+            "tools/list": lambda params: {"tools": [large], "nextCursor": str(next(pages))},
+            "prompts/list": {"prompts": [{"name": "x" * 20_000}]},
+            "resources/list": b'{"jsonrpc":"2.0","id":%s,"result":{"resources":[],"nextCursor":"1","a":'
+            + b"[" * 500
+            + b"]" * 500
+            + b"}}",
+        }
+        async with scripted(answers) as (client, script):
+            with pytest.raises(ValueError, match=r"^the server's answer to tools/list is wrong: its pages have more"):
+                await client.list_tools()
+            assert len(script.requests) == 1 + 4
+            assert len(await client.list_prompts()) == 1  # one page is bounded as a message
+            with pytest.raises(ValueError, match="a page nests too deep"):
+                await client.list_resources()
 
     run(test)
 

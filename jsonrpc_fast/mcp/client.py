@@ -23,8 +23,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from .. import __version__
+from .._json import dumps
 from ..codes import UNSET, Unset
-from ..errors import StateError
+from ..errors import EncodeError, StateError
 from ..profile import MCP_2025_11_25
 from ..session import DEFAULT_TIMEOUT
 from ..transports.base import Transport
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 MAX_PAGES: Final = 1000
 """How many pages of a list are asked for. A server that has more, or that turns in a circle, is wrong."""
+MAX_LIST_BYTES: Final = 64 * 1024 * 1024
+"""How long all pages of a list may be together, as JSON: a page may be as large as a message."""
 MAX_ROUNDS: Final = 10
 """How often a request that wants input is sent again."""
 
@@ -215,7 +218,7 @@ class Client:
         await self.call("server/discover" if self.server.revision.is_modern else "ping", timeout=timeout)
 
     async def list_prompts(self) -> list[dict[str, Any]]:
-        """All prompts, each with its `name`: every page of `prompts/list`, MAX_PAGES at the most."""
+        """All prompts, each with its `name`: every page of `prompts/list`, within MAX_PAGES and MAX_LIST_BYTES."""
         return await self._list("prompts/list", "prompts", "name")
 
     async def list_resources(self) -> list[dict[str, Any]]:
@@ -338,6 +341,7 @@ class Client:
         found: list[dict[str, Any]] = []
         params: dict[str, str] | None = None
         cursors: set[str] = set()
+        size = 0
         for _ in range(MAX_PAGES):
             page = await self.call(method, params)
             _check_objects(method, page, name, key)
@@ -349,6 +353,12 @@ class Client:
                 raise wrong_answer(method, "/nextCursor must be a string")
             if cursor in cursors:
                 raise wrong_answer(method, "/nextCursor was given before")
+            try:
+                size += len(dumps(page))
+            except EncodeError:  # JSON is read four times as deep as it is written
+                raise wrong_answer(method, "a page nests too deep") from None
+            if size > MAX_LIST_BYTES:
+                raise wrong_answer(method, f"its pages have more than {MAX_LIST_BYTES} bytes")
             cursors.add(cursor)
             params = {"cursor": cursor}
         raise wrong_answer(method, f"there are more than {MAX_PAGES} pages")
