@@ -138,6 +138,29 @@ def test_a_large_value() -> None:
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.parametrize(
+    ("keywords", "item"),
+    [
+        ({"required": [f"a{n}" for n in range(1000)]}, {}),
+        ({"required": [*"abcde"]}, {}),
+        ({"enum": [{"a": n} for n in range(2000)]}, {"a": -1}),
+        ({"enum": [[n] for n in range(2000)]}, [-1]),
+        ({"const": "x" * 1_000_000}, "y"),
+        ({"pattern": "x" * 100_000}, "y"),
+        ({"dependentRequired": {"k": [f"a{n}" for n in range(1000)]}}, {"k": 1}),
+    ],
+)
+def test_a_long_keyword_and_a_large_value(keywords: dict[str, Any], item: Any) -> None:
+    """Every fault is found before the first is told, each with all that its keyword says: that may take minutes."""
+    schema = Schema({"items": keywords})
+    began = time.monotonic()
+    assert [fault.path for fault in schema.faults([item] * 10_000)] == [""]
+    assert time.monotonic() - began < 2
+    faults = schema.faults([item])
+    assert {fault.path[:2] for fault in faults} == {"/0"}
+    assert all(len(fault.message) <= 501 for fault in faults)
+
+
 def test_a_pattern_that_backtracks() -> None:
     schema = Schema({"properties": {"p": {"pattern": r"^(?=a)((a+)\2?)+$(?!b)"}}})
     began = time.monotonic()

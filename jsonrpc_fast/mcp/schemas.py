@@ -28,9 +28,10 @@ _BACKTRACKS: Final = 100_000
 # Schema places that are looked at, at the worst, by the estimate. A million take less than a tenth of a second.
 _COMPILED_WORK: Final = 1_000_000
 _VALID_WORK: Final = 50_000_000
-_NAMING_WORK: Final = 200_000  # naming faults is slower
+_NAMING_WORK: Final = 50_000  # naming is slower: all faults are found, each with what its keyword says
 
 _PATH_CHARACTERS: Final = 200
+_MESSAGE_CHARACTERS: Final = 500  # a keyword may be as long as the schema
 _MASK: Final = "the value"
 
 # Their messages, with the value masked, show nothing but the schema.
@@ -127,6 +128,8 @@ def _fault(error: jsonschema_rs.ValidationError) -> SchemaFault:
     pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
     if len(pointer) > _PATH_CHARACTERS:
         pointer = pointer[:_PATH_CHARACTERS] + "…"
+    if len(message) > _MESSAGE_CHARACTERS:
+        message = message[:_MESSAGE_CHARACTERS] + "…"
     return SchemaFault(pointer, keyword, message)
 
 
@@ -151,6 +154,12 @@ def _count(value: Any) -> int:
     return 1 + sum(map(_count, _children(value)))
 
 
+def _size(value: Any) -> int:
+    """The places in a part of a schema, of which a long text is several."""
+    text = len(value) // _TEXT_CHARACTERS if isinstance(value, str) else 0
+    return 1 + text + sum(map(_size, _children(value)))
+
+
 _BESIDE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
 _INTO_ONE: Final = ("properties", "prefixItems", "items")  # of several, one is for each place of the value
 _INTO_EACH: Final = (
@@ -162,6 +171,9 @@ _INTO_EACH: Final = (
     "unevaluatedItems",
     "contains",
 )
+_COMPARED: Final = ("enum", "const", "required", "dependentRequired", "dependencies", "pattern")
+"""What is held against a place of the value entry by entry, or repeated in the text of a fault."""
+_TEXT_CHARACTERS: Final = 64  # that count as one place
 _MOST: Final = 1 << 60
 
 
@@ -193,7 +205,8 @@ class _Work:
         known = self._levels[depth]
         if id(schema) not in known:
             known[id(schema)] = 0  # a reference that leads back here without a step into the value adds nothing
-            work = len(schema) + sum(self._of(beside, depth) for beside in self._beside(schema))
+            work = len(schema) + sum(_size(schema[name]) for name in _COMPARED if name in schema)
+            work += sum(self._of(beside, depth) for beside in self._beside(schema))
             if depth:
                 for name in _INTO_ONE:
                     work += max(
