@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.mcp import prompts as prompts_module
 from jsonrpc_fast.mcp.prompts import Changes, Prompt, TemplatePrompts
 from jsonrpc_fast.mcp.rendering import RenderLimits
 from jsonrpc_fast.mcp.versions import VERSIONS
@@ -269,6 +270,19 @@ def test_what_is_no_prompt_is_told_once(opened: Opened, folder: Path, caplog: py
         "template 'bad.txt' is no prompt: it failed with TemplateSyntaxError in line 2",
         "template 'unknown.txt' is no prompt: it failed with TemplateAssertionError in line 1",
     ]
+
+
+def test_what_there_was_no_time_for_is_tried_again(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(prompts_module, "_ANALYSIS_SECONDS", 0.0)
+        prompts = opened({"good.txt": "good"})
+    assert prompts.prompts() == []
+    assert caplog.messages == ["template 'good.txt' is no prompt: it came after others that took too long"]
+    assert prompts.refresh().prompts
+    assert text_of(prompts, "good") == "good"
+    assert not prompts.refresh().prompts
 
 
 HOSTILE = {

@@ -66,13 +66,33 @@ def test_deadline(renderer: Renderer) -> None:
     assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
 
 
-def test_a_process_that_died(renderer: Renderer) -> None:
+def test_a_process_that_dies() -> None:
+    renderer = Renderer(RenderLimits(seconds=30))
+    try:
+        renderer.render(SOURCES, "hello", {"name": "Bob"})
+        [before] = processes_of(renderer)
+        killing = threading.Timer(0.3, os.kill, (before, signal.SIGTERM))
+        killing.start()
+        with pytest.raises(RuntimeError, match="ended"):
+            renderer.render(SOURCES, "loop", {})
+        killing.join()
+        assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
+    finally:
+        renderer.close()
+
+
+def test_a_process_that_died_while_it_had_nothing_to_do(renderer: Renderer) -> None:
+    """The one that comes next does not pay for that."""
     renderer.render(SOURCES, "hello", {"name": "Bob"})
     [before] = processes_of(renderer)
     os.kill(before, signal.SIGTERM)
-    with pytest.raises(RuntimeError, match="ended"):
-        renderer.render(SOURCES, "hello", {"name": "Bob"})
+    [idle] = renderer._idle
+    deadline = time.monotonic() + 10
+    while idle.is_alive():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
+    assert len(processes_of(renderer) - {before}) == 1
 
 
 def test_from_many_threads(renderer: Renderer) -> None:

@@ -156,7 +156,7 @@ class TemplatePrompts:
             for name, why in folder.skipped.items():
                 if old.folder.skipped.get(name) != why:
                     _log.warning("template %s is skipped: %s", ascii(name), why)
-            if folder == old.folder:
+            if folder == old.folder and _NO_TIME not in old.analyses.values():
                 return Changes()
             new = self._read(folder, old)
             self._snapshot = new

@@ -110,8 +110,12 @@ class Renderer:
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the renderer is closed")
-            if self._idle:
-                return self._idle.pop()
+            while self._idle:
+                process = self._idle.pop()
+                if process.is_alive():
+                    return process
+                self._running.discard(process)
+                process.end()
         process = _Process(self.limits.memory_bytes)
         with self._lock:
             if not self._is_closed:
@@ -157,6 +161,10 @@ class _Process:
             self._process.stdin.write(line)
             self._process.stdin.flush()
         return self._read(deadline, answer_bytes)
+
+    def is_alive(self) -> bool:
+        """Whether nobody has ended it, while it had nothing to do."""
+        return self._process.poll() is None
 
     def end(self) -> None:
         """Ends the process at once."""
