@@ -638,10 +638,11 @@ def test_requests_of_the_server() -> None:
     run(test)
 
 
-def test_params_that_are_no_object() -> None:
+def test_requests_are_checked_although_the_transport_lets_all_through() -> None:
     async def test() -> None:
         async with scripted(profile=JSONRPC) as (client, script):
             assert (await script.ask("roots/list", [1]))["error"]["code"] == -32602
+            assert (await script.ask("", {}))["error"] == {"code": -32600, "message": "Invalid Request"}
             await client.notify("notifications/roots/list_changed")
             await turns()
             assert script.told[1:] == [{"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}]
@@ -775,6 +776,9 @@ def test_arguments_that_the_protocol_does_not_allow() -> None:
             for uri in ("no uri", "resource:///x", 5):
                 with pytest.raises(ValueError, match="URI"):
                     await client.read_resource(uri)  # type: ignore[arg-type]
+            for wrong in (client.call(""), client.notify("")):
+                with pytest.raises(ValueError, match="the method is empty"):
+                    await wrong
             assert len(script.requests) == 1
 
     run(test)

@@ -181,6 +181,7 @@ class Client:
         `call("subscriptions/listen", {"notifications": {…}}, timeout=None)`, in a task: what it brings goes to
         `on_notification`, and it lasts until the task is cancelled.
         """
+        _check_method(method)
         server = self.server
         is_modern = server.revision.is_modern
         meta = {LOG_LEVEL_KEY: self._log_level} if is_modern and self._log_level is not None else {}
@@ -211,6 +212,7 @@ class Client:
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Tells the server something: `notify("notifications/roots/list_changed")`."""
+        _check_method(method)
         await self.session.notify(method, None if params is None else dict(params))
 
     async def ping(self, *, timeout: float | Unset | None = UNSET) -> None:
@@ -370,6 +372,11 @@ def _handshake(mode: str, info: Implementation, capabilities: ClientCapabilities
     if mode not in ("auto", "legacy", "modern"):
         raise ValueError(f'mode must be "auto", "legacy", "modern" or one of {", ".join(VERSIONS)}')
     return ClientHandshake(info, capabilities, cast("Literal['auto', 'legacy', 'modern']", mode))
+
+
+def _check_method(method: str) -> None:
+    if not method:
+        raise ValueError("the method is empty")
 
 
 def _named(name: str, arguments: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -17,8 +17,10 @@ import msgspec
 from ..codec import ParseError, Raw, Request
 from ..codes import RPC_MESSAGES, UNSET, ErrorCode
 from ..errors import CallTimeout, RpcError, StateError
+from ..profile import MCP_2025_11_25
 from ..session import Handler, Handlers, McpConvention, RequestContext, Session
 from ..transports.base import Received, Transport
+from ..validator import JsonRpcValidator
 from .capabilities import ClientCapabilities, Elicitation, Roots, Sampling
 from .handshake import Answer, Call, ClientHandshake, Ready
 from .records import Settings
@@ -26,6 +28,7 @@ from .records import Settings
 ServerRequestHandler = Callable[[dict[str, Any]], "dict[str, Any] | Awaitable[dict[str, Any]]"]
 """Serves one method that a server may ask for: takes the params, returns the result; sync or async."""
 
+_validator: Final = JsonRpcValidator(MCP_2025_11_25)
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.25)  # seconds before a request is repeated that wants no input, but to be repeated
 
 
@@ -81,7 +84,10 @@ class ClientSession(Session):
             raise RpcError(ErrorCode.INVALID_PARAMS, "params must be an object")
         if context.is_notification:
             return None if self._on_notification is None else self._on_notification(context.method, params)
-        step = self._handshake.receive_request(Request(context.id, context.method, params))
+        request = Request(context.id, context.method, params)
+        if not _validator.validate_request(request.to_dict()).valid:  # the transport may have looser rules
+            raise RpcError(ErrorCode.INVALID_REQUEST, RPC_MESSAGES[ErrorCode.INVALID_REQUEST])
+        step = self._handshake.receive_request(request)
         if isinstance(step, Answer):
             return step.result
         function = self._functions.get(context.method)
