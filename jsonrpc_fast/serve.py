@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:
         return _complain(str(error))
     try:
-        from .mcp.folder import TemplateFolder, serve_folder
+        from .mcp.server_folder import TemplateFolder, serve_folder
     except ModuleNotFoundError as error:
         if (error.name or "").startswith(__package__):
             raise

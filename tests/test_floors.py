@@ -46,7 +46,6 @@ MAY_IMPORT_ASYNCIO = (
     "session/driver",
     "transports/",
     "mcp/client",
-    "mcp/folder",
     "mcp/relay",
     "mcp/server",
     "adapters/",

@@ -394,3 +394,16 @@ def test_close(opened: Opened) -> None:
 def test_members_are_those_of_the_schema(corpora: Path, version: str) -> None:
     definitions = definitions_of(corpora, version)
     compare(Prompt, definitions["Prompt"], definitions, version)
+
+
+def test_what_is_said_of_many_bad_files_is_short(
+    opened: Opened, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(50):
+        (folder / f"{number:02}.txt").write_bytes(b"\xff")
+    with caplog.at_level(logging.WARNING, "jsonrpc_fast"):
+        opened({})
+    assert caplog.messages == [
+        *[f"template '{number:02}.txt' is skipped: it is not UTF-8" for number in range(20)],
+        "30 more templates are skipped or no prompts",
+    ]

@@ -11,7 +11,7 @@
     server        `Server`: what it offers is in `registry`, as `functions` with a `context` or from sources; `answers`
                   answers, `inputs` is what a function asks its client back, and `subscriptions` says who is told of
                   changes
-    folder        a server of a folder of templates
+    server_folder a server of a folder of templates
     client        `connect`: a client for scripts and tests
     relay         messages passed between two peers
 

@@ -44,6 +44,7 @@ ARGUMENT_CHARACTERS: Final = 1024 * 1024
 
 _ANALYSIS_SECONDS: Final = 60.0  # for all templates that have changed
 _NO_TIME: Final = {"error": "came after others that took too long", "is_alone": False}  # tried again
+_WARNINGS: Final = 20
 _URI_PREFIX: Final = "resource://templates/"
 _log: Final = logging.getLogger("jsonrpc_fast")
 
@@ -153,9 +154,8 @@ class TemplatePrompts:
         with self._refreshing:
             old = self._snapshot
             folder = read_folder(self._directory, self._folder_limits, old.folder.files)
-            for name, why in folder.skipped.items():
-                if old.folder.skipped.get(name) != why:
-                    _log.warning("template %s is skipped: %s", ascii(name), why)
+            skipped = folder.skipped.items() - old.folder.skipped.items()
+            _warn([f"template {name!a} is skipped: {why}" for name, why in sorted(skipped)])
             if folder == old.folder and _NO_TIME not in old.analyses.values():
                 return Changes()
             new = self._read(folder, old)
@@ -273,6 +273,7 @@ class TemplatePrompts:
     ) -> dict[str, dict[str, Any]]:
         """What each template asks for. What is known of one that has not changed, and refers to no other, holds."""
         analyses = {}
+        warnings = []
         end = time.monotonic() + _ANALYSIS_SECONDS
         for name in templates:
             known = old.analyses.get(name)
@@ -283,8 +284,9 @@ class TemplatePrompts:
             found = self._analyse_one(sources, name) if time.monotonic() < end else _NO_TIME
             if "error" in found and not self._is_closed:  # what `close` ended is no template's fault
                 why = _failed(found) if found["error"] == "failed" else found["error"]
-                _log.warning("template %s is no prompt: it %s", ascii(name), why)
+                warnings.append(f"template {name!a} is no prompt: it {why}")
             analyses[name] = found
+        _warn(warnings)
         return analyses
 
     def _analyse_one(self, sources: Sources, name: str) -> dict[str, Any]:
@@ -294,6 +296,14 @@ class TemplatePrompts:
             return {"error": "took too long to compile"}
         except (RuntimeError, OSError) as error:  # the process died, or none could be started
             return {"error": f"could not be compiled: {type(error).__name__}", "is_alone": False}
+
+
+def _warn(warnings: list[str]) -> None:
+    """Logs the first few: whoever does not read the log is not to fill it, and then hold up who writes it."""
+    for warning in warnings[:_WARNINGS]:
+        _log.warning("%s", warning)
+    if len(warnings) > _WARNINGS:
+        _log.warning("%d more templates are skipped or no prompts", len(warnings) - _WARNINGS)
 
 
 def _prompt(found: dict[str, Any], template: str, name: str) -> _TemplatePrompt:

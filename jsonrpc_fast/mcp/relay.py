@@ -23,6 +23,8 @@ Rules:
   - when one side is lost, what the other one still waits for is answered with -32000, and the other one is closed once
     that is written. When one side ends its stream, but still reads, it gets the answers that it waits for first, all
     but those of subscriptions.
+
+It uses the tracker of the sessions, but is on asyncio itself: a session would decode what is only to pass.
 """
 
 from __future__ import annotations
