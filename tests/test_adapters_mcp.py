@@ -221,6 +221,37 @@ def test_a_session_that_does_not_read_holds_the_peer_up() -> None:
     run(test())
 
 
+def test_an_answer_waits_for_others_while_requests_are_being_worked_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[bytes] = []
+    write = MemoryTransport._write
+
+    def noting(self: MemoryTransport, data: bytes) -> None:
+        written.append(data)
+        write(self, data)
+
+    async def test() -> None:
+        async with over_memory() as (read_stream, write_stream, there):
+            for line in (
+                b'{"jsonrpc":"2.0","id":1,"method":"a"}',
+                b'{"jsonrpc":"2.0","id":2,"method":"a"}',
+                b'{"jsonrpc":"2.0","id":3,"method":"a"}',
+                b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}',
+            ):
+                there.send(line)
+            for _ in range(4):
+                await read_stream.receive()
+            monkeypatch.setattr(MemoryTransport, "_write", noting)
+            for id in (1, 2):
+                assert written == []
+                await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=id, result={})))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            # The third request was cancelled, and nothing is waited for any more.
+            assert written == [b'{"jsonrpc":"2.0","id":1,"result":{}}\n{"jsonrpc":"2.0","id":2,"result":{}}\n']
+
+    run(test())
+
+
 async def use(session: ClientSession) -> None:
     await session.initialize()
     assert [tool.name for tool in (await session.list_tools()).tools] == ["echo"]

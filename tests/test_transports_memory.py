@@ -106,7 +106,9 @@ def test_what_is_no_message_is_not_sent() -> None:
     run(test)
 
 
-def test_one_write_for_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What was written, write by write."""
     written: list[bytes] = []
     write = MemoryTransport._write
 
@@ -115,7 +117,10 @@ def test_one_write_for_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
         write(self, data)
 
     monkeypatch.setattr(MemoryTransport, "_write", noting)
+    return written
 
+
+def test_one_write_for_each_turn(written: list[bytes]) -> None:
     async def test() -> None:
         one, other, at_one, _ = await started()
         other.onmessage = lambda message: other.send(encode_result(message.id, None))  # type: ignore[union-attr]
@@ -131,6 +136,29 @@ def test_one_write_for_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(written[2]) > 70_000  # so much does not wait for the end of the turn
         await one.disconnect()
         await other.wait_closed()
+
+    run(test)
+
+
+def test_frames_linger_for_others(written: list[bytes]) -> None:
+    async def test() -> None:
+        one, other, _, at_other = await started()
+        one.linger_turns = 3
+        for number in range(3):
+            one.send(Notification(str(number)))
+            await turns(1)
+        assert written == []
+        await turns(3)
+        assert [data.count(b"\n") for data in written] == [3]
+        one.send(Notification("3"))
+        one.linger_turns = 0
+        await turns(1)
+        assert [data.count(b"\n") for data in written] == [3, 1]
+        one.linger_turns = 100
+        one.send(Notification("4"))
+        await one.close()  # waits for nothing
+        await other.wait_closed()
+        assert at_other.told == [*[Notification(str(number)) for number in range(5)], "closed"]
 
     run(test)
 

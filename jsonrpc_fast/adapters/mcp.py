@@ -35,9 +35,7 @@ from typing_extensions import Self
 
 from ..codec import (
     Notification,
-    ParseError,
     Request,
-    Response,
     encode_error,
     encode_notification,
     encode_request,
@@ -138,7 +136,8 @@ def _is_on_asyncio() -> bool:
 
 
 def _session_message(received: Received) -> SessionMessage:
-    """The SDK's message for a decoded one. Raises pydantic's ValidationError, which is a ValueError, for a batch."""
+    """The SDK's message for a decoded one. Raises pydantic's ValidationError, which is a ValueError."""
+    assert not isinstance(received, list)  # the profile has no batches
     message: Any
     if isinstance(received, Request):
         if received.params is None:
@@ -152,8 +151,6 @@ def _session_message(received: Received) -> SessionMessage:
             message = types.JSONRPCNotification(jsonrpc="2.0", method=received.method)
         else:
             message = types.JSONRPCNotification(jsonrpc="2.0", method=received.method, params=received.params)
-    elif not isinstance(received, Response):
-        raise ParseError.batch_not_allowed()
     elif received.error is None:
         message = types.JSONRPCResponse(jsonrpc="2.0", id=received.id, result=received.result)
     else:

@@ -5,7 +5,8 @@ Rules:
     goes back, but for a `connect` that failed, which leaves it idle;
   - bytes may be sent while it is connected or running; messages are delivered while it is running;
   - frames are queued and handed to the channel in one write for each turn of the loop, or as soon as WRITE_BYTES of
-    them have come together; a chunk that was received counts as a turn, so that the answers to it leave at once;
+    them have come together; a chunk that was received counts as a turn, so that the answers to it leave at once.
+    With `linger_turns` they wait so many turns more, in their order;
   - a frame that was accepted by `send` leaves whole, or not at all when the channel breaks or is dropped;
   - while reading is paused nothing is delivered: what is left of a chunk that was decoded already is kept;
   - a fault in one message goes to `onerror`, and the next message is read; a fault of the framing ends the stream;
