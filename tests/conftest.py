@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from . import loops
 from .command_line import MIXED
 
 TWINS = {"cython": "jsonrpc_fast._core", "python": "jsonrpc_fast._pure"}
@@ -46,8 +48,11 @@ def load_twin(name: str) -> ModuleType:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "impl" in metafunc.fixturenames:
-        names = ["python"] if is_pure_only(metafunc.config) else list(TWINS)
+        names: Sequence[str] = ["python"] if is_pure_only(metafunc.config) else list(TWINS)
         metafunc.parametrize("impl", names, indirect=True, scope="session")
+    for fixture, names in loops.FIXTURES.items():
+        if fixture in metafunc.fixturenames:
+            metafunc.parametrize(fixture, names, indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -62,6 +67,20 @@ def twins(pytestconfig: pytest.Config) -> tuple[ModuleType, ModuleType]:
     if is_pure_only(pytestconfig):
         pytest.skip("one twin alone was asked for: there is nothing to compare")
     return load_twin("cython"), load_twin("python")
+
+
+@pytest.fixture
+def loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """`asyncio.run` uses asyncio's loop, then uvloop."""
+    with loops.running_on(request.param):
+        yield
+
+
+@pytest.fixture
+def each_loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """`asyncio.run` uses each of the loops."""
+    with loops.running_on(request.param):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,8 @@ from jsonrpc_fast.transports import memory_pair
 
 from .session_pairs import Faults, run, session_and_wire, sessions, settle
 
+pytestmark = pytest.mark.usefixtures("each_loop")
+
 
 async def slow(seconds: float) -> str:
     await asyncio.sleep(seconds)

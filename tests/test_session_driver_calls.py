@@ -19,6 +19,8 @@ from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
 from .session_pairs import Faults, Wire, run, session_and_wire, sessions, settle
 
+pytestmark = pytest.mark.usefixtures("each_loop")
+
 
 class NotFound(RpcError):
     pass

@@ -15,6 +15,8 @@ from jsonrpc_fast.transports import memory_pair
 
 from .session_pairs import Faults, run, session_and_wire, sessions, settle
 
+pytestmark = pytest.mark.usefixtures("each_loop")
+
 
 async def asynchronous(function: Any) -> Any:
     await asyncio.sleep(0)

@@ -14,6 +14,8 @@ from jsonrpc_fast.session import LspConvention, Outcome, RequestContext
 
 from .session_pairs import run, session_and_wire, sessions, settle
 
+pytestmark = pytest.mark.usefixtures("loop")
+
 
 class Recorder:
     """All hooks; each event without its seconds, which are checked."""

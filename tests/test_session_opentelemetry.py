@@ -24,6 +24,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from jsonrpc_fast.session.opentelemetry import OpenTelemetryHooks
 
+pytestmark = pytest.mark.usefixtures("loop")
+
 
 class Telemetry:
     """Hooks, and what they exported."""

@@ -8,6 +8,8 @@ import pytest
 
 from .isolated.session_soak import CHANNELS, kill, soak
 
+pytestmark = pytest.mark.usefixtures("each_loop")
+
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("channel", CHANNELS)

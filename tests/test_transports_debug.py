@@ -18,7 +18,7 @@ from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import StdioClient, TcpClient, TcpServer, debug, memory_pair
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("loop")]
 
 
 @pytest.fixture

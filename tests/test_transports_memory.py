@@ -26,7 +26,7 @@ from jsonrpc_fast.framing import FRAMINGS, Framing
 from jsonrpc_fast.transports import MemoryTransport, Transport, memory_pair
 from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("each_loop")]
 
 
 class Ends:

@@ -11,6 +11,7 @@ from .isolated import transport_soak
 
 pytestmark = [
     pytest.mark.timeout(60),
+    pytest.mark.usefixtures("loop"),
     pytest.mark.skipif(sys.platform == "win32", reason="the scenes speak of signals"),
 ]
 

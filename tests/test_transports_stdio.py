@@ -23,8 +23,11 @@ from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
 from jsonrpc_fast.transports import StdioClient, StdioServer, descriptors, stdio
 from jsonrpc_fast.transports.stdio import LINE_BYTES
 
+from . import loops
+
 pytestmark = [
     pytest.mark.timeout(40),
+    pytest.mark.usefixtures("loop"),
     pytest.mark.skipif(sys.platform == "win32", reason="the tests speak of signals and descriptors"),
 ]
 
@@ -49,7 +52,7 @@ ANSWER = b'{"jsonrpc":"2.0","id":1,"result":[1]}\n'
 
 
 def script(*parts: str) -> list[str]:
-    return [sys.executable, "-c", "\n".join(textwrap.dedent(part) for part in parts)]
+    return [sys.executable, "-c", "\n".join(textwrap.dedent(part) for part in (loops.prelude(), *parts))]
 
 
 def echo(changes: str = "") -> list[str]:
@@ -325,6 +328,7 @@ def test_one_server_at_a_time_and_streams_restored() -> None:
         from jsonrpc_fast.transports import StdioServer
 
         async def main():
+            before = len(os.listdir("/proc/self/fd"))
             for number in range(2):
                 server = StdioServer()
                 await server.connect()
@@ -335,7 +339,7 @@ def test_one_server_at_a_time_and_streams_restored() -> None:
                     server.send(Notification(str(number)))
                 await server.close()
                 print("seen", flush=True)
-            assert len(os.listdir("/proc/self/fd")) < 12
+            assert len(os.listdir("/proc/self/fd")) == before
 
         asyncio.run(main())
     """

@@ -21,7 +21,7 @@ from jsonrpc_fast.framing import FRAMINGS, Framing
 from jsonrpc_fast.transports import StreamServer, StreamTransport, TcpClient, TcpServer, UnixClient, UnixServer
 from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
 
-pytestmark = pytest.mark.timeout(40)
+pytestmark = [pytest.mark.timeout(40), pytest.mark.usefixtures("each_loop")]
 needs_unix = pytest.mark.skipif(sys.platform == "win32", reason="asyncio has no Unix sockets on Windows")
 
 

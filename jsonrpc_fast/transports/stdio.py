@@ -20,7 +20,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, Final, Literal
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, cast
 
 from ..errors import ConnectionLost
 from .base import ByteTransport, Options, State
@@ -306,8 +306,7 @@ class _ExitWatcher(asyncio.SubprocessProtocol):
         self._process: asyncio.SubprocessTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)
-        self._process = transport
+        self._process = cast("asyncio.SubprocessTransport", transport)  # uvloop's is no subclass
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._process is not None:

@@ -18,7 +18,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import StateError
 from .base import HIGH_WATER_BYTES, LOW_WATER_BYTES, ByteTransport, Options, State
@@ -91,7 +91,7 @@ class _Protocol(asyncio.BufferedProtocol):
         self._buffer = _buffer()
 
     def connection_made(self, channel: asyncio.BaseTransport) -> None:
-        assert isinstance(channel, asyncio.Transport)
+        channel = cast("asyncio.Transport", channel)  # uvloop's is no subclass
         self._transport._channel = channel
         channel.set_write_buffer_limits(HIGH_WATER_BYTES, LOW_WATER_BYTES)
         # Before Python 3.11 reading begins after this call, whatever is said here; but before anything can be read.

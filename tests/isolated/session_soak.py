@@ -30,6 +30,7 @@ from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, RpcE
 from jsonrpc_fast.session import LspConvention, Outcome, RequestContext, Session
 from jsonrpc_fast.transports import StdioClient, StdioServer, TcpClient, TcpServer, Transport, memory_pair
 
+from .. import loops
 from .stream_memory import resident_bytes
 
 CHANNELS: Final = ("memory", "tcp", "pipes")
@@ -238,7 +239,7 @@ def _seconds(numbers: random.Random) -> list[float] | None:
 
 
 def peer_command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", __spec__.name, *arguments]
+    return [sys.executable, "-m", __spec__.name, "--loop", loops.current, *arguments]
 
 
 @contextlib.asynccontextmanager
@@ -373,12 +374,18 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=100_000, help="of each end (default: %(default)s)")
     parser.add_argument("--kills", type=int, default=20, help="of each channel (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--loop", choices=loops.LOOPS, default="asyncio", help="of both ends (default: %(default)s)")
     parser.add_argument("--peer", choices=CHANNELS, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.peer:
-        asyncio.run(serve_as_peer(options.peer, options.port))
-        return
+    with loops.running_on(options.loop):
+        if options.peer:
+            asyncio.run(serve_as_peer(options.peer, options.port))
+        else:
+            run(options)
+
+
+def run(options: argparse.Namespace) -> None:
     for channel in CHANNELS if options.channel == "all" else [options.channel]:
         for name, report in zip(("near", "far"), asyncio.run(soak(channel, options.calls, options.seed)), strict=True):
             print(

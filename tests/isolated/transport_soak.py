@@ -32,6 +32,8 @@ from jsonrpc_fast.errors import ConnectionLost
 from jsonrpc_fast.transports import StdioClient, run_stdio
 from jsonrpc_fast.transports.base import ByteTransport
 
+from .. import loops
+
 LARGEST = 1_000_000
 TEXT = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=LARGEST + 1000))
 
@@ -157,7 +159,7 @@ CHILDREN = {
 
 
 def child(name: str, messages: int, every: int = 0, **environment: str) -> StdioClient:
-    command = [sys.executable, "-m", "tests.isolated.transport_soak", "--child", name]
+    command = [sys.executable, "-m", "tests.isolated.transport_soak", "--loop", loops.current, "--child", name]
     command += ["--messages", str(messages), "--every", str(every)]
     root = Path(__file__).parents[2]
     transport = StdioClient(command, cwd=root, env={**os.environ, **environment}, drain_seconds=60)
@@ -275,11 +277,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=100_000, help="each way (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=600, help="a scene may take (default: %(default)s)")
+    parser.add_argument("--loop", choices=loops.LOOPS, default="asyncio", help="of both ends (default: %(default)s)")
     parser.add_argument("--child", choices=CHILDREN, help=argparse.SUPPRESS)
     parser.add_argument("--every", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.child:
-        sys.exit(CHILDREN[options.child](options.messages, options.every))
+    with loops.running_on(options.loop):
+        if options.child:
+            sys.exit(CHILDREN[options.child](options.messages, options.every))
+        run(options)
+
+
+def run(options: argparse.Namespace) -> None:
     total = sum(sizes(1, options.messages)) / 1e6
     print(f"{options.messages} messages each way, {total:.0f} MB")
     for name, scene in SCENES.items():
