@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from .conventions import Cancellation, Convention, LspConvention, McpConvention, Progress
-from .driver import DEFAULT_TIMEOUT, Session
+from .driver import Session
 from .handlers import Handler, Handlers, RequestContext
+from .options import DEFAULT_TIMEOUT, SessionOptions
 from .peer import Cancelled, Event, Fault, InboundRequest, Peer, Progressed, ReplyBudget
 from .tracker import Call, Outcome, Serving, Tracker
 
@@ -32,5 +33,6 @@ __all__ = [
     "RequestContext",
     "Serving",
     "Session",
+    "SessionOptions",
     "Tracker",
 ]

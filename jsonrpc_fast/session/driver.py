@@ -16,9 +16,10 @@ import asyncio
 import enum
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from ..codec import Notification, ParseError
+from ..codes import UNSET, Unset
 from ..errors import RpcError, StateError
 from ..transports.base import Received, Transport
 from .conventions import Convention
@@ -26,14 +27,12 @@ from .driver_calls import Caller
 from .driver_dispatch import Dispatcher
 from .handlers import Function, Handlers
 from .hooks import FoundHooks
+from .options import DEFAULT_TIMEOUT, check_options
 from .peer import Cancelled, Event, Fault, InboundRequest, Peer, Progressed, ReplyBudget, ReplyPolicy
 from .tracker import Call
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-DEFAULT_TIMEOUT: Final = 300.0
-"""Seconds until a call is given up, unless something else is asked for."""
 
 
 class _State(enum.Enum):
@@ -76,13 +75,29 @@ class Session(Caller):
         errors: Mapping[int, type[RpcError]] | None = None,
         reply_policy: ReplyPolicy | ReplyBudget = "always",
         id_factory: Callable[[], int | str] | None = None,
+        unique_ids: bool = True,
         max_pending: int = 4096,
         max_handlers: int = 256,
         max_inbox: int = 8192,
         inbox_bytes: int = 64 * 1024 * 1024,
         reply_bytes: int = 1024 * 1024,
         close_seconds: float = 5.0,
+        end_seconds: float | Unset | None = UNSET,
     ) -> None:
+        check_options(
+            timeout=timeout,
+            convention=convention,
+            errors=errors,
+            id_factory=id_factory,
+            unique_ids=unique_ids,
+            max_pending=max_pending,
+            max_handlers=max_handlers,
+            max_inbox=max_inbox,
+            inbox_bytes=inbox_bytes,
+            reply_bytes=reply_bytes,
+            close_seconds=close_seconds,
+            end_seconds=end_seconds,
+        )
         peer = Peer(convention=convention, reply_policy=reply_policy, id_factory=id_factory, max_pending=max_pending)
         super().__init__(transport, peer, FoundHooks(hooks), timeout, errors)
         self.handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
