@@ -70,7 +70,7 @@ from ._json import dumps_unchecked as _dumps_unchecked
 from ._json import loads as _loads
 from ._repr import shorten
 from .codes import RPC_MESSAGES, UNSET, ParseErrorCode
-from .errors import EncodeError
+from .errors import HANDLER_FAILURES, EncodeError, RpcError, error_for, internal_error
 from .framing import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
 from .framing import Frame, HeaderReader
 from .hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES

@@ -414,25 +414,48 @@ def answer(received, handler, *, delimited=True, default=None, option=0):
 
     handler: called with each request, for which it returns a Response, and with each notification. A ParseError is
     answered where its sender waits for it, a response never. A batch is answered by a batch, in its order.
-    Raises what the handler does, TypeError where it returns no Response to a request, and what `encode` does.
+
+    An RpcError that the handler raises is the answer. Any other exception, a return value that is not a Response to a
+    request, and a response that cannot be written are answered with -32603 and logged, and cost no other item.
+    KeyboardInterrupt and cancellations pass on. `jsonrpc_fast.handlers` calls functions by name and takes async ones.
+    Raises TypeError for what `decode` does not return, ValueError for an option that breaks lines.
     """
+    check_option(option)
     if isinstance(received, list):
-        replies = [reply for item in received if (reply := reply_to(item, handler)) is not None]
-        return encode(replies, delimited=delimited, default=default, option=option)
-    reply = reply_to(received, handler)
-    return b"" if reply is None else encode_message(reply, default, option, delimited)
+        replies = [answer_one(item, handler, False, default, option) for item in received]
+        text = b",".join([reply for reply in replies if reply])
+        if not text:
+            return b""
+        return b"[" + text + (b"]\n" if delimited else b"]")
+    return answer_one(received, handler, delimited, default, option)
 
 
-cdef object reply_to(received, handler):
+cdef object answer_one(received, handler, bint delimited, default, option):
+    """The reply to one message."""
     if type(received) is Request:
-        response = handler(received)
-        if type(response) is not Response:
-            raise TypeError(f"the handler must return a Response to a request, not {type(response).__name__}")
-        return response
+        try:
+            response = handler(received)
+            if type(response) is not Response:
+                raise TypeError(f"the handler must return a Response to a request, not {type(response).__name__}")
+            return encode_message(response, default, option, delimited)
+        except HANDLER_FAILURES as failure:
+            error = error_for(failure, received.method, received.id)
+        try:
+            return encode_error(
+                received.id, error.code, error.message, error.data, delimited=delimited, default=default, option=option
+            )
+        except HANDLER_FAILURES as failure:
+            error = internal_error(failure, received.method, received.id)
+        return encode_error(received.id, error.code, error.message, delimited=delimited)
     if type(received) is Notification:
-        handler(received)
+        try:
+            handler(received)
+        except RpcError:
+            pass
+        except HANDLER_FAILURES as failure:
+            internal_error(failure, received.method)
     elif isinstance(received, ParseError):
-        return received.to_response() if received.reply_expected else None
+        return encode_message(received.to_response(), None, 0, delimited) if received.reply_expected else b""
     elif type(received) is not Response:
         raise TypeError(f"received must be what decode returned, not {type(received).__name__}")
-    return None
+    return b""

@@ -34,7 +34,7 @@ from ._json import (
 from ._repr import shorten
 from ._scanner import Envelope, Malformed, Value, scan, scan_error, scan_value
 from .codes import RPC_MESSAGES, UNSET
-from .errors import MessageId
+from .errors import HANDLER_FAILURES, MessageId, RpcError, error_for, internal_error
 from .kinds import Classification
 from .profile import JSONRPC, MAX_DEPTH, Profile
 
@@ -946,7 +946,7 @@ def _encode_params(params: Any, default: Default, option: int) -> bytes:
 
 
 def answer(
-    received: Message | Iterable[Message],
+    received: Message | list[Message],
     handler: Callable[[Request | Notification], Response | None],
     *,
     delimited: bool = True,
@@ -957,25 +957,54 @@ def answer(
 
     handler: called with each request, for which it returns a Response, and with each notification. A ParseError is
     answered where its sender waits for it, a response never. A batch is answered by a batch, in its order.
-    Raises what the handler does, TypeError where it returns no Response to a request, and what `encode` does.
+
+    An RpcError that the handler raises is the answer. Any other exception, a return value that is not a Response to a
+    request, and a response that cannot be written are answered with -32603 and logged, and cost no other item.
+    KeyboardInterrupt and cancellations pass on. `jsonrpc_fast.handlers` calls functions by name and takes async ones.
+    Raises TypeError for what `decode` does not return, ValueError for an option that breaks lines.
     """
+    check_option(option)
     if isinstance(received, list):
-        replies = [reply for item in received if (reply := _reply(item, handler)) is not None]
-        return encode(replies, delimited=delimited, default=default, option=option)
-    reply = _reply(received, handler)
-    return b"" if reply is None else encode(reply, delimited=delimited, default=default, option=option)
+        replies = [_answer(item, handler, False, default, option) for item in received]
+        text = b",".join([reply for reply in replies if reply])
+        if not text:
+            return b""
+        return b"[" + text + (b"]\n" if delimited else b"]")
+    return _answer(received, handler, delimited, default, option)
 
 
-def _reply(received: object, handler: Callable[[Request | Notification], Response | None]) -> Response | None:
+def _answer(
+    received: object,
+    handler: Callable[[Request | Notification], Response | None],
+    delimited: bool,
+    default: Default,
+    option: int,
+) -> bytes:
+    """The reply to one message."""
     if isinstance(received, Request):
-        response = handler(received)
-        if not isinstance(response, Response):
-            raise TypeError(f"the handler must return a Response to a request, not {type(response).__name__}")
-        return response
+        try:
+            response = handler(received)
+            if not isinstance(response, Response):
+                raise TypeError(f"the handler must return a Response to a request, not {type(response).__name__}")
+            return encode(response, delimited=delimited, default=default, option=option)
+        except HANDLER_FAILURES as failure:
+            error = error_for(failure, received.method, received.id)
+        try:
+            return encode_error(
+                received.id, error.code, error.message, error.data, delimited=delimited, default=default, option=option
+            )
+        except HANDLER_FAILURES as failure:
+            error = internal_error(failure, received.method, received.id)
+        return encode_error(received.id, error.code, error.message, delimited=delimited)
     if isinstance(received, Notification):
-        handler(received)
+        try:
+            handler(received)
+        except RpcError:
+            pass
+        except HANDLER_FAILURES as failure:
+            internal_error(failure, received.method)
     elif isinstance(received, ParseError):
-        return received.to_response() if received.reply_expected else None
+        return encode(received.to_response(), delimited=delimited) if received.reply_expected else b""
     elif not isinstance(received, Response):
         raise TypeError(f"received must be what decode returned, not {type(received).__name__}")
-    return None
+    return b""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 BACKEND: Literal["cython", "python"] = "python"
 CORE_FAULT: str | None = None
@@ -46,3 +46,6 @@ encode_notification = backend.encode_notification
 encode_result = backend.encode_result
 encode_error = backend.encode_error
 answer = backend.answer
+
+Message: TypeAlias = Request | Notification | Response | ParseError
+"""What decoding makes of one message."""

@@ -23,9 +23,10 @@ Each twin of the codec derives its own `ParseError` from the one here, only to s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from .codes import UNSET, ErrorCode, Hint, ParseErrorCode
+from ._repr import shorten
+from .codes import RPC_MESSAGES, UNSET, ErrorCode, Hint, ParseErrorCode
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -78,6 +79,38 @@ class RpcError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.code})"
+
+
+HANDLER_FAILURES: Final = (Exception, SystemExit)
+"""What a handler raises that concerns its own message only. KeyboardInterrupt and the cancellations of asyncio, anyio
+and trio are none of these: they pass on to whoever runs the handler."""
+
+
+def error_for(error: BaseException, method: str, id: MessageId = None) -> RpcError:
+    """Returns the error to answer a request with, after its handler raised `error`.
+
+    Args:
+        error: an RpcError is returned as it is. Anything else becomes -32603 without a word about it, and is logged.
+        method: the method of the request.
+        id: the id of the request.
+    """
+    return error if isinstance(error, RpcError) else internal_error(error, method, id)
+
+
+def internal_error(error: BaseException, method: str, id: MessageId = None) -> RpcError:
+    """Logs an exception with its traceback, and returns the error -32603, which tells nothing of it.
+
+    Args:
+        error: what a handler raised, or the writing of its result. Its text is the server's own.
+        method: the method of the message that was served.
+        id: its id; None for a notification.
+    """
+    import logging  # the codec does not load it
+
+    logging.getLogger("jsonrpc_fast.handlers").error(
+        "the handler of %s failed, id %s", shorten(method), shorten(id), exc_info=error
+    )
+    return RpcError(ErrorCode.INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
 
 
 class ParseError(ValueError):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from jsonrpc_fast.errors import EncodeError
+from jsonrpc_fast.errors import EncodeError, RpcError
 from jsonrpc_fast.profile import JSONRPC, MCP_2025_11_25, Limits
 
 EXAMPLES = json.loads((Path(__file__).parent / "vectors" / "spec" / "jsonrpc20_examples.json").read_bytes())
@@ -141,26 +143,82 @@ def test_what_a_notification_returns_is_dropped(impl: ModuleType) -> None:
         assert impl.answer(impl.Notification("m"), lambda _, returned=returned: returned) == b""
 
 
+INTERNAL = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"Internal error"}}'
+SERVED = b'{"jsonrpc":"2.0","id":2,"result":null}'
+
+
+def check_failure(impl: ModuleType, failing: Callable[[Any], Any], error: bytes, **options: Any) -> None:
+    """A request that fails costs no other item of its batch, and a notification that fails is not answered."""
+
+    def handler(message: Any) -> Any:
+        return impl.Response(2) if message == impl.Request(2, "m") else failing(message)
+
+    batch = [impl.Notification("m"), impl.Request(1, "m"), impl.Request(2, "m"), impl.Notification("m")]
+    assert impl.answer(impl.Request(1, "m"), handler, **options) == error + b"\n"
+    assert impl.answer(impl.Notification("m"), handler, **options) == b""
+    assert impl.answer(batch, handler, **options) == b"[" + error + b"," + SERVED + b"]\n"
+
+
+def raising(error: BaseException | type[BaseException]) -> Callable[[Any], Any]:
+    def handler(message: object) -> Any:
+        raise error
+
+    return handler
+
+
 @pytest.mark.parametrize("returned", [None, 1, {}, b"{}"])
-def test_a_request_needs_a_response(impl: ModuleType, returned: object) -> None:
-    for received in (impl.Request(1, "m"), [impl.Request(1, "m")]):
-        expected = f"^the handler must return a Response to a request, not {type(returned).__name__}$"
-        with pytest.raises(TypeError, match=expected):
-            impl.answer(received, lambda _: returned)
+def test_a_request_needs_a_response(impl: ModuleType, caplog: pytest.LogCaptureFixture, returned: object) -> None:
+    check_failure(impl, lambda _: returned, INTERNAL)
+    expected = f"TypeError: the handler must return a Response to a request, not {type(returned).__name__}\n"
+    assert caplog.text.count(expected) == 2
 
 
-def test_what_the_handler_raises(impl: ModuleType) -> None:
-    def handler(call: object) -> Any:
-        raise LookupError("of the handler")
+@pytest.mark.parametrize("failure", [LookupError, SystemExit, EncodeError, RecursionError])
+def test_what_the_handler_raises(
+    impl: ModuleType, caplog: pytest.LogCaptureFixture, failure: type[BaseException]
+) -> None:
+    check_failure(impl, raising(failure("of the handler")), INTERNAL)
+    assert caplog.text.count(f"{failure.__name__}: of the handler\n") == 5
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the handler of 'm' failed, id {id}" for id in (1, None, None, 1, None)
+    ]
 
+
+@pytest.mark.parametrize(
+    ("error", "reply"),
+    [
+        (RpcError(4, "refused"), b'{"code":4,"message":"refused"}'),
+        (RpcError(4, "refused", None), b'{"code":4,"message":"refused","data":null}'),
+        (RpcError(-32602, "Invalid params", [1]), b'{"code":-32602,"message":"Invalid params","data":[1]}'),
+    ],
+)
+def test_an_rpc_error_is_the_answer(
+    impl: ModuleType, caplog: pytest.LogCaptureFixture, error: RpcError, reply: bytes
+) -> None:
+    check_failure(impl, raising(error), b'{"jsonrpc":"2.0","id":1,"error":%b}' % reply)
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, GeneratorExit, asyncio.CancelledError])
+def test_what_ends_more_than_a_message_passes_on(impl: ModuleType, failure: type[BaseException]) -> None:
     for received in (impl.Request(1, "m"), impl.Notification("m"), [impl.Notification("m")]):
-        with pytest.raises(LookupError, match="of the handler"):
-            impl.answer(received, handler)
+        with pytest.raises(failure):
+            impl.answer(received, raising(failure))
 
 
-def test_what_cannot_be_written(impl: ModuleType) -> None:
-    with pytest.raises(EncodeError):
-        impl.answer(impl.Request(1, "m"), lambda _: impl.Response(1, object()))
+def test_what_cannot_be_written(impl: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
+    check_failure(impl, lambda message: impl.Response(message.id, object()), INTERNAL)
+    check_failure(impl, lambda message: impl.Response(message.id, error=impl.Error(1, "m", object())), INTERNAL)
+    check_failure(impl, raising(RpcError(1, "m", object())), INTERNAL)
+    check_failure(impl, lambda _: impl.Response(1, 1j), INTERNAL, default=raising(SystemExit))
+    check_failure(impl, lambda _: impl.Response(1, 1j), b'{"jsonrpc":"2.0","id":1,"result":"1j"}', default=repr)
+    assert "EncodeError: Type is not JSON serializable: object\n" in caplog.text
+
+
+def test_an_option_that_breaks_lines(impl: ModuleType) -> None:
+    for received in (impl.Request(1, "m"), impl.Notification("m"), []):
+        with pytest.raises(ValueError, match="framing"):
+            impl.answer(received, echo(impl), option=1)
 
 
 @pytest.mark.parametrize("received", [None, 1, b"{}", {}, (), [1], [[]]])

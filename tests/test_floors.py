@@ -33,6 +33,7 @@ FLOORS = {
     "__init__": 2,
     "_located": 3,
     "validator": 3,
+    "handlers": 3,
     "transports": 4,
     "session": 5,
     "mcp": 6,

@@ -17,6 +17,7 @@ README = Path(__file__).resolve().parent.parent / "README.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 EXAMPLES = {
     "codec": "message = decode(",
+    "handlers": "handlers.dispatch(",
     "transport": "run_stdio(serve)",
     "session": "memory_pair()",
     "server": "server.serve_stdio()",

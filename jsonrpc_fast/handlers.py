@@ -1,0 +1,433 @@
+"""From a text to its reply, without IO: functions by the names of their methods.
+
+    handlers = Handlers({"add": lambda a, b: a + b})
+    handlers.dispatch(b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}')
+
+Rules:
+  - params in an array are the positional arguments, params in an object the named ones (section 4.2). Params that do
+    not fit the signature are -32602, and the function is not called. Types are the function's own business;
+  - the signature is read once, when the function is registered;
+  - a parameter that is annotated with `RequestContext` is given that; the peer can neither set nor miss it;
+  - names that begin with `rpc.` belong to JSON-RPC itself (section 4.3), and are refused;
+  - an RpcError that a function raises is the answer. Any other exception, and a result that cannot be written, is
+    -32603 without a word about it to the peer, and an error with its traceback in the log;
+  - each item of a batch is served alone, and the answers are in the order of the batch (section 6);
+  - a notification is never answered (section 4.1), nor is anything that looks like a response.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import re
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from inspect import Parameter
+from typing import Any, Final, TypeVar, get_args, overload
+
+from ._json import Default, check_option
+from .codec import (
+    Message,
+    Notification,
+    ParseError,
+    Raw,
+    Request,
+    Response,
+    decode,
+    encode,
+    encode_error,
+    encode_result,
+)
+from .codes import RPC_MESSAGES, ErrorCode
+from .errors import HANDLER_FAILURES, MessageId, RpcError, error_for, internal_error
+from .profile import JSONRPC, Profile
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_NAMED: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+_PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
+"""The types of most results, which are surely not awaitable."""
+
+
+class RequestContext:
+    """What a function may want to know of the message that it serves.
+
+    context          what was given to `dispatch` or `dispatch_async`: who calls, the headers of an HTTP request, …
+    id               of the request; None for a notification, too
+    is_notification  no answer is going to be sent
+    method           of the message
+    """
+
+    __slots__ = ("context", "id", "is_notification", "method")
+
+    def __init__(self, method: str, id: MessageId, is_notification: bool, context: Any = None) -> None:
+        self.context = context
+        self.id = id
+        self.is_notification = is_notification
+        self.method = method
+
+
+class Handler:
+    """A function, and which params it takes.
+
+    function  sync or async
+    unpack    False: the params are one argument, as they came: a dict, a list, a `Raw` or None
+    """
+
+    __slots__ = (
+        "_any_name",
+        "_context_keyword",
+        "_context_name",
+        "_function",
+        "_least",
+        "_most",
+        "_names",
+        "_required",
+        "_takes_object",
+        "_unpack",
+        "wants_context",
+    )
+
+    def __init__(self, function: Callable[..., Any], unpack: bool = True) -> None:
+        if not callable(function):
+            raise TypeError(f"a handler must be callable, not {type(function).__name__}")
+        self._function = function
+        self._unpack = unpack
+        self.wants_context = False
+        self._context_name: str | None = None  # which the peer must not give
+        self._context_keyword: str | None = None  # by which it is handed over, unless it goes first
+        self._least, self._most = 0, sys.maxsize  # positional arguments
+        self._takes_object = self._any_name = True
+        self._names: frozenset[str] = frozenset()  # that may be given
+        self._required: frozenset[str] = frozenset()  # that have to be
+        try:
+            signature = inspect.signature(function)
+        except ValueError:
+            return  # a built-in that does not tell
+        self._read(list(signature.parameters.values()))
+
+    def _read(self, parameters: list[Parameter]) -> None:
+        for index, parameter in enumerate(parameters):
+            if _is_context(parameter.annotation):
+                if parameter.kind is Parameter.KEYWORD_ONLY:
+                    self._context_keyword = parameter.name
+                elif index:
+                    raise TypeError("the RequestContext must be the first parameter, or a keyword-only one")
+                self.wants_context = True
+                if parameter.kind is not Parameter.POSITIONAL_ONLY:
+                    self._context_name = parameter.name
+                del parameters[index]
+                break
+        kinds = {parameter.kind for parameter in parameters}
+        positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+        named = [parameter for parameter in parameters if parameter.kind in _NAMED]
+        self._names = frozenset(parameter.name for parameter in named)
+        self._required = frozenset(parameter.name for parameter in named if parameter.default is Parameter.empty)
+        self._any_name = Parameter.VAR_KEYWORD in kinds
+        required = [parameter for parameter in positional if parameter.default is Parameter.empty]
+        self._takes_object = not any(parameter.kind is Parameter.POSITIONAL_ONLY for parameter in required)
+        self._least = len(required)
+        if self._required - {parameter.name for parameter in positional}:
+            self._most = -1  # a keyword-only parameter is required: no array fits
+        elif Parameter.VAR_POSITIONAL not in kinds:
+            self._most = len(positional)
+
+    def invoke(self, params: Any, context: RequestContext | None) -> Any:
+        """What the function returns: a result, or an awaitable of one. `context` is needed where it is wanted.
+
+        Raises RpcError -32602 for params that do not fit, and whatever the function raises.
+        """
+        if not self._unpack:
+            return self._invoke_with_context([params], context) if self.wants_context else self._function(params)
+        if type(params) is Raw:
+            params = params.decode()
+        try:
+            if self.wants_context:
+                return self._invoke_with_context(params, context)
+            return self._function(**params) if type(params) is dict else self._function(*(params or ()))
+        except TypeError:
+            # Either the params do not fit, and nothing was run, or it is the function's own. To look only now saves
+            # looking each time.
+            if self._fits(params):
+                raise
+        raise RpcError(ErrorCode.INVALID_PARAMS, RPC_MESSAGES[ErrorCode.INVALID_PARAMS])
+
+    def _invoke_with_context(self, params: Any, context: RequestContext | None) -> Any:
+        if type(params) is not dict:
+            positional, named = params or (), {}
+        elif self._context_name in params:
+            raise TypeError
+        else:
+            positional, named = (), params
+        if self._context_keyword is not None:
+            return self._function(*positional, **named, **{self._context_keyword: context})
+        return self._function(context, *positional, **named)
+
+    def _fits(self, params: Any) -> bool:
+        if type(params) is not dict:
+            return self._least <= len(params or ()) <= self._most
+        if not self._takes_object or self._context_name in params:
+            return False
+        return self._required <= params.keys() and (self._any_name or params.keys() <= self._names)
+
+
+class Handlers:
+    """Functions by the names of their methods. Several sessions may share one.
+
+    functions: a mapping of names to functions, or None. What `find` returns decides, and may be overridden.
+    """
+
+    def __init__(self, functions: Mapping[str, Callable[..., Any]] | None = None) -> None:
+        self._handlers: dict[str, Handler] = {}
+        for method, function in (functions or {}).items():
+            self.register(method, function)
+
+    @overload
+    def register(self, method: str, *, unpack: bool = True) -> Callable[[Function], Function]: ...
+
+    @overload
+    def register(self, method: str, function: Function, *, unpack: bool = True) -> Function: ...
+
+    def register(self, method: str, function: Any = None, *, unpack: bool = True) -> Any:
+        """Serves `method` by a function from now on; without a function it is a decorator.
+
+        unpack: False hands the params over as one argument, as they came.
+        Raises ValueError for a name that is taken or begins with `rpc.`, TypeError for what is not callable.
+        """
+        if not isinstance(method, str):
+            raise TypeError(f"method must be a str, not {type(method).__name__}")
+        if method.startswith("rpc."):
+            raise ValueError("methods that begin with rpc. belong to JSON-RPC itself")
+        if function is None:
+            return lambda decorated: self.register(method, decorated, unpack=unpack)
+        if method in self._handlers:
+            raise ValueError("the method has a handler already")
+        self._handlers[method] = Handler(function, unpack)
+        return function
+
+    def find(self, method: str) -> Handler | None:
+        """What serves `method`; None: nothing does."""
+        return self._handlers.get(method)
+
+    def dispatch(
+        self,
+        data: bytes | bytearray | memoryview | str | Message | list[Message],
+        profile: Profile = JSONRPC,
+        *,
+        context: Any = None,
+        raw: bool = False,
+        delimited: bool = True,
+        default: Default = None,
+        option: int = 0,
+    ) -> bytes:
+        """Serves a text by sync functions, and returns the reply.
+
+        Args:
+            data: one JSON text, a message or a batch; or what `decode` returned.
+            profile: the rules and limits that the text is decoded with. `Limits.batch_items` bounds how many functions
+                one text calls.
+            context: any object, for functions that take a `RequestContext`.
+            raw: decode with `raw=True`, so that functions registered with `unpack=False` get `Raw` params.
+            delimited: end the reply in a newline.
+            default: as in `encode`, for results and error data.
+            option: as in `encode`.
+
+        Returns:
+            The reply as one line of JSON; b"" if none is due.
+
+        Raises:
+            TypeError: `data` is of another type.
+            ValueError: `option` breaks lines.
+
+        What a function raises is answered and does not come out here, except for KeyboardInterrupt, cancellations and
+        other exceptions that are no `Exception`. A function that returns an awaitable needs `dispatch_async`; here it
+        is answered with -32603, and the log says so.
+        """
+        return _Dispatch(self, data, profile, context, raw, delimited, default, option).run()
+
+    async def dispatch_async(
+        self,
+        data: bytes | bytearray | memoryview | str | Message | list[Message],
+        profile: Profile = JSONRPC,
+        *,
+        context: Any = None,
+        raw: bool = False,
+        delimited: bool = True,
+        default: Default = None,
+        option: int = 0,
+    ) -> bytes:
+        """Serves a text by sync and async functions, and returns the reply.
+
+        Args, Returns and Raises are those of `dispatch`. Under asyncio the async functions of a batch run at the same
+        time, each in a task of its own, and all have ended when this returns or is cancelled. Under another event loop,
+        such as trio's, they run one after another.
+        """
+        return await _Dispatch(self, data, profile, context, raw, delimited, default, option).run_async()
+
+
+class _Dispatch:
+    """Serves one text."""
+
+    __slots__ = ("_context", "_delimited", "_encoding", "_handlers", "_received")
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        data: Any,
+        profile: Profile,
+        context: Any,
+        raw: bool,
+        delimited: bool,
+        default: Default,
+        option: int,
+    ) -> None:
+        check_option(option)
+        self._received: Any = data
+        if isinstance(data, (bytes, bytearray, memoryview, str)):
+            self._received = decode(data, profile, raw=raw)
+        self._handlers = handlers
+        self._context = context
+        self._delimited = delimited
+        is_batch = isinstance(self._received, list)
+        self._encoding: Any = {"delimited": delimited and not is_batch, "default": default, "option": option}
+
+    def run(self) -> bytes:
+        if isinstance(self._received, list):
+            return self._batch([self._serve(item) for item in self._received])
+        return self._serve(self._received)
+
+    async def run_async(self) -> bytes:
+        if not isinstance(self._received, list):
+            reply = self._begin(self._received)
+            return reply if isinstance(reply, bytes) else await self._finish(self._received, reply)
+        # Not imported here: where nobody has, no loop of asyncio runs. Without a task it is a host of another loop.
+        asyncio = sys.modules.get("asyncio")
+        try:
+            is_concurrent = asyncio is not None and asyncio.current_task() is not None
+        except RuntimeError:
+            is_concurrent = False
+        if is_concurrent:
+            return self._batch(await self._run_tasks(asyncio))
+        replies = []
+        for item in self._received:
+            reply = self._begin(item)
+            replies.append(reply if isinstance(reply, bytes) else await self._finish(item, reply))
+        return self._batch(replies)
+
+    async def _run_tasks(self, asyncio: Any) -> list[bytes]:
+        """The replies to a batch, its async functions in tasks that have all ended afterwards."""
+        loop = asyncio.get_running_loop()
+        replies: list[bytes] = []
+        tasks: dict[int, Any] = {}
+        begun: list[Awaitable[Any]] = []
+        try:
+            for index, item in enumerate(self._received):
+                reply = self._begin(item)
+                if not isinstance(reply, bytes):
+                    begun.append(reply)
+                    tasks[index] = loop.create_task(self._finish(item, reply))
+                    reply = b""
+                replies.append(reply)
+            if tasks:
+                await asyncio.wait(tasks.values())
+        finally:
+            for task in tasks.values():
+                task.cancel()
+            while pending := [task for task in tasks.values() if not task.done()]:
+                # Cancelled again, as anyio does until it works: the first one goes on when all have ended.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait(pending)
+            for work in begun:
+                if isinstance(work, Coroutine):
+                    work.close()  # its task was cancelled before the first step
+        for index, task in tasks.items():
+            try:
+                replies[index] = task.result()
+            except asyncio.CancelledError as error:  # nobody cancelled the batch: it is the function's own
+                replies[index] = self._fail(self._received[index], error)
+        return replies
+
+    def _batch(self, replies: list[bytes]) -> bytes:
+        text = b",".join(filter(None, replies))
+        if not text:
+            return b""
+        return b"[" + text + (b"]\n" if self._delimited else b"]")
+
+    def _serve(self, item: Any) -> bytes:
+        reply = self._begin(item)
+        if isinstance(reply, bytes):
+            return reply
+        if isinstance(reply, Coroutine):
+            reply.close()
+        return self._fail(item, TypeError("the function is async: dispatch_async serves it, dispatch does not"))
+
+    def _begin(self, item: Any) -> bytes | Awaitable[Any]:
+        """The reply to an item, or what has to be awaited for it."""
+        if not isinstance(item, (Request, Notification)):
+            if isinstance(item, ParseError):
+                return encode(item.to_response(), **self._encoding) if item.reply_expected else b""
+            if isinstance(item, Response):
+                return b""
+            raise TypeError(f"data must be a JSON text or what decode returned, not {type(item).__name__}")
+        try:
+            result = self._invoke(item)
+        except HANDLER_FAILURES as error:
+            return self._fail(item, error)
+        return result if is_awaitable(result) else self._succeed(item, result)
+
+    def _invoke(self, item: Request | Notification) -> Any:
+        handler = self._handlers.find(item.method)
+        if handler is None:
+            raise RpcError(ErrorCode.METHOD_NOT_FOUND, RPC_MESSAGES[ErrorCode.METHOD_NOT_FOUND])
+        if not handler.wants_context:
+            return handler.invoke(item.params, None)
+        is_notification = isinstance(item, Notification)
+        id = None if isinstance(item, Notification) else item.id
+        return handler.invoke(item.params, RequestContext(item.method, id, is_notification, self._context))
+
+    async def _finish(self, item: Request | Notification, work: Awaitable[Any]) -> bytes:
+        try:
+            result = await work
+        except HANDLER_FAILURES as error:
+            return self._fail(item, error)
+        return self._succeed(item, result)
+
+    def _succeed(self, item: Request | Notification, result: Any) -> bytes:
+        if isinstance(item, Notification):
+            return b""
+        try:
+            return encode_result(item.id, result, **self._encoding)
+        except HANDLER_FAILURES as error:  # an EncodeError, or what a payload's own methods raise
+            return self._refuse(item, internal_error(error, item.method, item.id))
+
+    def _fail(self, item: Request | Notification, error: BaseException) -> bytes:
+        if isinstance(item, Request):
+            return self._refuse(item, error_for(error, item.method, item.id))
+        if not isinstance(error, RpcError):
+            internal_error(error, item.method)
+        return b""
+
+    def _refuse(self, item: Request, error: RpcError) -> bytes:
+        try:
+            return encode_error(item.id, error.code, error.message, error.data, **self._encoding)
+        except HANDLER_FAILURES as failure:  # data that cannot be written, or a subclass that lacks one of the others
+            error = internal_error(failure, item.method, item.id)
+            return encode_error(item.id, error.code, error.message, **self._encoding)
+
+
+def is_awaitable(result: object) -> bool:
+    """Whether `await` takes it. It asks the type, as `await` does: a result's own attributes may do anything."""
+    return type(result) not in _PLAIN and hasattr(type(result), "__await__")
+
+
+def _is_context(annotation: object) -> bool:
+    """Whether an annotation names the context, also as `RequestContext | None`. Texts are not evaluated."""
+    if isinstance(annotation, str):
+        return _CONTEXT_NAME.search(annotation) is not None
+    if isinstance(annotation, type):
+        return issubclass(annotation, RequestContext)
+    return any(_is_context(part) for part in get_args(annotation))
+
+
+_CONTEXT_NAME: Final = re.compile(rf"\b{RequestContext.__name__}\b")
