@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import subprocess
@@ -342,20 +343,151 @@ def test_a_program_that_is_not_there() -> None:
     run(test())
 
 
-def test_streams_of_ones_own_are_left_to_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    used = []
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
 
-    @asynccontextmanager
-    async def stdio_server(stdin: Any, stdout: Any) -> AsyncIterator[tuple[str, str]]:
-        used.append((stdin, stdout))
-        yield "read", "write"
 
-    monkeypatch.setattr(mcp.server.stdio, "stdio_server", stdio_server)
-
+def test_streams_of_ones_own_are_left_to_the_sdk() -> None:
     async def test() -> None:
-        own: Any = object()
-        async with adapter.stdio_server(own) as streams:
-            assert streams == ("read", "write")
-        assert used == [(own, None)]
+        read, written = io.StringIO(PING.decode()), io.StringIO()
+        async with adapter.stdio_server(anyio.wrap_file(read), anyio.wrap_file(written)) as (read_stream, write_stream):
+            assert (await read_stream.receive()).message.id == 1
+            await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result={})))
+            await write_stream.aclose()
+            await read_stream.aclose()
+        assert written.getvalue().encode() == PONG
 
     run(test())
+
+
+def test_functions_that_stand_in_for_the_sdks_do_not_call_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp.server.stdio, "stdio_server", adapter.stdio_server)
+    monkeypatch.setattr(mcp.client.stdio, "stdio_client", adapter.stdio_client)
+
+    async def test() -> None:
+        stdin, stdout = anyio.wrap_file(io.StringIO(PING.decode())), anyio.wrap_file(io.StringIO())
+        async with mcp.server.stdio.stdio_server(stdin, stdout) as (read_stream, write_stream):
+            assert (await read_stream.receive()).message.id == 1
+            await write_stream.aclose()
+            await read_stream.aclose()
+        script = 'import sys; sys.stdin.readline(); print(\'{"jsonrpc":"2.0","id":1,"result":{}}\')'
+        parameters = adapter.StdioServerParameters(command=sys.executable, args=["-c", script], encoding="ascii")
+        async with mcp.client.stdio.stdio_client(parameters) as (read_stream, write_stream):
+            await write_stream.send(SessionMessage(types.JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")))
+            assert (await read_stream.receive()).message.id == 1
+
+    run(test())
+
+
+REPLACED = r"""
+import os, sys, threading
+import anyio
+from mcp.server.lowlevel import Server
+from jsonrpc_fast.adapters.mcp import stdio_server
+
+async def main():
+    server = Server("replaced")
+    async with stdio_server() as (read_stream, write_stream):
+        await server.run(read_stream, write_stream, server.create_initialization_options())
+
+def ping():
+    return b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+"""
+
+
+@pytest.mark.parametrize(
+    "replace",
+    [
+        # Both, by pipes of the process itself: nothing of the wire is on 0 and 1.
+        (
+            "to_server, from_server = os.pipe(), os.pipe()\n"
+            "os.write(to_server[1], ping()); os.close(to_server[1])\n"
+            "sys.stdin, real = os.fdopen(to_server[0]), sys.stdout\n"
+            "sys.stdout = os.fdopen(from_server[1], 'w')\n"
+            "anyio.run(main)\n"
+            "real.write(os.read(from_server[0], 1000).decode())\n"
+        ),
+        # One of them.
+        "import io\nsys.stdin = io.TextIOWrapper(io.BytesIO(ping()))\nanyio.run(main)\n",
+    ],
+)
+def test_replaced_standard_streams_are_used(replace: str) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", REPLACED + replace], input=b"not for the server\n", capture_output=True, timeout=30
+    )
+    assert (process.returncode, process.stdout, process.stderr) == (0, PONG, b"")
+
+
+def test_a_wrapper_around_the_same_descriptor_is_no_replacement() -> None:
+    script = REPLACED + (
+        "import io\n"
+        "sys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='utf-8', line_buffering=True)\n"
+        "async def wrapped():\n"
+        "    async with stdio_server() as (read_stream, write_stream):\n"
+        "        assert type(read_stream).__module__ == 'jsonrpc_fast.adapters.mcp'\n"
+        "        print('to stderr')\n"
+        "anyio.run(wrapped)\n"
+    )
+    process = subprocess.run([sys.executable, "-c", script], input=b"", capture_output=True, timeout=30)
+    assert (process.returncode, process.stdout, process.stderr) == (0, b"", b"to stderr\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":null}', PONG),
+        (
+            b'{"jsonrpc":"2.0","id":1,"method":""}',
+            b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found","data":""}}\n',
+        ),
+    ],
+)
+def test_what_the_sdk_tolerates_is_answered_as_it_does(line: bytes, answer: bytes) -> None:
+    for transport in ("sdk", "fast"):
+        process = subprocess.run(
+            [sys.executable, SERVER, transport], input=line + b"\n", capture_output=True, timeout=30
+        )
+        assert (process.returncode, process.stdout) == (0, answer)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","method":"x","params":null}',
+        b'{"jsonrpc":"2.0","id":1,"result":{},"error":null}',
+        b'{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":1,"message":"m"}}',
+    ],
+)
+def test_null_members_count_as_absent(line: bytes) -> None:
+    mine = adapter._session_message(decode(line, adapter._PROFILE)).message  # type: ignore[arg-type]
+    theirs = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    assert (type(mine), mine) == (type(theirs), theirs)
+
+
+NEVER_HEARD = [
+    b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","error":{"code":1,"message":""}}',
+    b'{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}',
+    b'{"jsonrpc":"2.0","id":null,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":true,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":[],"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":{},"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1e2,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":NaN}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":-Infinity}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":1e400}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"\xff"}}',
+    b'{"jsonrpc":"2.0","id":1,"error":{"code":"5","message":""}}',
+    b'{"jsonrpc":"2.0","id":1,"error":{"code":1.0,"message":""}}',
+    b'{"jsonrpc":"2.0","id":1,"error":{"code":true,"message":""}}',
+    b'{"jsonrpc":"2.0","id":"' + b"x" * 600 + b'","method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * 1025 + b'"}',
+]
+
+
+@pytest.mark.parametrize("line", NEVER_HEARD)
+def test_what_an_sdk_server_never_hears_of_is_what_the_docstring_says(line: bytes) -> None:
+    types.jsonrpc_message_adapter.validate_json(line.decode(errors="replace"), by_name=False)  # the SDK takes it
+    assert isinstance(decode(line, adapter._PROFILE), ParseError)

@@ -8,9 +8,20 @@ An SDK server or client changes one import:
 Signatures and streams are the SDK's: a pair of (read, write) streams of `SessionMessage`, whose messages are real SDK
 models. A fault in one message arrives as an exception on the read stream, and the next message is read.
 
-What differs: messages are judged by the rules of `MCP_2025_11_25`, which refuse what the SDK's models let through (a
-duplicate member, a method beside a result, `"params": null`). Where the SDK is asked for what only it does (streams of
-one's own, an encoding that is not UTF-8, an event loop that is not asyncio's) its own function is used.
+The SDK's own functions are called where only they can do the work: with streams of the caller's, with a `sys.stdin` or
+`sys.stdout` that was replaced, with an encoding that is not UTF-8, on an event loop that is not asyncio's, and for the
+client on Windows.
+
+What differs: messages are judged by the rules of `MCP_2025_11_25`. Like the SDK, the adapter takes null for absent
+`params`, null beside a result or an error, and an empty method. The following the SDK's models let through, and the
+adapter does not: the session gets a `ParseError` instead of the message, so a request of this kind is never answered.
+
+  - a member that occurs twice; a method beside a result or an error; a result beside an error;
+  - a request whose id is null, a boolean, an array, an object, or a number with a fraction or an exponent (the SDK
+    takes it for a notification);
+  - NaN, Infinity, and numbers beyond the range of a double; bytes that are not UTF-8 (the SDK replaces them);
+  - an error whose code is not an integer;
+  - a method of more than 1,024 bytes, an id of more than 512, a message of more than 64 MiB (see `Limits`).
 """
 
 from __future__ import annotations
@@ -26,9 +37,9 @@ from typing import Any, Final, TextIO
 
 import anyio
 import anyio.lowlevel
-import mcp.client.stdio
-import mcp.server.stdio
-from mcp.client.stdio import StdioServerParameters
+from mcp.client.stdio import StdioServerParameters, get_default_environment
+from mcp.client.stdio import stdio_client as _sdk_stdio_client
+from mcp.server.stdio import stdio_server as _sdk_stdio_server
 from mcp.shared.message import SessionMessage
 from pydantic_core import to_jsonable_python
 from typing_extensions import Self
@@ -62,8 +73,10 @@ _READ_AHEAD: Final = 256
 _LINGER_TURNS: Final = 8
 """Some 100 microseconds of a loop that has nothing else to do."""
 
-_PROFILE: Final = MCP_2025_11_25.replace(big_ints="exact")
-"""The rules: of the latest revision whose messages are those of all before it. The SDK keeps integers of any width."""
+_PROFILE: Final = MCP_2025_11_25.replace(
+    name="mcp-sdk", big_ints="exact", null_params=True, null_companions=True, empty_methods=True
+)
+"""The rules of the latest revision whose messages are those of all before it, with what the SDK tolerates."""
 
 # Before 2.0 a message is wrapped once more.
 _wrapped: Callable[[Any], Any] | None = types.JSONRPCMessage if isinstance(types.JSONRPCMessage, type) else None
@@ -75,10 +88,22 @@ async def stdio_server(
 ) -> AsyncGenerator[tuple[Any, Any], None]:
     """Serves MCP over this process's stdin and stdout, as `mcp.server.stdio.stdio_server` does.
 
-    Yields the session's read and write stream. Until it ends, what is printed goes to stderr.
+    Until it ends, what is printed goes to stderr.
+
+    Args:
+        stdin: An anyio text file to read instead of `sys.stdin`.
+        stdout: An anyio text file to write instead of `sys.stdout`.
+
+    Yields:
+        The session's read stream and write stream.
+
+    Raises:
+        ConnectionLost: The process was started without stdin or stdout.
+        StateError: Another transport already has them.
     """
-    if stdin is not None or stdout is not None or not _is_on_asyncio():
-        async with mcp.server.stdio.stdio_server(stdin, stdout) as streams:
+    are_replaced = stdin is not None or stdout is not None or _is_replaced(sys.stdin, 0) or _is_replaced(sys.stdout, 1)
+    if are_replaced or not _is_on_asyncio():
+        async with _sdk_stdio_server(stdin, stdout) as streams:
             yield streams
         return
     async with _streams_over(StdioServer(profile=_PROFILE)) as streams:
@@ -91,17 +116,26 @@ async def stdio_client(
 ) -> AsyncGenerator[tuple[Any, Any], None]:
     """Runs an MCP server as a child process and connects to it, as `mcp.client.stdio.stdio_client` does.
 
-    Yields the session's read and write stream. At the end the child's stdin is closed; a child that stays is terminated
-    after 2 seconds and killed after 2 more. Raises OSError when it cannot be run.
+    At the end the child's stdin is closed; a child that stays is terminated after 2 seconds and killed after 2 more.
+
+    Args:
+        server: The program. Its `env` is merged into the SDK's `get_default_environment()`.
+        errlog: An open file with a descriptor, which gets the child's stderr.
+
+    Yields:
+        The session's read stream and write stream.
+
+    Raises:
+        OSError: The program cannot be run.
     """
     is_utf8 = codecs.lookup(server.encoding).name == "utf-8" and server.encoding_error_handler == "strict"
     if not is_utf8 or not _is_on_asyncio() or sys.platform == "win32":
-        async with mcp.client.stdio.stdio_client(server, errlog) as streams:
+        async with _sdk_stdio_client(server, errlog) as streams:
             yield streams
         return
     transport = StdioClient(
         [server.command, *server.args],
-        env=mcp.client.stdio.get_default_environment() | (server.env or {}),
+        env=get_default_environment() | (server.env or {}),
         cwd=server.cwd,
         stderr=errlog,
         exit_seconds=2.0,
@@ -125,6 +159,16 @@ async def _streams_over(transport: ByteTransport) -> AsyncGenerator[tuple[_ReadS
         write_stream.close()
         with anyio.CancelScope(shield=True):
             await transport.close()
+
+
+def _is_replaced(stream: TextIO | None, descriptor: int) -> bool:
+    """Whether a standard stream does not stand for its descriptor any more."""
+    if stream is (sys.__stdin__, sys.__stdout__)[descriptor]:
+        return False  # None, too: the process was started without it
+    try:
+        return stream is None or stream.buffer.fileno() != descriptor
+    except (AttributeError, OSError, ValueError):
+        return True
 
 
 def _is_on_asyncio() -> bool:
