@@ -59,7 +59,6 @@ from ._json import (
     JSONDecodeError,
     check_option,
     dumps,
-    dumps_integer,
     exact_number,
     has_surrogates,
     is_integer_longer,
@@ -69,7 +68,7 @@ from ._json import (
 from ._json import dumps_unchecked as _dumps_unchecked
 from ._json import loads as _loads
 from ._repr import shorten
-from .codes import RPC_MESSAGES, UNSET, ParseErrorCode
+from .codes import RPC_MESSAGES, UNSET, ParseErrorCode, is_error_code, plain_error_code
 from .errors import HANDLER_FAILURES, EncodeError, RpcError, error_for, internal_error
 from .framing import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
 from .framing import Frame, HeaderReader
@@ -77,6 +76,7 @@ from .hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES
 from .kinds import Classification
 from .profile import JSONRPC, Profile
 from .profile import MAX_DEPTH as _MAX_DEPTH
+from .profile import MAX_ID_BYTES as _MAX_ID_BYTES
 
 cdef extern from "Python.h":
     PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* text, Py_ssize_t size) except NULL
@@ -118,6 +118,7 @@ cdef object ZERO = 0
 cdef object ABSENT = object()  # of a member that is not there
 cdef object APPEND_NEWLINE = OPT_APPEND_NEWLINE
 cdef Py_ssize_t MAX_DEPTH = _MAX_DEPTH
+cdef Py_ssize_t MAX_ID_BYTES = _MAX_ID_BYTES
 cdef Py_ssize_t LOOKED_AT_BYTES = _LOOKED_AT_BYTES
 cdef Py_ssize_t MAX_HEADER_BYTES = _MAX_HEADER_BYTES
 cdef object TRUNCATED = ParseErrorCode.TRUNCATED

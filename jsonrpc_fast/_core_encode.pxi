@@ -173,7 +173,7 @@ cdef inline object put_integer(Writer* writer, char* digits, number):
     # The bits of -value, which for -(2**63) is no long long.
     cdef unsigned long long rest = -<unsigned long long>value if value < 0 else <unsigned long long>value
     if overflow:
-        return put_bytes(writer, dumps_integer(number))
+        return put_bytes(writer, b"%d" % number)
     while True:
         at -= 1
         at[0] = <char>(c"0" + rest % 10)
@@ -203,11 +203,11 @@ cdef inline object put_string(Writer* writer, text):
 
 
 cdef inline object put_id(Writer* writer, id):
-    if isinstance(id, int) and not isinstance(id, bool):
+    check_id(id)
+    if isinstance(id, int):
         return put_integer(writer, writer.digits[0], id)
     if isinstance(id, str):
         return put_string(writer, id)
-    check_id(id)
     return put_bytes(writer, dumps(id))
 
 
@@ -394,7 +394,7 @@ cdef bytes write_error(id, code, message, data, default, option, bint delimited,
     writer.count = 0
     put(&writer, b'{"jsonrpc":"2.0","id":', 22)
     held_id = put_id(&writer, id)
-    check_error(code, message)
+    code = check_error(code, message)
     put(&writer, b',"error":{"code":', 17)
     held_code = put_integer(&writer, writer.digits[1], code)
     put(&writer, b',"message":', 11)

@@ -227,8 +227,7 @@ cdef class Error:
     def __init__(self, code, message, data=UNSET):
         if self.message is not None:
             refuse_again(self)
-        check_error(code, message)
-        self.code = int(code)
+        self.code = check_error(code, message)
         self.message = message
         self.data = data
 
@@ -391,6 +390,8 @@ cdef int check_id(id) except -1:
         raise TypeError(f"id must be an int, a str, a float or None, not {type(id).__name__}")
     if isinstance(id, float) and not isfinite(<double>id):
         raise ValueError("id must be a finite number")
+    if id is not None and is_id_too_long(id, MAX_ID_BYTES):
+        raise ValueError(f"id must be {MAX_ID_BYTES} bytes or less")
     return 0
 
 
@@ -406,9 +407,13 @@ cdef int check_params(params) except -1:
     return 0
 
 
-cdef int check_error(code, message) except -1:
-    if isinstance(code, bool) or not isinstance(code, int):
-        raise TypeError(f"code must be an int, not {type(code).__name__}")
+cdef object check_error(code, message):
+    """The code as a plain int."""
+    cdef int overflow = 0
+    if PyLong_CheckExact(code):
+        PyLong_AsLongLongAndOverflow(code, &overflow)
+    if overflow or not PyLong_CheckExact(code):
+        code = plain_error_code(code)
     if not isinstance(message, str):
         raise TypeError(f"message must be a str, not {type(message).__name__}")
-    return 0
+    return code

@@ -260,16 +260,19 @@ cdef object judge_response(Rules rules, id, params, result, error, bint unexpect
 cdef object judge_error(obj):
     """The Error that an object is, or the factory of the fault."""
     cdef Error error
+    cdef int overflow = 0
     if not isinstance(obj, dict):
         return ParseError.invalid_error_type
     code = member_of(<dict>obj, "code")
-    if not isinstance(code, int) or isinstance(code, bool):
+    if PyLong_CheckExact(code):
+        PyLong_AsLongLongAndOverflow(code, &overflow)
+    if (overflow or not PyLong_CheckExact(code)) and not is_error_code(code):
         return ParseError.invalid_error_code
     message = member_of(<dict>obj, "message")
     if not isinstance(message, str):
         return ParseError.invalid_error_message
     error = Error.__new__(Error)
-    error.code = int(code)
+    error.code = code if PyLong_CheckExact(code) else int.__int__(code)
     error.message = message
     data = member_of(<dict>obj, "data")
     error.data = UNSET if data is ABSENT else data

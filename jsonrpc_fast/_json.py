@@ -45,14 +45,6 @@ def dumps(value: object, default: Default = None, option: int = 0) -> bytes:
         raise EncodeError(str(error)) from error.__cause__
 
 
-def dumps_integer(value: int) -> bytes:
-    """An integer of any width; orjson stops at 64 bits. Raises EncodeError where CPython refuses the digits."""
-    try:
-        return b"%d" % value
-    except ValueError:
-        raise EncodeError("an integer has more digits than this interpreter writes") from None
-
-
 def exact_number(token: bytes) -> int | float | None:
     """The number that `token`, a valid JSON number, stands for; None where a float would change it.
 
@@ -122,13 +114,16 @@ def is_wide_integer(token: bytes) -> bool:
 
 def is_longer(text: str, limit: int) -> bool:
     """Whether `text` is more than `limit` bytes of UTF-8; a lone surrogate counts as three."""
-    if len(text) * 4 <= limit:
+    # `str`'s own methods: a subclass may say otherwise than what is written of it.
+    length = str.__len__(text)
+    if length * 4 <= limit:
         return False
-    return len(text) > limit or len(text.encode("utf-8", "surrogatepass")) > limit
+    return length > limit or len(str.encode(text, "utf-8", "surrogatepass")) > limit
 
 
 def is_integer_longer(number: int, limit: int) -> bool:
     """Whether `number` is more than `limit` characters as written; 20 or more of them."""
+    number = int.__int__(number)
     # 64 bits are at most 20 characters.
     return number.bit_length() > 64 and not -(10 ** (limit - 1)) < number < 10**limit
 
@@ -136,7 +131,7 @@ def is_integer_longer(number: int, limit: int) -> bool:
 def has_surrogates(text: str) -> bool:
     """Whether `text` holds a lone surrogate, so that it cannot be written as UTF-8."""
     try:
-        text.encode()
+        str.encode(text)
     except UnicodeEncodeError:
         return True
     return False

@@ -22,7 +22,6 @@ from ._json import (
     JSONDecodeError,
     check_option,
     dumps,
-    dumps_integer,
     dumps_unchecked,
     exact_number,
     has_surrogates,
@@ -33,10 +32,10 @@ from ._json import (
 )
 from ._repr import shorten
 from ._scanner import Envelope, Malformed, Value, scan, scan_error, scan_value
-from .codes import RPC_MESSAGES, UNSET
+from .codes import RPC_MESSAGES, UNSET, is_error_code, plain_error_code
 from .errors import HANDLER_FAILURES, MessageId, RpcError, error_for, internal_error
 from .kinds import Classification
-from .profile import JSONRPC, MAX_DEPTH, Profile
+from .profile import JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile
 
 T = TypeVar("T")
 
@@ -112,7 +111,8 @@ class Request(_Message):
     method  str
     params  dict, list, or None if absent
 
-    Raises TypeError for another type, ValueError for a float that JSON has no number for.
+    Raises TypeError for another type, ValueError for a float that JSON has no number for, and for an id of more than
+    640 bytes, which no profile reads.
     """
 
     __slots__ = ("id", "method", "params")
@@ -179,7 +179,7 @@ class Response(_Message):
     result  any value
     error   an Error or None
 
-    Raises TypeError for another type, ValueError for both a result and an error.
+    Raises TypeError for another type, ValueError for both a result and an error, and for an id as in `Request`.
     """
 
     __slots__ = ("error", "id", "result")
@@ -218,11 +218,11 @@ class Response(_Message):
 class Error(_Value):
     """What went wrong, inside a response (section 5.1).
 
-    code     int, kept as a plain one
+    code     int of 64 bits, kept as a plain one
     message  str
     data     any value; UNSET if there is no such member, while None is `"data": null`
 
-    Raises TypeError for another type.
+    Raises TypeError for another type, ValueError for a code beyond 64 bits.
     """
 
     __slots__ = ("code", "data", "message")
@@ -233,8 +233,7 @@ class Error(_Value):
     data: Any
 
     def __new__(cls, code: int, message: str, data: Any = UNSET) -> Error:
-        _check_error(code, message)
-        return _make_error(int(code), message, data)
+        return _make_error(_check_error(code, message), message, data)
 
     @classmethod
     def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Error | None:
@@ -414,6 +413,8 @@ def _check_id(id: object) -> None:
         raise TypeError(f"id must be an int, a str, a float or None, not {type(id).__name__}")
     if isinstance(id, float) and not math.isfinite(id):
         raise ValueError("id must be a finite number")
+    if _is_id_too_long(id, MAX_ID_BYTES):
+        raise ValueError(f"id must be {MAX_ID_BYTES} bytes or less")
 
 
 def _check_method(method: object) -> None:
@@ -426,11 +427,12 @@ def _check_params(params: object) -> None:
         raise TypeError(f"params must be a dict, a list, a Raw of one, or None, not {type(params).__name__}")
 
 
-def _check_error(code: object, message: object) -> None:
-    if isinstance(code, bool) or not isinstance(code, int):
-        raise TypeError(f"code must be an int, not {type(code).__name__}")
+def _check_error(code: object, message: object) -> int:
+    """The code as a plain int."""
+    plain = plain_error_code(code)
     if not isinstance(message, str):
         raise TypeError(f"message must be a str, not {type(message).__name__}")
+    return plain
 
 
 # Decoding: the rules.
@@ -563,12 +565,12 @@ def _judge_error(obj: object) -> Error | Callable[..., ParseError]:
     if not isinstance(obj, dict):
         return ParseError.invalid_error_type
     code = obj.get("code")
-    if not isinstance(code, int) or isinstance(code, bool):
+    if not is_error_code(code):
         return ParseError.invalid_error_code
     message = obj.get("message")
     if not isinstance(message, str):
         return ParseError.invalid_error_message
-    return _make_error(int(code), message, obj.get("data", UNSET))
+    return _make_error(int.__int__(code), message, obj.get("data", UNSET))
 
 
 def _is_valid_id(id: object, null_allowed: bool, profile: Profile) -> bool:
@@ -817,7 +819,7 @@ def encode(
 
     An empty list gives b"", for an empty batch is no message (section 6).
     Raises EncodeError for a value that cannot be written, TypeError for what is not a message, ValueError for an
-    option that breaks lines.
+    option that breaks lines, and for an id or a code that no profile reads.
     """
     if isinstance(message, list):
         if not message:
@@ -912,8 +914,7 @@ def encode_error(
     """The response that carries an error, as one line of JSON. No `data` member if UNSET. The rest as in `encode`."""
     check_option(option)
     text = b'{"jsonrpc":"2.0","id":%b' % _encode_id(id)
-    _check_error(code, message)
-    text += b',"error":{"code":%b,"message":%b' % (dumps_integer(code), dumps(message))
+    text += b',"error":{"code":%d,"message":%b' % (_check_error(code, message), dumps(message))
     if data is not UNSET:
         text += b',"data":%b' % _encode_payload(data, default, option)
     return text + (b"}}\n" if delimited else b"}}")
@@ -921,7 +922,7 @@ def encode_error(
 
 def _encode_id(id: MessageId) -> bytes:
     _check_id(id)
-    return dumps_integer(id) if isinstance(id, int) else dumps(id)
+    return b"%d" % id if isinstance(id, int) else dumps(id)  # orjson stops at 64 bits
 
 
 def _encode_method(method: str) -> bytes:

@@ -7,7 +7,7 @@ protocols (-32002 does), so each protocol has an enum of its own.
 from __future__ import annotations
 
 import enum
-from typing import Final, Literal
+from typing import Final, Literal, TypeGuard
 
 
 class ErrorCode(enum.IntEnum):
@@ -64,6 +64,21 @@ def error_band(code: int) -> ErrorBand:
     return ErrorBand.APPLICATION
 
 
+def is_error_code(value: object) -> TypeGuard[int]:
+    """Whether `value` may be an error's code: an integer of 64 bits, because wider ones are read as floats."""
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**64
+
+
+def plain_error_code(value: object) -> int:
+    """An error's code as a plain int. Raises TypeError for another type, ValueError for one beyond 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"code must be an int, not {type(value).__name__}")
+    code = int.__int__(value)
+    if not is_error_code(code):
+        raise ValueError("code must fit in 64 bits")
+    return code
+
+
 class ParseErrorCode(enum.Enum):
     """What is wrong with a message. The value is the text that `ParseError.message` begins with."""
 
@@ -96,7 +111,7 @@ class ParseErrorCode(enum.Enum):
     RESULT_AND_ERROR = "result and error are both there"
     INVALID_RESULT_TYPE = "result is not an object"
     INVALID_ERROR_TYPE = "error is not an object"
-    INVALID_ERROR_CODE = "the error's code is not an integer"
+    INVALID_ERROR_CODE = "the error's code is not an integer of 64 bits"
     INVALID_ERROR_MESSAGE = "the error's message is not a string"
     UNEXPECTED_MEMBER = "there is a member that the protocol does not name"
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ._repr import shorten
-from .codes import RPC_MESSAGES, UNSET, ErrorCode, Hint, ParseErrorCode
+from .codes import RPC_MESSAGES, UNSET, ErrorCode, Hint, ParseErrorCode, plain_error_code
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -62,14 +62,15 @@ class CallCancelled(Exception):
 class RpcError(Exception):
     """An error response. A call raises the peer's; a handler raises the one to answer with.
 
-    code     int; see `error_band` for who allocated it
+    code     int of 64 bits; see `error_band` for who allocated it
     message  str, one sentence
     data     any JSON value, or UNSET when there is none
+
+    Raises TypeError for another type, ValueError for a code beyond 64 bits.
     """
 
     def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
-        if isinstance(code, bool) or not isinstance(code, int):
-            raise TypeError(f"code must be an int, not {type(code).__name__}")
+        plain_error_code(code)
         if not isinstance(message, str):
             raise TypeError(f"message must be a str, not {type(message).__name__}")
         super().__init__(code, message, data)
@@ -353,7 +354,7 @@ class ParseError(ValueError):
     def invalid_error_code(
         cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False
     ) -> Self:
-        """An error whose `code` is missing or not an integer (section 5.1)."""
+        """An error whose `code` is missing or not an integer of 64 bits (section 5.1)."""
         return cls(ParseErrorCode.INVALID_ERROR_CODE, id, index=index, reply_expected=reply_expected)
 
     @classmethod

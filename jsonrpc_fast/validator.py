@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, overload
 
 from ._json import has_surrogates, is_integer_longer, is_longer
 from .codec import Error, Notification, ParseError, Raw, Request, Response, parse
-from .codes import RPC_MESSAGES, ErrorCode, ParseErrorCode
+from .codes import RPC_MESSAGES, ErrorCode, ParseErrorCode, is_error_code
 from .errors import MessageId
 from .profile import JSONRPC, Profile
 
@@ -219,8 +219,7 @@ def _error_faults(error: object, index: int | None) -> Iterator[Fault]:
     if not isinstance(error, dict):
         yield _fault(ParseErrorCode.INVALID_ERROR_TYPE, "/error", index)
         return
-    code = error.get("code")
-    if not isinstance(code, int) or isinstance(code, bool):
+    if not is_error_code(error.get("code")):
         yield _fault(ParseErrorCode.INVALID_ERROR_CODE, "/error/code", index)
     if not isinstance(error.get("message"), str):
         yield _fault(ParseErrorCode.INVALID_ERROR_MESSAGE, "/error/message", index)

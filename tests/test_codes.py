@@ -77,7 +77,7 @@ TEXTS = {
     "RESULT_AND_ERROR": "result and error are both there",
     "INVALID_RESULT_TYPE": "result is not an object",
     "INVALID_ERROR_TYPE": "error is not an object",
-    "INVALID_ERROR_CODE": "the error's code is not an integer",
+    "INVALID_ERROR_CODE": "the error's code is not an integer of 64 bits",
     "INVALID_ERROR_MESSAGE": "the error's message is not a string",
     "UNEXPECTED_MEMBER": "there is a member that the protocol does not name",
 }

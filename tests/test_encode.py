@@ -14,7 +14,10 @@ import orjson
 import pytest
 
 from jsonrpc_fast.codes import UNSET, ErrorCode, McpErrorCode
-from jsonrpc_fast.errors import EncodeError
+from jsonrpc_fast.errors import EncodeError, RpcError
+from jsonrpc_fast.profile import JSONRPC
+
+from .describe import describe, fault
 
 REQUESTS = [
     ((1, "m"), b'{"jsonrpc":"2.0","id":1,"method":"m"}'),
@@ -41,7 +44,7 @@ REQUESTS = [
 ]
 INTEGERS = [
     *(0, 1, -1, 9, 10, -10, 2**31, 2**53 + 1, 10**18, 2**63 - 1, 2**63, 2**64 - 1, 2**64),
-    *(-(2**63), -(2**63) - 1, -(2**63) + 1, 10**19, -(10**19), 10**40, 10**500, -(10**4000)),
+    *(-(2**63), -(2**63) - 1, -(2**63) + 1, 10**19, -(10**19), 10**40, 10**640 - 1, 1 - 10**639),
 ]
 
 
@@ -133,9 +136,18 @@ def test_integers_of_any_width(impl: ModuleType, number: int) -> None:
     digits = b"%d" % number
     assert impl.encode_request(number, "m") == b'{"jsonrpc":"2.0","id":%b,"method":"m"}\n' % digits
     assert impl.encode_result(number, 1) == b'{"jsonrpc":"2.0","id":%b,"result":1}\n' % digits
-    assert impl.encode_error(number, number, "m") == (
-        b'{"jsonrpc":"2.0","id":%b,"error":{"code":%b,"message":"m"}}\n' % (digits, digits)
+    assert impl.encode_error(number, 1, "m") == (
+        b'{"jsonrpc":"2.0","id":%b,"error":{"code":1,"message":"m"}}\n' % digits
     )
+
+
+@pytest.mark.parametrize("code", [-(2**63), 1 - 2**63, -1, 0, 2**63 - 1, 2**63, 2**64 - 1])
+def test_codes_of_64_bits(impl: ModuleType, code: int) -> None:
+    expected = b'{"jsonrpc":"2.0","id":1,"error":{"code":%d,"message":"m"}}' % code
+    assert impl.encode_error(1, code, "m", delimited=False) == expected
+    assert impl.Response(1, error=impl.Error(code, "m")).to_bytes() == expected
+    assert impl.decode(expected) == impl.Response(1, error=impl.Error(code, "m"))
+    assert RpcError(code, "m").code == code
 
 
 def test_subclasses_of_ids(impl: ModuleType) -> None:
@@ -284,14 +296,58 @@ class TestWhatCannotBeWritten:
             with pytest.raises(EncodeError):
                 call()
 
-    def test_more_digits_than_the_interpreter_writes(self, impl: ModuleType) -> None:
+    @pytest.mark.parametrize("id", [10**640, -(10**639), 10**5000, 641 * "a", 213 * "\u20ac" + "ab"], ids=type)
+    def test_ids_that_no_profile_reads(self, impl: ModuleType, id: object) -> None:
         for call in (
-            lambda: impl.encode_result(10**5000, 1),
-            lambda: impl.encode_request(-(10**5000), "m"),
-            lambda: impl.encode_error(1, 10**5000, "m"),
+            lambda: impl.encode_request(id, "m"),
+            lambda: impl.encode_result(id, 1),
+            lambda: impl.encode_error(id, 1, "m"),
+            lambda: impl.Request(id, "m"),
+            lambda: impl.Response(id, 1),
         ):
-            with pytest.raises(EncodeError, match=r"^an integer has more digits than this interpreter writes$"):
+            with pytest.raises(ValueError, match=r"^id must be 640 bytes or less$"):
                 call()
+
+    @pytest.mark.parametrize("code", [2**64, -(2**63) - 1, 2**70, 10**5000], ids=int.bit_length)
+    def test_codes_that_are_read_as_floats(self, impl: ModuleType, code: int) -> None:
+        for call in (
+            lambda: impl.encode_error(1, code, "m"),
+            lambda: impl.Error(code, "m"),
+            lambda: RpcError(code, "m"),
+        ):
+            with pytest.raises(ValueError, match=r"^code must fit in 64 bits$"):
+                call()
+        obj = {"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "m"}}
+        assert impl.Error.from_dict(obj["error"]) is None
+        for big_ints in ("float", "exact"):
+            assert describe(impl.parse(obj, JSONRPC.replace(big_ints=big_ints)))[1] == "INVALID_ERROR_CODE"
+        if code < 10**4000:
+            text = b'{"jsonrpc":"2.0","id":1,"error":{"code":%d,"message":"m"}}' % code
+            for big_ints, expected in (
+                ("float", "INVALID_ERROR_CODE"),
+                ("exact", "INVALID_ERROR_CODE"),
+                ("reject", "INTEGER_TOO_LARGE"),
+            ):
+                for raw in (False, True):
+                    found = impl.decode(text, JSONRPC.replace(big_ints=big_ints), raw=raw)
+                    assert describe(found) == fault(expected, 1, reply=False)
+
+    def test_an_integer_that_says_it_is_another(self, impl: ModuleType) -> None:
+        class Liar(int):
+            def __int__(self) -> int:
+                return 2**70
+
+            __index__ = __int__
+
+            def __str__(self) -> str:
+                return "x"
+
+            __repr__ = __str__
+
+        assert impl.encode_error(Liar(3), Liar(4), "m") == (
+            b'{"jsonrpc":"2.0","id":3,"error":{"code":4,"message":"m"}}\n'
+        )
+        assert impl.Error(Liar(4), "m") == impl.Error(4, "m")
 
     def test_a_default_that_fails_is_the_cause(self, impl: ModuleType) -> None:
         fault = RuntimeError("of the caller")

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from jsonrpc_fast._json import (
     check_option,
     dumps,
-    dumps_integer,
     exact_number,
     has_surrogates,
     is_integer_longer,
@@ -139,12 +138,6 @@ def test_is_integer_longer(number: int, limit: int) -> None:
 @given(text=st.text(st.characters(), max_size=5))
 def test_has_surrogates(text: str) -> None:
     assert has_surrogates(text) is any("\ud800" <= character <= "\udfff" for character in text)
-
-
-@given(number=INTEGERS)
-def test_dumps_integer(number: int) -> None:
-    assert dumps_integer(number) == str(number).encode()
-    assert dumps_integer(True) == b"1"
 
 
 def test_dumps() -> None:

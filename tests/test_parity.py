@@ -122,7 +122,7 @@ def samples(twin: ModuleType) -> list[Any]:
 def test_reprs(twins: Twins) -> None:
     core, pure = twins
     assert [repr(value) for value in samples(core)] == [repr(value) for value in samples(pure)]
-    assert repr(core.Request(10**5000, "m")) == repr(pure.Request(10**5000, "m"))
+    assert repr(core.Response(1, 10**5000)) == repr(pure.Response(1, 10**5000))
 
 
 def test_dicts_and_bytes(twins: Twins) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
+import enum
 import json
+import uuid
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jsonrpc_fast.codes import UNSET
-from jsonrpc_fast.profile import JSONRPC, LENIENT, LSP, MCP_2026_07_28
+from jsonrpc_fast.errors import EncodeError
+from jsonrpc_fast.profile import JSONRPC, LENIENT, LSP, MAX_ID_BYTES, MCP_2026_07_28, Limits
 
 from .describe import describe
 
@@ -147,3 +151,142 @@ def test_decode_is_parse_of_the_dict(impl: ModuleType, obj: dict[str, Any]) -> N
     obj.setdefault("jsonrpc", "2.0")
     decoded = impl.decode(orjson.dumps(obj))
     assert repr(describe(decoded)) == repr(describe(impl.parse(obj)))
+
+
+class Text(str):
+    """A str that says it is another."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "other"
+
+    def encode(self, *arguments: Any) -> bytes:
+        return b"other"
+
+    def __len__(self) -> int:
+        return 1
+
+
+class Number(int):
+    """An int that says it is another."""
+
+    def __int__(self) -> int:
+        return 2**70
+
+    __index__ = __int__
+
+    def __str__(self) -> str:
+        return "other"
+
+
+class Real(float):
+    def __repr__(self) -> str:
+        return "other"
+
+
+class Code(enum.IntEnum):
+    OWN = -32001
+
+
+class Word(str, enum.Enum):
+    OWN = "own"
+
+
+# Wide integers, surrogates, and what a caller may take for an int, a str or a float.
+ODD_TEXT = st.one_of(
+    st.text(max_size=8),
+    st.text(st.characters(categories=["Cs", "Cc", "Zl", "Lu"]), max_size=4),
+    st.sampled_from(
+        [Text("a"), Text("\u00e9"), Text("\ud800"), Text(700 * "a"), Word.OWN, 640 * "a", 641 * "a", 400 * "\u00e9"]
+    ),
+    st.integers(0, 700).map(lambda size: size * "m"),
+)
+ODD_INTEGERS = st.one_of(
+    st.integers(-(2**66), 2**66),
+    st.sampled_from([Number(5), Number(-(10**30)), Number(10**700), Code.OWN, True, False]),
+    st.integers(0, 20_000).map(lambda bits: 1 << bits),
+    st.integers(0, 20_000).map(lambda bits: -(1 << bits)),
+)
+ODD_IDS = st.one_of(
+    ODD_INTEGERS, ODD_TEXT, st.floats(), st.floats().map(Real), st.sampled_from([None, b"a", [], {}, (), UNSET])
+)
+ODD_PAYLOADS = st.one_of(
+    JSON,
+    st.floats(),
+    ODD_TEXT,
+    ODD_INTEGERS,
+    st.dictionaries(st.one_of(ODD_TEXT, ODD_INTEGERS, st.none()), st.one_of(ODD_INTEGERS, ODD_TEXT), max_size=3),
+    st.lists(st.one_of(ODD_INTEGERS, st.floats(), ODD_TEXT), max_size=3),
+    st.sampled_from([(), (1, 2), {1}, b"", UNSET, object, datetime.date(2026, 1, 1), uuid.UUID(int=1)]),
+)
+OPTIONS = st.sampled_from([0, 0, orjson.OPT_NON_STR_KEYS, orjson.OPT_SORT_KEYS, orjson.OPT_PASSTHROUGH_SUBCLASS])
+WRITTEN = st.one_of(
+    st.tuples(st.just("encode_request"), ODD_IDS, ODD_TEXT, ODD_PAYLOADS),
+    st.tuples(st.just("encode_notification"), ODD_TEXT, ODD_PAYLOADS),
+    st.tuples(st.just("encode_result"), ODD_IDS, ODD_PAYLOADS),
+    st.tuples(st.just("encode_error"), ODD_IDS, ODD_INTEGERS, ODD_TEXT, ODD_PAYLOADS),
+    st.tuples(st.just("Request"), ODD_IDS, ODD_TEXT, ODD_PAYLOADS),
+    st.tuples(st.just("Notification"), ODD_TEXT, ODD_PAYLOADS),
+    st.tuples(st.just("Response"), ODD_IDS, ODD_PAYLOADS),
+    st.tuples(st.just("Response"), ODD_IDS, st.none(), st.tuples(ODD_INTEGERS, ODD_TEXT, ODD_PAYLOADS)),
+)
+WIDEST = JSONRPC.replace(limits=Limits(id_bytes=MAX_ID_BYTES))
+
+
+def write(impl: ModuleType, parts: tuple[Any, ...], option: int) -> bytes:
+    name, *_ = parts
+    if name.startswith("encode_"):
+        return getattr(impl, name)(*parts[1:], option=option)  # type: ignore[no-any-return]
+    message = make(impl, parts)
+    one = impl.encode(message, option=option)
+    assert impl.encode_many([message], option=option) == one
+    assert impl.encode([message], option=option) == b"[" + one[:-1] + b"]\n"
+    if not option:
+        assert message.to_bytes_delimited() == message.to_bytes() + b"\n" == message.to_str().encode() + b"\n" == one
+    return one
+
+
+def attempt(impl: ModuleType, parts: tuple[Any, ...], option: int) -> tuple[str, bytes]:
+    """How writing ends, and what was written."""
+    try:
+        return "written", write(impl, parts, option)
+    except (EncodeError, TypeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}", b""
+
+
+@settings(max_examples=400)
+@given(parts=WRITTEN, option=OPTIONS)
+def test_what_is_written_is_accepted(impl: ModuleType, parts: tuple[Any, ...], option: int) -> None:
+    _, line = attempt(impl, parts, option)
+    if not line:
+        return
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    name, *fields = parts
+    for profile in (WIDEST, WIDEST.replace(big_ints="exact"), WIDEST.replace(big_ints="reject")):
+        for raw in (False, True):
+            message = impl.decode(line, profile, raw=raw)
+            assert not isinstance(message, impl.ParseError)
+            kind = {"encode_request": "Request", "encode_notification": "Notification"}.get(name, "Response")
+            kind = name if name in ("Request", "Notification") else kind
+            assert type(message).__name__ == kind
+            if kind != "Notification":
+                id = fields[0]
+                assert isinstance(message.id, float) is isinstance(id, float)
+                assert message.id == (str.__str__(id) if isinstance(id, str) else id)
+            if kind != "Response":
+                method = fields[-2]
+                assert message.method == str.__str__(method)
+            elif message.is_error:
+                code, text = fields[1:3] if name == "encode_error" else fields[2][:2]
+                assert type(message.error.code) is int
+                assert message.error.code == code
+                assert message.error.message == str.__str__(text)
+
+
+@settings(max_examples=400)
+@given(parts=WRITTEN, option=OPTIONS)
+def test_both_twins_write_the_same(twins: tuple[ModuleType, ModuleType], parts: tuple[Any, ...], option: int) -> None:
+    core, pure = twins
+    assert attempt(core, parts, option) == attempt(pure, parts, option)
