@@ -7,6 +7,7 @@ Rules (WHATWG HTML, "Server-sent events", 9.2.5 and 9.2.6):
   - the values of several data fields are joined by LF;
   - a blank line ends an event; one without a data field is none, but its id counts;
   - an id stays until another comes; one with a NUL in it is ignored, and so is a retry that is not all digits;
+  - a retry counts from the end of its line on, whether or not an event has it;
   - what the end of the stream cuts off is no event.
 
 And for what is read from a stranger:
@@ -63,6 +64,7 @@ class EventDecoder:
         "_dropping",
         "_id",
         "_last_id",
+        "_last_retry",
         "_limit",
         "_line",
         "_line_offset",
@@ -81,6 +83,7 @@ class EventDecoder:
         self._line_offset = 0
         self._dropping = False  # inside a line that is ignored, or over the limit
         self._last_id = ""
+        self._last_retry: int | None = None
         self._id = ""
         self._type = ""
         self._data = bytearray()  # of the event begun, each value with a 0x0A behind it
@@ -92,6 +95,11 @@ class EventDecoder:
     def last_event_id(self) -> str:
         """What to send as `Last-Event-ID` when the connection is made again."""
         return self._last_id
+
+    @property
+    def retry(self) -> int | None:
+        """The time to wait before the connection is made again, in milliseconds, as the stream set it last; or None."""
+        return self._last_retry
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Event]:
         """The events that end in `data`."""
@@ -228,9 +236,10 @@ class EventDecoder:
             if b"\x00" not in value:
                 self._id = value.decode(errors="replace")
         elif name == b"retry":
+            digits = value.lstrip(b"0")
             # More digits than these are longer than a life.
-            if value.isdigit() and len(value) <= 15:
-                self._retry = int(value)
+            if value.isdigit() and len(digits) <= 15:
+                self._retry = self._last_retry = int(digits or b"0")
         elif name:
             found.append((line, self._line_offset))
 

@@ -148,6 +148,48 @@ def test_the_last_event_id() -> None:
     assert decoder.last_event_id == ""
 
 
+RETRIES = [
+    (b"retry: 10\n", 10),
+    (b"retry: 10\n\n", 10),
+    (b"retry: 10\ndata: a\n\ndata: b\n\n", 10),
+    (b"retry: 10\n\nretry: 20\n\n", 20),
+    (b"retry: 10\nretry: 20\ndata: a\n\n", 20),
+    (b"retry:3000\nretry:1000x\ndata:x\n\n", 3000),
+    (b"retry: 0\n\n", 0),
+    (b"retry: 00\n\n", 0),
+    (b"retry: " + 8000 * b"0" + b"5\n\n", 5),
+    (b"retry: 999999999999999\n\n", 999999999999999),
+    (b"retry: 1000000000000000\n\n", None),
+    (b"retry\n\nretry:\n\nretry: -1\n\nretry: 1.5\n\nretry:  1\n\n", None),
+    (b"retry: 10", None),
+    (BOM + b"retry: 10\n", 10),
+    (b": retry: 10\nRetry: 10\n", None),
+    (b"data: " + 1001 * b"x" + b"\nretry: 10\n\n", 10),
+]
+
+
+@pytest.mark.parametrize(("data", "expected"), RETRIES)
+def test_the_time_to_wait(data: bytes, expected: int | None) -> None:
+    endings = [b"\n"] if len(data) > 2000 else [b"\n", b"\r", b"\r\n"]
+    for text in [data.replace(b"\n", ending) for ending in endings]:
+        for chunks in ([text], bytewise(text), *([text[:at], text[at:]] for at in range(min(len(text), 60)))):
+            decoder = EventDecoder(1000)
+            assert decoder.retry is None
+            for chunk in chunks:
+                decoder.feed(chunk)
+            assert decoder.retry == expected
+
+
+def test_the_time_to_wait_stands_with_its_line() -> None:
+    decoder = EventDecoder()
+    decoder.feed(b"retry: 10")
+    assert decoder.retry is None
+    assert decoder.feed(b"\n") == []
+    assert decoder.retry == 10
+    assert decoder.feed(b"\ndata: a\n\n") == [message(b"a")]
+    assert decoder.retry == 10
+
+
 class TestLimit:
     @pytest.mark.parametrize("size", [1, 2, 5, 1000])
     def test_bound(self, size: int) -> None:
