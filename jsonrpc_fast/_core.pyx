@@ -90,6 +90,7 @@ cdef extern from "Python.h":
     bint PyList_Check(object value)
     PyObject* PyList_GET_ITEM(object items, Py_ssize_t index)
     Py_ssize_t PyList_GET_SIZE(object items)
+    Py_ssize_t PY_SSIZE_T_MAX
     bint PyLong_CheckExact(object value)
     bint PyUnicode_Check(object value)
     bint PyUnicode_CheckExact(object value)

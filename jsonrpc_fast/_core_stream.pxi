@@ -27,11 +27,15 @@ cdef class Reader:
     cdef uint8_t* buffer
     cdef Py_ssize_t size
     cdef Py_ssize_t capacity
+    cdef const uint8_t* next  # where reading goes on in the text that `split` was given; valid while that runs
+    # What a bound on the items, or an exception, has left; None where there is nothing.
+    cdef list items  # not returned yet
+    cdef bytes left  # not read yet, from `left_at` on
+    cdef Py_ssize_t left_at
+    cdef bytearray later  # what was fed behind `left`
 
-    def __cinit__(self):
+    def __cinit__(self, profile, raw):
         self.buffer = NULL
-
-    def __init__(self, profile, raw):
         self.rules = rules_of(profile)
         self.raw = raw
         self.at_start = True
@@ -39,25 +43,105 @@ cdef class Reader:
     def __dealloc__(self):
         free(self.buffer)
 
+    @property
+    def has_more(self):
+        return self.items is not None
+
     def feed(self, data):
-        """The items whose frames end in `data`."""
+        """The items whose frames end in `data`, behind those that are left."""
         cdef Py_buffer view
-        cdef list items = []
-        if isinstance(data, memoryview) and not data.c_contiguous:
-            data = bytes(data)
+        cdef list items
+        if self.items is not None or self.left is not None:
+            return self.feed_some(data, None)
         # A finalizer that runs in the middle could come back here, or let another thread in.
         if self.busy:
             raise ValueError("the decoder is at work")
+        items = []
+        if isinstance(data, memoryview) and not data.c_contiguous:
+            data = bytes(data)
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         self.busy = True
+        self.next = <const uint8_t*>view.buf
         try:
-            self.split(<const uint8_t*>view.buf, view.len, items)
+            self.split(<const uint8_t*>view.buf + view.len, items, PY_SSIZE_T_MAX)
+        except BaseException:
+            self.keep(items)
+            if self.next < <const uint8_t*>view.buf + view.len:
+                self.left_at = 0
+                self.left = PyBytes_FromStringAndSize(
+                    <const char*>self.next, <const uint8_t*>view.buf + view.len - self.next
+                )
+            raise
         finally:
             self.busy = False
             PyBuffer_Release(&view)
         return items
 
-    cdef int split(self, const uint8_t* at, Py_ssize_t size, list items) except -1:
+    def feed_some(self, data, max_items):
+        """As `feed`; at most `max_items` items unless None, and what is left stays."""
+        cdef Py_ssize_t most = PY_SSIZE_T_MAX - 1
+        cdef list items
+        if self.busy:
+            raise ValueError("the decoder is at work")
+        if max_items is not None:
+            most = min(max_items, most)
+        self.push(data)
+        items = [] if self.items is None else self.items
+        self.items = None
+        self.busy = True
+        try:
+            # One item more than asked for tells that there are more.
+            while PyList_GET_SIZE(items) <= most and self.has_left():
+                self.split_left(items, most + 1)
+        except BaseException:
+            self.keep(items)
+            raise
+        finally:
+            self.busy = False
+        if PyList_GET_SIZE(items) > most:
+            self.items = items[most:]
+            del items[most:]
+        return items
+
+    cdef int keep(self, list items) except -1:
+        if items:
+            self.items = items
+        return 0
+
+    cdef int push(self, data) except -1:
+        """Puts `data` behind what is left."""
+        if self.left is None:
+            self.left = data if PyBytes_CheckExact(data) else bytes(memoryview(data))
+            self.left_at = 0
+        elif self.later is None:
+            self.later = bytearray(memoryview(data))
+        else:
+            self.later += memoryview(data)
+        return 0
+
+    cdef bint has_left(self) except -1:
+        """Whether `left` holds bytes to read; they may come from `later`."""
+        if self.left is not None and self.left_at == PyBytes_GET_SIZE(self.left):
+            self.left = None if self.later is None else bytes(self.later)
+            self.later = None
+            self.left_at = 0
+        return self.left is not None
+
+    cdef int split_left(self, list items, Py_ssize_t most) except -1:
+        cdef bytes left = self.left
+        cdef const uint8_t* start = <const uint8_t*>PyBytes_AS_STRING(left)
+        self.next = start + self.left_at
+        try:
+            self.split(start + PyBytes_GET_SIZE(left), items, most)
+        finally:
+            self.left_at = self.next - start
+        return 0
+
+    cdef int split(self, const uint8_t* end, list items, Py_ssize_t most) except -1:
+        """Reads from `next` to `end`, or until there are `most` items.
+
+        A frame is behind `next` before it is decoded: an exception costs that frame alone.
+        """
         raise NotImplementedError
 
     cdef int append(self, const uint8_t* start, Py_ssize_t size, Py_ssize_t most) except -1:
@@ -95,28 +179,37 @@ cdef class LineReader(Reader):
             return []
         return [Frame(PyBytes_FromStringAndSize(<char*>start, end - start), 0, 0)]
 
-    cdef int split(self, const uint8_t* at, Py_ssize_t size, list items) except -1:
-        cdef const uint8_t* end = at + size
+    cdef int split(self, const uint8_t* end, list items, Py_ssize_t most) except -1:
+        cdef const uint8_t* at = self.next
         cdef const uint8_t* newline
-        while True:
+        while PyList_GET_SIZE(items) < most:
             newline = <const uint8_t*>memchr(at, 0x0A, end - at)
             if newline == NULL:
+                self.next = end
+                if at < end and not self.dropping:
+                    self.begin(at, end - at, items)
                 break
+            self.next = newline + 1
             if self.dropping:
                 self.dropping = False
             elif self.size == 0:
                 self.take(at, newline, items)
             else:
-                self.keep(at, newline - at, items)
-                if self.dropping:
-                    self.dropping = False
-                else:
-                    self.take(self.buffer, self.buffer + self.size, items)
-                    self.forget()
+                self.end_line(at, newline, items)
             self.at_start = False
             at = newline + 1
-        if at < end and not self.dropping:
-            self.keep(at, end - at, items)
+        return 0
+
+    cdef int end_line(self, const uint8_t* at, const uint8_t* newline, list items) except -1:
+        """Decodes the line that began in the buffer."""
+        try:
+            self.begin(at, newline - at, items)
+            if not self.dropping:
+                self.take(self.buffer, self.buffer + self.size, items)
+        finally:
+            self.dropping = False
+            self.at_start = False
+            self.forget()
         return 0
 
     cdef int take(self, const uint8_t* start, const uint8_t* end, list items) except -1:
@@ -149,7 +242,7 @@ cdef class LineReader(Reader):
             at += 1
         return at < end[0]
 
-    cdef int keep(self, const uint8_t* start, Py_ssize_t size, list items) except -1:
+    cdef int begin(self, const uint8_t* start, Py_ssize_t size, list items) except -1:
         """Buffers a part of a line, or drops the line where it is over the limit."""
         cdef Py_ssize_t limit = self.rules.message_bytes
         cdef Py_ssize_t length
@@ -177,7 +270,7 @@ cdef class BodyReader(Reader):
     """
 
     cdef bint in_body
-    cdef Py_ssize_t left  # bytes of the body still to come
+    cdef Py_ssize_t due  # bytes of the body still to come
     cdef object header  # what reads the headers begun, or None
 
     def rest(self):
@@ -191,26 +284,32 @@ cdef class BodyReader(Reader):
             return []
         return [Frame(b"" if fault is TRUNCATED else None, None, 0, fault, self.header.hint)]
 
-    cdef int split(self, const uint8_t* at, Py_ssize_t size, list items) except -1:
-        cdef const uint8_t* end = at + size
-        while at < end and not self.ended:
+    cdef int split(self, const uint8_t* end, list items, Py_ssize_t most) except -1:
+        cdef const uint8_t* at
+        cdef Py_ssize_t size
+        while self.next < end and not self.ended and PyList_GET_SIZE(items) < most:
+            at = self.next
             if not self.in_body:
-                at = self.read_headers(at, end, items)
+                self.next = self.read_headers(at, end, items)
                 continue
-            size = min(self.left, end - at)
-            self.left -= size
-            if self.left == 0:
+            size = min(self.due, end - at)
+            self.next = at + size
+            self.due -= size
+            if self.due == 0:
                 self.in_body = False
             if self.dropping:
                 self.dropping = self.in_body
             elif self.size == 0 and not self.in_body:
                 items.append(decode_text(at, size, self.rules, True if self.raw else None))
             else:
-                self.append(at, size, self.size + size + self.left)
+                self.append(at, size, self.size + size + self.due)
                 if not self.in_body:
-                    items.append(decode_text(self.buffer, self.size, self.rules, True if self.raw else None))
-                    self.forget()
-            at += size
+                    try:
+                        items.append(decode_text(self.buffer, self.size, self.rules, True if self.raw else None))
+                    finally:
+                        self.forget()
+        if self.ended:
+            self.next = end
         return 0
 
     cdef const uint8_t* read_headers(self, const uint8_t* at, const uint8_t* end, list items) except NULL:
@@ -237,7 +336,7 @@ cdef class BodyReader(Reader):
         return at
 
     cdef int begin_body(self, Py_ssize_t length, list items) except -1:
-        self.left = length
+        self.due = length
         self.in_body = length > 0
         self.dropping = length > self.rules.message_bytes
         if self.dropping:
@@ -277,17 +376,22 @@ class Decoder(StreamDecoder):
 
     @property
     def ended(self):
-        """Whether a fault of the framing ended the stream: nothing more is read from it."""
-        return self._reader is not None and self._reader.ended
+        """Whether a fault of the framing ended the stream, and `feed` has returned it: nothing more is read."""
+        return self._reader is not None and self._reader.ended and not self._reader.has_more
 
-    def feed(self, data):
-        """The items that `data` completes: what `decode` returns, one for each frame; none once the stream has ended.
+    @property
+    def has_more(self):
+        """Whether complete items wait, because `feed` had returned `max_items` of them: `feed(b"")` returns them."""
+        return bool(self._waiting) if self._reader is None else self._reader.has_more
 
-        Raises TypeError for what is not bytes, ValueError after `close`.
-        """
-        if self._reader is None or self._closed or not isinstance(data, (bytes, bytearray, memoryview)):
+    def feed(self, data, max_items=None):
+        if max_items is not None or self._reader is None or self._closed:
+            return super().feed(data, max_items)
+        if not isinstance(data, (bytes, bytearray, memoryview)):
             return super().feed(data)
         return self._reader.feed(data)
+
+    feed.__doc__ = StreamDecoder.feed.__doc__
 
     def _begin(self, framing):
         super()._begin(framing)
@@ -300,13 +404,10 @@ class Decoder(StreamDecoder):
     def _decode(self, text):
         return decode(text, self._profile, raw=self._raw)
 
-    def _feed(self, data):
-        seen = self._detect(data)
-        if seen is None:
-            return []
-        if self._reader is not None:
-            return self._reader.feed(seen)
-        return [self._item(frame) for frame in self._frames.feed(seen)]
+    def _take(self, data, max_items):
+        if self._reader is None:
+            return super()._take(data, max_items)
+        return self._reader.feed(data) if max_items is None else self._reader.feed_some(data, max_items)
 
     def _rest(self):
         return self._frames.close() if self._reader is None else self._reader.rest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, Literal
 
 from .codes import ParseErrorCode
@@ -24,10 +25,10 @@ class StreamDecoder:
     raw      leave payloads as `Raw`
 
     A fault in one message costs that message alone; only headers that leave no way to the next frame end the stream
-    (`ended`). Memory is bounded by `Limits.message_bytes` and the last chunk.
+    (`ended`). Memory is bounded by `Limits.message_bytes` and the last chunk, and by what was fed while `has_more`.
     """
 
-    __slots__ = ("_closed", "_detector", "_frames", "_framing", "_profile", "_raw")
+    __slots__ = ("_closed", "_detector", "_frames", "_framing", "_profile", "_raw", "_waiting")
 
     _fault_class: type[Any]  # the twin's ParseError
     _frames: Frames
@@ -46,6 +47,7 @@ class StreamDecoder:
         self._profile = profile if limits is None else profile.replace(limits=limits)
         self._raw = raw
         self._closed = False
+        self._waiting: deque[Frame] = deque()  # frames that no call has returned yet
         self._framing = framing
         self._detector: FramingDetector | None = None
         if framing == "auto":
@@ -59,27 +61,47 @@ class StreamDecoder:
 
     @property
     def ended(self) -> bool:
-        """Whether a fault of the framing ended the stream: nothing more is read from it."""
-        return self._frames.ended
+        """Whether a fault of the framing ended the stream, and `feed` has returned it: nothing more is read."""
+        return self._frames.ended and not self.has_more
 
-    def feed(self, data: bytes | bytearray | memoryview) -> list[Message | list[Message]]:
-        """The items that `data` completes: what `decode` returns, one for each frame; none once the stream has ended.
+    @property
+    def has_more(self) -> bool:
+        """Whether complete items wait, because `feed` had returned `max_items` of them: `feed(b"")` returns them."""
+        return bool(self._waiting)
 
-        Raises TypeError for what is not bytes, ValueError after `close`.
+    def feed(self, data: bytes | bytearray | memoryview, max_items: int | None = None) -> list[Message | list[Message]]:
+        """Takes bytes of the stream and returns the items that are complete.
+
+        Args:
+            data: The next bytes of the stream, or `b""`.
+            max_items: The maximum number of items to return, 1 or more; None for no bound. The items beyond it stay
+                in the decoder (`has_more`), and further calls return them first: `feed(b"", max_items)`.
+
+        Returns:
+            What `decode` returns, one item for each frame, in the order of the stream. Nothing once the stream has
+            ended.
+
+        Raises:
+            TypeError: `data` is not bytes, or `max_items` is not an int.
+            ValueError: `max_items` is below 1, or the decoder is closed.
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(f"data must be bytes, bytearray or memoryview, not {type(data).__name__}")
         if self._closed:
             raise ValueError("the decoder is closed")
-        return self._feed(data)
+        return self._feed(data, check_max_items(max_items))
 
     def close(self) -> list[Message | list[Message]]:
-        """Ends the stream: the item of a last frame that lacks its ending, or nothing. A second call gives nothing."""
+        """Ends the stream.
+
+        Returns:
+            The items that still wait (`has_more`), all of them, and the item of a last frame that lacks its ending.
+            Nothing when called again.
+        """
         if self._closed:
             return []
         self._closed = True
-        seen = self._undetected()
-        items = self._feed(seen) if seen else []
+        items = self._feed(self._undetected(), None)
         return items + [self._last_item(frame) for frame in self._rest()]
 
     def _begin(self, framing: Literal["newline", "content-length", "sse"]) -> None:
@@ -102,9 +124,15 @@ class StreamDecoder:
         self._begin(framing)
         return detector.seen
 
-    def _feed(self, data: bytes | bytearray | memoryview) -> list[Message | list[Message]]:
+    def _feed(self, data: bytes | bytearray | memoryview, max_items: int | None) -> list[Message | list[Message]]:
         seen = self._detect(data)
-        return [] if seen is None else [self._item(frame) for frame in self._frames.feed(seen)]
+        return self._take(b"" if seen is None else seen, max_items)
+
+    def _take(self, data: bytes | bytearray | memoryview, max_items: int | None) -> list[Message | list[Message]]:
+        waiting = self._waiting
+        waiting += self._frames.feed(data)
+        count = len(waiting) if max_items is None else min(max_items, len(waiting))
+        return [self._item(waiting.popleft()) for _ in range(count)]
 
     def _rest(self) -> list[Frame]:
         """The frame that the end of the stream ends, if there is one."""
@@ -140,6 +168,16 @@ class StreamDecoder:
             if begun == ParseError.malformed_json(offset=end):
                 return type(item).truncated(offset=len(text))
         return item
+
+
+def check_max_items(max_items: int | None) -> int | None:
+    """Returns `max_items`. Raises TypeError or ValueError where it is no bound that `feed` can keep."""
+    if max_items is not None:
+        if type(max_items) is not int:
+            raise TypeError(f"max_items must be an int or None, not {type(max_items).__name__}")
+        if max_items < 1:
+            raise ValueError("max_items must be 1 or more")
+    return max_items
 
 
 def with_hint(item: Message | list[Message], text: bytes) -> Message | list[Message]:

@@ -422,3 +422,117 @@ def test_a_stream_is_its_texts(impl: ModuleType, texts: list[bytes], framing: An
     found = [describe(item) for chunk in cut(data, sizes) for item in decoder.feed(chunk)]
     assert repr(found) == repr(expected)
     assert decoder.close() == []
+
+
+STREAMS = [
+    *(
+        (data, framing)
+        for rows, framing in ((CONTENT_LENGTH, "content-length"), (SSE, "sse"), (NEWLINE, "newline"))
+        for data, _ in rows
+    )
+]
+
+
+def in_turns(impl: ModuleType, chunks: list[bytes], bounds: list[int], framing: str, **options: Any) -> list[Any]:
+    """The items of a stream, read with one bound after another."""
+    decoder = impl.Decoder(framing, **options)
+    items: list[Any] = []
+    turn = 0
+    for chunk in chunks:
+        while True:
+            bound = bounds[turn % len(bounds)]
+            turn += 1
+            some = decoder.feed(chunk, bound)
+            assert len(some) <= bound
+            items += some
+            if not decoder.has_more:
+                break
+            assert len(some) == bound
+            assert not decoder.ended
+            chunk = b""
+    items += decoder.close()
+    assert not decoder.has_more
+    return [shown(item) for item in items]
+
+
+@pytest.mark.parametrize(("data", "framing"), STREAMS)
+def test_a_bound_on_the_items_of_a_call(impl: ModuleType, data: bytes, framing: str) -> None:
+    whole = decode_all(impl, [data], framing)
+    for bound in (1, 2, 10**30):
+        assert in_turns(impl, [data], [bound], framing) == whole
+        assert in_turns(impl, bytewise(data), [bound], framing) == whole
+
+
+@given(
+    texts=st.lists(st.one_of(st.sampled_from([*LINES, *MADE, b"", b"x", b"x" * 300]), mutated()), max_size=6),
+    framing=st.sampled_from(FRAMINGS),
+    frames=st.sampled_from(FRAMED),
+    sizes=st.lists(st.integers(0, 400), max_size=20),
+    bounds=st.lists(st.integers(1, 4), min_size=1, max_size=8),
+    raw=st.booleans(),
+)
+def test_any_chunking_and_any_bound(
+    impl: ModuleType, texts: list[bytes], framing: str, frames: Any, sizes: list[int], bounds: list[int], raw: bool
+) -> None:
+    data = b"".join([frame(text.replace(b"\n", b" "), frames) for text in texts])
+    options = {"limits": Limits(message_bytes=250), "raw": raw}
+    whole = decode_all(impl, [data], framing, **options)
+    assert repr(in_turns(impl, cut(data, sizes), bounds, framing, **options)) == repr(whole)
+
+
+@pytest.mark.parametrize("framing", FRAMINGS)
+def test_what_waits_is_returned_first(impl: ModuleType, framing: Any) -> None:
+    decoder = impl.Decoder(framing)
+    kind = "content-length" if framing == "auto" else framing
+    one, two = frame(ONE, kind), frame(TWO, kind)
+    assert decoder.has_more is False
+    assert [shown(item) for item in decoder.feed(one + two + two + one[:9], 1)] == [REQUEST]
+    assert decoder.has_more is True
+    assert [shown(item) for item in decoder.feed(one[9:] + two, 2)] == [NOTIFICATION, NOTIFICATION]
+    assert decoder.has_more is True
+    assert [shown(item) for item in decoder.feed(b"")] == [REQUEST, NOTIFICATION]
+    assert decoder.has_more is False
+    assert decoder.feed(b"", 1) == []
+    assert [shown(item) for item in decoder.feed(two + one + one, max_items=1)] == [NOTIFICATION]
+    assert [shown(item) for item in decoder.close()] == [REQUEST, REQUEST]
+    assert decoder.has_more is False
+
+
+@pytest.mark.parametrize("framing", FRAMINGS)
+def test_bounds_that_are_none(impl: ModuleType, framing: Any) -> None:
+    decoder = impl.Decoder(framing)
+    for bound in (True, 1.0, "1", b""):
+        with pytest.raises(TypeError, match=f"^max_items must be an int or None, not {type(bound).__name__}$"):
+            decoder.feed(b"", bound)
+    for bound in (0, -1, -(10**30)):
+        with pytest.raises(ValueError, match=r"^max_items must be 1 or more$"):
+            decoder.feed(b"", bound)
+
+
+def test_a_fault_that_ends_the_stream_comes_in_its_turn(impl: ModuleType) -> None:
+    decoder = impl.Decoder("content-length")
+    assert [shown(item) for item in decoder.feed(headed(ONE) + b"nonsense\n" + headed(TWO), 1)] == [REQUEST]
+    assert (decoder.has_more, decoder.ended) == (True, False)
+    assert [shown(item) for item in decoder.feed(headed(TWO), 1)] == [invalid("PRINTED_TEXT")]
+    assert (decoder.has_more, decoder.ended) == (False, True)
+    assert decoder.feed(headed(ONE)) == []
+
+
+@pytest.mark.parametrize("framing", FRAMED)
+def test_many_small_turns_cost_linear_time(impl: ModuleType, framing: Any) -> None:
+    """A large chunk is not copied for each item that is taken from it, nor for what is fed meanwhile."""
+
+    def turns(decoder: Any, fed: bytes) -> float:
+        began = time.perf_counter()
+        for _ in range(200):
+            assert len(decoder.feed(fed, 1)) == 1
+        return time.perf_counter() - began
+
+    # Of many messages that are not read in this time, or of one.
+    few, many = (impl.Decoder(framing) for _ in range(2))
+    few.feed(1000 * frame(TWO, framing), 1)
+    many.feed(
+        1000 * frame(TWO, framing) + frame(b'{"jsonrpc":"2.0","id":1,"result":"%b"}' % (30_000_000 * b"x"), framing), 1
+    )
+    for fed in (b"", frame(TWO, framing)):
+        assert turns(many, fed) < 20 * turns(few, fed) + 0.1
