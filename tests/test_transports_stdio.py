@@ -573,26 +573,80 @@ def test_a_program_that_is_not_there() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("way", ["close", "cancel"])
-def test_given_up_while_it_connects(way: str) -> None:
+def test_given_up_before_it_was_begun() -> None:
     async def test() -> None:
         child = Child(["sleep", "30"], stderr=lambda line: None)
         connecting = asyncio.ensure_future(child.start())
-        await asyncio.sleep(0)
-        if way == "close":
-            await child.close()
-            with pytest.raises(ConnectionLost):
-                await connecting
-            assert child.told == ["closed"]
-            while child.returncode is None:
-                await asyncio.sleep(0.001)
-            await asyncio.sleep(0.01)
-        else:
-            connecting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await connecting
-            assert child.told == []
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+        assert child.told == []
+        assert child.pid is None
 
+    run(test)
+
+
+def test_given_up_when_it_was_just_begun() -> None:
+    async def test() -> None:
+        child = Child(["sleep", "30"], stderr=lambda line: None, exit_seconds=0.01)
+        connecting = asyncio.ensure_future(child.start())
+        await asyncio.sleep(0)
+        await child.close()
+        await connecting
+        assert child.told == ["closed"]
+        assert child.returncode == -signal.SIGTERM
+
+    run(test)
+
+
+def test_an_unclosed_child_ends_with_the_loop() -> None:
+    children: list[Child] = []
+
+    async def test() -> None:
+        children.append(Child(["sleep", "30"]))
+        await children[0].start()
+
+    with pytest.warns(ResourceWarning, match="unclosed stdio client of process"):
+        run(test)  # which looks for children and descriptors
+    assert children[0].told == ["closed"]
+    assert children[0].returncode == -signal.SIGTERM
+
+
+def test_a_child_whose_task_closes_it_at_the_loops_end_is_given_its_time() -> None:
+    children: list[Child] = []
+
+    async def test() -> None:
+        async def use() -> None:
+            child = Child(["sh", "-c", "cat > /dev/null; sleep 0.2; exit 7"])
+            children.append(child)
+            await child.start()
+            try:
+                await asyncio.sleep(30)
+            finally:
+                await child.close()
+
+        using.append(asyncio.ensure_future(use()))
+        while not children or children[0].pid is None:
+            await asyncio.sleep(0)
+
+    using: list[asyncio.Future[None]] = []
+    run(test)
+    assert children[0].returncode == 7
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread waits for each child")
+def test_where_a_sandbox_refuses_pidfds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError
+
+    async def test() -> None:
+        child = Child(["sh", "-c", "exit 3"])
+        await child.start()
+        await child.wait_closed()
+        assert str(child.told[0]) == "the child process ended with exit code 3"
+        assert child.told[1:] == ["closed"]
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
     run(test)
 
 

@@ -91,10 +91,26 @@ def duplicate(descriptor: int) -> int:
     return os.dup(descriptor)
 
 
+def add_reader(loop: asyncio.AbstractEventLoop, descriptor: int, callback: Callable[[], object]) -> None:
+    """`loop.add_reader`, which leaves the descriptor blocking if it was: uvloop's sets O_NONBLOCK."""
+    is_blocking = sys.platform != "win32" and os.get_blocking(descriptor)
+    loop.add_reader(descriptor, callback)
+    if is_blocking and not os.get_blocking(descriptor):
+        os.set_blocking(descriptor, True)
+
+
+def add_writer(loop: asyncio.AbstractEventLoop, descriptor: int, callback: Callable[[], object]) -> None:
+    """`loop.add_writer`, in the same way."""
+    is_blocking = sys.platform != "win32" and os.get_blocking(descriptor)
+    loop.add_writer(descriptor, callback)
+    if is_blocking and not os.get_blocking(descriptor):
+        os.set_blocking(descriptor, True)
+
+
 def open_reader(loop: asyncio.AbstractEventLoop, descriptor: int, sink: ByteSink) -> Reader:
     """A reader of the right kind. The descriptor is its own from now on."""
     try:
-        loop.add_reader(descriptor, lambda: None)
+        add_reader(loop, descriptor, lambda: None)
         loop.remove_reader(descriptor)
     except (OSError, NotImplementedError):  # epoll refuses files, and Windows has no such call
         return ThreadReader(loop, descriptor, sink)
@@ -122,7 +138,7 @@ def open_writer(loop: asyncio.AbstractEventLoop, descriptor: int, owner: WriteOw
     elif not stat.S_ISSOCK(mode):
         return ThreadWriter(loop, descriptor, owner)
     try:
-        loop.add_writer(descriptor, lambda: None)
+        add_writer(loop, descriptor, lambda: None)
         loop.remove_writer(descriptor)
     except OSError:
         return ThreadWriter(loop, descriptor, owner)
@@ -141,7 +157,7 @@ class ReadyReader:
 
     def read(self, wanted: bool) -> None:
         if wanted and not self._has_ended:
-            self._loop.add_reader(self._descriptor, self._ready)
+            add_reader(self._loop, self._descriptor, self._ready)
         elif self._is_open:
             self._loop.remove_reader(self._descriptor)
 
@@ -215,7 +231,7 @@ class ReadyWriter:
             if written == len(piece) or not self._is_open:
                 return
             piece = piece[written:]
-            self._loop.add_writer(self._descriptor, self._ready)
+            add_writer(self._loop, self._descriptor, self._ready)
         self._pieces.append(piece)
         self.unwritten_bytes += len(piece)
         if self.unwritten_bytes > HIGH_WATER_BYTES and not self._is_blocked:

@@ -19,13 +19,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, Final, Literal, cast
+import threading
+import warnings
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import ConnectionLost
 from .base import ByteTransport, Options, State
 from .descriptors import Reader, Writer, open_reader, open_writer
-from .takeover import StandardStreams
+from .takeover import StandardStreams, fill_closed_descriptors
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -137,7 +139,9 @@ class StdioClient(DescriptorTransport):
         self._own_session = own_session and sys.platform != "win32"
         self._exit_seconds = exit_seconds
         self._terminate_seconds = terminate_seconds
-        self._process: asyncio.SubprocessTransport | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: _ExitWatcher | None = None
+        self._guard: AsyncGenerator[None, None] | None = None
         self._pid = 0
         self._stage: asyncio.TimerHandle | None = None  # the next step towards the child's end
         self._lines: Reader | None = None
@@ -173,9 +177,9 @@ class StdioClient(DescriptorTransport):
                 lines, stderr = os.pipe()
                 theirs.append(stderr)
                 ours.append(lines)
-            process, _ = await self._loop.subprocess_exec(
-                lambda: _ExitWatcher(self),
-                *self._command,
+            # Not by the loop: uvloop has the child inherit its pipes twice, and loses it when the task is cancelled.
+            process = subprocess.Popen(
+                self._command,
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
@@ -191,12 +195,25 @@ class StdioClient(DescriptorTransport):
             for descriptor in theirs:
                 os.close(descriptor)
         self._process = process
-        self._pid = process.get_pid()
+        self._pid = process.pid
         self._reader = open_reader(self._loop, from_child, self)
         self._writer = open_writer(self._loop, to_child, self)
         if callable(self._stderr):
             self._lines = open_reader(self._loop, lines, _Lines(self, self._stderr))
             self._lines.read(True)
+        self._watcher = _ExitWatcher(self._loop, process, self._exited)
+        self._guard = self._end_with_the_loop()
+        await anext(self._guard)
+
+    async def _end_with_the_loop(self) -> AsyncGenerator[None, None]:
+        """Ends a child that nobody did: `asyncio.run` closes generators after all tasks, which may still use it."""
+        try:
+            yield
+        finally:
+            self._guard = None
+            if self._state is not State.CLOSED:
+                await self.disconnect()
+                warnings.warn(f"unclosed {self._label()}", ResourceWarning, stacklevel=1, source=self)
 
     async def start(self) -> None:
         await super().start()
@@ -253,7 +270,7 @@ class StdioClient(DescriptorTransport):
         self._break(fault)
         self._await_exit()
 
-    def _exited(self, returncode: int | None) -> None:
+    def _exited(self, returncode: int) -> None:
         self._has_exited = True
         self.returncode = returncode
         if not self._is_asked_to_end and returncode:
@@ -293,24 +310,47 @@ class StdioClient(DescriptorTransport):
         self._writer.close()
         if self._lines is not None:
             self._lines.close()
-        if self._process is not None:
-            self._process.close()
+        if self._watcher is not None:
+            self._watcher.close()
         self._lost(self._fault)
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            with contextlib.suppress(StopIteration):
+                guard.aclose().send(None)  # it awaits nothing now
 
 
-class _ExitWatcher(asyncio.SubprocessProtocol):
-    """Tells a client when its child has ended and was reaped."""
+class _ExitWatcher:
+    """Reaps a process when it has ended, and tells its exit code on the loop's thread."""
 
-    def __init__(self, client: StdioClient) -> None:
-        self._client = client
-        self._process: asyncio.SubprocessTransport | None = None
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], exited: Callable[[int], None]
+    ) -> None:
+        self._loop = loop
+        self._process = process
+        self._exited = exited
+        self._pidfd = -1
+        if sys.platform == "linux":
+            with contextlib.suppress(OSError):  # a sandbox may refuse it
+                self._pidfd = os.pidfd_open(process.pid)
+                loop.add_reader(self._pidfd, self._reap)
+        if self._pidfd < 0:
+            threading.Thread(target=self._wait, name="jsonrpc_fast child", daemon=True).start()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._process = cast("asyncio.SubprocessTransport", transport)  # uvloop's is no subclass
+    def close(self) -> None:
+        """Tells nothing more."""
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._process is not None:
-            self._client._exited(self._process.get_returncode())
+    def _reap(self) -> None:
+        self.close()
+        self._exited(self._process.wait())
+
+    def _wait(self) -> None:
+        returncode = self._process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._exited, returncode)
 
 
 class _Lines:
@@ -405,6 +445,7 @@ def run_stdio(
         await asyncio.gather(*closing)
         return 1 if transport._fault is not None else 0
 
+    fill_closed_descriptors()
     try:
         code = asyncio.run(main())
     except KeyboardInterrupt:  # where the loop handles no signals

@@ -65,6 +65,15 @@ class StandardStreams:
         _are_taken = False
 
 
+def fill_closed_descriptors() -> None:
+    """Opens /dev/null for each of 0, 1 and 2 that is closed. Else the loop may get its number, and uvloop aborts."""
+    for descriptor in (STDIN, STDOUT, STDERR):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+
+
 def _flush_stdout() -> None:
     for stream in (sys.stdout, sys.__stdout__):
         if stream is not None:
