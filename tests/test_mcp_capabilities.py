@@ -161,6 +161,15 @@ def test_unknown_members_survive_at_every_level(
     assert ClientCapabilities.from_dict(record.to_dict(), version) == record
 
 
+def test_null_counts_as_absent() -> None:
+    capabilities = ClientCapabilities.from_dict({"roots": None, "sampling": {"tools": None}, "later": None})
+    assert capabilities.roots is UNSET
+    assert not capabilities.supports("sampling.tools")
+    assert capabilities.to_dict() == {"sampling": {}, "later": None}
+    info = Implementation.from_dict({"name": "a", "title": None, "version": "1", "icons": None})
+    assert info.to_dict() == {"name": "a", "version": "1"}
+
+
 def test_empty_is_not_absent() -> None:
     capabilities = ServerCapabilities.from_dict({"logging": {}, "tools": {}})
     assert capabilities.logging == Settings()
@@ -212,7 +221,10 @@ def test_members_by_attribute() -> None:
     ("cls", "obj", "version", "text"),
     [
         (ClientCapabilities, ["SECRET"], None, "the value must be an object"),
-        (ClientCapabilities, {"roots": None}, None, "/roots must be an object"),
+        (ClientCapabilities, {"roots": []}, None, "/roots must be an object"),
+        (Implementation, {"name": None, "version": "1"}, None, "/name is missing"),
+        (ClientCapabilities, {f"m{n}": 1 for n in range(1001)}, None, "the value has more than 1000 members"),
+        (Implementation, {"name": "", "version": "", "icons": [{}] * 1001}, None, "/icons has more than 1000 entries"),
         (ClientCapabilities, {"roots": {"listChanged": "SECRET"}}, None, "/roots/listChanged must be a boolean"),
         (ClientCapabilities, {"experimental": {"SECRET": 1}}, None, "/experimental must be an object of objects"),
         (ServerCapabilities, {"tasks": "SECRET"}, "2025-11-25", "/tasks must be an object"),

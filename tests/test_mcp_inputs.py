@@ -353,6 +353,7 @@ def test_what_cannot_be_asked_for_in_2026_07_28() -> None:
     [
         {"inputResponses": []},
         {"inputResponses": None},
+        {"inputResponses": {f"x{number}": {} for number in range(1001)}},
         {"inputResponses": {"x": 1}},
         {"inputResponses": {"x": {"action": "accept"}, "y": None}},
         {"requestState": 1},

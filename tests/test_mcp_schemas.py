@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonrpc_fast.mcp.schemas import MAX_FAULTS, SCHEMA_DEPTH, VALUE_DEPTH, Schema, SchemaFault
+from jsonrpc_fast.mcp.schemas import (
+    MAX_FAULTS,
+    MAX_PATTERNS,
+    MAX_SCHEMA_PLACES,
+    MAX_VALUE_PLACES,
+    SCHEMA_DEPTH,
+    VALUE_DEPTH,
+    Schema,
+    SchemaFault,
+)
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -136,6 +145,54 @@ def test_a_large_value() -> None:
     assert len(schema.faults({f"k{n}": n for n in range(1000)})) == MAX_FAULTS
     assert schema.faults({f"k{n}": n for n in range(200_000)}) == [("", "", "does not match the schema")]
     assert time.monotonic() - began < 10
+
+
+class Visited(list[Any]):
+    """A list that refuses to be looked into."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("the list was looked into")
+
+
+def test_counting_stops_at_the_limit() -> None:
+    """A container over the limit is refused by its length alone, wherever it stands."""
+    schema = Schema({"type": "object"})
+    refused = [SchemaFault("", "depth", "has more than 1000000 values")]
+    assert schema.faults({"a": Visited([0] * MAX_VALUE_PLACES)}) == refused
+    assert schema.faults({"a": [[0] * 600_000, [0] * 600_000, Visited([0])]}) == refused
+    assert schema.faults({"a": [0] * (MAX_VALUE_PLACES - 2)}) == []
+    assert schema.faults({"a": [0] * (MAX_VALUE_PLACES - 1)}) == refused
+    with pytest.raises(ValueError, match=r"^the schema has more than 20000 values$"):
+        Schema({"enum": Visited([0] * MAX_SCHEMA_PLACES)})
+
+
+def test_a_schema_has_so_many_patterns() -> None:
+    """2000 of these took 7 s to compile."""
+    names = [f"a{number}" for number in range(MAX_PATTERNS // 2)]
+    most = {
+        "properties": {name: {"pattern": "^a"} for name in names},
+        "patternProperties": {f"^{name}": {} for name in names},
+    }
+    assert Schema(most).faults({"a1": "b"})[0].keyword == "pattern"
+    with pytest.raises(ValueError, match=r"^the schema has more than 250 patterns$"):
+        Schema({**most, "pattern": "^a"})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(lambda: [0] * 30_000_000, id="integers"),
+        pytest.param(lambda: [[]] * 20_000_000, id="lists"),
+        pytest.param(lambda: [{}, [[]] * 20_000_000], id="one level down"),
+        pytest.param(lambda: [[[]] * 1000] * 20_000, id="many lists"),
+    ],
+)
+def test_a_value_of_60_megabytes_is_refused_at_once(value: Any) -> None:
+    schema = Schema({"type": "object"})
+    arguments = {"a": value()}
+    began = time.monotonic()
+    assert schema.faults(arguments) == [("", "depth", "has more than 1000000 values")]
+    assert time.monotonic() - began < 1
 
 
 @pytest.mark.parametrize(

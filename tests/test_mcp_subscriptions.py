@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from jsonrpc_fast.errors import RpcError
@@ -61,8 +63,17 @@ def test_a_legacy_client_has_one_set_of_uris() -> None:
     assert list(subscriptions.resource_updated("a:b", is_legacy=True)) == []
 
 
+class Visited(list[str]):
+    """A list that refuses to be looked into."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("the list was looked into")
+
+
 def test_the_bounds() -> None:
     subscriptions = Subscriptions(ALL)
+    with pytest.raises(RpcError, match="notifications/resourceSubscriptions is too large"):
+        subscriptions.open(1, {"resourceSubscriptions": Visited(["a:b"] * (MAX_URIS + 1))})
     for number in range(MAX_URIS):
         subscriptions.subscribe(f"a:{number}")
     subscriptions.subscribe("a:0")  # it is there already

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import Any
 
 import pytest
 
-from jsonrpc_fast import Notification, Response, encode_request
+from jsonrpc_fast import Notification, Raw, Response, encode_request
 from jsonrpc_fast.errors import CallTimeout, RpcError
 from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Outcome, RequestContext, Session
+from jsonrpc_fast.session.driver_dispatch import _size
 from jsonrpc_fast.transports import memory_pair
 
 from .session_pairs import Faults, run, session_and_wire, sessions, settle
@@ -664,3 +666,17 @@ def test_what_waits_in_the_inbox_is_forgotten_with_the_connection() -> None:
         assert served == [0]
 
     run(main())
+
+
+def test_the_memory_of_params_is_counted_up_to_a_bound() -> None:
+    """A container over the bound is told by its length; what is in it is not looked at one by one."""
+    assert _size(None, 1000) == 0
+    assert 1000 < _size({"a": ["x" * 1000]}, 10_000) < 2000
+    assert 10_000 < _size([[1] * 10] * 100, 100_000) < 100_000
+    assert _size(Raw(b'["' + b"x" * 1000 + b'"]'), 100) > 1000
+    params = [0] * 1_000_000
+    assert _size({"a": params, "b": "x"}, 1000) > 1000
+    began = time.perf_counter()
+    for _ in range(1000):
+        _size(params, 1_000_000)
+    assert time.perf_counter() - began < 1

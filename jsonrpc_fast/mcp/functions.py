@@ -102,9 +102,9 @@ class ServingFunction:
         """
         if not self._fits:
             return dict(arguments)
-        if missing := [name for name in self.parameters if name in self.required - arguments.keys()]:
+        if missing := [name for name in self.parameters if name in self.required and name not in arguments]:
             raise ValueError(f"missing: {', '.join(missing)}")
-        if not arguments.keys() <= self.parameters.keys():
+        if not arguments.keys() <= self.parameters.keys():  # compares the lengths first
             raise ValueError(f"unknown; there are: {', '.join(self.parameters) or 'none'}")
         converted = {}
         for name, value in arguments.items():

@@ -243,7 +243,9 @@ class ServerHandshake:
             raise self._unsupported(version)
         revision = REVISIONS[version]
         capabilities = _record(ClientCapabilities, meta, CLIENT_CAPABILITIES_KEY, version)
-        info = _record(Implementation, meta, CLIENT_INFO_KEY, version) if CLIENT_INFO_KEY in meta else None
+        info = (
+            _record(Implementation, meta, CLIENT_INFO_KEY, version) if meta.get(CLIENT_INFO_KEY) is not None else None
+        )
         level = meta.get(LOG_LEVEL_KEY)
         if level is not None and level not in LOG_LEVELS:
             raise _invalid_params(f"{LOG_LEVEL_KEY} must be one of {', '.join(LOG_LEVELS)}")
@@ -470,7 +472,7 @@ def _version_of(members: dict[str, Any], name: str) -> str:
 
 
 def _record(cls: Any, members: dict[str, Any], name: str, version: str) -> Any:
-    if name not in members:
+    if members.get(name) is None:
         raise _invalid_params(f"{name} is missing")
     try:
         return cls.from_dict(members[name], version)

@@ -28,6 +28,8 @@ from ..errors import EncodeError, RpcError
 
 MAX_STATE_BYTES: Final = 1024 * 1024
 """How large `requestState` may be: what a client has answered in all rounds but the last."""
+MAX_ANSWERS: Final = 1000
+"""Maximum number of answers in one `requestState` or `inputResponses`."""
 
 _CAN_WANT_INPUT: Final = frozenset({"prompts/get", "resources/read", "tools/call"})
 _CAN_BE_INPUT: Final = frozenset({"elicitation/create", "roots/list", "sampling/createMessage"})
@@ -118,6 +120,8 @@ def _state(text: object) -> object:
 
 
 def _answers(name: str, members: object) -> dict[str, bytes]:
+    if isinstance(members, dict) and len(members) > MAX_ANSWERS:
+        raise _invalid(f"{name} has more than {MAX_ANSWERS} members")
     if not isinstance(members, dict) or not all(isinstance(answer, dict) for answer in members.values()):
         raise _invalid(f"{name} must be an object of results")
     try:

@@ -4,7 +4,9 @@ Rules:
   - A record is read by the members that the revision defines. Any other member is kept in `extra` and written
     again: objects of the protocol are open, and what one side does not know may matter to the other.
   - The order of the members is kept, so that what is read is written unchanged.
-  - A member that is absent is UNSET; `{}` is a record without members, and present. null is no value of any member.
+  - A member that is absent is UNSET; `{}` is a record without members, and present. null counts as absent: some clients
+    send it for what they do not have.
+  - An object, or an array of records, of more than MAX_MEMBERS entries is refused before it is read.
   - What is wrong is told by the path to a member that the protocol names. No value is ever shown.
 """
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -21,6 +23,10 @@ from .versions import VERSIONS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+MAX_MEMBERS: Final = 1000
+"""Maximum number of members of one object, and of records in one array."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=True, rename="camel"):
@@ -48,6 +54,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
         """
         if not isinstance(obj, dict):
             raise ValueError(f"{path or 'the value'} must be an object")
+        if len(obj) > MAX_MEMBERS:
+            raise ValueError(f"{path or 'the value'} has more than {MAX_MEMBERS} members")
         members = members_of(cls, version)
         values: dict[str, Any] = {}
         extra: dict[str, Any] = {}
@@ -55,10 +63,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
             member = members.get(name)
             if member is None:
                 extra[name] = value
-            else:
+            elif value is not None:
                 values[member.attribute] = _read(member, value, version, f"{path}/{name}")
         for name, member in members.items():
-            if member.is_required and name not in obj:
+            if member.is_required and obj.get(name) is None:
                 raise ValueError(f"{path}/{name} is missing")
         return cls(**values, extra=extra, order=tuple(obj))
 
@@ -146,6 +154,8 @@ def _read(member: Member, value: Any, version: str | None, path: str) -> Any:
     if get_origin(kind) is list and issubclass(get_args(kind)[0], Record):
         if not isinstance(value, list):
             raise ValueError(f"{path} must be an array")
+        if len(value) > MAX_MEMBERS:
+            raise ValueError(f"{path} has more than {MAX_MEMBERS} entries")
         of = get_args(kind)[0]
         return [of.from_dict(item, version, path=f"{path}/{index}") for index, item in enumerate(value)]
     if kind is Any:

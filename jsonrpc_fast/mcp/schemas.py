@@ -3,7 +3,8 @@
 Rules:
   - The dialect is that of `$schema`, and 2020-12 where there is none (specification 2025-11-25, "JSON Schema Usage").
   - Nothing is ever fetched: a `$ref` to another document is an error when the schema is compiled.
-  - A schema and a value nest only so deep, and a pattern may backtrack only so often.
+  - A schema and a value nest only so deep and have only so many places, and a pattern may backtrack only so often.
+    Counting stops at these limits, before anything else is done, so a message of any size costs little to refuse.
   - The work is estimated before it is done. Each branch of `anyOf` is looked into, and a schema that refers to itself
     from two of them doubles the work with every level of the value. A schema that needs too much for a flat value is
     an error when it is compiled; a value that is too deep for its schema is a fault; and where naming every fault
@@ -22,6 +23,12 @@ import jsonschema_rs
 
 SCHEMA_DEPTH: Final = 64
 VALUE_DEPTH: Final = 128
+MAX_SCHEMA_PLACES: Final = 20_000
+"""Maximum number of values in a schema, nested ones included."""
+MAX_PATTERNS: Final = 250
+"""Maximum number of regular expressions in a schema: one may take several milliseconds to compile."""
+MAX_VALUE_PLACES: Final = 1_000_000
+"""Maximum number of values in a value that is checked, nested ones included."""
 MAX_FAULTS: Final = 20
 
 _BACKTRACKS: Final = 100_000
@@ -62,7 +69,7 @@ class SchemaFault(NamedTuple):
     """One rule of a schema that a value breaks.
 
     path     where in the value: a JSON pointer (RFC 6901), "" for the whole of it
-    keyword  which keyword of JSON Schema, or "depth" for a value that nests too deep
+    keyword  which keyword of JSON Schema, or "depth" for a value that nests too deep or is too large
     message  the rule in words
     """
 
@@ -72,15 +79,20 @@ class SchemaFault(NamedTuple):
 
 
 class Schema:
-    """A schema, compiled. Raises ValueError for one that is wrong, too deep, or needs another document."""
+    """A schema, compiled. Raises ValueError for one that is wrong, too deep, too large, or needs another document."""
 
     __slots__ = ("_validator", "_work")
 
     def __init__(self, schema: dict[str, Any]) -> None:
         if not isinstance(schema, dict):
             raise ValueError("a schema must be an object")
-        if _depth(schema, SCHEMA_DEPTH) > SCHEMA_DEPTH:
+        depth, places = _measure(schema, SCHEMA_DEPTH, MAX_SCHEMA_PLACES)
+        if depth > SCHEMA_DEPTH:
             raise ValueError(f"the schema nests deeper than {SCHEMA_DEPTH}")
+        if places > MAX_SCHEMA_PLACES:
+            raise ValueError(f"the schema has more than {MAX_SCHEMA_PLACES} values")
+        if _patterns(schema) > MAX_PATTERNS:
+            raise ValueError(f"the schema has more than {MAX_PATTERNS} patterns")
         try:
             self._validator = jsonschema_rs.validator_for(
                 schema,
@@ -99,10 +111,12 @@ class Schema:
 
     def faults(self, value: Any) -> list[SchemaFault]:
         """What is wrong with a JSON value, at most MAX_FAULTS of it; [] if it is valid."""
-        depth = _depth(value, VALUE_DEPTH)
+        depth, places = _measure(value, VALUE_DEPTH, MAX_VALUE_PLACES)
         if depth > VALUE_DEPTH:
             return [SchemaFault("", "depth", f"nests deeper than {VALUE_DEPTH}")]
-        work = self._work.at(depth) * _count(value)
+        if places > MAX_VALUE_PLACES:
+            return [SchemaFault("", "depth", f"has more than {MAX_VALUE_PLACES} values")]
+        work = self._work.at(depth) * places
         if work > _VALID_WORK:
             return [SchemaFault("", "depth", "nests too deep, or is too large, for this schema")]
         try:
@@ -133,25 +147,44 @@ def _fault(error: jsonschema_rs.ValidationError) -> SchemaFault:
     return SchemaFault(pointer, keyword, message)
 
 
+_CONTAINERS: Final = (dict, list, tuple)
+
+
 def _children(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         return iter(value.values())
     return iter(value) if isinstance(value, (list, tuple)) else iter(())
 
 
-def _depth(value: Any, limit: int) -> int:
-    """How deep containers nest, up to `limit` and one more. No recursion: the value may be as deep as it likes."""
-    level = [value]
-    for depth in range(limit + 1):
-        level = [child for outer in level for child in _children(outer) if isinstance(child, (dict, list, tuple))]
-        if not level:
-            return depth + isinstance(value, (dict, list, tuple))
-    return limit + 1
+def _measure(value: Any, deepest: int, most: int) -> tuple[int, int]:
+    """How deep containers nest and how many places a value has; both count no further than one past their limit.
+
+    A container adds its length before it is looked into, so at most `most` places are visited. No recursion: the value
+    may be as deep as it likes.
+    """
+    depth, places = 0, 1
+    level = [value] if isinstance(value, _CONTAINERS) else []
+    while level:
+        depth += 1
+        if depth > deepest:
+            break
+        inner: list[Any] = []
+        for container in level:
+            places += len(container)
+            if places > most:
+                return depth, most + 1
+            inner += [child for child in _children(container) if isinstance(child, _CONTAINERS)]
+        level = inner
+    return depth, places
 
 
-def _count(value: Any) -> int:
-    """The places in a value that nests within bounds."""
-    return 1 + sum(map(_count, _children(value)))
+def _patterns(value: Any) -> int:
+    """The regular expressions in a schema that nests within bounds; members of other objects by these names count."""
+    own = 0
+    if isinstance(value, dict):
+        properties = value.get("patternProperties")
+        own = ("pattern" in value) + (len(properties) if isinstance(properties, dict) else 0)
+    return own + sum(map(_patterns, _children(value)))
 
 
 def _size(value: Any) -> int:

@@ -128,9 +128,13 @@ class Subscriptions:
             if wanted and self._capabilities.supports(f"{kind}.listChanged"):
                 kept[name] = True
         uris = asked.get(_URIS, [])
-        if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
+        if not isinstance(uris, list):
             raise _invalid(f"notifications/{_URIS} must be an array of strings")
-        if len(uris) > MAX_URIS or any(len(uri) > MAX_URI_CHARACTERS for uri in uris):
+        if len(uris) > MAX_URIS:
+            raise _invalid(f"notifications/{_URIS} is too large")
+        if not all(isinstance(uri, str) for uri in uris):
+            raise _invalid(f"notifications/{_URIS} must be an array of strings")
+        if any(len(uri) > MAX_URI_CHARACTERS for uri in uris):
             raise _invalid(f"notifications/{_URIS} is too large")
         if uris and self._capabilities.supports("resources.subscribe"):
             kept[_URIS] = uris

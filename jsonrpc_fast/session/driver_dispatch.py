@@ -22,6 +22,7 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import chain
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -321,18 +322,24 @@ class Dispatcher:
             served(shown, id, item.method, outcome, code, seconds)
 
 
+_LEAF_BYTES: Final = 32  # of a number or a short text, about
+
+
 def _size(params: Any, enough: int) -> int:
-    """About how many bytes of memory params take. It stops counting at `enough`."""
+    """About how many bytes of memory params take. It stops counting at `enough`, before it copies a long container."""
+    if type(params) is Raw:
+        return getsizeof(params) + len(params)
     size = 0
-    left = [params]
-    while left and size <= enough:
-        value = left.pop()
-        size += getsizeof(value)
-        if type(value) is dict:
-            left += value
-            left += value.values()
-        elif type(value) is list:
-            left += value
-        elif type(value) is Raw:
-            size += len(value)
+    level = [params] if type(params) is dict or type(params) is list else []
+    while level:
+        size += sum(map(getsizeof, level)) + _LEAF_BYTES * sum(map(len, level))
+        if size > enough:
+            break
+        values: list[Any] = list(chain.from_iterable([v for v in level if type(v) is list]))
+        for container in level:
+            if type(container) is dict:
+                values += container
+                values += container.values()
+        size += sum([len(value) for value in values if type(value) is str])
+        level = [value for value in values if type(value) is dict or type(value) is list]
     return size
