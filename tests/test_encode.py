@@ -172,6 +172,13 @@ def calls(impl: ModuleType, payload: Any, **options: Any) -> list[Callable[[], b
         lambda: impl.encode(impl.Response(1, payload), **options),
         lambda: impl.encode(impl.Response(1, error=impl.Error(2, "m", payload)), **options),
         lambda: impl.encode([impl.Response(1, 1), impl.Request(1, "m", params)], **options),
+    ]
+
+
+def calls_and_answers(impl: ModuleType, payload: Any, **options: Any) -> list[Callable[[], bytes]]:
+    """The same, and replies, which become an error where a payload cannot be written."""
+    return [
+        *calls(impl, payload, **options),
         lambda: impl.answer(impl.Request(1, "m"), lambda _: impl.Response(1, payload), **options),
         lambda: impl.answer([impl.Request(1, "m")], lambda _: impl.Response(1, payload), **options),
     ]
@@ -181,7 +188,7 @@ class TestOptions:
     def test_keys_and_order(self, impl: ModuleType) -> None:
         payload = {"b": {3: 1, 2: 2}, "a": 0}
         option = orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS
-        for call in calls(impl, payload, option=option):
+        for call in calls_and_answers(impl, payload, option=option):
             assert b'{"a":0,"b":{"2":2,"3":1}}' in call()
         assert impl.encode_request(1, "m", payload, option=option) == (
             b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":0,"b":{"2":2,"3":1}}}\n'
@@ -189,7 +196,7 @@ class TestOptions:
 
     def test_other_options(self, impl: ModuleType) -> None:
         moment = datetime.datetime(2026, 11, 21, 1, 2, 3, 4, tzinfo=datetime.timezone.utc)
-        for call in calls(impl, moment, option=orjson.OPT_OMIT_MICROSECONDS | orjson.OPT_UTC_Z):
+        for call in calls_and_answers(impl, moment, option=orjson.OPT_OMIT_MICROSECONDS | orjson.OPT_UTC_Z):
             assert b'"2026-11-21T01:02:03Z"' in call()
 
     @pytest.mark.parametrize("option", [orjson.OPT_STRICT_INTEGER, orjson.OPT_PASSTHROUGH_SUBCLASS])
@@ -201,7 +208,7 @@ class TestOptions:
     @pytest.mark.parametrize("option", [orjson.OPT_INDENT_2, orjson.OPT_APPEND_NEWLINE])
     @pytest.mark.parametrize("more", [0, orjson.OPT_SORT_KEYS])
     def test_options_that_break_lines(self, impl: ModuleType, option: int, more: int) -> None:
-        for call in calls(impl, [1], option=option | more):
+        for call in calls_and_answers(impl, [1], option=option | more):
             with pytest.raises(ValueError, match=r"^OPT_INDENT_2 and OPT_APPEND_NEWLINE would break the framing$"):
                 call()
 
@@ -222,14 +229,14 @@ class TestOptions:
                 return sorted(value)
             raise TypeError
 
-        for call in calls(impl, {"a": {2, 1}}, default=default):
+        for call in calls_and_answers(impl, {"a": {2, 1}}, default=default):
             assert b'{"a":[1,2]}' in call()
         assert impl.encode_request(1, "m", {2, 1}, default=default) == (
             b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1,2]}\n'
         )
 
     def test_default_with_options(self, impl: ModuleType) -> None:
-        for call in calls(impl, {"a": {1}}, default=lambda _: {2: 3}, option=orjson.OPT_NON_STR_KEYS):
+        for call in calls_and_answers(impl, {"a": {1}}, default=lambda _: {2: 3}, option=orjson.OPT_NON_STR_KEYS):
             assert b'{"a":{"2":3}}' in call()
 
     def test_keywords_alone(self, impl: ModuleType) -> None:
