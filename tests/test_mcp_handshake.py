@@ -13,6 +13,7 @@ from jsonrpc_fast import Notification, Raw, Request
 from jsonrpc_fast.errors import CallTimeout, HandshakeError, RpcError
 from jsonrpc_fast.mcp.capabilities import ClientCapabilities, Implementation, ServerCapabilities
 from jsonrpc_fast.mcp.handshake import (
+    CLIENT_INFO_KEY,
     LOG_LEVEL_KEY,
     LOG_LEVELS,
     Answer,
@@ -204,12 +205,33 @@ def test_both_kinds_on_one_stream() -> None:
     assert isinstance(ask(handshake, "subscriptions/listen", {"_meta": META}), RequestContext)
 
 
-def test_initialize_is_legacy_whatever_it_carries() -> None:
+def test_a_modern_request_knows_no_initialize() -> None:
     handshake = server()
     assert isinstance(ask(handshake, "prompts/list", {"_meta": META}), RequestContext)
-    answer = ask(handshake, "initialize", {**INITIALIZE, "_meta": META})
+    assert refused(handshake, "initialize", {**INITIALIZE, "_meta": META}) == (-32601, "Method not found")
+    assert handshake.session is None
+    # Not by its `_meta` alone: only what makes a request modern counts.
+    answer = ask(handshake, "initialize", {**INITIALIZE, "_meta": {CLIENT_INFO_KEY: {}, "progressToken": 1}})
     assert isinstance(answer, Answer)
     assert answer.result["protocolVersion"] == "2025-06-18"
+    assert refused(handshake, "initialize", {**INITIALIZE, "_meta": META}) == (-32601, "Method not found")
+    assert refused(server(versions=MODERN_VERSIONS), "initialize", {**INITIALIZE, "_meta": META})[0] == -32601
+    meta = {**META, "io.modelcontextprotocol/protocolVersion": "1900-01-01"}
+    assert refused(handshake, "initialize", {**INITIALIZE, "_meta": meta})[0] == -32022
+    # To a server of legacy clients alone it means nothing.
+    answer = ask(server(versions=HANDSHAKE_VERSIONS), "initialize", {**INITIALIZE, "_meta": META})
+    assert isinstance(answer, Answer)
+
+
+def test_registered_methods_are_of_every_revision() -> None:
+    handshake = server(methods={"tasks/get", "logging/setLevel", "vendor/x"})
+    for method in ("tasks/get", "vendor/x"):
+        assert refused(handshake, method) == (-32600, "initialize comes first")
+        assert isinstance(ask(handshake, method, {"_meta": META}), RequestContext)
+    assert refused(handshake, "tasks/cancel", {"_meta": META})[0] == -32601
+    ask(handshake, "initialize", INITIALIZE)
+    assert isinstance(ask(handshake, "tasks/get"), RequestContext)
+    assert refused(handshake, "tasks/cancel")[0] == -32601
 
 
 def test_raw_params() -> None:
@@ -269,8 +291,8 @@ def test_half_of_the_meta_is_modern() -> None:
 @pytest.mark.parametrize(
     ("requested", "versions", "supported"),
     [
-        ("1900-01-01", VERSIONS, list(reversed(VERSIONS))),
-        ("2025-11-25", VERSIONS, ["2026-07-28", "2025-06-18", "2025-03-26", "2024-11-05"]),
+        ("1900-01-01", VERSIONS, ["2026-07-28"]),
+        ("2025-11-25", VERSIONS, ["2026-07-28"]),
         ("1900-01-01", MODERN_VERSIONS, ["2026-07-28"]),
     ],
 )
@@ -280,6 +302,9 @@ def test_unsupported_version(corpora: Path, requested: str, versions: tuple[str,
         ask(server(versions=versions), "prompts/list", {"_meta": meta})
     error = caught.value
     assert (error.code, error.data) == (-32022, {"supported": supported, "requested": requested})
+    discovered = ask(server(versions=versions), "server/discover", {"_meta": META})
+    assert isinstance(discovered, Answer)
+    assert discovered.result["supportedVersions"] == supported
     whole = {
         "jsonrpc": "2.0",
         "id": 1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from jsonrpc_fast import RpcError, mcp
 from jsonrpc_fast.errors import CallTimeout
-from jsonrpc_fast.mcp.context import Context
+from jsonrpc_fast.mcp.context import Context, WholeResult
 from jsonrpc_fast.mcp.inputs import MAX_STATE_BYTES
 from jsonrpc_fast.mcp.server import Server
 from jsonrpc_fast.mcp.versions import VERSIONS
@@ -391,6 +392,146 @@ def test_answers_to_what_was_not_asked_are_passed_over_and_not_kept() -> None:
             result = await client.result("tools/call", {"name": "ask", **given})
             assert result["resultType"] == "input_required"
             assert "requestState" not in result
+
+    run(main())
+
+
+def test_a_function_names_what_it_asks_for(schemas: Schemas) -> None:
+    server = Server("naming", "1")
+
+    @server.tool()
+    async def login(context: Context) -> str:
+        who = {"message": "Who?", "requestedSchema": FORM}
+        user = await context.call("elicitation/create", who, key="github_login")
+        again = await context.call("elicitation/create", who, key="github_login")
+        code = await context.call("elicitation/create", {**who, "message": "Code?"}, key='the "code"')
+        return f"{user['content']['name']} {again['content']['name']} {code['content']['name']}"
+
+    @server.tool()
+    async def twice(context: Context) -> None:
+        await asyncio.gather(
+            context.call("roots/list", key="same"), context.call("roots/list", {}, key="same"), return_exceptions=True
+        )
+
+    async def main() -> None:
+        async with converse(server, MODERN, ALL) as client:
+            first = await client.result("tools/call", {"name": "login"})
+            schemas.check(MODERN, "InputRequiredResult", first)
+            assert first["inputRequests"] == {"github_login": LOGIN}
+            inputs = {"inputResponses": {"github_login": ACCEPTED}}
+            second = await client.result("tools/call", {"name": "login", **inputs})
+            assert list(second["inputRequests"]) == ['the "code"']
+            assert json.loads(second["requestState"]) == {"github_login": ACCEPTED}
+            inputs = {"inputResponses": {'the "code"': ACCEPTED}, "requestState": second["requestState"]}
+            assert text_of(await client.result("tools/call", {"name": "login", **inputs})) == "Ada Ada Ada"
+            # Of two requests with one name the first one is asked for.
+            result = await client.result("tools/call", {"name": "twice"})
+            assert result["inputRequests"] == {"same": {"method": "roots/list"}}
+        # To a legacy client a name means nothing.
+        async with converse(server, "2025-11-25", ALL) as client:
+            id = client.request("tools/call", {"name": "login"})
+            for _ in range(3):
+                answer(client, await client.notification("elicitation/create"), result=ACCEPTED)
+            assert text_of((await client.answer(id))["result"]) == "Ada Ada Ada"
+
+    run(main())
+
+
+FORM = {"type": "object", "properties": {}}
+LOGIN = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": FORM}}
+
+
+def stateful(result: Any) -> Server:
+    """A server whose functions make results that want input by themselves."""
+    server = Server("stateful", "1")
+
+    @server.tool()
+    async def login(context: Context) -> Any:
+        if "requestState" not in context.params:
+            return WholeResult(result)
+        return [context.params["requestState"], context.params.get("inputResponses")]
+
+    @server.prompt()
+    def greet(context: Context) -> Any:
+        if "requestState" not in context.params:
+            return WholeResult(result)
+        return context.params["requestState"]
+
+    @server.resource("memo://one")
+    def memo(context: Context) -> Any:
+        if "requestState" not in context.params:
+            return WholeResult(result)
+        return context.params["requestState"]
+
+    @server.method("vendor/own")
+    def own() -> Any:
+        return result
+
+    return server
+
+
+REQUESTS: list[tuple[str, dict[str, Any]]] = [
+    ("tools/call", {"name": "login"}),
+    ("prompts/get", {"name": "greet"}),
+    ("resources/read", {"uri": "memo://one"}),
+]
+
+
+@pytest.mark.parametrize("requests", [{"github_login": LOGIN, "more": {"method": "roots/list"}}, None])
+def test_a_function_makes_the_result_that_wants_input(schemas: Schemas, requests: Any) -> None:
+    wanted = {"resultType": "input_required", "requestState": "not JSON, and signed"}
+    if requests is not None:
+        wanted["inputRequests"] = requests
+
+    async def main() -> None:
+        async with converse(stateful(wanted), MODERN, ALL) as client:
+            for method, params in REQUESTS:
+                result = await client.result(method, params)
+                schemas.check(MODERN, "InputRequiredResult", result)
+                assert {name: value for name, value in result.items() if name != "_meta"} == wanted
+                given = {"requestState": result["requestState"], "inputResponses": {"github_login": ACCEPTED}}
+                result = await client.result(method, {**params, **given})
+                assert result["resultType"] == "complete"
+                assert "not JSON, and signed" in json.dumps(result)
+        async with converse(stateful(wanted), "2025-11-25", ALL) as client:
+            for method, params in REQUESTS:
+                assert await client.error(method, params) == (-32600, "the client cannot be asked for that", None)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"inputRequests": {}},
+        {"inputRequests": [LOGIN]},
+        {"inputRequests": {"a": "elicitation/create"}},
+        {"inputRequests": {"a": {"method": "tools/list"}}},
+        {"requestState": 5},
+        {"requestState": "x" * (MAX_STATE_BYTES + 1)},
+    ],
+)
+def test_a_wrong_result_that_wants_input_is_an_error(wrong: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with converse(stateful({"resultType": "input_required", **wrong}), MODERN, ALL) as client:
+            for method, params in REQUESTS:
+                assert await client.error(method, params) == (-32603, "Internal error", None)
+
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
+        run(main())
+    assert "check_input_required" in caplog.text
+
+
+def test_a_result_that_wants_what_the_client_cannot_give() -> None:
+    wanted = {"resultType": "input_required", "inputRequests": {"login": LOGIN}}
+
+    async def main() -> None:
+        async with converse(stateful(wanted), MODERN, {"roots": {}}) as client:
+            for method, params in REQUESTS:
+                code, _, data = await client.error(method, params)
+                assert (code, data) == (-32021, {"requiredCapabilities": {"elicitation": {"form": {}}}})
+            assert await client.error("vendor/own") == (-32600, "the client cannot be asked for that", None)
 
     run(main())
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jsonrpc_fast import JSONRPC
+from jsonrpc_fast.errors import CallTimeout
+from jsonrpc_fast.mcp.capabilities import ServerCapabilities
+from jsonrpc_fast.mcp.context import Context, WholeResult
 from jsonrpc_fast.mcp.handshake import LOG_LEVEL_KEY, SERVER_INFO_KEY, SUBSCRIPTION_ID_KEY
 from jsonrpc_fast.mcp.server import Server
 from jsonrpc_fast.mcp.versions import VERSIONS
@@ -395,3 +401,206 @@ def test_a_client_that_reads_nothing_does_not_fill_the_memory() -> None:
             await client.result("ping")
 
     run(main())
+
+
+# Extensions, and what they need.
+
+TASKS = "io.modelcontextprotocol/tasks"
+
+
+def server_of_tasks() -> Server:
+    """A server that declares tasks as each revision has them, beside what is registered."""
+    declared = {
+        "tasks": {"requests": {"tools": {"call": {}}}},
+        "extensions": {TASKS: {}, "com.example/more": {"depth": 2}},
+        "experimental": {"own": {}},
+        "tools": {},
+        "vendor": {"of": "its own"},
+    }
+    server = Server("tasks", "1", capabilities=ServerCapabilities.from_dict(declared))
+
+    @server.tool()
+    def begin(context: Context) -> WholeResult:
+        if context.revision.is_modern:
+            context.require(f"extensions.{TASKS}")
+            return WholeResult({"resultType": "task", "taskId": "t1", "status": "working"})
+        return WholeResult({"task": {"taskId": "t1", "ttl": context.params["task"]["ttl"]}})
+
+    @server.method("tasks/get")
+    def get(taskId: str) -> dict[str, Any]:
+        return {"taskId": taskId, "status": "working"}
+
+    return server
+
+
+def test_tasks_are_declared_and_served_in_2025_11_25(schemas: Schemas) -> None:
+    async def main() -> None:
+        async with converse(server_of_tasks(), "") as client:
+            told = (await client.initialize("2025-11-25"))["capabilities"]
+            assert told == {
+                "tasks": {"requests": {"tools": {"call": {}}}},
+                "experimental": {"own": {}},
+                "logging": {},
+                "tools": {},
+                "vendor": {"of": "its own"},
+            }
+            begun = await client.result("tools/call", {"name": "begin", "task": {"ttl": 60}})
+            assert begun == {"task": {"taskId": "t1", "ttl": 60}}
+            assert await client.result("tasks/get", {"taskId": "t1"}) == {"taskId": "t1", "status": "working"}
+            assert await client.error("tasks/list") == NOT_FOUND
+
+    run(main())
+
+
+def test_an_extension_is_declared_and_served_in_2026_07_28(schemas: Schemas) -> None:
+    async def main() -> None:
+        async with converse(server_of_tasks(), "2026-07-28", {"extensions": {TASKS: {}}}) as client:
+            result = await client.result("server/discover")
+            schemas.check("2026-07-28", "DiscoverResult", result)
+            assert result["capabilities"] == {
+                "extensions": {TASKS: {}, "com.example/more": {"depth": 2}},
+                "experimental": {"own": {}},
+                "logging": {},
+                "tools": {},
+                "vendor": {"of": "its own"},
+            }
+            begun = await client.result("tools/call", {"name": "begin"})
+            server_info = begun.pop("_meta")
+            assert server_info == {SERVER_INFO_KEY: {"name": "tasks", "version": "1"}}
+            assert begun == {"resultType": "task", "taskId": "t1", "status": "working"}
+            got = await client.result("tasks/get", {"taskId": "t1"})
+            assert (got["resultType"], got["taskId"]) == ("complete", "t1")
+            assert await client.error("tasks/list") == NOT_FOUND
+        async with converse(server_of_tasks(), "2026-07-28") as client:
+            code, _, data = await client.error("tools/call", {"name": "begin"})
+            assert (code, data) == (-32021, {"requiredCapabilities": {"extensions": {TASKS: {}}}})
+
+    run(main())
+
+
+def test_a_declared_kind_is_served_before_anything_of_it_is_registered() -> None:
+    async def main() -> None:
+        server = Server("late", "1", capabilities=ServerCapabilities.from_dict({"tools": {"listChanged": True}}))
+        async with converse(server, "2025-11-25") as client:
+            assert (await client.result("tools/list"))["tools"] == []
+            server.tool("late")(lambda: None)
+            await client.notification("notifications/tools/list_changed")
+            assert [tool["name"] for tool in (await client.result("tools/list"))["tools"]] == ["late"]
+
+    run(main())
+
+
+# What clients tell.
+
+
+def test_a_function_is_called_for_a_notification(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[Any] = []
+
+    async def main() -> None:
+        server = Server("listening", "1")
+
+        @server.notification("notifications/initialized")
+        def initialized() -> None:
+            heard.append("initialized")
+
+        @server.notification("notifications/roots/list_changed")
+        async def roots_changed(context: Context) -> None:
+            assert context.request_id is None
+            heard.append(await context.call("roots/list"))
+
+        @server.notification("vendor/told")
+        def told(number: int, context: Context) -> None:
+            heard.append((number, context.params["_meta"]))
+            raise ValueError
+
+        async with converse(server, "2025-11-25", {"roots": {}}) as client:
+            assert heard == ["initialized"]
+            client.notify("notifications/roots/list_changed")
+            asked = await client.notification("roots/list")
+            client.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}})
+            client.notify("vendor/told", {"number": 3, "_meta": {"a": 1}})
+            client.notify("vendor/told", {"number": "three"})
+            client.notify("vendor/other")
+            client.notify("notifications/initialized")
+            await client.result("ping")
+            assert heard == ["initialized", {"roots": []}, (3, {"a": 1})]
+            assert client.notifications == []
+        heard.clear()
+        # Before `initialize` nothing is heard, and a client of 2026-07-28 tells nothing of this kind.
+        async with converse(server, "2026-07-28", {"roots": {}}) as client:
+            client.notify("notifications/roots/list_changed")
+            client.notify("notifications/initialized")
+            await client.result("server/discover")
+            assert heard == []
+
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
+        run(main())
+    assert [name in caplog.text for name in ("ValueError", "RpcError")] == [True, True]
+
+
+def test_notifications_that_the_session_takes_are_refused() -> None:
+    server = Server("listening", "1")
+    for method in ("notifications/cancelled", "notifications/progress"):
+        with pytest.raises(ValueError, match=f"{method} is taken by the session"):
+            server.notification(method)(lambda: None)
+    server.notification("notifications/initialized")(lambda: None)
+    with pytest.raises(ValueError, match="notifications/initialized is registered already"):
+        server.notification("notifications/initialized")(lambda: None)
+
+
+# Options of the session.
+
+
+def test_run_takes_the_options_of_a_session() -> None:
+    class Hooks:
+        def __init__(self) -> None:
+            self.served: list[Any] = []
+
+        def request_served(self, trace: Any, id: Any, method: str, outcome: Any, code: Any, seconds: float) -> None:
+            self.served.append((method, code))
+
+    async def main() -> None:
+        hooks, server = Hooks(), Server("options", "1")
+        server.method("vendor/ask")(ask)
+        ours, theirs = memory_pair(profile=server.profile)
+        serving = asyncio.create_task(server.run(theirs, hooks=hooks, timeout=0.01))
+        client = Conversation(ours, "2025-11-25", {"roots": {}})
+        await ours.start()
+        await client.initialize("2025-11-25")
+        await client.error("vendor/none")
+        # The client does not answer what it is asked.
+        assert await client.result("vendor/ask") == {"error": "CallTimeout"}
+        await ours.close()
+        await serving
+        assert ("vendor/none", -32601) in hooks.served
+        for options in ({"max_handlers": 0}, {"timeout": -1}, {"unknown": 1}):
+            with pytest.raises((ValueError, TypeError)):
+                await server.run(memory_pair()[0], **options)  # type: ignore[arg-type]
+
+    async def ask(context: Context) -> dict[str, Any]:
+        try:
+            return await context.call("roots/list")
+        except CallTimeout as error:
+            return {"error": type(error).__name__}
+
+    run(main())
+
+
+def test_serve_stdio_takes_the_options_of_a_session_and_of_a_transport() -> None:
+    code = (
+        "import sys\n"
+        "from jsonrpc_fast.mcp.server import Server\n"
+        "from jsonrpc_fast.profile import Limits\n"
+        "class Hooks:\n"
+        "    def fault(self, error): print(error, file=sys.stderr)\n"
+        "server = Server('options', '1')\n"
+        "for wrong in ({'max_handlers': 0}, {'timeout': -1}, {'drain_seconds': None, 'unknown': 1}):\n"
+        "    try: server.serve_stdio(**wrong)\n"
+        "    except (TypeError, ValueError): continue\n"
+        "    raise SystemExit('it takes anything')\n"
+        "sys.exit(server.serve_stdio(hooks=Hooks(), max_handlers=3, limits=Limits(method_bytes=9)))\n"
+    )
+    lines = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n{"jsonrpc":"2.0","id":2,"method":"0123456789"}\n'
+    done = subprocess.run([sys.executable, "-c", code], input=lines, capture_output=True, timeout=30)
+    assert (done.returncode, done.stderr) == (0, b"method is longer than the limit\n")
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1, 2]

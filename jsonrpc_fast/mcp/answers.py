@@ -22,7 +22,7 @@ from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import RpcError
 from ..session.hooks import log_fault
 from .capabilities import ServerCapabilities
-from .context import Context
+from .context import Context, WholeResult
 from .functions import ServingFunction
 from .paging import paginate
 from .prompts import Prompt
@@ -63,7 +63,7 @@ class Answers:
         Raises RpcError -32601. What the function raises as an RpcError is the answer, too.
         """
         if (function := self._registry.methods.get(method)) is not None:
-            return partial(_call_method, function)
+            return partial(call_method, function)
         capability, answering = self._methods.get(method, ("", None))
         if answering is None or not declared.supports(capability):
             raise RpcError(ErrorCode.METHOD_NOT_FOUND, RPC_MESSAGES[ErrorCode.METHOD_NOT_FOUND])
@@ -88,6 +88,8 @@ class Answers:
             return error_result(f"Invalid arguments for tool {tool.checked.tool.name}: {error}")
         try:
             value = await _value(tool.function.call(converted, context))
+            if isinstance(value, WholeResult):
+                return dict(value.members)
             return tool.checked.result(value, context.revision)
         except RpcError:
             raise
@@ -116,6 +118,8 @@ class Answers:
             raise RpcError(ErrorCode.INVALID_PARAMS, "Unknown prompt")
         converted = _converted(registered.function, arguments, strict=False)
         value = await _value(registered.function.call(converted, context))
+        if isinstance(value, WholeResult):
+            return dict(value.members)
         if isinstance(value, dict) and "messages" in value:
             return value
         result: dict[str, Any] = {"messages": _messages(value)}
@@ -162,6 +166,8 @@ class Answers:
                     value = await _value(template.function.call(converted, context))
         if value is None:
             raise not_found(uri, context.revision)
+        if isinstance(value, WholeResult):
+            return dict(value.members)
         return _contents(uri, value, None if mime_type is UNSET else mime_type)
 
     # Completion.
@@ -207,7 +213,8 @@ class Answers:
         return result if following is None else {**result, "nextCursor": following}
 
 
-async def _call_method(function: ServingFunction, params: dict[str, Any], context: Context) -> Any:
+async def call_method(function: ServingFunction, params: Mapping[str, Any], context: Context) -> Any:
+    """What a function for a method, or for a notification, returns."""
     given = {name: value for name, value in params.items() if name != "_meta"}
     return await _value(function.call(_converted(function, given), context))
 

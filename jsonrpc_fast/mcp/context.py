@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..codes import UNSET, Unset
@@ -24,28 +25,54 @@ class Call(Protocol):
     """Asks the client. `timeout` in seconds; None: for ever; the session's own if UNSET."""
 
     async def __call__(
-        self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None
+        self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None, key: str | None
     ) -> dict[str, Any]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class WholeResult:
+    """What a tool, a prompt or a resource returns to answer its request with these very members.
+
+        return WholeResult({"resultType": "task", "taskId": id, …})       # of an extension that the client declares
+        return WholeResult({"resultType": "input_required", "inputRequests": {"login": {…}}, "requestState": state})
+
+    A client may send any `requestState`: sign what must not be altered, and look for who sent it.
+
+    Args:
+        members: The result as JSON has it. `resultType` is "complete" if it is absent, and left out before 2026-07-28.
+    """
+
+    members: Mapping[str, Any]
+
+
 class Context:
-    """The request that a tool, a prompt or a resource is asked for by.
+    """The request, or the notification, that a function is called for.
 
     A function gets it by a parameter that is annotated with this class.
     """
 
-    __slots__ = ("_call", "_log", "_request", "_rules")
+    __slots__ = ("_call", "_log", "_params", "_request", "_rules")
 
-    def __init__(self, request: RequestContext, rules: Rules, log: Log, call: Call) -> None:
+    def __init__(self, request: RequestContext, rules: Rules, params: Mapping[str, Any], log: Log, call: Call) -> None:
         self._request = request
         self._rules = rules
+        self._params = params
         self._log = log
         self._call = call
 
     @property
     def request_id(self) -> MessageId:
-        """The id of the request."""
+        """The id of the request; None for a notification."""
         return self._request.id
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The params as the client sent them, with `_meta`, `task`, `inputResponses` and `requestState`.
+
+        In 2026-07-28 `inputResponses` is an object of objects, and `requestState` a string, if they are there. Nothing
+        else is checked.
+        """
+        return self._params
 
     @property
     def revision(self) -> Revision:
@@ -72,27 +99,41 @@ class Context:
         self._rules.require(capability)
 
     async def call(
-        self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | Unset | None = UNSET
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | Unset | None = UNSET,
+        key: str | None = None,
     ) -> dict[str, Any]:
-        """Asks the client: "roots/list", "sampling/createMessage", "elicitation/create". Returns its result, unchecked.
+        """Asks the client: "roots/list", "sampling/createMessage", "elicitation/create".
 
             answer = await context.call("elicitation/create", {"message": "Sure?", "requestedSchema": {…}})
 
-        timeout  seconds; None: for ever; the session's own if not given. Not in 2026-07-28
-
-        Up to 2025-11-25 this is a request, which is cancelled when the one that is served is. Raises the RpcError that
-        the client answers with, CallTimeout and ConnectionLost.
+        Up to 2025-11-25 this is a request, which is cancelled when the one that is served is.
 
         In 2026-07-28 the function ends here when there is no answer yet, and runs again from its start when the client
         has sent it: see `inputs.py`. So what comes before the last `call` has to bear being done again, and has to ask
         for the same things with the same params. What is asked for at the same time, as with `asyncio.gather`, takes
         one round; a client bears about ten. A client that cannot answer fails by itself.
 
-        Raises RpcError as `require` does for a client that lacks the capability, and -32600 for what cannot be asked.
+        Args:
+            method: What to ask for.
+            params: Its params.
+            timeout: Seconds; None: for ever; the session's own if not given. Without effect in 2026-07-28.
+            key: What the request is called in `inputRequests`, where that matters to the client (2026-07-28). Each
+                request of a function has another one.
+
+        Returns:
+            The client's result, unchecked.
+
+        Raises:
+            RpcError: The client answers with it, lacks the capability (see `require`), or cannot be asked (-32600).
+            CallTimeout, ConnectionLost: There is no answer. Not in 2026-07-28.
         """
         if (capability := capability_for(method, params)) is not None:
             self.require(capability)
-        return await self._call(method, params, timeout)
+        return await self._call(method, params, timeout, key)
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Tells how far the request is: False when the client did not ask for that.

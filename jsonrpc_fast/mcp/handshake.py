@@ -1,13 +1,14 @@
 """Who says what before the first request is served, for both sides, without IO.
 
 Rules of the server:
-  - `initialize` opens a legacy session, whatever else it carries. A second one is an error.
   - A request with the protocol version or the client's capabilities in `_meta` is modern, and is judged alone: its
     version, its capabilities. So one stream may carry both kinds; what one request says holds for no other.
+  - `initialize` without these opens a legacy session. A second one is an error.
   - Anything else is legacy. Before `initialize` it is an error at once, never silence: "method not found" for what no
     legacy revision has (a newer client that probes goes by that), "initialize first" for the rest. `ping` is answered.
   - After the answer to `initialize` requests are served; `notifications/initialized` allows the server's own.
-  - A method that other revisions have, but not the one in use, is not found.
+  - A method that other revisions have, but not the one in use, is not found. `initialize` is such a one in a modern
+    request. A method that the server has registered is found in every revision.
 
 Rules of the client:
   - legacy: `initialize` with the latest version it speaks; it leaves if it does not speak the one it is answered.
@@ -21,7 +22,7 @@ Sources: specification 2025-11-25 "Lifecycle", 2026-07-28 "Versioning and Compat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -111,6 +112,7 @@ class ServerHandshake:
     instructions  how to use the server, for the client's model
     ttl_ms        how long clients may keep lists and resources, in milliseconds (2026-07-28)
     cache_scope   "private", or "public" if the answers are the same for everybody
+    methods       the methods that the server serves beside those of the revisions: of extensions, for one
     """
 
     def __init__(
@@ -122,6 +124,7 @@ class ServerHandshake:
         instructions: str | None = None,
         ttl_ms: int = 0,
         cache_scope: Literal["private", "public"] = "private",
+        methods: Container[str] = (),
     ) -> None:
         self._info = info
         self._capabilities = capabilities
@@ -130,6 +133,7 @@ class ServerHandshake:
         self._modern_versions = [version for version in self._versions if version in MODERN_VERSIONS]
         self._instructions = instructions
         self._cache_hints = {"ttlMs": ttl_ms, "cacheScope": cache_scope}
+        self._methods = methods
         self._session: RequestContext | None = None
         self._is_initialized = False
 
@@ -149,13 +153,15 @@ class ServerHandshake:
         Call it for every request, in the order of their arrival. Raises RpcError, which is the answer then.
         """
         params = _members_of(request.params)
-        if request.method == "initialize":
-            return self._initialize(params)
         meta = params.get("_meta")
         if self._modern_versions and (
             _is_modern(meta) or request.method == "server/discover" or not self._legacy_versions
         ):
+            if request.method == "initialize" and not _is_modern(meta):
+                raise self._unsupported(_version_of(params, "protocolVersion"))  # it is of a legacy client
             return self._receive_modern(request.method, meta)
+        if request.method == "initialize":
+            return self._initialize(params)
         return self._receive_legacy(request.method, meta)
 
     def receive_notification(self, notification: Notification) -> bool:
@@ -203,8 +209,6 @@ class ServerHandshake:
 
     def _initialize(self, params: dict[str, Any]) -> Answer:
         requested = _version_of(params, "protocolVersion")
-        if not self._legacy_versions:
-            raise self._unsupported(requested)
         if self._session is not None:
             raise RpcError(ErrorCode.INVALID_REQUEST, "initialize was received already")
         version = negotiate(requested, self._legacy_versions)
@@ -225,10 +229,10 @@ class ServerHandshake:
             return Answer({})
         session = self._session
         if session is None:
-            if method in _LEGACY_REQUESTS:
+            if method in _LEGACY_REQUESTS or method in self._methods:
                 raise RpcError(ErrorCode.INVALID_REQUEST, "initialize comes first")
             raise _not_found()
-        if method in _NO_CLIENT_REQUESTS[session.revision.version]:
+        if method in _NO_CLIENT_REQUESTS[session.revision.version] and method not in self._methods:
             raise _not_found()
         token = _progress_token(meta)
         if token is None:
@@ -250,14 +254,13 @@ class ServerHandshake:
         if level is not None and level not in LOG_LEVELS:
             raise _invalid_params(f"{LOG_LEVEL_KEY} must be one of {', '.join(LOG_LEVELS)}")
         context = RequestContext(revision, capabilities, info, _progress_token(meta), level)
-        if method in _NO_CLIENT_REQUESTS[version]:
+        if method in _NO_CLIENT_REQUESTS[version] and method not in self._methods:
             raise _not_found()
         return self._discover(context) if method == "server/discover" else context
 
     def _discover(self, context: RequestContext) -> Answer:
         result = {
-            # The versions that a request may carry: none of those that need a session.
-            "supportedVersions": list(reversed(self._modern_versions)),
+            "supportedVersions": self._request_versions(),
             "capabilities": self._capabilities.to_dict(context.revision.version),
         }
         if self._instructions is not None:
@@ -265,10 +268,13 @@ class ServerHandshake:
         return Answer(self.complete(context, "server/discover", result))
 
     def _unsupported(self, requested: str) -> RpcError:
-        """Error -32022. It names all versions, for a client may still come with `initialize`."""
-        supported = [version for version in reversed(self._versions) if version != requested]
-        data = {"supported": supported, "requested": requested}
+        """Error -32022. It names the versions that `server/discover` names."""
+        data = {"supported": self._request_versions(), "requested": requested}
         return RpcError(McpErrorCode.UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
+
+    def _request_versions(self) -> list[str]:
+        """The versions that a request may carry, the latest first: none of those that need a session."""
+        return list(reversed(self._modern_versions))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,12 @@ Rules:
     the run has asked for; the client sends the request again with the answers, and the function runs from its start;
   - what a run without all answers returns or raises is void, whatever it made of its end;
   - an answer counts for the very request that it was given to, by method and params: to a function that asks something
-    else the second time nothing was answered yet. The same request asked twice has two answers;
+    else the second time nothing was answered yet. The same request asked twice has two answers. A request with a key of
+    the function's own is known by that key alone;
   - a client sends the answers of the last round alone. Those of earlier rounds go with it as `requestState`, which
     holds nothing else: no secret, and nothing to trust. A client that alters it gives other answers, as it may. They
-    are read as such, and bounded;
+    are read as such, and bounded. A function that keeps a `requestState` of its own returns a `WholeResult`, and reads
+    the answers and the state from `Context.params`;
   - only `tools/call`, `prompts/get` and `resources/read` can be answered so, and only what the client has declared may
     be asked for.
 
@@ -25,6 +27,7 @@ from typing import Any, Final
 from .._json import dumps, loads
 from ..codes import ErrorCode, Unset
 from ..errors import EncodeError, RpcError
+from .handshake import RequestContext as RequestRules
 
 MAX_STATE_BYTES: Final = 1024 * 1024
 """How large `requestState` may be: what a client has answered in all rounds but the last."""
@@ -51,8 +54,10 @@ class Inputs:
         self._can_want_input = method in _CAN_WANT_INPUT
         self._given: dict[str, bytes] = {}  # as text: what the function makes of an answer is its own business
         if self._can_want_input:
-            state = _state(params.get("requestState", "{}"))
-            self._given = _answers("requestState", state) | _answers("inputResponses", params.get("inputResponses", {}))
+            self._given = _answers("inputResponses", params.get("inputResponses", {}))
+            # The function's own, perhaps: it is read as answers when the first one is looked for.
+            self._state: str | None = _state(params.get("requestState", "{}"))
+        self._keys: dict[str, str] = {}  # chosen by the function, with what was asked
         self._used: dict[str, bytes] = {}
         self._missing: dict[str, dict[str, Any]] = {}
         self._times: Counter[str] = Counter()
@@ -63,18 +68,32 @@ class Inputs:
         return bool(self._missing)
 
     async def call(
-        self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None
+        self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None, key: str | None
     ) -> dict[str, Any]:
-        """The client's answer. Raises InputRequired where there is none yet, and RpcError for what cannot be asked.
+        """The client's answer.
 
-        timeout  means nothing here: nobody waits
+        Args:
+            method: What the client is asked for.
+            params: Its params.
+            timeout: Means nothing here: nobody waits.
+            key: The name of the request in `inputRequests`; None: made of method and params.
+
+        Raises:
+            InputRequired: There is no answer yet.
+            RpcError: It cannot be asked for, or the client sent a `requestState` that holds no answers.
+            ValueError: Two requests of one run have the same key.
         """
         if not self._can_want_input or method not in _CAN_BE_INPUT:
             raise cannot_ask()
         request = {"method": method} if params is None else {"method": method, "params": dict(params)}
         digest = hashlib.sha256(dumps(request)).hexdigest()[:32]
-        self._times[digest] += 1
-        key = f"{digest}-{self._times[digest]}"
+        if key is None:
+            self._times[digest] += 1
+            key = f"{digest}-{self._times[digest]}"
+        if self._keys.setdefault(key, digest) != digest:
+            raise ValueError("the key is that of another request")
+        if self._state is not None:
+            self._given, self._state = _earlier_answers(self._state) | self._given, None
         if key not in self._given:
             self._missing[key] = request
             raise InputRequired
@@ -87,7 +106,7 @@ class Inputs:
         result = {"resultType": "input_required", "inputRequests": dict(self._missing)}
         if not self._used:
             return result
-        state = b"{%b}" % b",".join([b'"%b":%b' % (key.encode(), answer) for key, answer in self._used.items()])
+        state = b"{%b}" % b",".join([b"%b:%b" % (dumps(key), answer) for key, answer in self._used.items()])
         if len(state) > MAX_STATE_BYTES:
             raise RpcError(ErrorCode.INTERNAL_ERROR, f"the answers so far have more than {MAX_STATE_BYTES} bytes")
         return {**result, "requestState": state.decode()}
@@ -110,13 +129,41 @@ def cannot_ask() -> RpcError:
     return RpcError(ErrorCode.INVALID_REQUEST, "the client cannot be asked for that")
 
 
-def _state(text: object) -> object:
+def check_input_required(method: str, result: Mapping[str, Any], rules: RequestRules) -> None:
+    """Checks an `input_required` result that a function made by itself.
+
+    Raises:
+        RpcError: The client cannot be asked, or lacks a capability.
+        TypeError, ValueError: The result breaks the protocol.
+    """
+    if method not in _CAN_WANT_INPUT or not rules.revision.is_modern:
+        raise cannot_ask()
+    requests, state = result.get("inputRequests", {}), result.get("requestState", "")
+    if not isinstance(requests, Mapping) or not isinstance(state, str):
+        raise TypeError("inputRequests must be a mapping, requestState a str")
+    if not requests and "requestState" not in result:
+        raise ValueError("a result that wants input must have inputRequests or a requestState")
+    if len(state) > MAX_STATE_BYTES:
+        raise ValueError(f"requestState has more than {MAX_STATE_BYTES} bytes")
+    for request in requests.values():
+        if not isinstance(request, Mapping) or request.get("method") not in _CAN_BE_INPUT:
+            raise ValueError(f"inputRequests must be requests for {', '.join(sorted(_CAN_BE_INPUT))}")
+        if (capability := capability_for(request["method"], request.get("params"))) is not None:
+            rules.require(capability)
+
+
+def _state(text: object) -> str:
     if not isinstance(text, str) or len(text) > MAX_STATE_BYTES:
         raise _invalid(f"requestState must be a string of at most {MAX_STATE_BYTES} bytes")
+    return text
+
+
+def _earlier_answers(state: str) -> dict[str, bytes]:
     try:
-        return loads(text)
+        answers = loads(state)
     except ValueError:
         raise _invalid("requestState is not what the server has sent") from None
+    return _answers("requestState", answers)
 
 
 def _answers(name: str, members: object) -> dict[str, bytes]:

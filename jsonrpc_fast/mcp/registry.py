@@ -27,6 +27,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import UNSET
 
+from ..session.conventions import McpConvention
 from .capabilities import ListChanged, Resources, ServerCapabilities
 from .functions import ServingFunction
 from .prompts import Prompt, PromptArgument
@@ -97,6 +98,7 @@ class Registry:
         self.resources: dict[str, RegisteredResource] = {}
         self.resource_templates: dict[str, RegisteredTemplate] = {}
         self.methods: dict[str, ServingFunction] = {}
+        self.notifications: dict[str, ServingFunction] = {}
         self.sources: list[Source] = []
 
     def capabilities(self) -> ServerCapabilities:
@@ -224,16 +226,38 @@ class Registry:
         return register
 
     def method(self, name: str) -> Callable[[Function], Function]:
-        """Registers a function for a method that the protocol does not have, such as one of an extension.
+        """Registers a function for a method that this package does not serve itself: of an extension, or of tasks.
 
-        The function is called with the params by their names, `_meta` left out, and returns the result: a dict. The
-        decorator raises ValueError for a method that the protocol has.
+        The function is called with the params by their names, `_meta` left out, and returns the result: a dict. It is
+        found in every revision. What it belongs to is declared by `Server(capabilities=…)`. The decorator raises
+        ValueError for a method of the protocol, those of tasks excepted.
         """
 
         def register(function: Function) -> Function:
-            if any(name in revision.client_requests for revision in REVISIONS.values()):
+            methods = frozenset().union(*[revision.client_requests for revision in REVISIONS.values()])
+            if name in methods and not name.startswith("tasks/"):
                 raise ValueError(f"{name} is a method of the protocol")
             self._add(self.methods, name, ServingFunction(function), None)
+            return function
+
+        return register
+
+    def notification(self, method: str) -> Callable[[Function], Function]:
+        """Registers a function that is called when a client tells something, up to 2025-11-25.
+
+            @server.notification("notifications/roots/list_changed")
+            async def roots_changed(context: Context) -> None:
+                roots = await context.call("roots/list")
+
+        The function is called with the params by their names, `_meta` left out, and may be sync or async. What it
+        raises is logged. The decorator raises ValueError for "notifications/cancelled" and "notifications/progress",
+        which the session takes.
+        """
+
+        def register(function: Function) -> Function:
+            if method in McpConvention.methods:
+                raise ValueError(f"{method} is taken by the session")
+            self._add(self.notifications, method, ServingFunction(function), None)
             return function
 
         return register

@@ -30,27 +30,33 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
 
 from ..codec import Notification, ParseError, Raw, Request, Response
 from ..codes import ErrorCode, Unset
 from ..errors import ConnectionLost, RpcError, StateError
 from ..profile import Profile
-from ..session import McpConvention, Session
+from ..session import McpConvention, Session, SessionOptions
 from ..session.handlers import Handler, Handlers, RequestContext
-from ..transports.base import Received, Transport
+from ..session.options import check_options
+from ..transports.base import Options, Received, Transport
 from ..transports.stdio import run_stdio
 from ..validator import JsonRpcValidator, Report
-from .answers import Answering, Answers
+from .answers import Answering, Answers, call_method
 from .capabilities import Implementation, ServerCapabilities
 from .context import Context
 from .handshake import LOG_LEVELS, Answer, ServerHandshake
 from .handshake import RequestContext as Rules
-from .inputs import Inputs, cannot_ask
+from .inputs import Inputs, cannot_ask, check_input_required
 from .registry import Registry
 from .resources import check_uri
 from .subscriptions import Message, Stream, Subscriptions
 from .versions import REVISIONS, VERSIONS, in_order
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 DEFAULT_LOG_LEVEL: Final = "info"
 """What a legacy client gets that has set no level."""
@@ -60,15 +66,25 @@ _BLOCKED_SECONDS: Final = 0.5
 _ENDS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)  # of a task, whatever it served
 
 
+class ServeOptions(Options, SessionOptions, total=False):
+    """What `Server.serve_stdio` may be given: the options of `StdioServer` and those of `Session`."""
+
+
 class Server(Registry):
     """An MCP server. What it offers is registered as `Registry` says.
 
-    name, version             who it is
-    title, description        the same for people
-    instructions              how to use it, for the client's model
-    versions                  the revisions that it serves
-    page_size                 items on a page of a list
-    ttl_ms, cache_scope       how long clients may keep lists and resources, in milliseconds, and who may (2026-07-28)
+    Args:
+        name: Who it is.
+        version: Which version of it.
+        title: The name for people.
+        description: What it does, for people.
+        instructions: How to use it, for the client's model.
+        versions: The revisions that it serves.
+        page_size: Items on a page of a list.
+        ttl_ms: How long clients may keep lists and resources, in milliseconds (2026-07-28).
+        cache_scope: Who may keep them: "private" to the client, or "public".
+        capabilities: What to declare beside what is registered, or instead of it: extensions, tasks, experimental
+            capabilities. Their methods are registered by `method`, their results made by `WholeResult`.
     """
 
     def __init__(
@@ -83,6 +99,7 @@ class Server(Registry):
         page_size: int = 100,
         ttl_ms: int = 0,
         cache_scope: Literal["private", "public"] = "private",
+        capabilities: ServerCapabilities | None = None,
     ) -> None:
         super().__init__()
         said = {"title": title, "description": description}
@@ -91,6 +108,7 @@ class Server(Registry):
         self._instructions = instructions
         self._versions = in_order(versions)
         self._cache_hints: dict[str, Any] = {"ttl_ms": ttl_ms, "cache_scope": cache_scope}
+        self._declared = ServerCapabilities() if capabilities is None else capabilities
         self._answers = Answers(self, page_size)
         self._connections: set[_Connection] = set()
 
@@ -102,29 +120,55 @@ class Server(Registry):
         profiles = [REVISIONS[version].profile for version in self._versions]
         return profiles[-1].replace(batches=any(profile.batches for profile in profiles))
 
-    async def run(self, transport: Transport) -> None:
+    def capabilities(self) -> ServerCapabilities:
+        """What there is to be offered now, and what is declared beside it."""
+        names = [name for name in ServerCapabilities.__struct_fields__ if name != "order"]
+        declared = {name: getattr(self._declared, name) for name in names}
+        return msgspec.structs.replace(
+            super().capabilities(), **{name: value for name, value in declared.items() if value is not msgspec.UNSET}
+        )
+
+    async def run(self, transport: Transport, **options: Unpack[SessionOptions]) -> None:
         """Serves one client until its connection is gone.
 
-        transport  not started, made with `profile=server.profile`
+        Cancelled, it closes the connection. One server may serve any number of connections at a time.
 
-        Cancelled, it closes the connection. One server may serve any number of connections at a time. Raises what
-        the transport raises when it starts.
+        Args:
+            transport: Not started, made with `profile=server.profile`.
+            options: Those of `Session`: `hooks`, `timeout` (of what functions ask the client), `max_handlers`, … The
+                convention is MCP's and the reply policy "never", unless they are given.
+
+        Raises:
+            TypeError, ValueError: An option has a wrong value.
+            Exception: What the transport raises when it starts.
         """
-        connection = _Connection(self, transport)
+        connection = _Connection(self, transport, options)
         self._connections.add(connection)
         try:
             await connection.run()
         finally:
             self._connections.discard(connection)
 
-    def serve_stdio(self, **options: Any) -> int:
+    def serve_stdio(self, **options: Unpack[ServeOptions]) -> int:
         """Serves the client on this process's stdin and stdout, until it or a signal ends that: a program's `main`.
 
-        options  those of `StdioServer`
+        Args:
+            options: Those of `StdioServer`, and those of `Session` as `run` takes them.
 
-        Returns the exit code: see `transports/stdio.py`.
+        Returns:
+            The exit code: see `transports/stdio.py`.
+
+        Raises:
+            TypeError, ValueError: An option has a wrong value.
         """
-        return run_stdio(self.run, on_signal=self.end_subscriptions, **{"profile": self.profile, **options})
+        of_session: Any = {name: value for name, value in options.items() if name in SessionOptions.__optional_keys__}
+        of_transport: Any = {name: value for name, value in options.items() if name not in of_session}
+        check_options(**of_session)
+
+        async def serve(transport: Transport) -> None:
+            await self.run(transport, **of_session)
+
+        return run_stdio(serve, on_signal=self.end_subscriptions, **{"profile": self.profile, **of_transport})
 
     def list_changed(self, kind: Literal["tools", "prompts", "resources"]) -> None:
         """Tells all clients that may know that a list has changed. Registering does so by itself."""
@@ -169,9 +213,10 @@ class _Handlers(Handlers):
 class _Session(Session):
     """A session that asks whether a batch may come, and tells of the end before it waits for what still runs."""
 
-    def __init__(self, connection: _Connection, transport: Transport) -> None:
-        handlers = _Handlers(connection.serve)
-        super().__init__(transport, handlers, convention=McpConvention(), reply_policy="never")
+    def __init__(self, connection: _Connection, transport: Transport, options: SessionOptions) -> None:
+        own: SessionOptions = {"convention": McpConvention(), "reply_policy": "never"}
+        own.update(options)
+        super().__init__(transport, _Handlers(connection.serve), **own)
         self._connection = connection
 
     def _on_message(self, message: Received) -> None:
@@ -188,13 +233,15 @@ class _Session(Session):
 class _Connection:
     """One client of a server."""
 
-    def __init__(self, server: Server, transport: Transport) -> None:
+    def __init__(self, server: Server, transport: Transport, options: SessionOptions) -> None:
+        self._server = server
         self._capabilities: ServerCapabilities = server.capabilities()
         self._handshake = ServerHandshake(
             server._info,
             self._capabilities,
             versions=server._versions,
             instructions=server._instructions,
+            methods=server.methods,
             **server._cache_hints,
         )
         self._answers = server._answers
@@ -208,7 +255,7 @@ class _Connection:
         if self._capabilities.supports("resources.subscribe"):
             self._own |= {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
         self._transport = transport
-        self._session = _Session(self, transport)
+        self._session = _Session(self, transport, options)
 
     async def run(self) -> None:
         await self._session.start()
@@ -227,11 +274,10 @@ class _Connection:
 
     def serve(self, request: RequestContext, params: Any) -> Any:
         """Takes a message: a request gives its result, or an awaitable of one."""
-        if request.is_notification:
-            self._handshake.receive_notification(Notification(request.method, params))
-            return None
         if isinstance(params, Raw):
             params = params.decode()
+        if request.is_notification:
+            return self._take_notification(request, params)
         message = Request(request.id, request.method, params)
         _raise_fallback(self._validator.validate_request(message.to_dict()))
         rules = self._handshake.receive_request(message)
@@ -239,10 +285,19 @@ class _Connection:
             return self._checked(request, rules.result)
         answering = self._own.get(request.method) or self._answers.find(request.method, self._capabilities)
         inputs = Inputs(request.method, params or {}) if rules.revision.is_modern else None
-        context = Context(request, rules, self.log, self._call if inputs is None else inputs.call)
-        if inspect.iscoroutinefunction(answering):
-            return self._awaited(request, partial(answering, params or {}, context), rules, inputs)
-        return self._finished(request, answering(params or {}, context), rules)
+        context = Context(request, rules, params or {}, self.log, self._call if inputs is None else inputs.call)
+        if not inspect.iscoroutinefunction(answering):
+            return self._finished(request, answering(params or {}, context), rules)
+        return self._awaited(request, partial(answering, params or {}, context), rules, inputs)
+
+    def _take_notification(self, request: RequestContext, params: Any) -> Any:
+        is_due = self._handshake.receive_notification(Notification(request.method, params))
+        function = self._server.notifications.get(request.method)
+        rules = self._handshake.session
+        if function is None or rules is None or not is_due:
+            return None
+        params = params if isinstance(params, dict) else {}
+        return call_method(function, params, Context(request, rules, params, self.log, self._call))
 
     async def _awaited(
         self, request: RequestContext, answering: Callable[[], Awaitable[Any]], rules: Rules, inputs: Inputs | None
@@ -255,6 +310,8 @@ class _Connection:
                 raise
         if inputs is not None and inputs.are_missing:
             result = inputs.result()
+        elif isinstance(result, dict) and result.get("resultType") == "input_required":
+            check_input_required(request.method, result, rules)
         return self._finished(request, result, rules)
 
     def _finished(self, request: RequestContext, result: Any, rules: Rules) -> Any:
@@ -304,9 +361,9 @@ class _Connection:
     # What goes out unasked.
 
     async def _call(
-        self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None
+        self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None, key: str | None
     ) -> dict[str, Any]:
-        """Asks a legacy client."""
+        """Asks a legacy client, which has no use for a key."""
         params = None if params is None else dict(params)
         if not self._handshake.may_send(Request(0, method, params)):
             raise cannot_ask()
