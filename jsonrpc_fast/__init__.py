@@ -15,9 +15,12 @@ from .codec import (
     BACKEND,
     Decoder,
     Error,
+    Message,
     Notification,
+    Params,
     ParseError,
     Raw,
+    RawMessage,
     Request,
     Response,
     answer,
@@ -32,7 +35,17 @@ from .codec import (
     parse,
 )
 from .codes import UNSET, ErrorBand, ErrorCode, Hint, LspErrorCode, McpErrorCode, ParseErrorCode, error_band
-from .errors import CallCancelled, CallTimeout, ConnectionLost, EncodeError, HandshakeError, RpcError, StateError
+from .errors import (
+    CallCancelled,
+    CallTimeout,
+    ConnectionLost,
+    EncodeError,
+    HandshakeError,
+    MessageId,
+    RpcError,
+    StateError,
+)
+from .framing import Framing
 from .kinds import Classification
 from .profile import (
     JSONRPC,
@@ -71,16 +84,21 @@ __all__ = [
     "Error",
     "ErrorBand",
     "ErrorCode",
+    "Framing",
     "HandshakeError",
     "Hint",
     "Limits",
     "LspErrorCode",
     "McpErrorCode",
+    "Message",
+    "MessageId",
     "Notification",
+    "Params",
     "ParseError",
     "ParseErrorCode",
     "Profile",
     "Raw",
+    "RawMessage",
     "Request",
     "Response",
     "RpcError",

@@ -51,8 +51,10 @@ from ._scanner cimport (
 )
 
 from inspect import Parameter, Signature
+from types import GenericAlias
 
 from . import errors
+from ._decoder import M as _M
 from ._decoder import StreamDecoder, with_hint
 from ._json import (
     OPT_APPEND_NEWLINE,

@@ -39,6 +39,7 @@ cdef class Request:
     cdef readonly object method
     cdef readonly object params
     __match_args__ = ("id", "method", "params")
+    __class_getitem__ = classmethod(GenericAlias)
 
     def __init__(self, id, method, params=None):
         if self.method is not None:
@@ -96,6 +97,7 @@ cdef class Notification:
     cdef readonly object method
     cdef readonly object params
     __match_args__ = ("method", "params")
+    __class_getitem__ = classmethod(GenericAlias)
 
     def __init__(self, method, params=None):
         if self.method is not None:
@@ -153,6 +155,7 @@ cdef class Response:
     cdef readonly object error
     cdef bint made
     __match_args__ = ("id", "result", "error")
+    __class_getitem__ = classmethod(GenericAlias)
 
     def __init__(self, id, result=None, error=None):
         if self.made:

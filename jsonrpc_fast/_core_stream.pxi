@@ -364,7 +364,7 @@ cdef inline const uint8_t* quick_headers(const uint8_t* at, const uint8_t* end, 
     return NULL
 
 
-class Decoder(StreamDecoder):
+class Decoder(StreamDecoder[_M]):
     __doc__ = StreamDecoder.__doc__
     __slots__ = ("_reader",)
     _fault_class = ParseError

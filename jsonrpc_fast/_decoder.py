@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from .codes import ParseErrorCode
 from .errors import ParseError
@@ -12,10 +12,18 @@ from .hints import hint_of_line
 from .profile import JSONRPC, Limits, Profile
 
 if TYPE_CHECKING:
-    from ._pure import Message
+    from typing_extensions import TypeVar
+
+    from ._pure import Message, RawMessage
+
+    M = TypeVar("M", default=Message)
+else:
+    from typing import TypeVar
+
+    M = TypeVar("M")
 
 
-class StreamDecoder:
+class StreamDecoder(Generic[M]):
     """Decodes a stream of frames, chunk by chunk. Any chunking gives the same items; the cost is linear.
 
     framing  "newline": a message a line; "content-length": LSP's headers; "sse": the data of server-sent events;
@@ -32,6 +40,34 @@ class StreamDecoder:
 
     _fault_class: type[Any]  # the twin's ParseError
     _frames: Frames
+
+    @overload
+    def __init__(
+        self: StreamDecoder[Message],
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        raw: Literal[False] = False,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: StreamDecoder[RawMessage],
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        *,
+        raw: Literal[True],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: StreamDecoder[Message | RawMessage],
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        raw: bool = False,
+    ) -> None: ...
 
     def __init__(
         self,
@@ -69,7 +105,7 @@ class StreamDecoder:
         """Whether complete items wait, because `feed` had returned `max_items` of them: `feed(b"")` returns them."""
         return bool(self._waiting)
 
-    def feed(self, data: bytes | bytearray | memoryview, max_items: int | None = None) -> list[Message | list[Message]]:
+    def feed(self, data: bytes | bytearray | memoryview, max_items: int | None = None) -> list[M | list[M]]:
         """Takes bytes of the stream and returns the items that are complete.
 
         Args:
@@ -91,7 +127,7 @@ class StreamDecoder:
             raise ValueError("the decoder is closed")
         return self._feed(data, check_max_items(max_items))
 
-    def close(self) -> list[Message | list[Message]]:
+    def close(self) -> list[M | list[M]]:
         """Ends the stream.
 
         Returns:
@@ -124,7 +160,7 @@ class StreamDecoder:
         self._begin(framing)
         return detector.seen
 
-    def _feed(self, data: bytes | bytearray | memoryview, max_items: int | None) -> list[Message | list[Message]]:
+    def _feed(self, data: bytes | bytearray | memoryview, max_items: int | None) -> list[Any]:
         seen = self._detect(data)
         return self._take(b"" if seen is None else seen, max_items)
 
@@ -138,22 +174,20 @@ class StreamDecoder:
         """The frame that the end of the stream ends, if there is one."""
         return self._frames.close()
 
-    def _decode(self, text: bytes) -> Message | list[Message]:
+    def _decode(self, text: bytes) -> Any:
         """The twin's part: what `decode` makes of a text."""
         raise NotImplementedError
 
-    def _item(self, frame: Frame) -> Message | list[Message]:
+    def _item(self, frame: Frame) -> Any:
         text, line, _, fault, hint = frame
         if fault is ParseErrorCode.TRUNCATED and text is not None:
-            truncated: Message = self._fault_class.truncated(offset=len(text))
-            return truncated
+            return self._fault_class.truncated(offset=len(text))
         if text is None or fault is not None:
-            broken: Message = self._fault_class(fault, hint=hint)
-            return broken
+            return self._fault_class(fault, hint=hint)
         item = self._decode(text)
         return item if line is None else with_hint(item, text)
 
-    def _last_item(self, frame: Frame) -> Message | list[Message]:
+    def _last_item(self, frame: Frame) -> Any:
         """What the stream ended in: a message, or TRUNCATED for the beginning of one."""
         item = self._item(frame)
         text = frame.text
@@ -180,7 +214,7 @@ def check_max_items(max_items: int | None) -> int | None:
     return max_items
 
 
-def with_hint(item: Message | list[Message], text: bytes) -> Message | list[Message]:
+def with_hint(item: Any, text: bytes) -> Any:
     """What a line was decoded to: a fault of the text is told with what the line looks like."""
     if isinstance(item, ParseError) and item.code in (ParseErrorCode.MALFORMED_JSON, ParseErrorCode.INVALID_UTF8):
         hint = hint_of_line(text)

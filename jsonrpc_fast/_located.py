@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ._decoder import StreamDecoder
-from .codec import ParseError, decode
+from .codec import Message, ParseError, decode
 from .framing import Frame
-
-if TYPE_CHECKING:
-    from ._pure import Message
 
 
 class LocatingDecoder(StreamDecoder):
@@ -34,5 +31,5 @@ class LocatingDecoder(StreamDecoder):
         for frame in self._frames.close():
             yield frame, self._last_item(frame)
 
-    def _decode(self, text: bytes) -> Message | list[Message]:
+    def _decode(self, text: bytes) -> Any:
         return decode(text, self._profile, raw=self._raw)

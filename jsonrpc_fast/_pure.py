@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAlias, final, overload
 
 from . import errors
-from ._decoder import StreamDecoder
+from ._decoder import M, StreamDecoder
 from ._json import (
     Default,
     JSONDecodeError,
@@ -37,9 +37,20 @@ from .errors import HANDLER_FAILURES, MessageId, RpcError, error_for, internal_e
 from .kinds import Classification
 from .profile import JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # has defaults before Python 3.13
+
+    P = TypeVar("P", bound="Params", covariant=True, default="dict[str, Any] | list[Any] | None")
+    R = TypeVar("R", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    P = TypeVar("P")
+    R = TypeVar("R")
 T = TypeVar("T")
 
 Params: TypeAlias = "dict[str, Any] | list[Any] | Raw | None"
+"""What the params of a call may be; None if absent."""
 
 
 class ParseError(errors.ParseError):
@@ -55,10 +66,11 @@ class _Value:
     """Made once, by `__new__`; compared, copied, pickled and shown by the fields that `__match_args__` names."""
 
     __slots__ = ()
-    __match_args__: tuple[str, ...] = ()
-    __hash__ = None  # type: ignore[assignment]  # payloads are mutable
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    __hash__: ClassVar[None]  # type: ignore[assignment]  # payloads are mutable
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         base = cls.__bases__[0].__name__
         if not base.startswith("_"):
             raise TypeError(f"type '{base}' is not an acceptable base type")
@@ -104,7 +116,7 @@ class _Message(_Value):
 
 
 @final
-class Request(_Message):
+class Request(_Message, Generic[P]):
     """A call that expects a response (section 4).
 
     id      int, str, float or None (null). The reply carries the very same
@@ -115,14 +127,28 @@ class Request(_Message):
     640 bytes, which no profile reads.
     """
 
-    __slots__ = ("id", "method", "params")
-    __match_args__ = ("id", "method", "params")
+    __match_args__: ClassVar[tuple[Literal["id"], Literal["method"], Literal["params"]]] = ("id", "method", "params")
+    if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
 
-    id: MessageId
-    method: str
-    params: Params
+        @property
+        def id(self) -> MessageId: ...
 
-    def __new__(cls, id: MessageId, method: str, params: Params = None) -> Request:
+        @property
+        def method(self) -> str: ...
+
+        @property
+        def params(self) -> P: ...
+
+    else:
+        __slots__ = ("id", "method", "params")
+
+    @overload
+    def __new__(cls, id: MessageId, method: str, params: None = None) -> Request[None]: ...
+
+    @overload
+    def __new__(cls, id: MessageId, method: str, params: P) -> Request[P]: ...
+
+    def __new__(cls, id: MessageId, method: str, params: Params = None) -> Request[Any]:
         _check_id(id)
         _check_method(method)
         _check_params(params)
@@ -131,7 +157,7 @@ class Request(_Message):
     @classmethod
     def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Request | None:
         """The request that a decoded JSON object is, or None. Never raises."""
-        return _of_class(cls, obj, profile)
+        return _of_class(Request, obj, profile)
 
     def to_dict(self) -> dict[str, Any]:
         """The message as a dict, which shares the payload with it."""
@@ -140,7 +166,7 @@ class Request(_Message):
 
 
 @final
-class Notification(_Message):
+class Notification(_Message, Generic[P]):
     """A call that expects no response (section 4.1).
 
     method  str
@@ -149,13 +175,25 @@ class Notification(_Message):
     Raises TypeError for another type.
     """
 
-    __slots__ = ("method", "params")
-    __match_args__ = ("method", "params")
+    __match_args__: ClassVar[tuple[Literal["method"], Literal["params"]]] = ("method", "params")
+    if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
 
-    method: str
-    params: Params
+        @property
+        def method(self) -> str: ...
 
-    def __new__(cls, method: str, params: Params = None) -> Notification:
+        @property
+        def params(self) -> P: ...
+
+    else:
+        __slots__ = ("method", "params")
+
+    @overload
+    def __new__(cls, method: str, params: None = None) -> Notification[None]: ...
+
+    @overload
+    def __new__(cls, method: str, params: P) -> Notification[P]: ...
+
+    def __new__(cls, method: str, params: Params = None) -> Notification[Any]:
         _check_method(method)
         _check_params(params)
         return _make_notification(method, params)
@@ -163,7 +201,7 @@ class Notification(_Message):
     @classmethod
     def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Notification | None:
         """The notification that a decoded JSON object is, or None. Never raises."""
-        return _of_class(cls, obj, profile)
+        return _of_class(Notification, obj, profile)
 
     def to_dict(self) -> dict[str, Any]:
         """The message as a dict, which shares the payload with it."""
@@ -172,7 +210,7 @@ class Notification(_Message):
 
 
 @final
-class Response(_Message):
+class Response(_Message, Generic[R]):
     """The answer to a request (section 5): an error where `error` is not None, else a result.
 
     id      int, str, float or None (null, or an error that lacks it in a profile that allows it)
@@ -182,14 +220,29 @@ class Response(_Message):
     Raises TypeError for another type, ValueError for both a result and an error, and for an id as in `Request`.
     """
 
-    __slots__ = ("error", "id", "result")
-    __match_args__ = ("id", "result", "error")
+    __match_args__: ClassVar[tuple[Literal["id"], Literal["result"], Literal["error"]]] = ("id", "result", "error")
+    if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
+        # None is one of the two, always. `| Any` spares a check that patterns and `is_error` have made.
 
-    id: MessageId
-    result: Any
-    error: Error | None
+        @property
+        def id(self) -> MessageId: ...
 
-    def __new__(cls, id: MessageId, result: Any = None, error: Error | None = None) -> Response:
+        @property
+        def result(self) -> R | Any: ...
+
+        @property
+        def error(self) -> Error | Any: ...
+
+    else:
+        __slots__ = ("error", "id", "result")
+
+    @overload
+    def __new__(cls, id: MessageId, result: R, error: None = None) -> Response[R]: ...
+
+    @overload
+    def __new__(cls, id: MessageId, result: None = None, error: Error | None = None) -> Response[None]: ...
+
+    def __new__(cls, id: MessageId, result: Any = None, error: Error | None = None) -> Response[Any]:
         _check_id(id)
         if error is not None:
             if not isinstance(error, Error):
@@ -205,7 +258,7 @@ class Response(_Message):
     @classmethod
     def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Response | None:
         """The response that a decoded JSON object is, or None. Never raises."""
-        return _of_class(cls, obj, profile)
+        return _of_class(Response, obj, profile)
 
     def to_dict(self) -> dict[str, Any]:
         """The message as a dict, which shares the payload with it."""
@@ -225,12 +278,20 @@ class Error(_Value):
     Raises TypeError for another type, ValueError for a code beyond 64 bits.
     """
 
-    __slots__ = ("code", "data", "message")
-    __match_args__ = ("code", "message", "data")
+    __match_args__: ClassVar[tuple[Literal["code"], Literal["message"], Literal["data"]]] = ("code", "message", "data")
+    if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
 
-    code: int
-    message: str
-    data: Any
+        @property
+        def code(self) -> int: ...
+
+        @property
+        def message(self) -> str: ...
+
+        @property
+        def data(self) -> Any: ...
+
+    else:
+        __slots__ = ("code", "data", "message")
 
     def __new__(cls, code: int, message: str, data: Any = UNSET) -> Error:
         return _make_error(_check_error(code, message), message, data)
@@ -245,9 +306,6 @@ class Error(_Value):
         """The error as a dict, which shares `data` with it."""
         error: dict[str, Any] = {"code": self.code, "message": self.message}
         return error if self.data is UNSET else {**error, "data": self.data}
-
-
-Message = Request | Notification | Response | ParseError
 
 
 # What decoding makes has been judged already, and is immutable: each class has a draft with the same slots, which is
@@ -371,6 +429,13 @@ class Raw:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make_raw, (self._data, self._exact)
+
+
+Message: TypeAlias = Request | Notification | Response | ParseError
+"""What decoding makes of one message."""
+
+RawMessage: TypeAlias = Request[Raw | None] | Notification[Raw | None] | Response[Raw] | ParseError
+"""What decoding with `raw=True` makes of one message."""
 
 
 def _check_text(text: bytes) -> Value | ParseError:
@@ -617,9 +682,27 @@ _has_wide_integer = re.compile(rb"[0-9]{19}").search
 _NO_JSON_TYPE: Final = object()
 
 
+@overload
+def decode(
+    data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC, *, raw: Literal[False] = False
+) -> Message | list[Message]: ...
+
+
+@overload
+def decode(
+    data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC, *, raw: Literal[True]
+) -> RawMessage | list[RawMessage]: ...
+
+
+@overload
+def decode(
+    data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC, *, raw: bool
+) -> Message | RawMessage | list[Message] | list[RawMessage]: ...
+
+
 def decode(
     data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC, *, raw: bool = False
-) -> Message | list[Message]:
+) -> Message | RawMessage | list[Message] | list[RawMessage]:
     """Decodes and validates one JSON text.
 
     data     UTF-8 bytes, or a str
@@ -793,12 +876,12 @@ def classify(data: bytes | bytearray | memoryview | str) -> Classification:
     return Classification("invalid", None, message.id)
 
 
-class Decoder(StreamDecoder):
+class Decoder(StreamDecoder[M]):
     __doc__ = StreamDecoder.__doc__
     __slots__ = ()
     _fault_class = ParseError
 
-    def _decode(self, text: bytes) -> Message | list[Message]:
+    def _decode(self, text: bytes) -> Any:
         return decode(text, self._profile, raw=self._raw)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 BACKEND: Literal["cython", "python"] = "python"
 CORE_FAULT: str | None = None
@@ -29,23 +29,73 @@ else:
 
         CORE_FAULT = str(error)
 
-Request = backend.Request
-Notification = backend.Notification
-Response = backend.Response
-Error = backend.Error
-ParseError = backend.ParseError
-Raw = backend.Raw
-Decoder = backend.Decoder
-decode = backend.decode
-parse = backend.parse
-classify = backend.classify
-encode = backend.encode
-encode_many = backend.encode_many
-encode_request = backend.encode_request
-encode_notification = backend.encode_notification
-encode_result = backend.encode_result
-encode_error = backend.encode_error
-answer = backend.answer
+if TYPE_CHECKING:
+    from ._pure import (
+        Decoder,
+        Error,
+        Message,
+        Notification,
+        Params,
+        ParseError,
+        Raw,
+        RawMessage,
+        Request,
+        Response,
+        answer,
+        classify,
+        decode,
+        encode,
+        encode_error,
+        encode_many,
+        encode_notification,
+        encode_request,
+        encode_result,
+        parse,
+    )
+else:
+    Request = backend.Request
+    Notification = backend.Notification
+    Response = backend.Response
+    Error = backend.Error
+    ParseError = backend.ParseError
+    Raw = backend.Raw
+    Decoder = backend.Decoder
+    decode = backend.decode
+    parse = backend.parse
+    classify = backend.classify
+    encode = backend.encode
+    encode_many = backend.encode_many
+    encode_request = backend.encode_request
+    encode_notification = backend.encode_notification
+    encode_result = backend.encode_result
+    encode_error = backend.encode_error
+    answer = backend.answer
+    Message = Request | Notification | Response | ParseError
+    RawMessage = Request[Raw | None] | Notification[Raw | None] | Response[Raw] | ParseError
+    Params = dict[str, Any] | list[Any] | Raw | None
 
-Message: TypeAlias = Request | Notification | Response | ParseError
-"""What decoding makes of one message."""
+__all__ = [
+    "BACKEND",
+    "CORE_FAULT",
+    "Decoder",
+    "Error",
+    "Message",
+    "Notification",
+    "Params",
+    "ParseError",
+    "Raw",
+    "RawMessage",
+    "Request",
+    "Response",
+    "answer",
+    "backend",
+    "classify",
+    "decode",
+    "encode",
+    "encode_error",
+    "encode_many",
+    "encode_notification",
+    "encode_request",
+    "encode_result",
+    "parse",
+]

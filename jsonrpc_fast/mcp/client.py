@@ -27,7 +27,7 @@ from .._json import dumps
 from ..codes import UNSET, Unset
 from ..errors import EncodeError, StateError
 from ..profile import MCP_2025_11_25
-from ..session import DEFAULT_TIMEOUT
+from ..session import DEFAULT_TIMEOUT, Hooks
 from ..transports.base import Transport
 from .capabilities import ClientCapabilities, Implementation
 from .client_session import ClientSession, ServerRequestHandler, capabilities_of, plain, wrong_answer
@@ -56,7 +56,7 @@ def connect(
     timeout: float | None = DEFAULT_TIMEOUT,
     info: Implementation | None = None,
     capabilities: ClientCapabilities | None = None,
-    hooks: object = None,
+    hooks: Hooks | None = None,
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     stderr: Literal["inherit", "discard"] | Callable[[str], None] = "inherit",
@@ -125,7 +125,7 @@ class Client:
         timeout: float | None = DEFAULT_TIMEOUT,
         info: Implementation | None = None,
         capabilities: ClientCapabilities | None = None,
-        hooks: object = None,
+        hooks: Hooks | None = None,
     ) -> None:
         info = Implementation(name="jsonrpc_fast", version=__version__) if info is None else info
         capabilities = capabilities_of(handlers or {}) if capabilities is None else capabilities

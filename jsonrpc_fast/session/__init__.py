@@ -8,6 +8,7 @@ from __future__ import annotations
 from .conventions import Cancellation, Convention, LspConvention, McpConvention, Progress
 from .driver import Session
 from .handlers import Handler, Handlers, RequestContext
+from .hooks import CallSettledHook, CallStartedHook, FaultHook, Hooks, RequestServedHook, RequestStartedHook
 from .options import DEFAULT_TIMEOUT, SessionOptions
 from .peer import Cancelled, Event, Fault, InboundRequest, Peer, Progressed, ReplyBudget
 from .tracker import Call, Outcome, Serving, Tracker
@@ -15,13 +16,17 @@ from .tracker import Call, Outcome, Serving, Tracker
 __all__ = [
     "DEFAULT_TIMEOUT",
     "Call",
+    "CallSettledHook",
+    "CallStartedHook",
     "Cancellation",
     "Cancelled",
     "Convention",
     "Event",
     "Fault",
+    "FaultHook",
     "Handler",
     "Handlers",
+    "Hooks",
     "InboundRequest",
     "LspConvention",
     "McpConvention",
@@ -31,6 +36,8 @@ __all__ = [
     "Progressed",
     "ReplyBudget",
     "RequestContext",
+    "RequestServedHook",
+    "RequestStartedHook",
     "Serving",
     "Session",
     "SessionOptions",

@@ -26,7 +26,7 @@ from .conventions import Convention
 from .driver_calls import Caller
 from .driver_dispatch import Dispatcher
 from .handlers import Function, Handlers
-from .hooks import FoundHooks
+from .hooks import FoundHooks, Hooks
 from .options import DEFAULT_TIMEOUT, check_options
 from .peer import Cancelled, Event, Fault, InboundRequest, Peer, Progressed, ReplyBudget, ReplyPolicy
 from .tracker import Call
@@ -71,7 +71,7 @@ class Session(Caller):
         *,
         timeout: float | None = DEFAULT_TIMEOUT,
         convention: Convention | None = None,
-        hooks: object = None,
+        hooks: Hooks | None = None,
         errors: Mapping[int, type[RpcError]] | None = None,
         reply_policy: ReplyPolicy | ReplyBudget = "always",
         id_factory: Callable[[], int | str] | None = None,

@@ -4,17 +4,9 @@ Hooks are one object with any of these methods. They are looked up once, when th
 there cost nothing. They are called on the loop's thread, must not block, and are never handed params, results or error
 data. An exception out of one goes to the log, and changes nothing else.
 
-    call_started(id, method)                                        a call was sent. What it returns is its `trace`
-    call_settled(trace, id, method, outcome, code, seconds)         exactly once for each call that was sent
-    request_started(id, method)                                     a handler is about to run, in its own context
-                                                                    (`contextvars`). What it returns is its `trace`
-    request_served(trace, id, method, outcome, code, seconds)       after the handler, in the same context; `trace` is
-                                                                    None when no handler was run
-    fault(error)                                                    something went wrong that no caller hears of: a
-                                                                    ParseError, a StateError for an answer to no call or
-                                                                    an id that is in flight, an exception of a handler
-                                                                    or of a callback, an OSError of the channel
+Each method has a protocol of its own below, and `Hooks` is any of them. Their arguments:
 
+trace    what `call_started` or `request_started` returned, such as a span; None where there is no such hook
 id       of the call or of the peer's request; None for a notification
 outcome  an `Outcome`
 code     the error's code where the outcome is ERROR, else None
@@ -26,11 +18,51 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias
+
+from ..errors import MessageId
+from .tracker import Outcome
 
 logger: Final = logging.getLogger("jsonrpc_fast.session")
 
 Hook = Callable[..., Any]
+
+
+class CallStartedHook(Protocol):
+    def call_started(self, id: int | str, method: str, /) -> Any:
+        """A call was sent."""
+
+
+class CallSettledHook(Protocol):
+    def call_settled(
+        self, trace: Any, id: int | str, method: str, outcome: Outcome, code: int | None, seconds: float, /
+    ) -> object:
+        """A call has its outcome: exactly once for each call that was sent."""
+
+
+class RequestStartedHook(Protocol):
+    def request_started(self, id: MessageId, method: str, /) -> Any:
+        """A handler is about to run, in a context of its own (`contextvars`)."""
+
+
+class RequestServedHook(Protocol):
+    def request_served(
+        self, trace: Any, id: MessageId, method: str, outcome: Outcome, code: int | None, seconds: float, /
+    ) -> object:
+        """A handler has run, in the same context. `trace` is None, too, when no handler was run."""
+
+
+class FaultHook(Protocol):
+    def fault(self, error: BaseException, /) -> object:
+        """Something went wrong that no caller hears of.
+
+        A ParseError, a StateError for an answer to no call or an id that is in flight, an exception of a handler or of
+        a callback, or an OSError of the channel.
+        """
+
+
+Hooks: TypeAlias = CallStartedHook | CallSettledHook | RequestStartedHook | RequestServedHook | FaultHook
+"""An object with at least one of the methods."""
 
 
 class FoundHooks:
@@ -42,7 +74,7 @@ class FoundHooks:
 
     __slots__ = ("call_settled", "call_started", "fault", "peer_fault", "request_served", "request_started")
 
-    def __init__(self, hooks: object) -> None:
+    def __init__(self, hooks: Hooks | None) -> None:
         self.call_started = _find(hooks, "call_started")
         self.call_settled = _find(hooks, "call_settled")
         self.request_started = _find(hooks, "request_started")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from ..codes import UNSET, Unset
 from ..errors import RpcError
 from .conventions import Convention
+from .hooks import Hooks
 from .peer import ReplyBudget, ReplyPolicy
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class SessionOptions(TypedDict, total=False):
 
     timeout: float | None
     convention: Convention | None
-    hooks: object
+    hooks: Hooks | None
     errors: Mapping[int, type[RpcError]] | None
     reply_policy: ReplyPolicy | ReplyBudget
     id_factory: Callable[[], int | str] | None
