@@ -889,7 +889,7 @@ class Decoder(StreamDecoder[M]):
 
 
 def encode(
-    message: Request | Notification | Response | list[Any],
+    message: Request[Any] | Notification[Any] | Response[Any] | list[Any],
     *,
     delimited: bool = True,
     default: Default = None,
@@ -1030,8 +1030,8 @@ def _encode_params(params: Any, default: Default, option: int) -> bytes:
 
 
 def answer(
-    received: Message | list[Message],
-    handler: Callable[[Request | Notification], Response | None],
+    received: Message | RawMessage | list[Any],
+    handler: Callable[[Request[Any] | Notification[Any]], Response[Any] | None],
     *,
     delimited: bool = True,
     default: Default = None,
@@ -1059,7 +1059,7 @@ def answer(
 
 def _answer(
     received: object,
-    handler: Callable[[Request | Notification], Response | None],
+    handler: Callable[[Request[Any] | Notification[Any]], Response[Any] | None],
     delimited: bool,
     default: Default,
     option: int,

@@ -208,9 +208,9 @@ class HeaderReader:
         self._content_length: int | None = None
         self._is_event: bool | None = None  # whether a header had the name of an event's field; None before any
         self.length: int | None = None
-        self.is_bad = False
+        self.is_bad: bool = False
         self.hint: Hint | None = None
-        self.at = 0
+        self.at: int = 0
 
     def read(self, chunk: bytes, start: int) -> int:
         """Takes what is the section's from `chunk[start:]`. Returns where that ends."""
@@ -314,7 +314,7 @@ class ContentLengthFrames:
     __slots__ = ("_at_start", "_body", "_dropping", "_header", "_left", "_limit", "_offset", "_start", "ended")
 
     def __init__(self, limit: int) -> None:
-        self.ended = False
+        self.ended: bool = False
         self._limit = limit
         self._at_start = True
         self._header: HeaderReader | None = None  # what reads the headers begun
@@ -428,7 +428,7 @@ class FramingDetector:
     __slots__ = ("_at", "_in_value", "_line", "seen")
 
     def __init__(self) -> None:
-        self.seen = bytearray()
+        self.seen: bytearray = bytearray()
         self._at = 0  # what is before this was looked at
         self._line: int | None = None  # where the header line begun begins; None in front of the first
         self._in_value = False  # behind the line's colon

@@ -31,6 +31,7 @@ from .codec import (
     Notification,
     ParseError,
     Raw,
+    RawMessage,
     Request,
     Response,
     decode,
@@ -62,10 +63,10 @@ class RequestContext:
     __slots__ = ("context", "id", "is_notification", "method")
 
     def __init__(self, method: str, id: MessageId, is_notification: bool, context: Any = None) -> None:
-        self.context = context
-        self.id = id
-        self.is_notification = is_notification
-        self.method = method
+        self.context: Any = context
+        self.id: MessageId = id
+        self.is_notification: bool = is_notification
+        self.method: str = method
 
 
 class Handler:
@@ -94,7 +95,7 @@ class Handler:
             raise TypeError(f"a handler must be callable, not {type(function).__name__}")
         self._function = function
         self._unpack = unpack
-        self.wants_context = False
+        self.wants_context: bool = False
         self._context_name: str | None = None  # which the peer must not give
         self._context_keyword: str | None = None  # by which it is handed over, unless it goes first
         self._least, self._most = 0, sys.maxsize  # positional arguments
@@ -212,7 +213,7 @@ class Handlers:
 
     def dispatch(
         self,
-        data: bytes | bytearray | memoryview | str | Message | list[Message],
+        data: bytes | bytearray | memoryview | str | Message | RawMessage | list[Any],
         profile: Profile = JSONRPC,
         *,
         context: Any = None,
@@ -248,7 +249,7 @@ class Handlers:
 
     async def dispatch_async(
         self,
-        data: bytes | bytearray | memoryview | str | Message | list[Message],
+        data: bytes | bytearray | memoryview | str | Message | RawMessage | list[Any],
         profile: Profile = JSONRPC,
         *,
         context: Any = None,
@@ -376,7 +377,7 @@ class _Dispatch:
             return self._fail(item, error)
         return result if is_awaitable(result) else self._succeed(item, result)
 
-    def _invoke(self, item: Request | Notification) -> Any:
+    def _invoke(self, item: Request[Any] | Notification[Any]) -> Any:
         handler = self._handlers.find(item.method)
         if handler is None:
             raise RpcError(ErrorCode.METHOD_NOT_FOUND, RPC_MESSAGES[ErrorCode.METHOD_NOT_FOUND])
@@ -386,14 +387,14 @@ class _Dispatch:
         id = None if isinstance(item, Notification) else item.id
         return handler.invoke(item.params, RequestContext(item.method, id, is_notification, self._context))
 
-    async def _finish(self, item: Request | Notification, work: Awaitable[Any]) -> bytes:
+    async def _finish(self, item: Request[Any] | Notification[Any], work: Awaitable[Any]) -> bytes:
         try:
             result = await work
         except HANDLER_FAILURES as error:
             return self._fail(item, error)
         return self._succeed(item, result)
 
-    def _succeed(self, item: Request | Notification, result: Any) -> bytes:
+    def _succeed(self, item: Request[Any] | Notification[Any], result: Any) -> bytes:
         if isinstance(item, Notification):
             return b""
         try:
@@ -401,7 +402,7 @@ class _Dispatch:
         except HANDLER_FAILURES as error:  # an EncodeError, or what a payload's own methods raise
             return self._refuse(item, internal_error(error, item.method, item.id))
 
-    def _fail(self, item: Request | Notification, error: BaseException) -> bytes:
+    def _fail(self, item: Request[Any] | Notification[Any], error: BaseException) -> bytes:
         if isinstance(item, Request):
             return self._refuse(item, error_for(error, item.method, item.id))
         if not isinstance(error, RpcError):

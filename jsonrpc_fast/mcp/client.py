@@ -130,7 +130,7 @@ class Client:
         info = Implementation(name="jsonrpc_fast", version=__version__) if info is None else info
         capabilities = capabilities_of(handlers or {}) if capabilities is None else capabilities
         self._handshake = _handshake(mode, info, capabilities)
-        self.session = ClientSession(
+        self.session: ClientSession = ClientSession(
             transport, self._handshake, handlers or {}, on_notification, timeout=timeout, hooks=hooks
         )
         self._log_level: str | None = None

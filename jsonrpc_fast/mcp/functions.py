@@ -55,7 +55,7 @@ class ServingFunction:
                 self.parameters[name] = parameter.replace(annotation=hints.get(name, Any))
         if fits:
             self._check_kinds()
-        self.required = frozenset(
+        self.required: frozenset[str] = frozenset(
             name for name, parameter in self.parameters.items() if parameter.default is Parameter.empty
         )
         """The arguments that have to be given."""

@@ -92,7 +92,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
             return NotImplemented
         return self.to_dict() == other.to_dict()
 
-    __hash__ = None  # type: ignore[assignment]  # the members are mutable
+    __hash__: ClassVar[None]  # type: ignore[assignment]  # the members are mutable
 
 
 class Settings(Record, frozen=True, kw_only=True, eq=False):

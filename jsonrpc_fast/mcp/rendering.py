@@ -63,7 +63,7 @@ class Renderer:
     """Renders and analyses templates. `close` it when it is no longer needed."""
 
     def __init__(self, limits: RenderLimits | None = None) -> None:
-        self.limits = limits or RenderLimits()
+        self.limits: RenderLimits = limits or RenderLimits()
         self._free = threading.BoundedSemaphore(self.limits.processes)
         self._lock = threading.Lock()
         self._idle: list[_Process] = []

@@ -149,9 +149,9 @@ class UriTemplate:
 
     def __init__(self, template: str) -> None:
         parts = _EXPRESSION.split(template)
-        self.template = template
+        self.template: str = template
         self._literals = parts[::2]
-        self.names = tuple(parts[1::2])
+        self.names: tuple[str, ...] = tuple(parts[1::2])
         is_level_1 = all(_NAME.fullmatch(name) for name in self.names) and len(set(self.names)) == len(self.names)
         has_text_between = all(self._literals[1:-1]) and not any(brace in "".join(self._literals) for brace in "{}")
         if not (is_level_1 and has_text_between):

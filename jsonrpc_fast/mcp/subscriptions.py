@@ -48,8 +48,8 @@ class Stream:
     __slots__ = ("filter", "id")
 
     def __init__(self, id: MessageId, filter: dict[str, Any]) -> None:
-        self.id = id
-        self.filter = filter
+        self.id: MessageId = id
+        self.filter: dict[str, Any] = filter
 
     def meta(self) -> dict[str, Any]:
         """The `_meta` of everything that belongs to the stream."""

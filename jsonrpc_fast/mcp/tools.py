@@ -74,7 +74,7 @@ class CheckedTool:
     __slots__ = ("_input", "_output", "tool")
 
     def __init__(self, tool: Tool) -> None:
-        self.tool = tool
+        self.tool: Tool = tool
         if tool.input_schema.get("type") != "object":
             raise ValueError(f'tool {tool.name}: the input schema must have the type "object"')
         try:

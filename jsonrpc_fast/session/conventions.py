@@ -72,8 +72,8 @@ class LspConvention(Convention):
     Progress is any value. A cancelled request is answered all the same, with -32800 or a result.
     """
 
-    methods = frozenset({"$/cancelRequest", "$/progress"})
-    cancelled_error = (LspErrorCode.REQUEST_CANCELLED, "Request cancelled")
+    methods: ClassVar[frozenset[str]] = frozenset({"$/cancelRequest", "$/progress"})
+    cancelled_error: ClassVar[tuple[int, str] | None] = (LspErrorCode.REQUEST_CANCELLED, "Request cancelled")
 
     def cancellation(self, id: int | str, reason: str | None) -> Message | None:
         return "$/cancelRequest", {"id": id}
@@ -106,8 +106,8 @@ class McpConvention(Convention):
     `initialize` is never cancelled.
     """
 
-    methods = frozenset({"notifications/cancelled", "notifications/progress"})
-    never_cancelled = frozenset({"initialize"})
+    methods: ClassVar[frozenset[str]] = frozenset({"notifications/cancelled", "notifications/progress"})
+    never_cancelled: ClassVar[frozenset[str]] = frozenset({"initialize"})
 
     def cancellation(self, id: int | str, reason: str | None) -> Message | None:
         return "notifications/cancelled", {"requestId": id} if reason is None else {"requestId": id, "reason": reason}

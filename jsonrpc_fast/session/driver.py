@@ -100,7 +100,7 @@ class Session(Caller):
         )
         peer = Peer(convention=convention, reply_policy=reply_policy, id_factory=id_factory, max_pending=max_pending)
         super().__init__(transport, peer, FoundHooks(hooks), timeout, errors)
-        self.handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
+        self.handlers: Handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
         self._close_seconds = close_seconds
         self._state = _State.NEW
         self._closed: asyncio.Future[None]

@@ -27,7 +27,7 @@ class RequestContext(handlers.RequestContext):
 
     def __init__(self, session: Session, method: str, request: InboundRequest | None) -> None:
         super().__init__(method, None if request is None else request.id, request is None)
-        self.session = session
+        self.session: Session = session
         self._request = request
 
     @property

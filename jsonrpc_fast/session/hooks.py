@@ -75,10 +75,10 @@ class FoundHooks:
     __slots__ = ("call_settled", "call_started", "fault", "peer_fault", "request_served", "request_started")
 
     def __init__(self, hooks: Hooks | None) -> None:
-        self.call_started = _find(hooks, "call_started")
-        self.call_settled = _find(hooks, "call_settled")
-        self.request_started = _find(hooks, "request_started")
-        self.request_served = _find(hooks, "request_served")
+        self.call_started: Hook | None = _find(hooks, "call_started")
+        self.call_settled: Hook | None = _find(hooks, "call_settled")
+        self.request_started: Hook | None = _find(hooks, "request_started")
+        self.request_served: Hook | None = _find(hooks, "request_served")
         fault = _find(hooks, "fault")
         self.fault: Hook = fault or log_fault
         self.peer_fault: Hook = fault or log_peer_fault

@@ -27,6 +27,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from ..codec import (
     Decoder,
     Notification,
+    Params,
     ParseError,
     Raw,
     Request,
@@ -37,7 +38,7 @@ from ..codec import (
     encode_result,
 )
 from ..codes import RPC_MESSAGES, UNSET, ErrorCode
-from ..errors import StateError
+from ..errors import MessageId, StateError
 from .conventions import Cancellation, Convention, Progress, ProgressToken
 from .tracker import Call, Outcome, Serving, Tracker
 
@@ -52,12 +53,12 @@ class InboundRequest:
     __slots__ = ("batch", "id", "index", "is_cancelled", "method", "params", "task")
 
     def __init__(self, message: Request, batch: InboundBatch | None = None, index: int = 0) -> None:
-        self.id = message.id
-        self.method = message.method
-        self.params = message.params
-        self.batch = batch
-        self.index = index
-        self.is_cancelled = False
+        self.id: MessageId = message.id
+        self.method: str = message.method
+        self.params: Params = message.params
+        self.batch: InboundBatch | None = batch
+        self.index: int = index
+        self.is_cancelled: bool = False
         self.task: Any = None  # the driver's
 
 
@@ -96,8 +97,8 @@ class OutboundBatch:
     __slots__ = ("calls", "in_flight")
 
     def __init__(self, calls: list[Call]) -> None:
-        self.calls = calls
-        self.in_flight = len(calls)
+        self.calls: list[Call] = calls
+        self.in_flight: int = len(calls)
 
 
 class Progressed(NamedTuple):
@@ -179,9 +180,9 @@ class Peer:
         max_pending: int = 100_000,
         max_tombstones: int = 10_000,
     ) -> None:
-        self.calls = Tracker(id_factory=id_factory, max_pending=max_pending, max_tombstones=max_tombstones)
+        self.calls: Tracker = Tracker(id_factory=id_factory, max_pending=max_pending, max_tombstones=max_tombstones)
         self.serving: Serving[InboundRequest] = Serving()
-        self.convention = Convention() if convention is None else convention
+        self.convention: Convention = Convention() if convention is None else convention
         self._decoder = Decoder() if decoder is None else decoder
         if reply_policy not in ("always", "never", "limited") and not isinstance(reply_policy, ReplyBudget):
             raise ValueError('reply_policy must be "always", "never", "limited" or a ReplyBudget')

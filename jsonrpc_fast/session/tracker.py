@@ -77,12 +77,13 @@ class Call:
     def __init__(
         self, id: int | str, method: str, number: int, started: float, expires: float, idle_seconds: float | None
     ) -> None:
-        self.id = id
-        self.method = method
-        self.number = number
-        self.started = self.progressed = started
-        self.expires = expires
-        self.idle_seconds = idle_seconds
+        self.id: int | str = id
+        self.method: str = method
+        self.number: int = number
+        self.started: float = started
+        self.progressed: float = started
+        self.expires: float = expires
+        self.idle_seconds: float | None = idle_seconds
         self.outcome: Outcome | None = None
         self.answer: Any = None
         self.token: int | str | None = None

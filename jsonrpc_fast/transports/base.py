@@ -90,7 +90,7 @@ class ByteTransport:
         self.onclose: Callable[[], None] | None = None
         self.onend: Callable[[], None] | None = None
         self.pauses_when_blocked = True
-        self.linger_turns = 0
+        self.linger_turns: int = 0
         """How many more turns of the loop frames wait for others to leave with: for who knows that more are coming."""
 
         self._loop: asyncio.AbstractEventLoop

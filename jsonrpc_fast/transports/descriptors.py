@@ -211,7 +211,7 @@ class ReadyWriter:
         is_socket: bool = False,
         restores_blocking: bool = False,
     ) -> None:
-        self.unwritten_bytes = 0
+        self.unwritten_bytes: int = 0
         self._loop = loop
         self._descriptor = descriptor
         self._owner = owner
@@ -366,7 +366,7 @@ class ThreadWriter:
     """A `Writer` in a thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, owner: WriteOwner) -> None:
-        self.unwritten_bytes = 0
+        self.unwritten_bytes: int = 0
         self._loop = loop
         self._descriptor = descriptor
         self._owner = owner

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from ..codec import Notification, ParseError, Request, Response
 
 Received: TypeAlias = "Request | Notification | Response | list[Request | Notification | Response | ParseError]"
 """What `onmessage` gets: a message, or a batch, each item of which was judged alone."""
 
-Sendable: TypeAlias = (
-    "Request | Notification | Response | list[Request | Notification | Response]"
-    " | tuple[Request | Notification | Response, ...] | bytes"
-)
+_Message: TypeAlias = Request[Any] | Notification[Any] | Response[Any]
+
+Sendable: TypeAlias = _Message | list[_Message] | tuple[_Message, ...] | bytes
 """What `send` takes: a message, a batch, or one JSON text as `encode` and its like give it."""
 
 

@@ -40,6 +40,8 @@ class StandardStreams:
             for descriptor in taken:
                 os.close(descriptor)
             raise ConnectionLost("stdin or stdout is closed") from fault
+        self.input: int
+        self.output: int
         self.input, self.output, self._saved_input, self._saved_output = taken
         os.dup2(nothing, STDIN)
         os.dup2(nothing if sys.__stderr__ is None else STDERR, STDOUT)
