@@ -759,6 +759,274 @@ def test_the_level_of_log_messages() -> None:
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("method", "member", "listing"),
+    [
+        ("tools/list", "tools", "list_tools"),
+        ("prompts/list", "prompts", "list_prompts"),
+        ("resources/list", "resources", "list_resources"),
+        ("resources/templates/list", "resourceTemplates", "list_resource_templates"),
+    ],
+)
+def test_the_timeout_of_a_list_is_that_of_all_its_pages(method: str, member: str, listing: str) -> None:
+    async def test() -> None:
+        async with scripted() as (client, script):
+            pages = iter(range(1000))
+
+            def page(params: Any) -> None:
+                result = {member: [], "nextCursor": str(next(pages))}
+                asyncio.get_running_loop().call_later(0.02, script.answer, script.requests[-1]["id"], result)
+
+            script.answers[method] = page
+            started = asyncio.get_running_loop().time()
+            with pytest.raises(CallTimeout):
+                await getattr(client, listing)(timeout=0.2)
+            assert 0.2 <= asyncio.get_running_loop().time() - started < 1
+            assert 2 < next(pages) < 20
+            with pytest.raises(ValueError, match="timeout must be 0 seconds or more"):
+                await getattr(client, listing)(timeout=-1)
+        # Without one it is the client's own.
+        async with scripted({method: lambda params: None}, timeout=0.05) as (client, _):
+            with pytest.raises(CallTimeout):
+                await getattr(client, listing)()
+
+    run(test)
+
+
+def test_the_timeout_of_a_call_is_that_of_all_its_rounds() -> None:
+    asking = {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}}
+    cancelled: list[bool] = []
+
+    async def forever(params: dict[str, Any]) -> dict[str, Any]:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.append(True)
+        return {}
+
+    async def soon(params: dict[str, Any]) -> dict[str, Any]:
+        await asyncio.sleep(0.05)
+        return {"roots": []}
+
+    async def test() -> None:
+        for handler in (forever, soon):
+            handlers = {"roots/list": handler}
+            async with scripted({"tools/call": asking}, mode="modern", handlers=handlers) as (client, script):
+                with pytest.raises(CallTimeout):
+                    await client.call_tool("t", timeout=0.1)
+                assert 2 <= len(script.requests) <= 4
+        await turns()
+        assert cancelled == [True]
+
+    run(test)
+
+
+def progress_of(token: object, **members: Any) -> dict[str, Any]:
+    return {"method": "notifications/progress", "params": {"progressToken": token, **members}}
+
+
+@pytest.mark.parametrize("factory", [None, getattr(asyncio, "eager_task_factory", None)])
+def test_an_async_on_progress_is_awaited(factory: Any) -> None:
+    heard: list[Any] = []
+    faults: list[BaseException] = []
+
+    class Hooks:
+        fault = faults.append
+
+    async def hear(progress: dict[str, Any]) -> None:
+        heard.append(progress["progress"])
+        for _ in range(3):
+            await asyncio.sleep(0)
+        heard.append(-progress["progress"])
+        if progress["progress"] == 2:
+            raise KeyError("two")
+
+    async def test() -> None:
+        if factory is not None:
+            asyncio.get_running_loop().set_task_factory(factory)
+
+        def tell(params: dict[str, Any]) -> dict[str, Any]:
+            for step in (1, 2, 3):
+                script.write(progress_of(params["_meta"]["progressToken"], progress=step))
+            return {"content": []}
+
+        async with scripted({"tools/call": tell}, hooks=Hooks()) as (client, script):
+            await client.call_tool("t", on_progress=hear)
+            assert heard == [1, -1, 2, -2, 3, -3]
+            assert [repr(fault) for fault in faults] == ["KeyError('two')"]
+
+    run(test)
+
+
+def test_an_async_on_progress_ends_with_its_call() -> None:
+    ended: list[str] = []
+    begun: list[int] = []
+
+    async def hear(progress: dict[str, Any]) -> None:
+        begun.append(progress["progress"])
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    async def test() -> None:
+        async with scripted() as (client, script):
+            for answer in (None, {"content": []}, RpcError(-32000, "no")):
+
+                def tell(params: dict[str, Any], answer: Any = answer) -> Any:
+                    for step in range(3):
+                        script.write(progress_of(params["_meta"]["progressToken"], progress=step))
+                    return answer
+
+                script.answers["tools/call"] = tell
+                calling = client.call_tool("t", on_progress=hear, timeout=0.3)
+                if isinstance(answer, dict):
+                    assert await calling == answer  # it came in time
+                else:
+                    with pytest.raises((CallTimeout, RpcError)):
+                        await calling
+                await turns()
+            assert ended == ["cancelled"] * 3
+            assert begun == [0, 0, 0]
+
+    run(test)
+
+
+def test_reports_that_are_too_many_are_dropped() -> None:
+    heard: list[int] = []
+
+    async def hear(progress: dict[str, Any]) -> None:
+        heard.append(progress["progress"])
+
+    async def test() -> None:
+        def tell(params: dict[str, Any]) -> dict[str, Any]:
+            for step in range(1000):
+                script.write(progress_of(params["_meta"]["progressToken"], progress=step))
+            return {"content": []}
+
+        async with scripted({"tools/call": tell}) as (client, script):
+            await client.call_tool("t", on_progress=hear)
+            assert heard[0] == 0
+            assert heard[-1] == 999
+            assert heard == sorted(heard)
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"progress": "1"},
+        {"progress": True},
+        {"progress": None},
+        {"progress": [1]},
+        {"progress": 1, "total": "2"},
+        {"progress": 1, "total": False},
+        {"progress": 1, "message": 3},
+    ],
+)
+def test_malformed_progress_does_not_reach_on_progress(wrong: dict[str, Any]) -> None:
+    async def test() -> None:
+        heard: list[Any] = []
+
+        def tell(params: dict[str, Any]) -> dict[str, Any]:
+            token = params["_meta"]["progressToken"]
+            script.write(progress_of(token, **wrong))
+            script.write(progress_of(token, progress=0.5, total=None, message=None))
+            script.write(progress_of(token, progress=1, total=2, message="m"))
+            return {"content": []}
+
+        async with scripted({"tools/call": tell}) as (client, script):
+            await client.call_tool("t", on_progress=heard.append)
+            assert heard == [{"progress": 0.5}, {"progress": 1, "total": 2, "message": "m"}]
+
+    run(test)
+
+
+def test_handlers_of_notifications() -> None:
+    async def test() -> None:
+        heard: list[Any] = []
+        faults: list[BaseException] = []
+
+        class Hooks:
+            fault = faults.append
+
+        async def updated(params: dict[str, Any]) -> None:
+            await asyncio.sleep(0)
+            heard.append(("updated", params))
+
+        def changed(params: dict[str, Any]) -> None:
+            heard.append(("changed", params))
+            raise KeyError("of its own")
+
+        handlers = {"notifications/resources/updated": updated, "notifications/tools/list_changed": changed}
+        told: dict[str, Any] = {"hooks": Hooks(), "on_notification": lambda *what: heard.append(what)}
+        async with scripted(handlers=handlers, **told) as (_, script):
+            assert script.requests[0]["params"]["capabilities"] == {}
+            script.write({"method": "notifications/tools/list_changed"})
+            script.write({"method": "notifications/prompts/list_changed"})
+            script.write({"method": "notifications/resources/updated", "params": {"uri": "a:b"}})
+            await turns()
+            assert heard == [
+                ("changed", {}),
+                ("notifications/prompts/list_changed", {}),
+                ("updated", {"uri": "a:b"}),
+            ]
+            assert [repr(fault) for fault in faults] == ["KeyError('of its own')"]
+
+    run(test)
+
+
+def test_a_result_of_an_extension() -> None:
+    task = {"resultType": "task", "taskId": "t1", "status": "working"}
+    answers: dict[str, Any] = dict.fromkeys(("tools/call", "prompts/get", "resources/read", "tasks/get"), task)
+    capabilities = ClientCapabilities(extensions={"io.modelcontextprotocol/tasks": {}})
+
+    async def test() -> None:
+        async with scripted(answers, mode="modern", capabilities=capabilities) as (client, script):
+            assert await client.call_tool("t") == task
+            assert await client.get_prompt("p") == task
+            assert await client.read_resource("a:b") == task
+            assert await client.call("tasks/get", {"taskId": "t1"}) == task
+            meta = script.requests[1]["params"]["_meta"]
+            assert meta["io.modelcontextprotocol/clientCapabilities"] == {
+                "extensions": {"io.modelcontextprotocol/tasks": {}}
+            }
+            for wrong in (5, None, ["task"]):
+                script.answers["tools/call"] = {**task, "resultType": wrong}
+                with pytest.raises(ValueError, match="/resultType is of a kind"):
+                    await client.call_tool("t")
+        async with scripted(answers, mode="modern", capabilities=ClientCapabilities(extensions={})) as (client, _):
+            with pytest.raises(ValueError, match="/resultType is of a kind"):
+                await client.call_tool("t")
+
+    run(test)
+
+
+def test_tasks_of_our_own_server() -> None:
+    from .test_mcp_server import TASKS, server_of_tasks
+
+    async def test() -> None:
+        server = server_of_tasks()
+        for mode, declared in (
+            ("modern", ClientCapabilities(extensions={TASKS: {}})),
+            ("legacy", ClientCapabilities()),
+        ):
+            ours, theirs = memory_pair(profile=server.profile)
+            serving = asyncio.create_task(server.run(theirs))
+            async with connect(ours, mode=mode, capabilities=declared) as client:
+                path = f"extensions.{TASKS}" if mode == "modern" else "tasks.requests.tools.call"
+                assert client.server.capabilities.supports(path)
+                begun = await client.call("tools/call", {"name": "begin", "task": {"ttl": 60}})
+                assert (begun if mode == "modern" else begun["task"])["taskId"] == "t1"
+                assert (await client.call("tasks/get", {"taskId": "t1"}))["status"] == "working"
+            await serving
+
+    run(test)
+
+
 # What goes out.
 
 
@@ -895,6 +1163,112 @@ def test_the_program_has_ended_when_the_client_has() -> None:
         assert transport.returncode == 0
         with pytest.raises(ConnectionLost):
             await calls[0]
+
+    run(test)
+
+
+SERVER_THAT_ENDS = """
+import json, sys
+how = sys.argv[1]
+for line in sys.stdin:
+    request = json.loads(line)
+    print(request["method"], file=sys.stderr, flush=True)
+    if request["method"] == "initialize":
+        if how == "always":
+            sys.exit(3)
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": %r}), flush=True)
+    elif request["method"] == "server/discover":
+        if how == "answers":
+            error = {"code": -32600, "message": "no"}
+            print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}), flush=True)
+        sys.exit(3)
+    elif "id" in request:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": {}}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["silent", "answers"])
+def test_a_program_that_ends_when_it_is_probed_is_started_again(how: str) -> None:
+    async def test() -> None:
+        lines: list[str] = []
+        command = [sys.executable, "-c", SERVER_THAT_ENDS % (INITIALIZED,), how]
+        async with connect(*command, stderr=lines.append) as client:
+            assert client.server.revision.version == "2025-11-25"
+            await client.ping()
+        assert lines == ["server/discover", "initialize", "notifications/initialized", "ping"]
+        # Where nothing else may be spoken there is no second time, nor where the probe was not the reason.
+        for mode, said in (("modern", "server/discover"), ("2026-07-28", "server/discover")):
+            lines.clear()
+            with pytest.raises((ConnectionLost, HandshakeError)):
+                async with connect(*command, mode=mode, stderr=lines.append):
+                    pass
+            assert lines == [said]
+
+    run(test)
+
+
+def test_a_program_that_always_ends_is_started_twice_at_most() -> None:
+    async def test() -> None:
+        lines: list[str] = []
+        command = [sys.executable, "-c", SERVER_THAT_ENDS % (INITIALIZED,), "always"]
+        with pytest.raises(ConnectionLost):
+            async with connect(*command, stderr=lines.append):
+                pass
+        assert lines == ["server/discover", "initialize"]
+        lines.clear()
+        with pytest.raises(ConnectionLost):
+            async with connect(*command, mode="legacy", stderr=lines.append):
+                pass
+        assert lines == ["initialize"]
+        # A transport of the caller's cannot be made again.
+        transport = StdioClient(command, stderr=lines.append, profile=MCP_2025_11_25)
+        with pytest.raises(ConnectionLost):
+            async with connect(transport):
+                pass
+        assert lines == ["initialize", "server/discover"]
+
+    run(test)
+
+
+def test_a_program_gets_no_secrets_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("SOME_TOKEN", "secret"), ("HOME", "/home/of"), ("USER", "() { :; }"), ("TERM", "dumb")):
+        monkeypatch.setenv(name, value)
+    for name in ("LOGNAME", "SHELL"):
+        monkeypatch.delenv(name, raising=False)
+    code = "import json, os, sys; print(json.dumps(dict(os.environ)), file=sys.stderr)"
+
+    async def given(**options: Any) -> dict[str, str]:
+        lines: list[str] = []
+        with pytest.raises(ConnectionLost):
+            async with connect(sys.executable, "-c", code, mode="legacy", stderr=lines.append, **options):
+                pass
+        found: dict[str, str] = json.loads(lines[0])
+        found.pop("LC_CTYPE", None)  # set by Python itself
+        return found
+
+    async def test() -> None:
+        safe = {"PATH": os.environ["PATH"], "HOME": "/home/of", "TERM": "dumb"}
+        assert await given() == safe
+        assert await given(env={"A": "b", "TERM": "ansi"}) == {**safe, "A": "b", "TERM": "ansi"}
+        assert (await given(env=os.environ))["SOME_TOKEN"] == "secret"
+
+    run(test)
+
+
+def test_the_safe_environment_is_that_of_the_sdk() -> None:
+    stdio = pytest.importorskip("mcp.client.stdio")
+    assert list(client_module._SAFE_VARIABLES) == stdio.DEFAULT_INHERITED_ENV_VARS
+
+
+def test_connect_takes_the_options_of_a_session() -> None:
+    async def test() -> None:
+        ids = iter("abc")
+        async with scripted(id_factory=lambda: next(ids), max_pending=1) as (_, script):
+            assert script.requests[0]["id"] == "a"
+        ours, _ = memory_pair()
+        for wrong in ({"max_handlers": 0}, {"timeout": -1}, {"close_seconds": None}, {"unknown": 1}):
+            with pytest.raises((TypeError, ValueError)):
+                connect(ours, **wrong)  # type: ignore[arg-type]
 
     run(test)
 

@@ -12,32 +12,51 @@ Rules:
   - the server may ask this side for what there are `handlers` for, and gets -32601 for the rest: up to 2025-11-25 with
     requests of its own, in 2026-07-28 with a result that wants input. Then the request is sent again with the input,
     MAX_ROUNDS times at the most, before its method returns;
-  - a call that is cancelled or that times out is cancelled at the server, too.
+  - a result of another type is that of an extension. It is returned as it came if this side declares an extension, and
+    is a ValueError otherwise;
+  - a timeout is that of the whole method: of all pages of a list, and of all rounds with the handlers between them;
+  - a call that is cancelled or that times out is cancelled at the server, too;
+  - in mode "auto" a program that ends when it is probed is started again, once, and gets `initialize` first.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from .. import __version__
 from .._json import dumps
 from ..codes import UNSET, Unset
-from ..errors import EncodeError, StateError
+from ..errors import CallTimeout, ConnectionLost, EncodeError, StateError
 from ..profile import MCP_2025_11_25
-from ..session import DEFAULT_TIMEOUT, Hooks
+from ..session import DEFAULT_TIMEOUT, SessionOptions
+from ..session.options import check_seconds
 from ..transports.base import Transport
 from .capabilities import ClientCapabilities, Implementation
-from .client_session import ClientSession, ServerRequestHandler, capabilities_of, plain, wrong_answer
+from .client_session import (
+    ClientSession,
+    NotificationHandler,
+    Reports,
+    ServerRequestHandler,
+    capabilities_of,
+    plain,
+    wrong_answer,
+)
 from .handshake import LOG_LEVEL_KEY, LOG_LEVELS, ClientHandshake, ServerContext
 from .resources import validate_uri
 from .schemas import Schema
 from .versions import REVISIONS, VERSIONS
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
+
+T = TypeVar("T")
 
 MAX_PAGES: Final = 1000
 """How many pages of a list are asked for. A server that has more, or that turns in a circle, is wrong."""
@@ -47,47 +66,86 @@ MAX_ROUNDS: Final = 10
 """How often a request that wants input is sent again."""
 
 
+_SAFE_VARIABLES: Final = (
+    (
+        "APPDATA",
+        "HOMEDRIVE",
+        "HOMEPATH",
+        "LOCALAPPDATA",
+        "PATH",
+        "PATHEXT",
+        "PROCESSOR_ARCHITECTURE",
+        "SYSTEMDRIVE",
+        "SYSTEMROOT",
+        "TEMP",
+        "USERNAME",
+        "USERPROFILE",
+    )
+    if sys.platform == "win32"
+    else ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+)
+"""What a server gets of this process's environment: no token, no key. It is what the official SDKs hand on."""
+
+
 def connect(
     server: str | os.PathLike[str] | Transport,
     *arguments: str | os.PathLike[str],
     mode: str = "auto",
-    handlers: Mapping[str, ServerRequestHandler] | None = None,
+    handlers: Mapping[str, ServerRequestHandler | NotificationHandler] | None = None,
     on_notification: Callable[[str, dict[str, Any]], object] | None = None,
-    timeout: float | None = DEFAULT_TIMEOUT,
     info: Implementation | None = None,
     capabilities: ClientCapabilities | None = None,
-    hooks: Hooks | None = None,
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     stderr: Literal["inherit", "discard"] | Callable[[str], None] = "inherit",
+    **options: Unpack[SessionOptions],
 ) -> Client:
     """A client of a server that is a program, or at the other end of a transport: to be used in `async with`.
 
-    server           the program, searched for on PATH; or a transport that is not started yet
-    arguments        of the program
-    mode             "auto": the server's latest revision, found with a probe; "legacy": with the `initialize` handshake
-                     and no probe, for a server that cannot bear one; "modern": without that handshake; or a revision,
-                     and no other: "2025-06-18"
-    handlers         for what the server may ask, by method: "roots/list", "sampling/createMessage",
-                     "elicitation/create". An RpcError out of one is the answer; in 2026-07-28, where no answer to that
-                     can be an error, it comes out of the call that wanted the input
-    on_notification  called with the method and the params of what the server tells; sync or async. Not with the
-                     progress of a call that has an `on_progress`
-    timeout          seconds that a call may take, unless it says otherwise; None: for ever
-    info             who this client is
-    capabilities     what it can do; if not given, what there are handlers for
-    hooks            as of `Session`: what is wrong with messages, for one
-    env, cwd, stderr as of `StdioClient`
+    Args:
+        server: The program, searched for on PATH; or a transport that is not started yet.
+        arguments: Those of the program.
+        mode: "auto": the server's latest revision, found with a probe; "legacy": with the `initialize` handshake and
+            no probe; "modern": without that handshake; or a revision, and no other: "2025-06-18".
+        handlers: Functions by method. For what the server may ask ("roots/list", "sampling/createMessage",
+            "elicitation/create"): called with the params, they return the result. An RpcError out of one is the answer;
+            in 2026-07-28, where no answer to that can be an error, it comes out of the call that wanted the input. For
+            what the server tells ("notifications/resources/updated"): called with the params. All may be async.
+        on_notification: Called with the method and the params of what the server tells and `handlers` does not have;
+            sync or async. Not with the progress of a call that has an `on_progress`.
+        info: Who this client is.
+        capabilities: What it can do; if not given, what there are handlers for. Extensions are declared here.
+        env: Variables for the program beside those that any program gets: PATH, HOME, LOGNAME, SHELL, TERM and USER;
+            on Windows APPDATA, PATH, SYSTEMROOT, TEMP, USERPROFILE and the like. `os.environ` hands on all.
+        cwd: The program's working directory; None: this process's own.
+        stderr: Where the program's stderr goes, as of `StdioClient`.
+        options: Those of `Session`: `timeout` (seconds that a method may take unless it says otherwise, 300 by default;
+            None: for ever), `hooks`, `max_handlers`, … The convention is MCP's and the reply policy "never", unless
+            they are given.
 
-    Raises ValueError for an unknown mode. `async with` raises OSError when the program cannot be run, HandshakeError
-    when there is no revision in common, ConnectionLost, CallTimeout.
+    Returns:
+        The client, which is not connected yet. `async with` raises OSError when the program cannot be run,
+        HandshakeError when there is no revision in common, ConnectionLost, CallTimeout.
+
+    Raises:
+        TypeError: There are arguments of a program, but no program; or an option is of the wrong type.
+        ValueError: The mode is unknown, or an option out of range.
     """
+    restart: Callable[[], Transport] | None = None
     if isinstance(server, (str, os.PathLike)):
         from ..transports.stdio import StdioClient  # a client of another transport does without it
 
         # Which revision is spoken is not known yet, and one of them has batches.
         profile = REVISIONS[mode].profile if mode in REVISIONS else MCP_2025_11_25.replace(name="mcp", batches=True)
-        server = StdioClient([server, *arguments], env=env, cwd=cwd, stderr=stderr, profile=profile)
+        restart = partial(
+            StdioClient,
+            [server, *arguments],
+            env={**_safe_environment(), **(env or {})},
+            cwd=cwd,
+            stderr=stderr,
+            profile=profile,
+        )
+        server = restart()
     elif arguments or env is not None or cwd is not None or stderr != "inherit":
         raise TypeError("arguments, env, cwd and stderr are those of a program, not of a transport")
     return Client(
@@ -95,24 +153,32 @@ def connect(
         mode=mode,
         handlers=handlers,
         on_notification=on_notification,
-        timeout=timeout,
         info=info,
         capabilities=capabilities,
-        hooks=hooks,
+        restart=restart,
+        **options,
     )
 
 
 class Client:
-    """A client over a transport. The arguments are those of `connect`; its transport is made with an MCP profile.
+    """A client over a transport. `async with` starts it, ends it, and ends a server that `connect` started.
 
-    `async with` starts it, ends it, and ends a server that `connect` started. What the methods have in common:
+    What the methods have in common:
 
     timeout          seconds until CallTimeout; None: for ever; the client's own if not given
     idle_timeout     seconds without progress, which the server is asked for
-    on_progress      called with each progress: a dict of `progress`, and perhaps `total` and `message`
+    on_progress      called with each progress: a dict of `progress`, and perhaps `total` and `message`. An async one is
+                     awaited, one progress after the other, before the method returns. What it raises is a fault (see
+                     `hooks`)
 
     They raise RpcError, CallTimeout, ConnectionLost, StateError before `async with`, TypeError or ValueError for
     arguments that the protocol does not allow, and ValueError for answers that break it.
+
+    Args:
+        transport: Not started, made with an MCP profile.
+        restart: Makes another transport to the server anew, for a server that ends when it is probed.
+
+    The other arguments are those of `connect`.
     """
 
     def __init__(
@@ -120,30 +186,50 @@ class Client:
         transport: Transport,
         *,
         mode: str = "auto",
-        handlers: Mapping[str, ServerRequestHandler] | None = None,
+        handlers: Mapping[str, ServerRequestHandler | NotificationHandler] | None = None,
         on_notification: Callable[[str, dict[str, Any]], object] | None = None,
-        timeout: float | None = DEFAULT_TIMEOUT,
         info: Implementation | None = None,
         capabilities: ClientCapabilities | None = None,
-        hooks: Hooks | None = None,
+        restart: Callable[[], Transport] | None = None,
+        **options: Unpack[SessionOptions],
     ) -> None:
         info = Implementation(name="jsonrpc_fast", version=__version__) if info is None else info
         capabilities = capabilities_of(handlers or {}) if capabilities is None else capabilities
+        self._declares_extensions = bool(capabilities.extensions)
         self._handshake = _handshake(mode, info, capabilities)
-        self.session: ClientSession = ClientSession(
-            transport, self._handshake, handlers or {}, on_notification, timeout=timeout, hooks=hooks
+        self._make_session = partial(
+            ClientSession,
+            handshake=self._handshake,
+            handlers=handlers or {},
+            on_notification=on_notification,
+            **options,
         )
+        self.session: ClientSession = self._make_session(transport)
+        self._restart = restart
+        self._timeout = options.get("timeout", DEFAULT_TIMEOUT)
         self._log_level: str | None = None
         self._output_schemas: dict[str, dict[str, Any] | Schema] = {}
 
     async def __aenter__(self) -> Self:
         try:
-            await self.session.start()
-            await self.session.shake_hands()
+            await self._begin()
         except BaseException:
             await self.session.close()
             raise
         return self
+
+    async def _begin(self) -> None:
+        await self.session.start()
+        try:
+            await self.session.shake_hands(self._handshake.start())
+        except ConnectionLost:
+            step = None if self._restart is None else self._handshake.restarted()
+            if step is None or self._restart is None:
+                raise
+            await self.session.close()
+            self.session = self._make_session(self._restart())
+            await self.session.start()
+            await self.session.shake_hands(step)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -182,6 +268,25 @@ class Client:
         `on_notification`, and it lasts until the task is cancelled.
         """
         _check_method(method)
+        deadline = self._deadline(timeout)
+        if on_progress is None:
+            return await self._call(method, params, deadline, idle_timeout, None)
+        reports = Reports(on_progress, self.session.report)
+        try:
+            result = await self._call(method, params, deadline, idle_timeout, reports.add)
+            await reports.finish(_left(deadline))
+            return result
+        finally:
+            reports.cancel()
+
+    async def _call(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        deadline: float,
+        idle_timeout: float | None,
+        on_progress: Callable[[Any], object] | None,
+    ) -> dict[str, Any]:
         server = self.server
         is_modern = server.revision.is_modern
         meta = {LOG_LEVEL_KEY: self._log_level} if is_modern and self._log_level is not None else {}
@@ -192,7 +297,7 @@ class Client:
                 await self.session.call(
                     method,
                     server.params(given or params, **meta),
-                    timeout=timeout,
+                    timeout=_left(deadline),
                     idle_timeout=idle_timeout,
                     on_progress=on_progress,
                 )
@@ -200,15 +305,27 @@ class Client:
             if not isinstance(result, dict):  # the profile of the transport is not that of the protocol
                 raise wrong_answer(method, "it must be an object")
             kind = result.get("resultType", "complete") if is_modern else "complete"
-            if kind == "complete":
-                return result
             if kind != "input_required":
-                raise wrong_answer(method, "/resultType is of a kind that this client does not know")
+                if kind != "complete" and not (self._declares_extensions and isinstance(kind, str)):
+                    raise wrong_answer(method, "/resultType is of a kind that this client does not know")
+                return result
             if repeats == MAX_ROUNDS:
                 raise wrong_answer(method, "it wants input again and again")
-            inputs = await self.session.inputs(method, result, repeats)
+            inputs = await _within(deadline, self.session.inputs(method, result, repeats))
             given = {**(params or {}), **inputs}
             repeats += 1
+
+    def _deadline(self, timeout: float | Unset | None) -> float:
+        """When a method that begins now has to be done, by the loop's clock in seconds. Raises as `check_seconds`."""
+        seconds = self._timeout if timeout is UNSET else timeout
+        if seconds is None:
+            return inf
+        check_seconds("timeout", seconds, may_be_infinite=True)
+        return asyncio.get_running_loop().time() + seconds
+
+    def _is_of_extension(self, result: dict[str, Any]) -> bool:
+        """Whether a result has members of its own instead of those of its method."""
+        return self.server.revision.is_modern and result.get("resultType", "complete") != "complete"
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Tells the server something: `notify("notifications/roots/list_changed")`."""
@@ -219,24 +336,24 @@ class Client:
         """Returns when the server has answered. 2026-07-28 has no `ping`: there it is `server/discover`."""
         await self.call("server/discover" if self.server.revision.is_modern else "ping", timeout=timeout)
 
-    async def list_prompts(self) -> list[dict[str, Any]]:
+    async def list_prompts(self, *, timeout: float | Unset | None = UNSET) -> list[dict[str, Any]]:
         """All prompts, each with its `name`: every page of `prompts/list`, within MAX_PAGES and MAX_LIST_BYTES."""
-        return await self._list("prompts/list", "prompts", "name")
+        return await self._list("prompts/list", "prompts", "name", timeout)
 
-    async def list_resources(self) -> list[dict[str, Any]]:
+    async def list_resources(self, *, timeout: float | Unset | None = UNSET) -> list[dict[str, Any]]:
         """All resources, each with its `uri` and `name`. As `list_prompts`."""
-        return await self._list("resources/list", "resources", "uri")
+        return await self._list("resources/list", "resources", "uri", timeout)
 
-    async def list_resource_templates(self) -> list[dict[str, Any]]:
+    async def list_resource_templates(self, *, timeout: float | Unset | None = UNSET) -> list[dict[str, Any]]:
         """All templates of resources, each with its `uriTemplate` and `name`. As `list_prompts`."""
-        return await self._list("resources/templates/list", "resourceTemplates", "uriTemplate")
+        return await self._list("resources/templates/list", "resourceTemplates", "uriTemplate", timeout)
 
-    async def list_tools(self) -> list[dict[str, Any]]:
+    async def list_tools(self, *, timeout: float | Unset | None = UNSET) -> list[dict[str, Any]]:
         """All tools, each with its `name` and `inputSchema`. As `list_prompts`.
 
         Of the tools that were listed last, `call_tool` checks results by their `outputSchema`.
         """
-        tools = await self._list("tools/list", "tools", "name")
+        tools = await self._list("tools/list", "tools", "name", timeout)
         schemas = {tool["name"]: tool.get("outputSchema") for tool in tools}
         self._output_schemas = {name: schema for name, schema in schemas.items() if isinstance(schema, dict)}
         return tools
@@ -254,6 +371,8 @@ class Client:
         if not all(isinstance(value, str) for value in params.get("arguments", {}).values()):
             raise TypeError("the arguments of a prompt must be strings")
         result = await self.call("prompts/get", params, timeout=timeout, on_progress=on_progress)
+        if self._is_of_extension(result):
+            return result
         _check_objects("prompts/get", result, "messages")
         return result
 
@@ -274,6 +393,8 @@ class Client:
             idle_timeout=idle_timeout,
             on_progress=on_progress,
         )
+        if self._is_of_extension(result):
+            return result
         _check_objects("tools/call", result, "content")
         if name in self._output_schemas and not result.get("isError"):
             if "structuredContent" not in result:
@@ -293,6 +414,8 @@ class Client:
         if faults := validate_uri(uri).errors:
             raise ValueError("; ".join([fault.value for fault in faults]))
         result = await self.call("resources/read", {"uri": uri}, timeout=timeout, on_progress=on_progress)
+        if self._is_of_extension(result):
+            return result
         _check_objects("resources/read", result, "contents")
         return result
 
@@ -322,7 +445,7 @@ class Client:
             raise wrong_answer("completion/complete", "/completion/values must be an array of strings")
         return dict(completion) if isinstance(completion, dict) else {}
 
-    async def set_level(self, level: str) -> None:
+    async def set_level(self, level: str, *, timeout: float | Unset | None = UNSET) -> None:
         """The least severe log messages that the server is to send, from now on; one of `LOG_LEVELS`.
 
         In 2026-07-28 every later request says so, and gets the messages that belong to it.
@@ -330,7 +453,7 @@ class Client:
         if level not in LOG_LEVELS:
             raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
         if not self.server.revision.is_modern:
-            await self.call("logging/setLevel", {"level": level})
+            await self.call("logging/setLevel", {"level": level}, timeout=timeout)
         self._log_level = level
 
     def _output_schema(self, tool: str) -> Schema:
@@ -339,13 +462,14 @@ class Client:
             self._output_schemas[tool] = schema = Schema(schema)
         return schema
 
-    async def _list(self, method: str, name: str, key: str) -> list[dict[str, Any]]:
+    async def _list(self, method: str, name: str, key: str, timeout: float | Unset | None) -> list[dict[str, Any]]:
+        deadline = self._deadline(timeout)
         found: list[dict[str, Any]] = []
         params: dict[str, str] | None = None
         cursors: set[str] = set()
         size = 0
         for _ in range(MAX_PAGES):
-            page = await self.call(method, params)
+            page = await self._call(method, params, deadline, None, None)
             _check_objects(method, page, name, key)
             found += page[name]
             cursor = page.get("nextCursor")
@@ -372,6 +496,30 @@ def _handshake(mode: str, info: Implementation, capabilities: ClientCapabilities
     if mode not in ("auto", "legacy", "modern"):
         raise ValueError(f'mode must be "auto", "legacy", "modern" or one of {", ".join(VERSIONS)}')
     return ClientHandshake(info, capabilities, cast("Literal['auto', 'legacy', 'modern']", mode))
+
+
+def _safe_environment() -> dict[str, str]:
+    found = {name: os.environ[name] for name in _SAFE_VARIABLES if name in os.environ}
+    return {name: value for name, value in found.items() if not value.startswith("()")}  # a function of an old shell
+
+
+def _left(deadline: float) -> float | None:
+    """The seconds until a deadline; None: for ever."""
+    return None if deadline == inf else max(0.0, deadline - asyncio.get_running_loop().time())
+
+
+async def _within(deadline: float, work: Awaitable[T]) -> T:
+    """What is awaited. Raises CallTimeout at the deadline, when it is cancelled."""
+    if (seconds := _left(deadline)) is None:
+        return await work
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([task], timeout=seconds)
+        if not task.done():
+            raise CallTimeout("the input that the server wants did not come in time")
+        return task.result()
+    finally:
+        task.cancel()
 
 
 def _check_method(method: str) -> None:

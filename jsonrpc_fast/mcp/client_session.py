@@ -3,30 +3,41 @@
 Rules:
   - a request of the server goes through the handshake, then to the handler of its method; without one it is -32601;
   - what a handler returns has to be an object, as all results of the protocol;
+  - a notification goes to the handler of its method, or else to `on_notification`;
   - a batch is taken from a server of 2025-03-26 alone. Any other is a fault.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from ..codec import ParseError, Raw, Request
 from ..codes import RPC_MESSAGES, UNSET, ErrorCode
 from ..errors import CallTimeout, RpcError, StateError
+from ..handlers import is_awaitable
 from ..profile import MCP_2025_11_25
-from ..session import Handler, Handlers, McpConvention, RequestContext, Session
+from ..session import Handler, Handlers, McpConvention, RequestContext, Session, SessionOptions
 from ..transports.base import Received, Transport
 from ..validator import JsonRpcValidator
 from .capabilities import ClientCapabilities, Elicitation, Roots, Sampling
 from .handshake import Answer, Call, ClientHandshake, Ready
 from .records import Settings
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 ServerRequestHandler = Callable[[dict[str, Any]], "dict[str, Any] | Awaitable[dict[str, Any]]"]
 """Serves one method that a server may ask for: takes the params, returns the result; sync or async."""
+NotificationHandler = Callable[[dict[str, Any]], object]
+"""Hears one method that a server may tell: takes the params; sync or async."""
+
+MAX_REPORTS: Final = 256
+"""How many reports of progress wait for an async `on_progress`. Beyond that the oldest is dropped."""
 
 _validator: Final = JsonRpcValidator(MCP_2025_11_25)
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.25)  # seconds before a request is repeated that wants no input, but to be repeated
@@ -36,7 +47,7 @@ class ClientSession(Session):
     """The session under a `Client`.
 
     handlers         by method
-    on_notification  called with the method and the params
+    on_notification  called with the method and the params of other notifications
     options          those of `Session`
     """
 
@@ -44,19 +55,27 @@ class ClientSession(Session):
         self,
         transport: Transport,
         handshake: ClientHandshake,
-        handlers: Mapping[str, ServerRequestHandler],
+        handlers: Mapping[str, ServerRequestHandler | NotificationHandler],
         on_notification: Callable[[str, dict[str, Any]], object] | None,
-        **options: Any,
+        **options: Unpack[SessionOptions],
     ) -> None:
         # A program may write what is no message to its stdout; it would not know what an answer to that is about.
-        super().__init__(transport, _Handlers(self._serve), convention=_Convention(), reply_policy="never", **options)
+        own: SessionOptions = {"convention": _Convention(), "reply_policy": "never"}
+        own.update(options)
+        super().__init__(transport, _Handlers(self._serve), **own)
         self._handshake = handshake
-        self._functions = dict(handlers)
+        self._functions: dict[str, Callable[[dict[str, Any]], Any]] = dict(handlers)
         self._on_notification = on_notification
 
-    async def shake_hands(self) -> None:
-        """Finds out by which revision the server is served. Raises HandshakeError, ConnectionLost."""
-        step: Call | Ready = self._handshake.start()
+    def report(self, error: BaseException) -> None:
+        """Reports what went wrong in a function of the caller."""
+        self._hooks.fault(error)
+
+    async def shake_hands(self, step: Call | Ready) -> None:
+        """Finds out by which revision the server is served. Raises HandshakeError, ConnectionLost.
+
+        step  the first one
+        """
         while isinstance(step, Call):
             timeout = UNSET if step.timeout_seconds is None else step.timeout_seconds
             try:
@@ -83,6 +102,9 @@ class ClientSession(Session):
         if not isinstance(params, dict):
             raise RpcError(ErrorCode.INVALID_PARAMS, "params must be an object")
         if context.is_notification:
+            hearing = self._functions.get(context.method)
+            if hearing is not None:
+                return hearing(params)
             return None if self._on_notification is None else self._on_notification(context.method, params)
         request = Request(context.id, context.method, params)
         if not _validator.validate_request(request.to_dict()).valid:  # the transport may have looser rules
@@ -119,6 +141,60 @@ class ClientSession(Session):
             given = function(request.get("params") or {})
             responses[key] = _checked(given) if isinstance(given, dict) else await _awaited(given)
         return {**inputs, "inputResponses": responses}
+
+
+class Reports:
+    """Hands the progress of one call to a function, and awaits what it returns, one report after the other.
+
+    function  sync or async
+    fault     called with what it raises
+    """
+
+    def __init__(self, function: Callable[[Any], object], fault: Callable[[BaseException], object]) -> None:
+        self._function = function
+        self._fault = fault
+        self._waiting: deque[Any] = deque(maxlen=MAX_REPORTS)
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, value: Any) -> None:
+        """Hands on one report, now or after those that are at work. Raises what a sync function raises."""
+        if self._task is not None:
+            self._waiting.append(value)
+        elif is_awaitable(result := self._function(value)):
+            # Never an eager one, which may have ended before it is kept here.
+            self._task = asyncio.Task(self._run(result), loop=asyncio.get_running_loop())
+
+    async def _run(self, result: Any) -> None:
+        try:
+            while True:
+                try:
+                    if is_awaitable(result):
+                        await result
+                except Exception as error:
+                    self._fault(error)
+                if not self._waiting:
+                    break
+                result = self._next()
+        finally:
+            self._task = None
+
+    def _next(self) -> Any:
+        try:
+            return self._function(self._waiting.popleft())
+        except Exception as error:
+            self._fault(error)
+            return None
+
+    async def finish(self, seconds: float | None) -> None:
+        """Returns when all reports were handed on, or when the time is over."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=seconds)
+
+    def cancel(self) -> None:
+        """Drops what waits and cancels what is at work."""
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
 
 
 class _Convention(McpConvention):

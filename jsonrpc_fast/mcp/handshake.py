@@ -15,7 +15,8 @@ Rules of the client:
   - modern: `server/discover`, then `_meta` on every request.
   - auto: it probes with `server/discover`. An error -32022 with a version in common is tried again, once; any other
     error, a timeout, or an answer without a version in common means a legacy server. If such a one answers
-    `initialize` with -32022, it was only slow, and is asked again, once.
+    `initialize` with -32022, it was only slow, and is asked again, once. If the connection is lost before the
+    handshake is done, the server may have ended because of the probe: on another connection there is none.
 
 Sources: specification 2025-11-25 "Lifecycle", 2026-07-28 "Versioning and Compatibility" and "stdio".
 """
@@ -395,6 +396,16 @@ class ClientHandshake:
         if self._asked == "server/discover" and self._legacy_versions:
             return self._initialize()
         raise HandshakeError(f"the server did not answer {self._asked} with a result") from error
+
+    def restarted(self) -> Call | None:
+        """The first request on another connection, after the first one was lost.
+
+        None: the handshake was done, or there was no probe that could be the reason.
+        """
+        if self._server is not None or not self._modern_versions or not self._legacy_versions:
+            return None
+        self._modern_versions = []
+        return self._initialize()
 
     def receive_request(self, request: Request) -> ServerContext | Answer:
         """How to serve a request of the server: by a handler, or with this answer. Raises RpcError, the answer then."""

@@ -102,8 +102,8 @@ class LspConvention(Convention):
 class McpConvention(Convention):
     """Model Context Protocol, "Cancellation" and "Progress", up to revision 2025-11-25.
 
-    Progress is a dict of `progress` and perhaps `total` and `message`. A cancelled request gets no answer, and
-    `initialize` is never cancelled.
+    Progress is a dict of `progress`, a number, and perhaps `total`, a number, and `message`, a str; what is none is not
+    read as progress. A cancelled request gets no answer, and `initialize` is never cancelled.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset({"notifications/cancelled", "notifications/progress"})
@@ -121,7 +121,12 @@ class McpConvention(Convention):
         token = params.get("progressToken")
         if not _is_token(token):
             return None
-        return Progress(token, {name: value for name, value in params.items() if name != "progressToken"})
+        value = {name: value for name, value in params.items() if name != "progressToken"}
+        for name in ("total", "message"):
+            if name in value and value[name] is None:
+                del value[name]
+        is_valid = _is_number(value.get("progress")) and _is_number(value.get("total", 0))
+        return Progress(token, value) if is_valid and isinstance(value.get("message", ""), str) else None
 
     def token(self, params: Any) -> ProgressToken | None:
         return _token_in(params.get("_meta"), "progressToken") if isinstance(params, dict) else None
@@ -139,6 +144,10 @@ class McpConvention(Convention):
 def _is_token(value: object) -> TypeGuard[ProgressToken]:
     """Ids and tokens are an int or a str in both protocols; JSON's true is neither."""
     return type(value) is int or type(value) is str
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int or type(value) is float
 
 
 def _token_in(params: object, name: str) -> ProgressToken | None:
