@@ -39,6 +39,7 @@ from ._scanner cimport (
     Quick,
     Value,
     expect,
+    has_begun,
     is_digit,
     is_space,
     read_end,
@@ -50,6 +51,7 @@ from ._scanner cimport (
     skip_value,
 )
 
+from codecs import utf_8_decode
 from inspect import Parameter, Signature
 from types import GenericAlias
 
@@ -76,6 +78,7 @@ from .framing import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
 from .framing import Frame, HeaderReader
 from .hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES
 from .kinds import Classification
+from .profile import HEAD_BYTES as _HEAD_BYTES
 from .profile import JSONRPC, Profile
 from .profile import MAX_DEPTH as _MAX_DEPTH
 from .profile import MAX_ID_BYTES as _MAX_ID_BYTES
@@ -123,7 +126,9 @@ cdef object APPEND_NEWLINE = OPT_APPEND_NEWLINE
 cdef Py_ssize_t MAX_DEPTH = _MAX_DEPTH
 cdef Py_ssize_t MAX_ID_BYTES = _MAX_ID_BYTES
 cdef Py_ssize_t LOOKED_AT_BYTES = _LOOKED_AT_BYTES
+cdef Py_ssize_t HEAD_BYTES = _HEAD_BYTES
 cdef Py_ssize_t MAX_HEADER_BYTES = _MAX_HEADER_BYTES
+cdef object MESSAGE_TOO_LARGE = ParseErrorCode.MESSAGE_TOO_LARGE
 cdef object TRUNCATED = ParseErrorCode.TRUNCATED
 
 

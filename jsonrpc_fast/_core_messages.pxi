@@ -300,7 +300,7 @@ cdef class Raw:
         open_cursor(&cursor, start, PyBytes_GET_SIZE(text), False)
         skip_space(&cursor)
         if not skip_value(&cursor, False, &value) or not read_end(&cursor):
-            raise fault_of_text(start, &cursor)
+            raise fault_of_text(start, &cursor, None)
         if value.depth > MAX_DEPTH:
             raise ParseError.too_deep()
         self.owner = text

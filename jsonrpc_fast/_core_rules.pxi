@@ -172,7 +172,6 @@ cdef object judge(
     bint duplicates,
 ):
     """The message that the members make, each ABSENT if absent; `_pure._judge` has the same order."""
-    cdef bint id_is_certain = not duplicates
     factory = None
     if too_deep:
         factory = ParseError.too_deep
@@ -212,11 +211,16 @@ cdef object judge(
             else:
                 return make_request(id, method, params)
 
-    looks_like_response = result is not ABSENT or error is not ABSENT
+    id, reply_expected = known_of(rules, id, method, result is not ABSENT or error is not ABSENT, duplicates)
+    return factory(id, index=index, reply_expected=reply_expected)
+
+
+cdef tuple known_of(Rules rules, id, method, bint looks_like_response, bint duplicates):
+    """What is known of a message that breaks a rule: its id, if that is certain, and whether its sender waits."""
     looks_like_notification = id is ABSENT and isinstance(method, str)
-    if not id_is_certain or is_id_too_long(id, rules.id_bytes) or not is_valid_id(id, False, rules):
+    if duplicates or is_id_too_long(id, rules.id_bytes) or not is_valid_id(id, False, rules):
         id = None
-    return factory(id, index=index, reply_expected=not (looks_like_response or looks_like_notification))
+    return id, not (looks_like_response or looks_like_notification)
 
 
 cdef object judge_response(Rules rules, id, params, result, error, bint unexpected):

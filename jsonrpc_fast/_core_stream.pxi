@@ -218,7 +218,7 @@ cdef class LineReader(Reader):
         if not self.trim(&start, &end):
             return 0
         if end - start > self.rules.message_bytes:
-            items.append(ParseError.message_too_large())
+            items.append(fault_of_large(start, end - start, self.rules))
             return 0
         item = decode_quick(start, end - start, self.rules, raw)
         if item is None:
@@ -257,9 +257,16 @@ cdef class LineReader(Reader):
                     length -= 3
             if length <= limit or (length == limit + 1 and self.buffer[self.size - 1] == 0x0D):
                 return 0
-        items.append(ParseError.message_too_large())
+        else:
+            # A byte order mark does not count.
+            size = min(size, HEAD_BYTES + 3)
+            self.append(start, size, self.size + size)
+        length = 3 if self.at_start and self.size >= 3 and memcmp(self.buffer, BYTE_ORDER_MARK, 3) == 0 else 0
         self.dropping = True
-        self.forget()
+        try:
+            items.append(fault_of_large(self.buffer + length, self.size - length, self.rules))
+        finally:
+            self.forget()
         return 0
 
 
@@ -271,12 +278,17 @@ cdef class BodyReader(Reader):
 
     cdef bint in_body
     cdef Py_ssize_t due  # bytes of the body still to come
+    cdef Py_ssize_t head_due  # of the beginning of a body that is over the limit
     cdef object header  # what reads the headers begun, or None
 
     def rest(self):
         """What `ContentLengthFrames.close` returns; where the frame stands is left out."""
-        if self.ended or self.dropping:
+        if self.ended:
             return []
+        if self.dropping:
+            if self.head_due == 0:
+                return []
+            return [Frame(PyBytes_FromStringAndSize(<char*>self.buffer, self.size), None, 0, MESSAGE_TOO_LARGE)]
         if self.in_body:
             return [Frame(PyBytes_FromStringAndSize(<char*>self.buffer, self.size), None, 0, TRUNCATED)]
         fault = None if self.header is None else self.header.close()
@@ -299,6 +311,7 @@ cdef class BodyReader(Reader):
                 self.in_body = False
             if self.dropping:
                 self.dropping = self.in_body
+                self.read_head(at, size, items)
             elif self.size == 0 and not self.in_body:
                 items.append(decode_text(at, size, self.rules, True if self.raw else None))
             else:
@@ -339,8 +352,21 @@ cdef class BodyReader(Reader):
         self.due = length
         self.in_body = length > 0
         self.dropping = length > self.rules.message_bytes
-        if self.dropping:
-            items.append(ParseError.message_too_large())
+        self.head_due = min(HEAD_BYTES, self.rules.message_bytes) if self.dropping else 0
+        return 0
+
+    cdef int read_head(self, const uint8_t* at, Py_ssize_t size, list items) except -1:
+        """Takes what is left of the beginning of a body that is over the limit, and tells of the body once it is there."""
+        if self.head_due == 0:
+            return 0
+        size = min(size, self.head_due)
+        self.append(at, size, HEAD_BYTES)
+        self.head_due -= size
+        if self.head_due == 0:
+            try:
+                items.append(fault_of_large(self.buffer, self.size, self.rules))
+            finally:
+                self.forget()
         return 0
 
 
@@ -362,6 +388,11 @@ cdef inline const uint8_t* quick_headers(const uint8_t* at, const uint8_t* end, 
     if end - at >= CONTENT_TYPE_SIZE and memcmp(at, CONTENT_TYPE, CONTENT_TYPE_SIZE) == 0:
         return at + CONTENT_TYPE_SIZE
     return NULL
+
+
+def _too_large(bytes head not None, profile):
+    """The fault of a text over the size limit, of which `head` is the beginning."""
+    return fault_of_large(<const uint8_t*>PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head), rules_of(profile))
 
 
 class Decoder(StreamDecoder[_M]):
@@ -403,6 +434,9 @@ class Decoder(StreamDecoder[_M]):
 
     def _decode(self, text):
         return decode(text, self._profile, raw=self._raw)
+
+    def _too_large(self, head):
+        return _too_large(head, self._profile)
 
     def _take(self, data, max_items):
         if self._reader is None:

@@ -4,8 +4,9 @@ What the scanner found and what a dict holds go through one `judge`.
 """
 
 
-cdef object fault_of_text(const uint8_t* start, Cursor* cursor):
-    """Why the text stops being JSON where the cursor says; whether it is UTF-8 comes first."""
+cdef object fault_of_text(const uint8_t* start, Cursor* cursor, Rules rules):
+    """Why the text stops being JSON where the cursor says; whether it is UTF-8 comes first. rules: None if the text is no
+    message."""
     if cursor.out_of_memory:
         raise MemoryError
     view = PyMemoryView_FromMemory(<char*>start, cursor.end - start, PyBUF_READ)
@@ -13,7 +14,82 @@ cdef object fault_of_text(const uint8_t* start, Cursor* cursor):
         str(view, "utf-8")
     except UnicodeDecodeError as error:
         return ParseError.invalid_utf8(offset=error.start)
-    return ParseError.malformed_json(offset=cursor.fault - start)
+    message = ParseError.malformed_json(offset=cursor.fault - start)
+    if rules is not None and cursor.fault < cursor.end and cursor.fault[0] == c"\\":
+        return fault_of_surrogate(start, cursor, rules, message)
+    return message
+
+
+cdef object fault_of_surrogate(const uint8_t* start, Cursor* found, Rules rules, fault):
+    """The same fault with what is known of the message, where lone surrogates are all that is wrong with its text."""
+    cdef Cursor cursor
+    cdef Envelope envelope
+    cdef Value* value
+    open_cursor(&cursor, start, found.end - start, found.any_width)
+    cursor.any_surrogate = True
+    skip_space(&cursor)
+    if cursor.at >= cursor.end or cursor.at[0] != c"{":
+        return fault
+    if not read_message(&cursor, &envelope) or not read_end(&cursor):
+        if cursor.out_of_memory:
+            raise MemoryError
+        return fault
+    value = &envelope.members[<int>MEMBER_METHOD]
+    id, reply_expected = known_of(
+        rules,
+        certain_id(&envelope.members[<int>MEMBER_ID], rules),
+        "" if value.start != NULL and value.start[0] == c'"' else None,
+        envelope.members[<int>MEMBER_RESULT].start != NULL or envelope.members[<int>MEMBER_ERROR].start != NULL,
+        envelope.duplicates,
+    )
+    return ParseError.malformed_json(id, offset=fault.offset, reply_expected=reply_expected)
+
+
+cdef object certain_id(Value* value, Rules rules):
+    """As `id_of`, ABSENT of none; in a string a surrogate may be alone, which makes no id."""
+    if value.start == NULL:
+        return ABSENT
+    try:
+        return id_of(value, rules.id_bytes)
+    except JSONDecodeError:
+        return None
+
+
+cdef object fault_of_large(const uint8_t* start, Py_ssize_t size, Rules rules):
+    """The fault of a text over the size limit, of which `size` bytes or more are there; `_pure._too_large` says what is
+    certain."""
+    cdef Cursor cursor
+    cdef Envelope envelope
+    cdef Value* id
+    cdef bint is_response
+    size = min(size, rules.message_bytes, HEAD_BYTES)
+    try:
+        size = utf_8_decode(PyBytes_FromStringAndSize(<char*>start, size), "strict", False)[1]
+    except UnicodeDecodeError:
+        return ParseError.message_too_large()
+    open_cursor(&cursor, start, size, True)
+    cursor.any_surrogate = True
+    skip_space(&cursor)
+    if cursor.at >= cursor.end or cursor.at[0] != c"{":
+        return ParseError.message_too_large()
+    if not (read_message(&cursor, &envelope) and read_end(&cursor)):
+        if cursor.out_of_memory:
+            raise MemoryError
+        if cursor.fault < cursor.end:
+            return ParseError.message_too_large()
+    is_response = has_begun(&envelope, MEMBER_RESULT) or has_begun(&envelope, MEMBER_ERROR)
+    if not (is_response or has_begun(&envelope, MEMBER_METHOD) or has_begun(&envelope, MEMBER_PARAMS)):
+        return ParseError.message_too_large()
+    id = &envelope.members[<int>MEMBER_ID]
+    found, reply_expected = known_of(
+        rules,
+        # A number at the end might go on.
+        ABSENT if id.start == NULL or id.end == cursor.end else certain_id(id, rules),
+        None,
+        is_response,
+        envelope.duplicates,
+    )
+    return ParseError.message_too_large(found, reply_expected=reply_expected)
 
 
 cdef object fault_of_str(text):
@@ -360,13 +436,14 @@ cdef inline void open_cursor(Cursor* cursor, const uint8_t* start, Py_ssize_t si
     cursor.end = start + size
     cursor.fault = NULL
     cursor.any_width = any_width
+    cursor.any_surrogate = False
     cursor.out_of_memory = False
 
 
 cdef object decode_text(const uint8_t* start, Py_ssize_t size, Rules rules, raw):
     # raw: None to decode payloads, else the bytes that hold the text, or True if nobody may hold on to them.
     if size > rules.message_bytes:
-        return ParseError.message_too_large()
+        return fault_of_large(start, size, rules)
     message = decode_quick(start, size, rules, raw)
     return decode_by_envelopes(start, size, rules, raw) if message is None else message
 
@@ -380,7 +457,7 @@ cdef object decode_by_envelopes(const uint8_t* start, Py_ssize_t size, Rules rul
     if cursor.at < cursor.end and cursor.at[0] == c"[":
         return decode_batch(start, &cursor, rules, raw)
     if not read_message(&cursor, &envelope) or not read_end(&cursor):
-        return fault_of_text(start, &cursor)
+        return fault_of_text(start, &cursor, rules)
     return judge_envelope(&envelope, rules, None, raw)
 
 
@@ -403,7 +480,7 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw)
     else:
         while True:
             if not read_message(cursor, &envelope):
-                return fault_of_text(start, cursor)
+                return fault_of_text(start, cursor, rules)
             if rules.batches and count < rules.batch_items:
                 messages.append(judge_envelope(&envelope, rules, count, raw))
             count += 1
@@ -412,10 +489,10 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw)
                 cursor.at += 1
                 break
             if not expect(cursor, c","):
-                return fault_of_text(start, cursor)
+                return fault_of_text(start, cursor, rules)
             skip_space(cursor)
     if not read_end(cursor):
-        return fault_of_text(start, cursor)
+        return fault_of_text(start, cursor, rules)
     fault = batch_fault(count, rules)
     return messages if fault is None else fault
 

@@ -178,10 +178,16 @@ class StreamDecoder(Generic[M]):
         """The twin's part: what `decode` makes of a text."""
         raise NotImplementedError
 
+    def _too_large(self, head: bytes) -> Any:
+        """The twin's part: the fault of a text over the size limit, of which this is the beginning."""
+        raise NotImplementedError
+
     def _item(self, frame: Frame) -> Any:
         text, line, _, fault, hint = frame
         if fault is ParseErrorCode.TRUNCATED and text is not None:
             return self._fault_class.truncated(offset=len(text))
+        if fault is ParseErrorCode.MESSAGE_TOO_LARGE and text is not None:
+            return self._too_large(text)
         if text is None or fault is not None:
             return self._fault_class(fault, hint=hint)
         item = self._decode(text)

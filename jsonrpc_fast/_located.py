@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ._decoder import StreamDecoder
-from .codec import Message, ParseError, decode
+from .codec import Message, ParseError, _too_large, decode
 from .framing import Frame
 
 
@@ -33,3 +33,6 @@ class LocatingDecoder(StreamDecoder):
 
     def _decode(self, text: bytes) -> Any:
         return decode(text, self._profile, raw=self._raw)
+
+    def _too_large(self, head: bytes) -> Message:
+        return _too_large(head, self._profile)

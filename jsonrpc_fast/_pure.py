@@ -10,6 +10,7 @@ change, why the text is refused), through the envelopes that `_scanner` finds in
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -31,11 +32,11 @@ from ._json import (
     loads_exact,
 )
 from ._repr import shorten
-from ._scanner import Envelope, Malformed, Value, scan, scan_error, scan_value
+from ._scanner import Envelope, Malformed, Value, scan, scan_error, scan_head, scan_value, without_surrogates
 from .codes import RPC_MESSAGES, UNSET, is_error_code, plain_error_code
 from .errors import HANDLER_FAILURES, MessageId, RpcError, error_for, internal_error
 from .kinds import Classification
-from .profile import JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile
+from .profile import HEAD_BYTES, JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # has defaults before Python 3.13
@@ -661,13 +662,19 @@ def _fault(
     index: int | None,
     duplicates: bool = False,
 ) -> ParseError:
-    """The fault with what is known of the message: its id, if that is certain, and whether its sender waits."""
+    """The fault with what is known of the message."""
+    id, reply_expected = _known(obj, profile, duplicates)
+    return factory(id, index=index, reply_expected=reply_expected)
+
+
+def _known(obj: dict[str, Any], profile: Profile, duplicates: bool) -> tuple[MessageId, bool]:
+    """What is known of a message that breaks a rule: its id, if that is certain, and whether its sender waits."""
     id = obj.get("id")
     if duplicates or _is_id_too_long(id, profile.limits.id_bytes) or not _is_valid_id(id, False, profile):
         id = None
     looks_like_response = "result" in obj or "error" in obj
     looks_like_notification = "id" not in obj and isinstance(obj.get("method"), str)
-    return factory(id, index=index, reply_expected=not (looks_like_response or looks_like_notification))
+    return id, not (looks_like_response or looks_like_notification)
 
 
 def _of_class(cls: type[T], obj: object, profile: Profile) -> T | None:
@@ -723,7 +730,7 @@ def decode(
             return text
         data = text
     if len(data) > limits.message_bytes:
-        return ParseError.message_too_large()
+        return _too_large(data[: min(limits.message_bytes, HEAD_BYTES)], profile)
     if raw:
         return _decode_by_envelopes(data, profile, raw)
     try:
@@ -796,11 +803,62 @@ def _decode_by_envelopes(text: bytes, profile: Profile, raw: bool) -> Message | 
     try:
         found = scan(text, any_width=profile.big_ints != "float", batch_items=profile.limits.batch_items)
     except Malformed as malformed:
-        return ParseError.malformed_json(offset=malformed.offset)
+        return _malformed(text, malformed.offset, profile)
     if not found.is_batch:
         return _judge_envelope(text, found.envelopes[0], profile, None, raw)
     fault = _batch_fault(len(found.envelopes) + found.too_many, profile)
     return fault or [_judge_envelope(text, item, profile, index, raw) for index, item in enumerate(found.envelopes)]
+
+
+def _malformed(text: bytes, offset: int, profile: Profile) -> ParseError:
+    """The fault of a text that is not JSON from `offset` on. Lone surrogates leave the rest of the message known."""
+    if text[offset : offset + 1] == b"\\":
+        try:
+            found = scan(without_surrogates(text), any_width=profile.big_ints != "float", batch_items=1)
+        except Malformed:
+            pass
+        else:
+            members = found.envelopes[0].members
+            if members is not None and not found.is_batch:
+                obj = {name: _read_certain(text, name, value, profile) for name, value in members.items()}
+                id, reply_expected = _known(obj, profile, found.envelopes[0].duplicates)
+                return ParseError.malformed_json(id, offset=offset, reply_expected=reply_expected)
+    return ParseError.malformed_json(offset=offset)
+
+
+def _too_large(head: bytes, profile: Profile) -> ParseError:
+    """The fault of a text over the size limit, of which `head` is the beginning.
+
+    Its id is certain where the head is the beginning of JSON, shows no member twice, has the id whole, and has the name
+    of a member that tells a request from a response. Whether the id comes again behind the head is not known: only a
+    sender that breaks the rules writes it twice, and it gets the reply, or has its answer counted, under the first.
+    """
+    try:
+        head = head[: codecs.utf_8_decode(head, "strict", False)[1]]
+    except UnicodeDecodeError:
+        return ParseError.message_too_large()
+    found = scan_head(without_surrogates(head))
+    if found is None or not {"method", "params", "result", "error"}.intersection(found.names):
+        return ParseError.message_too_large()
+    obj: dict[str, Any] = dict.fromkeys(found.names)
+    value = found.members.get("id")
+    if value is not None and value.end < len(head):  # a number might go on
+        obj["id"] = _read_certain(head, "id", value, profile)
+    id, reply_expected = _known(obj, profile, len(obj) < len(found.names))
+    return ParseError.message_too_large(id, reply_expected=reply_expected)
+
+
+def _read_certain(text: bytes, name: str, value: Value, profile: Profile) -> object:
+    """What `_known` needs of a member: the id, and whether the method is a string. Lone surrogates make no id."""
+    token = text[value.start : value.end]
+    if name == "method":
+        return "" if token.startswith(b'"') else None
+    if name != "id":
+        return None
+    try:
+        return _read_id(token, profile.limits.id_bytes)
+    except JSONDecodeError:
+        return None
 
 
 def _judge_envelope(text: bytes, envelope: Envelope, profile: Profile, index: int | None, raw: bool) -> Message:
@@ -883,6 +941,9 @@ class Decoder(StreamDecoder[M]):
 
     def _decode(self, text: bytes) -> Any:
         return decode(text, self._profile, raw=self._raw)
+
+    def _too_large(self, head: bytes) -> ParseError:
+        return _too_large(head, self._profile)
 
 
 # Encoding.

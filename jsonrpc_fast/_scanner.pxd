@@ -44,6 +44,7 @@ cdef struct Value:
 cdef struct Envelope:
     Value members[6]  # the last one of each name
     Py_ssize_t depth
+    Member begun  # whose value was begun last
     bint is_object
     bint duplicates
     bint unexpected
@@ -54,6 +55,7 @@ cdef struct Cursor:
     const uint8_t* end
     const uint8_t* fault  # where the text stops being JSON, once a function has returned False
     bint any_width  # an integer may be too large for a double
+    bint any_surrogate  # a surrogate may be alone
     bint out_of_memory
 
 
@@ -128,11 +130,11 @@ cdef inline bint skip_escape(Cursor* cursor) noexcept nogil:
     code = read_hex(at + 2, end)
     if code < 0:
         return stop(cursor, end if code == -2 else at)
-    if 0xDC00 <= code <= 0xDFFF:
-        return stop(cursor, at)
-    if code < 0xD800 or code > 0xDBFF:
+    if code < 0xD800 or code > 0xDFFF or cursor.any_surrogate:
         cursor.at = at + 6
         return True
+    if code >= 0xDC00:
+        return stop(cursor, at)
     if at + 6 >= end:
         return stop(cursor, end)
     if at[6] != c"\\":
@@ -735,6 +737,7 @@ cdef inline bint read_object(Cursor* cursor, Envelope* envelope, bint of_error) 
     cdef bint plain
     memset(envelope, 0, sizeof(Envelope))
     envelope.is_object = True
+    envelope.begun = MEMBER_UNKNOWN
     cursor.at += 1
     skip_space(cursor)
     if cursor.at < cursor.end and cursor.at[0] == c"}":
@@ -752,15 +755,16 @@ cdef inline bint read_object(Cursor* cursor, Envelope* envelope, bint of_error) 
         if not expect(cursor, c":"):
             return False
         skip_space(cursor)
+        envelope.begun = member
+        if member == MEMBER_UNKNOWN:
+            envelope.unexpected = True
+        elif envelope.members[<int>member].start != NULL:
+            envelope.duplicates = True
         if not skip_value(cursor, cursor.any_width or (member == MEMBER_ID and not of_error), &value):
             return False
         if value.depth > envelope.depth:
             envelope.depth = value.depth
-        if member == MEMBER_UNKNOWN:
-            envelope.unexpected = True
-        else:
-            if envelope.members[<int>member].start != NULL:
-                envelope.duplicates = True
+        if member != MEMBER_UNKNOWN:
             envelope.members[<int>member] = value
         skip_space(cursor)
         if cursor.at < cursor.end and cursor.at[0] == c"}":
@@ -769,6 +773,11 @@ cdef inline bint read_object(Cursor* cursor, Envelope* envelope, bint of_error) 
         if not expect(cursor, c","):
             return False
         skip_space(cursor)
+
+
+cdef inline bint has_begun(Envelope* envelope, Member member) noexcept nogil:
+    """Whether the member's name and colon were read, and perhaps its value."""
+    return envelope.members[<int>member].start != NULL or envelope.begun == member
 
 
 cdef inline bint read_end(Cursor* cursor) noexcept nogil:

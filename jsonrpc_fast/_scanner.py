@@ -69,6 +69,7 @@ _escape = re.compile(
 _escape_begun = re.compile(
     rb"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?)?"
 ).fullmatch
+_surrogate = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 # Every beginning of a number: it is one when it ends in a digit.
 _number = re.compile(rb"-?(?:0|[1-9][0-9]*)?(?:(?<=[0-9])\.[0-9]*)?(?:(?<=[0-9])[eE][+-]?[0-9]*)?").match
 _LITERALS: Final = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
@@ -110,6 +111,36 @@ def _scan_batch(text: bytes, at: int, any_width: bool, batch_items: int) -> Text
         at = _skip_space(text, _expect(text, at, _COMMA))
 
 
+def without_surrogates(text: bytes) -> bytes:
+    """`text` with other escapes, as long, in place of surrogates and of escaped quotes and backslashes.
+
+    It is JSON where lone surrogates are all that keeps `text` from being that, and its members are at the same places.
+    """
+    masked = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+    return _surrogate.sub(rb"\\u0000", masked)
+
+
+class Head(NamedTuple):
+    """What the beginning of a text shows: the members' names, and the values that are there whole."""
+
+    names: list[str]
+    members: dict[str, Value]
+
+
+def scan_head(text: bytes) -> Head | None:
+    """The members of the object that `text` is the beginning of; None if it cannot be the beginning of one."""
+    head = Head([], {})
+    at = _space(text).end()  # type: ignore[union-attr]
+    try:
+        if _byte(text, at) != _OPEN_OBJECT:
+            return None
+        _end_of_text(text, _scan_object(text, at, True, MEMBERS, head)[1])
+    except Malformed as malformed:
+        if malformed.offset < len(text):
+            return None
+    return head
+
+
 def scan_value(text: bytes) -> Value:
     """The one value that `text`, which is UTF-8, holds. Raises Malformed."""
     value = _scan_value(text, _skip_space(text, 0), any_width=False)
@@ -131,9 +162,14 @@ def _scan_message(text: bytes, at: int, any_width: bool) -> tuple[Envelope, int]
     return Envelope(None, value.depth), value.end
 
 
-def _scan_object(text: bytes, at: int, any_width: bool, names: frozenset[str]) -> tuple[Envelope, int]:
-    """The object at `at`, of whose members those of `names` count, and where it ends."""
-    members: dict[str, Value] = {}
+def _scan_object(
+    text: bytes, at: int, any_width: bool, names: frozenset[str], head: Head | None = None
+) -> tuple[Envelope, int]:
+    """The object at `at`, of whose members those of `names` count, and where it ends.
+
+    head: takes what is read even if the text ends too early.
+    """
+    members: dict[str, Value] = {} if head is None else head.members
     depth = 0
     duplicates = unexpected = False
     at = _skip_space(text, at + 1)
@@ -143,6 +179,8 @@ def _scan_object(text: bytes, at: int, any_width: bool, names: frozenset[str]) -
         end = _scan_string(text, at)
         name = _member_name(text[at:end])
         at = _skip_space(text, _expect(text, _skip_space(text, end), _COLON))
+        if head is not None and name in names:
+            head.names.append(name)
         value = _scan_value(text, at, any_width or name == "id")
         depth = max(depth, value.depth)
         if name in names:

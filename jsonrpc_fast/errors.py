@@ -125,7 +125,8 @@ class ParseError(ValueError):
       offset          the byte in the text at which it stops being JSON (UTF-8), counted from 0, or None; the
                       length of the text where it ends too early
       index           the position in the batch, counted from 0, or None
-      reply_expected  False for what looks like a response or a notification: the peer waits for no answer
+      reply_expected  False for what looks like a response (it has `result` or `error`) or a notification: the peer
+                      waits for no answer. True for MISSING_METHOD, which may be a response without its result
       hint            what the bytes look like, or what is wrong with a header; only from a stream, else None
     """
 
@@ -211,9 +212,12 @@ class ParseError(ValueError):
     # One factory for each rule. A fault of the text has an offset; a fault of a message has an id.
 
     @classmethod
-    def malformed_json(cls, *, offset: int | None = None) -> Self:
-        """The text is not JSON (RFC 8259), or a number in it is beyond a double."""
-        return cls(ParseErrorCode.MALFORMED_JSON, offset=offset)
+    def malformed_json(cls, id: MessageId = None, *, offset: int | None = None, reply_expected: bool = True) -> Self:
+        """The text is not JSON (RFC 8259), a number in it is beyond a double, or a surrogate is alone.
+
+        The id is known where lone surrogates are all that is wrong with the text of one message.
+        """
+        return cls(ParseErrorCode.MALFORMED_JSON, id, offset=offset, reply_expected=reply_expected)
 
     @classmethod
     def invalid_utf8(cls, *, offset: int | None = None) -> Self:
@@ -231,9 +235,13 @@ class ParseError(ValueError):
         return cls(ParseErrorCode.INVALID_FRAMING, hint=hint)
 
     @classmethod
-    def message_too_large(cls) -> Self:
-        """More than `Limits.message_bytes`. Nothing of it was read, so its id is not known."""
-        return cls(ParseErrorCode.MESSAGE_TOO_LARGE)
+    def message_too_large(cls, id: MessageId = None, *, reply_expected: bool = True) -> Self:
+        """More than `Limits.message_bytes`.
+
+        The id is known where it stands whole in the first 1024 bytes, with the name of a member that tells a request
+        from a response, and no member twice. What comes behind those bytes is not read.
+        """
+        return cls(ParseErrorCode.MESSAGE_TOO_LARGE, id, reply_expected=reply_expected)
 
     @classmethod
     def too_deep(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:

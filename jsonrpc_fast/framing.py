@@ -5,7 +5,8 @@ Rules of newline framing:
   - one 0x0D before the 0x0A is dropped;
   - a byte order mark at the very start of the stream is dropped;
   - a blank line (space, tab, carriage return) is no frame;
-  - a line over the limit is one frame without text, told at once; the rest of it is dropped as it comes;
+  - a line over the limit is one frame with the beginning of its text, told at once; the rest of it is dropped as it
+    comes;
   - what is left at the end of the stream is a frame of its own.
 
 Rules of Content-Length framing (LSP 3.17, base protocol; names and values as in RFC 9110, section 5):
@@ -14,8 +15,8 @@ Rules of Content-Length framing (LSP 3.17, base protocol; names and values as in
   - Content-Length is there once, in decimal digits: the bytes of the body, or 0 for no frame at all;
   - the charset of a Content-Type, if it names one, is utf-8 or utf8; other headers are not read;
   - a byte order mark at the very start of the stream is dropped, and so are blank lines before the headers;
-  - a body over the limit is one frame without text, told at once; the body is dropped as it comes, and the
-    stream goes on;
+  - a body over the limit is one frame with the beginning of its text, told as soon as that has come; the body is
+    dropped as it comes, and the stream goes on;
   - nobody knows where the next frame begins after headers that break these rules, are larger than MAX_HEADER_BYTES or
     announce more than MAX_SKIPPED_BYTES (where that is more than the limit): such a fault ends the stream.
 
@@ -31,7 +32,8 @@ from typing import Final, Literal, NamedTuple, get_args
 
 from .codes import Hint, ParseErrorCode
 from .hints import hint_of_header, looks_like
-from .sse import Event, EventDecoder, encode_event
+from .profile import HEAD_BYTES
+from .sse import Event, EventDecoder, OversizedEvent, encode_event
 
 Framing = Literal["newline", "content-length", "sse", "auto"]
 FRAMINGS: Final[tuple[Framing, ...]] = get_args(Framing)
@@ -59,7 +61,8 @@ _BLANKS: Final = re.compile(rb"[ \t\r\n]*")
 class Frame(NamedTuple):
     """One frame of a stream.
 
-    text    the bytes, without their framing; None where there is a fault, and for TRUNCATED what had come
+    text    the bytes, without their framing; for MESSAGE_TOO_LARGE the first HEAD_BYTES within the limit, for
+            TRUNCATED what had come, None for INVALID_FRAMING
     line    the line it stands on, counted from 1; None where frames are not lines
     offset  the byte of the stream at which the text begins, or the header line at fault, counted from 0
     fault   what is wrong with the framing: MESSAGE_TOO_LARGE, TRUNCATED, INVALID_FRAMING, or None
@@ -155,7 +158,7 @@ class LineFrames:
                 self._offset += len(_BYTE_ORDER_MARK)
             self._at_start = False
         if len(buffer) > self._limit + 1 or (len(buffer) == self._limit + 1 and buffer[-1] != 0x0D):
-            frames.append(Frame(None, self._line, self._offset, ParseErrorCode.MESSAGE_TOO_LARGE))
+            frames.append(self._too_large(buffer))
             self._dropping = True
             self._offset += len(buffer) + max(left, 0)
             self._buffer = bytearray()
@@ -165,9 +168,13 @@ class LineFrames:
         if text.endswith(b"\r"):
             text = text[:-1]
         if len(text) > self._limit:  # the beginning of a byte order mark that was none
-            frames.append(Frame(None, self._line, self._offset, ParseErrorCode.MESSAGE_TOO_LARGE))
+            frames.append(self._too_large(text))
         elif text.strip(_BLANK):
             frames.append(Frame(text, self._line, self._offset))
+
+    def _too_large(self, text: bytes | bytearray) -> Frame:
+        head = bytes(text[: min(self._limit, HEAD_BYTES)])
+        return Frame(head, self._line, self._offset, ParseErrorCode.MESSAGE_TOO_LARGE)
 
     def _next_line(self) -> None:
         self._offset += len(self._buffer) + 1
@@ -311,7 +318,18 @@ class ContentLengthFrames:
     what headers announce costs nothing before it comes.
     """
 
-    __slots__ = ("_at_start", "_body", "_dropping", "_header", "_left", "_limit", "_offset", "_start", "ended")
+    __slots__ = (
+        "_at_start",
+        "_body",
+        "_dropping",
+        "_head_left",
+        "_header",
+        "_left",
+        "_limit",
+        "_offset",
+        "_start",
+        "ended",
+    )
 
     def __init__(self, limit: int) -> None:
         self.ended: bool = False
@@ -321,6 +339,7 @@ class ContentLengthFrames:
         self._left = 0  # bytes of the body still to come
         self._body = bytearray()
         self._dropping = False  # inside a body that is over the limit
+        self._head_left = 0  # bytes still to come of its beginning
         self._offset = 0  # of the byte that comes next
         self._start = 0  # of the headers or of the body
 
@@ -335,8 +354,10 @@ class ContentLengthFrames:
 
     def close(self) -> list[Frame]:
         """The fault that the end of the stream makes inside a frame, if it is inside one."""
-        if self.ended or self._dropping:
+        if self.ended:
             return []
+        if self._dropping:
+            return [] if self._head_left == 0 else [self._too_large()]
         if self._left:
             return [Frame(bytes(self._body), None, self._start, ParseErrorCode.TRUNCATED)]
         fault = None if self._header is None else self._header.close()
@@ -364,7 +385,7 @@ class ContentLengthFrames:
             self._start = self._offset
             self._dropping = header.length > self._limit
             if self._dropping:
-                frames.append(Frame(None, None, self._start, ParseErrorCode.MESSAGE_TOO_LARGE))
+                self._head_left = min(self._limit, HEAD_BYTES)
         return end
 
     def _read_body(self, chunk: bytes, at: int, frames: list[Frame]) -> int:
@@ -372,6 +393,12 @@ class ContentLengthFrames:
         self._left -= size
         self._offset += size
         if self._dropping:
+            if self._head_left:
+                head = chunk[at : at + min(size, self._head_left)]
+                self._body += head
+                self._head_left -= len(head)
+                if self._head_left == 0:
+                    frames.append(self._too_large())
             self._dropping = self._left > 0
         elif self._left or self._body:
             self._body += chunk[at : at + size]
@@ -381,6 +408,11 @@ class ContentLengthFrames:
         else:
             frames.append(Frame(chunk[at : at + size], None, self._start))
         return at + size
+
+    def _too_large(self) -> Frame:
+        head = bytes(self._body)
+        self._body = bytearray()
+        return Frame(head, None, self._start, ParseErrorCode.MESSAGE_TOO_LARGE)
 
 
 class EventFrames:
@@ -403,7 +435,7 @@ class EventFrames:
     def close(self) -> list[Frame]:
         """What had come of an event that the end of the stream cuts off."""
         frames = self._frames_of(self._events.rest())
-        return [found._replace(fault=ParseErrorCode.TRUNCATED) if found.text else found for found in frames]
+        return [found._replace(fault=ParseErrorCode.TRUNCATED) if found.fault is None else found for found in frames]
 
     def _frames_of(self, read: list[tuple[Event | bytes, int]]) -> list[Frame]:
         frames = []
@@ -414,8 +446,10 @@ class EventFrames:
                     self._told = True
                     frames.append(Frame(None, None, offset, ParseErrorCode.INVALID_FRAMING, hint))
             elif found.type == "message" and found.data != b"":
-                fault = ParseErrorCode.MESSAGE_TOO_LARGE if found.data is None else None
-                frames.append(Frame(found.data, None, offset, fault))
+                if isinstance(found, OversizedEvent):
+                    frames.append(Frame(found.head, None, offset, ParseErrorCode.MESSAGE_TOO_LARGE))
+                else:
+                    frames.append(Frame(found.data, None, offset))
         return frames
 
 

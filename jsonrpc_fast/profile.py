@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 MAX_DEPTH: Final = 1024  # as deep as orjson.loads goes
 MIN_ID_BYTES: Final = 32  # any 64-bit integer fits
 MAX_ID_BYTES: Final = 640  # the least that CPython's limit on the digits of an int may be set to
+HEAD_BYTES: Final = 1024  # of a message over the size limit that are read, for its id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

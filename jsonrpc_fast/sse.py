@@ -20,6 +20,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from .profile import HEAD_BYTES
+
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _KNOWN_FIELD: Final = re.compile(rb"(?:data|event|id|retry):")
 _FIELD_BYTES: Final = 6  # of the longest names and their colon
@@ -46,6 +48,15 @@ class Event(NamedTuple):
     data: bytes | None
     id: str
     retry: int | None
+
+
+class OversizedEvent(Event):
+    """An event over the limit.
+
+    head  the beginning of its data: the first HEAD_BYTES within the limit
+    """
+
+    head: bytes
 
 
 class EventDecoder:
@@ -201,7 +212,7 @@ class EventDecoder:
         # One byte over the limit tells as much as all the rest.
         line += chunk[start : min(end, start + max(longest + 1 - len(line), 0))]
         if len(line) > longest:
-            self._drop_event(found)
+            self._drop_event(found, line[_end_of_name(line) :] if is_data else b"")
             self._dropping = True
 
     def _end_line(self, found: list[tuple[Event | bytes, int]]) -> None:
@@ -226,7 +237,7 @@ class EventDecoder:
             if self._data_offset is None:
                 self._data_offset = self._line_offset + len(line) - len(value)
             if len(self._data) + len(value) > self._limit:
-                self._drop_event(found)
+                self._drop_event(found, value)
             elif not self._too_large:
                 self._data += value
                 self._data += b"\n"
@@ -249,13 +260,15 @@ class EventDecoder:
             self._line_offset += len(_BYTE_ORDER_MARK)
         self._at_start = False
 
-    def _drop_event(self, found: list[tuple[Event | bytes, int]]) -> None:
-        """Tells of an event over the limit, once."""
+    def _drop_event(self, found: list[tuple[Event | bytes, int]], value: bytes | bytearray) -> None:
+        """Tells of an event over the limit, once. value: what has come of the data line that is too much."""
         if not self._too_large:
             offset = self._data_offset
             if offset is None:
                 offset = self._line_offset + _end_of_name(self._line)
-            found.append((Event(self._type or "message", None, self._last_id, self._retry), offset))
+            event = OversizedEvent(self._type or "message", None, self._last_id, self._retry)
+            event.head = bytes((self._data[:HEAD_BYTES] + value[:HEAD_BYTES])[: min(self._limit, HEAD_BYTES)])
+            found.append((event, offset))
         self._too_large = True
         self._data = bytearray()
 

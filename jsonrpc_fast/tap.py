@@ -28,6 +28,7 @@ from typing import Any, Final, Literal
 
 from ._located import LocatingDecoder
 from .codec import Notification, ParseError, Request, Response
+from .codes import ParseErrorCode
 from .errors import MessageId
 from .framing import Framing
 from .profile import Profile
@@ -312,7 +313,8 @@ class _Side:
         if self._is_over:
             return
         for frame, item in self._decoder.feed_located(chunk) if chunk else self._decoder.close_located():
-            size = "" if frame.text is None else f" {len(frame.text)} B"
+            is_whole = frame.text is not None and frame.fault is not ParseErrorCode.MESSAGE_TOO_LARGE
+            size = f" {len(frame.text or b'')} B" if is_whole else ""
             if isinstance(item, list):
                 yield f"batch of {len(item)}{size}"
                 for message in item:

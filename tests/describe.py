@@ -39,9 +39,9 @@ def fault(code: str, id: object = None, *, reply: bool = True, index: int | None
     return FAULT, code, -32600, id, None, index, reply
 
 
-def text_fault(code: str, offset: int | None) -> Description:
+def text_fault(code: str, offset: int | None, id: object = None, *, reply: bool = True) -> Description:
     """A fault of the text."""
-    return FAULT, code, -32700, None, offset, None, True
+    return FAULT, code, -32700, id, offset, None, reply
 
 
 def payload(value: Any) -> Any:

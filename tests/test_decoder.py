@@ -113,7 +113,7 @@ class TestLimit:
 
     @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
     def test_bound(self, impl: ModuleType, end: bytes) -> None:
-        for pad, expected in ((b"", request(1, "m")), (b" ", fault("MESSAGE_TOO_LARGE"))):
+        for pad, expected in ((b"", request(1, "m")), (b" ", fault("MESSAGE_TOO_LARGE", 1))):
             data = ONE + pad + end + TWO + end
             for chunks in ([data], bytewise(data)):
                 assert decode_all(impl, chunks, limits=self.LIMITS) == [expected, notification("n")]
@@ -121,8 +121,8 @@ class TestLimit:
     @pytest.mark.parametrize("end", [b"", b"\r"])
     def test_bound_of_the_last(self, impl: ModuleType, end: bytes) -> None:
         assert decode_all(impl, [ONE + end], limits=self.LIMITS) == [request(1, "m")]
-        assert decode_all(impl, [ONE + b" " + end], limits=self.LIMITS) == [fault("MESSAGE_TOO_LARGE")]
-        assert decode_all(impl, bytewise(ONE + b"  " + end), limits=self.LIMITS) == [fault("MESSAGE_TOO_LARGE")]
+        assert decode_all(impl, [ONE + b" " + end], limits=self.LIMITS) == [fault("MESSAGE_TOO_LARGE", 1)]
+        assert decode_all(impl, bytewise(ONE + b"  " + end), limits=self.LIMITS) == [fault("MESSAGE_TOO_LARGE", 1)]
 
     def test_the_mark_does_not_count(self, impl: ModuleType) -> None:
         data = b"\xef\xbb\xbf" + ONE + b"\n"
@@ -130,7 +130,7 @@ class TestLimit:
 
     def test_told_at_once_and_the_stream_goes_on(self, impl: ModuleType) -> None:
         decoder = impl.Decoder(limits=self.LIMITS)
-        assert describe(decoder.feed(ONE + b"  ")) == [fault("MESSAGE_TOO_LARGE")]
+        assert describe(decoder.feed(ONE + b"  ")) == [fault("MESSAGE_TOO_LARGE", 1)]
         assert decoder.feed(100 * ONE) == []
         assert describe(decoder.feed(b"\n" + TWO + b"\n")) == [notification("n")]
         assert decoder.close() == []

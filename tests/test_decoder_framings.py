@@ -25,6 +25,7 @@ TWO = b'{"jsonrpc":"2.0","method":"n"}'
 REQUEST = request(1, "m")
 NOTIFICATION = notification("n")
 TOO_LARGE: Description = ("ParseError", "MESSAGE_TOO_LARGE", -32600, None, None, None, True, None)
+TOO_LARGE_1: Description = ("ParseError", "MESSAGE_TOO_LARGE", -32600, 1, None, None, True, None)
 
 FRAMED = ("newline", "content-length", "sse")
 
@@ -88,9 +89,9 @@ CONTENT_LENGTH: list[tuple[bytes, Description]] = [
     (b"data: {}\n\n", [invalid("SSE_FRAMING")]),
     (b"Content-Length: 0000000037\r\n\r\n" + ONE, [REQUEST]),
     (b"Content-Length: 999999999999\r\n\r\n" + ONE, [invalid("LENGTH_TOO_LARGE")]),
-    (b"Content-Length: 4294967295\r\n\r\n" + ONE, [TOO_LARGE]),
-    (b"Content-Length: 1000000000\r\n\r\n" + ONE, [TOO_LARGE]),
-    (b"Content-Length: 999999999\r\n\r\n" + ONE, [TOO_LARGE]),
+    (b"Content-Length: 4294967295\r\n\r\n" + ONE, [TOO_LARGE_1]),
+    (b"Content-Length: 1000000000\r\n\r\n" + ONE, [TOO_LARGE_1]),
+    (b"Content-Length: 999999999\r\n\r\n" + ONE, [TOO_LARGE_1]),
     (b"X: " + MAX_HEADER_BYTES * b"y" + b"\r\n" + headed(ONE), [invalid("HEADER_TOO_LARGE")]),
 ]
 
@@ -283,15 +284,16 @@ class TestLimit:
 
     @pytest.mark.parametrize("framing", FRAMED)
     def test_bound(self, impl: ModuleType, framing: Any) -> None:
-        for text, expected in ((ONE, REQUEST), (ONE + b" ", TOO_LARGE), (100 * ONE, TOO_LARGE)):
+        for text, expected in ((ONE, REQUEST), (ONE + b" ", TOO_LARGE_1), (100 * ONE, TOO_LARGE_1)):
             data = frame(text, framing) + frame(TWO, framing)
             for chunks in ([data], bytewise(data)):
                 assert decode_all(impl, chunks, framing, limits=self.LIMITS) == [expected, NOTIFICATION]
 
-    def test_told_at_once_and_the_stream_goes_on(self, impl: ModuleType) -> None:
+    def test_told_as_soon_as_its_beginning_is_there_and_the_stream_goes_on(self, impl: ModuleType) -> None:
         decoder = impl.Decoder("content-length", limits=self.LIMITS)
-        assert [shown(item) for item in decoder.feed(b"Content-Length: 3700\r\n\r\n")] == [TOO_LARGE]
-        assert decoder.feed(99 * ONE) == []
+        assert decoder.feed(b"Content-Length: 3700\r\n\r\n" + ONE[:-1]) == []
+        assert [shown(item) for item in decoder.feed(ONE[-1:])] == [TOO_LARGE_1]
+        assert decoder.feed(98 * ONE) == []
         assert [shown(item) for item in decoder.feed(ONE + headed(TWO))] == [NOTIFICATION]
         assert decoder.close() == []
 

@@ -24,7 +24,7 @@ from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_11_25, Limits, Profi
 from .mutations import LINES, MADE, TOKEN, mutated
 
 TEXT_FAULTS = ["MALFORMED_JSON", "INVALID_UTF8", "TRUNCATED", "INVALID_FRAMING"]
-WITHOUT_ID = ["MESSAGE_TOO_LARGE", "BATCH_TOO_LARGE", "NOT_AN_OBJECT", "EMPTY_BATCH", "BATCH_NOT_ALLOWED"]
+WITHOUT_ID = ["BATCH_TOO_LARGE", "NOT_AN_OBJECT", "EMPTY_BATCH", "BATCH_NOT_ALLOWED"]
 OF_RESPONSES = [
     "MISSING_ID",
     "AMBIGUOUS_MESSAGE",
@@ -60,6 +60,12 @@ def test_no_other_factory(impl: ModuleType) -> None:
 def test_factory_arguments(impl: ModuleType, code: ParseErrorCode) -> None:
     if code.name == "INVALID_FRAMING":
         assert make(impl, code, hint=Hint.MISSING_LENGTH).hint is Hint.MISSING_LENGTH
+    elif code.name == "MALFORMED_JSON":
+        fault = make(impl, code, "x", offset=7, reply_expected=False)
+        assert (fault.id, fault.index, fault.offset, fault.reply_expected) == ("x", None, 7, False)
+    elif code.name == "MESSAGE_TOO_LARGE":
+        fault = make(impl, code, "x", reply_expected=False)
+        assert (fault.id, fault.index, fault.offset, fault.reply_expected) == ("x", None, None, False)
     elif code.name in TEXT_FAULTS:
         assert make(impl, code, offset=7).offset == 7
     elif code.name == "NOT_AN_OBJECT":

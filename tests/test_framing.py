@@ -30,8 +30,8 @@ def frames_of(chunks: list[bytes], limit: int) -> list[Frame]:
     return frames + splitter.close()
 
 
-def too_large(line: int | None, offset: int) -> Frame:
-    return Frame(None, line, offset, ParseErrorCode.MESSAGE_TOO_LARGE)
+def too_large(line: int | None, offset: int, head: bytes) -> Frame:
+    return Frame(head, line, offset, ParseErrorCode.MESSAGE_TOO_LARGE)
 
 
 def cut(data: bytes, sizes: list[int]) -> list[bytes]:
@@ -50,7 +50,7 @@ def expected_frames(data: bytes, limit: int) -> list[Frame]:
     for number, line in enumerate(data[offset:].split(b"\n"), 1):
         text = line.removesuffix(b"\r")
         if len(text) > limit:
-            frames.append(too_large(number, offset))
+            frames.append(too_large(number, offset, text[:limit]))
         elif text.strip(b" \t\r"):
             frames.append(Frame(text, number, offset))
         offset += len(line) + 1
@@ -110,11 +110,11 @@ class TestByteOrderMark:
 
     def test_it_does_not_count(self) -> None:
         assert frames_of([BOM, b"abcde\r\n"], 5) == [Frame(b"abcde", 1, 3)]
-        assert frames_of([BOM + b"abcdef\n"], 5) == [too_large(1, 3)]
+        assert frames_of([BOM + b"abcdef\n"], 5) == [too_large(1, 3, b"abcde")]
 
     @pytest.mark.parametrize("part", [b"\xef\xbb", b"\xef\xbb\n", b"\xef\xbb\r\n"])
     def test_a_part_of_it_over_the_limit(self, part: bytes) -> None:
-        assert frames_of([part], 1) == [too_large(1, 0)]
+        assert frames_of([part], 1) == [too_large(1, 0, b"\xef")]
 
 
 class TestLimit:
@@ -125,26 +125,26 @@ class TestLimit:
             return [data[at : at + size] for at in range(0, len(data), size)]
 
         assert frames_of(chunks(b"abcde" + end), 5) == [Frame(b"abcde", 1, 0)]
-        assert frames_of(chunks(b"abcdef" + end), 5) == [too_large(1, 0)]
-        expected = too_large(1, 0) if end.startswith(b"\r") else Frame(b"abcde", 1, 0)
+        assert frames_of(chunks(b"abcdef" + end), 5) == [too_large(1, 0, b"abcde")]
+        expected = too_large(1, 0, b"abcde") if end.startswith(b"\r") else Frame(b"abcde", 1, 0)
         assert frames_of(chunks(b"abcde\r" + end), 5) == [expected]
 
     def test_told_at_once_and_once(self) -> None:
         splitter = LineFrames(5)
         assert splitter.feed(b"abcde") == []
         assert splitter.feed(b"\r") == []
-        assert splitter.feed(b"f") == [too_large(1, 0)]
+        assert splitter.feed(b"f") == [too_large(1, 0, b"abcde")]
         assert splitter.feed(1000 * b"g") == []
         assert splitter.feed(b"\r\nabc\n") == [Frame(b"abc", 2, 1009)]
         assert splitter.close() == []
 
     def test_the_end_inside_what_is_dropped(self) -> None:
         splitter = LineFrames(5)
-        assert splitter.feed(b"abcdef") == [too_large(1, 0)]
+        assert splitter.feed(b"abcdef") == [too_large(1, 0, b"abcde")]
         assert splitter.close() == []
 
     def test_space_counts(self) -> None:
-        assert frames_of([b"     \n      \na\n"], 5) == [too_large(2, 6), Frame(b"a", 3, 13)]
+        assert frames_of([b"     \n      \na\n"], 5) == [too_large(2, 6, b"     "), Frame(b"a", 3, 13)]
 
 
 @given(pieces=PIECES, sizes=CUTS, limit=st.integers(1, 12))
@@ -187,7 +187,7 @@ def test_memory_has_a_bound(chunk: bytes) -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert told == [too_large(1, 0)]
+    assert told == [too_large(1, 0, (2 * chunk)[:1024])]
     assert peak < 600_000
     assert splitter.feed(b"\na\n") == [Frame(b"a", 2, 200 * 65536 + 1)]
 

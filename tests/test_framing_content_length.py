@@ -62,8 +62,8 @@ def invalid(offset: int, hint: str | None) -> Frame:
     return Frame(None, None, offset, ParseErrorCode.INVALID_FRAMING, None if hint is None else Hint[hint])
 
 
-def too_large(offset: int) -> Frame:
-    return Frame(None, None, offset, ParseErrorCode.MESSAGE_TOO_LARGE)
+def too_large(offset: int, head: bytes) -> Frame:
+    return Frame(head, None, offset, ParseErrorCode.MESSAGE_TOO_LARGE)
 
 
 def truncated(text: bytes, offset: int) -> Frame:
@@ -209,14 +209,15 @@ class TestLimit:
 
         data = b"Content-Length: %d\r\n\r\n%bContent-Length: 2\r\n\r\nab"
         assert frames_of(chunks(data % (5, 5 * b"x")), 5) == [Frame(b"xxxxx", None, 21), Frame(b"ab", None, 47)]
-        assert frames_of(chunks(data % (6, 6 * b"x")), 5) == [too_large(21), Frame(b"ab", None, 48)]
-        assert frames_of(chunks(data % (100, 100 * b"x")), 5) == [too_large(23), Frame(b"ab", None, 144)]
+        assert frames_of(chunks(data % (6, 6 * b"x")), 5) == [too_large(21, b"xxxxx"), Frame(b"ab", None, 48)]
+        assert frames_of(chunks(data % (100, 100 * b"x")), 5) == [too_large(23, b"xxxxx"), Frame(b"ab", None, 144)]
 
-    def test_told_at_once_and_once(self) -> None:
+    def test_told_once_and_as_soon_as_its_beginning_is_there(self) -> None:
         splitter = ContentLengthFrames(5)
         assert splitter.feed(b"Content-Length: 6\r\n\r") == []
-        assert splitter.feed(b"\n") == [too_large(21)]
-        assert splitter.feed(b"xxx") == []
+        assert splitter.feed(b"\nabcd") == []
+        assert splitter.feed(b"e") == [too_large(21, b"abcde")]
+        assert splitter.feed(b"f") == []
         assert splitter.close() == []
 
     def test_what_is_skipped(self) -> None:
@@ -226,7 +227,7 @@ class TestLimit:
             (MAX_SKIPPED_BYTES + 5, MAX_SKIPPED_BYTES + 6, "INVALID_FRAMING"),
             (MAX_SKIPPED_BYTES + 5, MAX_SKIPPED_BYTES + 5, None),
         ):
-            frames = ContentLengthFrames(limit).feed(b"Content-Length: %d\r\n\r\n" % length)
+            frames = ContentLengthFrames(limit).feed(b"Content-Length: %d\r\n\r\n" % length + b"xxxxx")
             assert [frame.fault for frame in frames] == ([] if fault is None else [ParseErrorCode[fault]])
 
 
@@ -243,8 +244,8 @@ END = [
     (b"Content-Length: 2\r\n\r\na", [truncated(b"a", 21)]),
     (b"Content-Length: 2\r\n\r\nab", [Frame(b"ab", None, 21)]),
     (b"Content-Length: 0\r\n\r\n", []),
-    (b"Content-Length: 101\r\n\r\n", [too_large(23)]),
-    (b"Content-Length: 101\r\n\r\nab", [too_large(23)]),
+    (b"Content-Length: 101\r\n\r\n", [too_large(23, b"")]),
+    (b"Content-Length: 101\r\n\r\nab", [too_large(23, b"ab")]),
     (b"Content-Length: 2\r\n\r\nab\r\n", [Frame(b"ab", None, 21)]),
     (b"ready to", [invalid(0, "PRINTED_TEXT")]),
     (b"X: y\r\nready to", [invalid(6, "PRINTED_TEXT")]),

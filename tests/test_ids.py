@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonrpc_fast.profile import JSONRPC, LSP, MCP_2025_11_25, PRESETS, Limits
+from jsonrpc_fast.framing import frame
+from jsonrpc_fast.profile import JSONRPC, LSP, MCP_2025_11_25, PRESETS, Limits, Profile
 
-from .describe import describe, fault, fill, request, result
+from .describe import Description, describe, fault, fill, request, result, text_fault
 
 WIDEST = JSONRPC.replace(limits=Limits(id_bytes=640))
 DIGITS = [1, 17, 18, 19, 20, 21, 40, 308, 309, 310, 400, 511, 512]
@@ -161,3 +162,140 @@ def test_any_float(impl: ModuleType, id: float) -> None:
 @given(id=st.text(st.characters(exclude_categories=["Cs"]), max_size=100))
 def test_any_text(impl: ModuleType, id: str) -> None:
     assert impl.decode(orjson.dumps({"jsonrpc": "2.0", "id": id, "method": "m"})).id == id
+
+
+def decoded(impl: ModuleType, text: bytes, profile: Profile) -> Description:
+    """What `decode` makes of a text, checked against every framing, eager and raw, in one chunk and byte by byte."""
+    found = describe(impl.decode(text, profile))
+    assert describe(impl.decode(text, profile, raw=True)) == found
+    assert describe(impl.decode(text.decode("utf-8", "replace") if b"\xff" not in text else text, profile)) == found
+    for framing in ("newline", "content-length", "sse"):
+        data = frame(text, framing)
+        for raw in (False, True):
+            for chunks in ([data], [data[at : at + 1] for at in range(len(data))]):
+                decoder = impl.Decoder(framing, profile, raw=raw)
+                items = [item for chunk in chunks for item in decoder.feed(chunk)] + decoder.close()
+                assert [describe(item) for item in items] == [found], framing
+    return found
+
+
+LONE = rb'"\ud800"'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":["\\ud800"]}', (1, True)),
+        (b'{"params":["\\ud800"],"method":"m","jsonrpc":"2.0","id":"x"}', ("x", True)),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"a":"\\ud83d"}}', (1, False)),
+        (b' {"result" : "\\ude00\\ud83d" , "id" : 1.5 } ', (1.5, False)),
+        (b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"\\udfff"}}', (1, False)),
+        (b'{"jsonrpc":"2.0","method":"m","params":["\\ud800"]}', (None, False)),
+        (b'{"jsonrpc":"2.0","method":1,"params":["\\ud800"]}', (None, True)),
+        (b'{"jsonrpc":"2.0","id":1,"x":"\\ud800"}', (1, True)),
+        (b'{"jsonrpc":"2.0","id":1,"\\ud800":{"id":2}}', (1, True)),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":["\\\\","\\"","\\ud800"]}', (1, True)),
+        (b'{"jsonrpc":"2.0","id":"a\\\\\\"\\n","method":"m","params":["\\ud800"]}', ('a\\"\n', True)),
+        # no certain id
+        (b'{"jsonrpc":"2.0","id":1,"id":2,"result":"\\ud800"}', (None, False)),
+        (b'{"jsonrpc":"2.0","id":1,"\\u0069d":2,"result":"\\ud800"}', (None, False)),
+        (b'{"jsonrpc":"2.0","id":"\\ud800","result":1}', (None, False)),
+        (b'{"jsonrpc":"2.0","id":[],"result":"\\ud800"}', (None, False)),
+        (b'{"jsonrpc":"2.0","id":null,"method":"\\ud800"}', (None, True)),
+        (b'{"jsonrpc":"2.0","id":1,"result":"\\ud800"', (None, True)),
+        (b'{"jsonrpc":"2.0","id":1,"result":"\\ud800"}}', (None, True)),
+        (b'{"jsonrpc":"2.0","id":1,"result":["\\ud800",NaN]}', (None, True)),
+        (b'{"jsonrpc":"2.0","id":1,"result":["\\ud800",1e999]}', (None, True)),
+        (b'{"jsonrpc":"2.0","id":1,"result":["\\ud800","\\x"]}', (None, True)),
+        (b'{"jsonrpc":"2.0","id":1,"result":["\\x","\\ud800"]}', (None, True)),
+        (b'[{"jsonrpc":"2.0","id":1,"result":"\\ud800"}]', (None, True)),
+        (b'["\\ud800"]', (None, True)),
+    ],
+)
+def test_a_lone_surrogate_leaves_the_id_known(impl: ModuleType, text: bytes, expected: tuple[object, bool]) -> None:
+    fault = decoded(impl, text, JSONRPC)
+    assert fault[1] == "MALFORMED_JSON"
+    assert (fault[3], fault[6]) == expected
+
+
+def test_a_lone_surrogate_and_an_id_that_the_profile_refuses(impl: ModuleType) -> None:
+    text = b'{"jsonrpc":"2.0","id":1.5,"result":"\\ud800"}'
+    assert decoded(impl, text, LSP) == text_fault("MALFORMED_JSON", 36, reply=False)
+    text = b'{"jsonrpc":"2.0","id":"%b","result":"\\ud800"}' % (513 * b"i")
+    assert decoded(impl, text, JSONRPC) == text_fault("MALFORMED_JSON", 548, reply=False)
+
+
+BLOB = 2000 * b"x"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":["%b"]}', (1, True)),
+        (b' {"method" : "m" , "id" : "x" , "params" : ["%b"] }', ("x", True)),
+        (b'{"jsonrpc":"2.0","id":1,"params":["%b"]}', (1, True)),
+        (b'{"jsonrpc":"2.0","id":-1,"result":"%b"}', (-1, False)),
+        (b'{"jsonrpc":"2.0","id":1,"error":{"message":"%b"}}', (1, False)),
+        (b'{"jsonrpc":"2.0","\\u0069d":1,"error":{"message":"%b"}}', (1, False)),
+        (b'{"jsonrpc":"2.0","id":1,"result":["\\ud800","%b"]}', (1, False)),
+        (b'{"jsonrpc":"2.0","id":"\\u00e9\xc3\xa9","result":"\xf0\x9f\x98\x80%b"}', ("éé", False)),
+        (b'{"id":1,"result":%b', (None, True)),
+        (b'{"id":1,"result":"%b', (1, False)),
+        # whether it is a request or a response is not known
+        (b'{"jsonrpc":"2.0","id":1,"x":"%b"}', (None, True)),
+        (b'{"jsonrpc":"2.0","id":1}%b', (None, True)),
+        # the id is not known
+        (b'{"jsonrpc":"2.0","method":"m","params":["%b"],"id":1}', (None, True)),
+        (b'{"result":"%b","jsonrpc":"2.0","id":1}', (None, False)),
+        (b'{"id":1,"id":1,"result":"%b"}', (None, False)),
+        (b'{"id":1,"result":1,"result":"%b"}', (None, False)),
+        (b'{"id":1,"method":"m","id":"%b"}', (None, True)),
+        (b'{"id":null,"method":"%b"}', (None, True)),
+        (b'{"id":"\\ud800","method":"%b"}', (None, True)),
+        (b'{"id":{"id":1},"method":"%b"}', (None, True)),
+        (b'{"a":{"id":1},"method":"%b"}', (None, True)),
+        # not the beginning of JSON
+        (b'{"id":1,"method":m,"params":"%b"}', (None, True)),
+        (b'{"id":1,"method":"\\x","params":"%b"}', (None, True)),
+        (b'{"id":1,"method":"\xff","params":"%b"}', (None, True)),
+        (b'[{"id":1,"method":"%b"}]', (None, True)),
+        (b'"%b"', (None, True)),
+    ],
+)
+@pytest.mark.parametrize("limit", [1000, 2000])
+def test_the_beginning_of_a_text_over_the_limit_tells_the_id(
+    impl: ModuleType, text: bytes, expected: tuple[object, bool], limit: int
+) -> None:
+    fault = decoded(impl, text % BLOB, JSONRPC.replace(limits=Limits(message_bytes=limit)))
+    assert fault[:3] == ("ParseError", "MESSAGE_TOO_LARGE", -32600)
+    assert (fault[3], fault[6]) == expected
+
+
+def test_where_the_beginning_of_a_text_over_the_limit_ends(impl: ModuleType) -> None:
+    """At every byte: in the id, in the names before and behind it, in a character of several bytes."""
+    text = b'{"method":"\xf0\x9f\x98\x80","id":123,"params":[]}' + 2000 * b" "
+    certain = text.index(b",", 20)
+    for size in range(1, 40):
+        found = decoded(impl, text, JSONRPC.replace(limits=Limits(message_bytes=size)))
+        assert (found[3], found[6]) == (123 if size > certain else None, True)
+    # The limit may be larger than what is looked at.
+    pad = 2000 * b" "
+    for at, id in ((1024, 123), (1023, None)):
+        padded = pad[: at - certain - 1] + text
+        assert padded.index(b",", certain) <= at
+        found = decoded(impl, padded, JSONRPC.replace(limits=Limits(message_bytes=1500)))
+        assert found[3] == (123 if padded.index(b',"params') < 1024 else None), id
+
+
+def test_the_end_of_the_stream_in_a_body_over_the_limit(impl: ModuleType) -> None:
+    decoder = impl.Decoder("content-length", limits=Limits(message_bytes=100))
+    text = b'{"jsonrpc":"2.0","id":1,"result":"'
+    assert decoder.feed(b"Content-Length: 1000\r\n\r\n" + text) == []
+    assert [describe(item) for item in decoder.close()] == [fault("MESSAGE_TOO_LARGE", 1, reply=False)]
+
+
+def test_an_id_behind_the_beginning_is_not_looked_for(impl: ModuleType) -> None:
+    """What comes behind the part that is read may repeat the id: the fault carries the first."""
+    text = b'{"jsonrpc":"2.0","id":1,"result":"%b","id":2}' % BLOB
+    limited = JSONRPC.replace(limits=Limits(message_bytes=1500))
+    assert decoded(impl, text, limited) == fault("MESSAGE_TOO_LARGE", 1, reply=False)

@@ -39,11 +39,11 @@ class TestMessageBytes:
     @pytest.mark.parametrize("data", [REQUEST, bytearray(REQUEST), memoryview(REQUEST), REQUEST.decode()])
     def test_bound(self, impl: ModuleType, data: bytes | bytearray | memoryview | str) -> None:
         assert describe(impl.decode(data, limited(message_bytes=37))) == request(1, "m")
-        assert describe(impl.decode(data, limited(message_bytes=36))) == fault("MESSAGE_TOO_LARGE")
+        assert describe(impl.decode(data, limited(message_bytes=36))) == fault("MESSAGE_TOO_LARGE", 1)
 
     def test_space_counts(self, impl: ModuleType) -> None:
         assert describe(impl.decode(REQUEST + b" ", limited(message_bytes=38))) == request(1, "m")
-        assert describe(impl.decode(REQUEST + b" ", limited(message_bytes=37))) == fault("MESSAGE_TOO_LARGE")
+        assert describe(impl.decode(REQUEST + b" ", limited(message_bytes=37))) == fault("MESSAGE_TOO_LARGE", 1)
 
     def test_a_str_counts_in_bytes(self, impl: ModuleType) -> None:
         text = '{"jsonrpc":"2.0","method":"é😀"}'
@@ -59,7 +59,7 @@ class TestMessageBytes:
         size = 64 * 1024 * 1024
         text = REQUEST + (size - len(REQUEST)) * b" "
         assert describe(impl.decode(text)) == request(1, "m")
-        assert describe(impl.decode(text + b" ")) == fault("MESSAGE_TOO_LARGE")
+        assert describe(impl.decode(text + b" ")) == fault("MESSAGE_TOO_LARGE", 1)
 
 
 class TestDepth:

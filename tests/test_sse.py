@@ -353,7 +353,7 @@ FRAMES = [
     (b"data: a\nevent: x\n", []),
     (
         b"data: " + 1001 * b"x" + b"\n\ndata: a\n\n",
-        [Frame(None, None, 6, ParseErrorCode.MESSAGE_TOO_LARGE), Frame(b"a", None, 1015)],
+        [Frame(1000 * b"x", None, 6, ParseErrorCode.MESSAGE_TOO_LARGE), Frame(b"a", None, 1015)],
     ),
     (b"event: x\ndata: " + 1001 * b"x" + b"\n\n", []),
     (b'{"jsonrpc":"2.0"}\n{}\ndata: a\n\n', [fault(0, Hint.NEWLINE_FRAMING), Frame(b"a", None, 27)]),

@@ -19,7 +19,8 @@ from typing import Any, Final
 
 from .._repr import shorten
 from ..codec import Decoder, Notification, ParseError, Request, Response, classify
-from ..framing import Frames, frames_of
+from ..codes import ParseErrorCode
+from ..framing import Frame, Frames, frames_of
 from ..kinds import Classification
 from ..profile import Limits
 
@@ -61,6 +62,12 @@ def log_for(label: str, decoder: Decoder, limits: Limits) -> Log | None:
     return Log(label, decoder, limits) if logger.isEnabledFor(logging.DEBUG) else None
 
 
+def _size_of(frame: Frame) -> str:
+    if frame.fault is ParseErrorCode.MESSAGE_TOO_LARGE:
+        return "over the limit"
+    return "of unknown size" if frame.text is None else f"{len(frame.text)} bytes"
+
+
 class Log:
     """What is told of one transport. `label` says which."""
 
@@ -93,7 +100,7 @@ class Log:
             self._frames = frames_of(framing, self._limit)
             data, self._undetected = self._undetected, b""
         frames = self._frames.feed(data)
-        return ["over the limit" if frame.text is None else f"{len(frame.text)} bytes" for frame in frames]
+        return [_size_of(frame) for frame in frames]
 
     def sent(self, frame: bytes, message: object) -> None:
         """A message was accepted; `frame` is how it goes out."""

@@ -134,9 +134,7 @@ TEXT = [
             ('{"jsonrpc":"2.0","id":1e400,"method":"m"}', 22),
             ('{"jsonrpc":"2.0","id":1,"result":-1e400}', 33),
             ('{"jsonrpc":"2.0","id":1,"result":{"x":NaN}}', 38),
-            ('{"jsonrpc":"2.0","id":1,"method":"\\ud800"}', 34),
             ('{"jsonrpc":"2.0","id":"\\udc00","method":"m"}', 23),
-            ('{"jsonrpc":"2.0","id":1,"x":"\\ud800\\u0041"}', 29),
             ('{"jsonrpc":"2.0","id":1,"method":"a\tb"}', 35),
             ('{"jsonrpc":"2.0","id":1,"method":"a\nb"}', 35),
             ('{"jsonrpc":"2.0","id":1,"x":"\x00"}', 29),
@@ -150,6 +148,24 @@ TEXT = [
             ("{", 1),
             ("x", 0),
         )
+    ),
+    vector(
+        "a lone surrogate in the method",
+        '{"jsonrpc":"2.0","id":1,"method":"\\ud800"}',
+        text_fault("MALFORMED_JSON", 34, 1),
+        text_only=True,
+    ),
+    vector(
+        "a lone surrogate in another member",
+        '{"jsonrpc":"2.0","id":1,"x":"\\ud800\\u0041"}',
+        text_fault("MALFORMED_JSON", 29, 1),
+        text_only=True,
+    ),
+    vector(
+        "a lone surrogate in a result",
+        '{"jsonrpc":"2.0","id":"a","result":"\\udc00"}',
+        text_fault("MALFORMED_JSON", 36, "a", reply=False),
+        text_only=True,
     ),
     *(
         vector(repr(text), text, text_fault("INVALID_UTF8", offset), text_only=True)
