@@ -1005,6 +1005,20 @@ def test_a_result_of_an_extension() -> None:
     run(test)
 
 
+def test_an_extension_of_an_sdk_server() -> None:
+    pytest.importorskip("mcp.server.extension", reason="mcp 2 is not installed")
+
+    async def test() -> None:
+        declared = ClientCapabilities(extensions={"io.modelcontextprotocol/tasks": {}})
+        async with connect(*command_of("extension_server.py"), capabilities=declared) as client:
+            assert client.server.capabilities.supports("extensions.io.modelcontextprotocol/tasks")
+            begun = await client.call_tool("slow")
+            assert (begun["resultType"], begun["taskId"]) == ("task", "t1")
+            assert (await client.call("tasks/get", {"taskId": "t1"}))["status"] == "completed"
+
+    run(test)
+
+
 def test_tasks_of_our_own_server() -> None:
     from .test_mcp_server import TASKS, server_of_tasks
 

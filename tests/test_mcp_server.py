@@ -8,7 +8,7 @@ import logging
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -474,6 +474,35 @@ def test_an_extension_is_declared_and_served_in_2026_07_28(schemas: Schemas) -> 
         async with converse(server_of_tasks(), "2026-07-28") as client:
             code, _, data = await client.error("tools/call", {"name": "begin"})
             assert (code, data) == (-32021, {"requiredCapabilities": {"extensions": {TASKS: {}}}})
+
+    run(main())
+
+
+def test_an_sdk_client_takes_the_results_of_an_extension() -> None:
+    extension = pytest.importorskip("mcp.client.extension", reason="mcp 2 is not installed")
+    import mcp_types as types
+    from mcp.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    class Task(types.Result):
+        result_type: Literal["task"] = "task"
+        task_id: str
+
+    async def resolve(task: Task, context: Any) -> types.CallToolResult:
+        return types.CallToolResult(content=[types.TextContent(type="text", text=task.task_id)])
+
+    class Tasks(extension.ClientExtension):  # type: ignore[misc, name-defined]
+        identifier = TASKS
+
+        def claims(self) -> Any:
+            return [extension.ResultClaim(result_type="task", model=Task, resolve=resolve)]
+
+    async def main() -> None:
+        code = "from tests.test_mcp_server import server_of_tasks; server_of_tasks().serve_stdio()"
+        root = Path(__file__).resolve().parent.parent
+        server = StdioServerParameters(command=sys.executable, args=["-c", code], cwd=root)
+        async with Client(stdio_client(server), extensions=[Tasks()]) as client:
+            assert (await client.call_tool("begin")).content[0].text == "t1"
 
     run(main())
 
