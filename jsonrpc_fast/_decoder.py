@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, Literal, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from .codes import ParseErrorCode
 from .errors import ParseError
@@ -14,7 +14,7 @@ from .profile import JSONRPC, Limits, Profile
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from ._pure import Message, RawMessage
+    from ._pure import Message
 
     M = TypeVar("M", default=Message)
 else:
@@ -40,34 +40,6 @@ class StreamDecoder(Generic[M]):
 
     _fault_class: type[Any]  # the twin's ParseError
     _frames: Frames
-
-    @overload
-    def __init__(
-        self: StreamDecoder[Message],
-        framing: Framing = "newline",
-        profile: Profile = JSONRPC,
-        limits: Limits | None = None,
-        raw: Literal[False] = False,
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: StreamDecoder[RawMessage],
-        framing: Framing = "newline",
-        profile: Profile = JSONRPC,
-        limits: Limits | None = None,
-        *,
-        raw: Literal[True],
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: StreamDecoder[Message | RawMessage],
-        framing: Framing = "newline",
-        profile: Profile = JSONRPC,
-        limits: Limits | None = None,
-        raw: bool = False,
-    ) -> None: ...
 
     def __init__(
         self,

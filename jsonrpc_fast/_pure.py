@@ -35,8 +35,9 @@ from ._repr import shorten
 from ._scanner import Envelope, Malformed, Value, scan, scan_error, scan_head, scan_value, without_surrogates
 from .codes import RPC_MESSAGES, UNSET, is_error_code, plain_error_code
 from .errors import HANDLER_FAILURES, MessageId, RpcError, error_for, internal_error
+from .framing import Framing
 from .kinds import Classification
-from .profile import HEAD_BYTES, JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile
+from .profile import HEAD_BYTES, JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Limits, Profile
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # has defaults before Python 3.13
@@ -938,6 +939,43 @@ class Decoder(StreamDecoder[M]):
     __doc__ = StreamDecoder.__doc__
     __slots__ = ()
     _fault_class = ParseError
+
+    @overload
+    def __init__(
+        self: Decoder[Message],
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        raw: Literal[False] = False,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Decoder[RawMessage],
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        *,
+        raw: Literal[True],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Decoder[Message | RawMessage],
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        raw: bool = False,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        raw: bool = False,
+    ) -> None:
+        super().__init__(framing, profile, limits, raw)
 
     def _decode(self, text: bytes) -> Any:
         return decode(text, self._profile, raw=self._raw)

@@ -15,15 +15,19 @@ A report holds nothing of the message but its id: paths name only members that J
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, overload
+from types import MethodType
+from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, overload
 
 from ._json import has_surrogates, is_integer_longer, is_longer
 from .codec import Error, Notification, ParseError, Raw, Request, Response, parse
 from .codes import RPC_MESSAGES, ErrorCode, ParseErrorCode, is_error_code
 from .errors import MessageId
 from .profile import JSONRPC, Profile
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 ExpectedKind = Literal["request", "notification", "response", "batch"]
 
@@ -102,8 +106,26 @@ class Report:
         return _response(self.id, ErrorCode.INVALID_REQUEST)
 
 
+class _OnClassToo(Generic[P, T]):
+    """A method that may also be called on the class, where it takes a validator with the default profile."""
+
+    def __init__(self, function: Callable[Concatenate[JsonRpcValidator, P], T]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, validator: JsonRpcValidator | None, cls: type[JsonRpcValidator]) -> Callable[P, T]:
+        return MethodType(self._function, cls() if validator is None else validator)
+
+
 class JsonRpcValidator:
-    """Validates messages that are dicts by the rules of a profile. Raises TypeError for another type of `profile`."""
+    """Validates messages that are dicts by the rules of a profile.
+
+    Args:
+        profile: the rules. The methods may also be called on the class, for those of `JSONRPC`.
+
+    Raises:
+        TypeError: `profile` is not a Profile.
+    """
 
     __slots__ = ("_profile",)
 
@@ -112,18 +134,22 @@ class JsonRpcValidator:
             raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
         self._profile = profile
 
+    @_OnClassToo
     def validate_request(self, obj: object) -> Report:
         """The report on what should be a request: a call with an id."""
         return self._validate(obj, "request")
 
+    @_OnClassToo
     def validate_notification(self, obj: object) -> Report:
         """The report on what should be a notification: a call without an id."""
         return self._validate(obj, "notification")
 
+    @_OnClassToo
     def validate_response(self, obj: object) -> Report:
         """The report on what should be a response: a result or an error."""
         return self._validate(obj, "response")
 
+    @_OnClassToo
     def validate_batch(self, obj: object) -> Report:
         """The report on what should be a batch. Each item is judged as what it looks like: as `parse` takes it."""
         profile = self._profile

@@ -276,3 +276,25 @@ def test_batch_agrees_with_parse(impl: ModuleType, batch: list[Any], profile: Pr
             assert faulty is any(fault.index == index for fault in report.errors)
     else:
         assert report.errors == (Fault(parsed.code, "", parsed.message),)
+
+
+def test_the_methods_work_on_the_class() -> None:
+    valid = {"jsonrpc": "2.0", "id": 1, "method": "m"}
+    assert JsonRpcValidator.validate_request(valid).valid
+    assert JsonRpcValidator.validate_request({"jsonrpc": "2.0"})["valid"] is False
+    assert JsonRpcValidator.validate_notification({"jsonrpc": "2.0", "method": "m"}).valid
+    assert JsonRpcValidator.validate_response({"jsonrpc": "2.0", "id": 1, "result": 1}).valid
+    assert JsonRpcValidator.validate_batch([valid]).valid
+    assert JsonRpcValidator.validate_request(obj=valid).valid
+    batch = {"jsonrpc": "2.0", "id": 1, "method": "m", "params": [1]}
+    assert JsonRpcValidator.validate_request(batch).valid
+    assert not JsonRpcValidator(MCP_2025_11_25).validate_request(batch).valid
+    assert (JsonRpcValidator.validate_request.__doc__ or "").startswith("The report on what should be a request")
+
+
+def test_the_methods_of_a_subclass_work_on_the_class() -> None:
+    class Strict(JsonRpcValidator):
+        def __init__(self) -> None:
+            super().__init__(MCP_2025_11_25)
+
+    assert not Strict.validate_request({"jsonrpc": "2.0", "id": 1, "method": "m", "params": [1]}).valid

@@ -57,7 +57,7 @@ if os.environ.get("JSONRPC_FAST_DEBUG", "") not in ("", "0"):
     enable()
 
 
-def log_for(label: str, decoder: Decoder, limits: Limits) -> Log | None:
+def log_for(label: str, decoder: Decoder[Any], limits: Limits) -> Log | None:
     """The log of one transport, which is connected now; None when nobody wants it."""
     return Log(label, decoder, limits) if logger.isEnabledFor(logging.DEBUG) else None
 
@@ -71,7 +71,7 @@ def _size_of(frame: Frame) -> str:
 class Log:
     """What is told of one transport. `label` says which."""
 
-    def __init__(self, label: str, decoder: Decoder, limits: Limits) -> None:
+    def __init__(self, label: str, decoder: Decoder[Any], limits: Limits) -> None:
         self._label = label
         self._decoder = decoder
         self._limit = limits.message_bytes

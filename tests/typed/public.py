@@ -1,0 +1,218 @@
+"""What type checkers say of the public names. It is checked by `test_typing.py`, and never run.
+
+Each line that has to be an error carries both checkers' comments, which are errors themselves where nothing is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from typing_extensions import assert_type
+
+from jsonrpc_fast import (
+    JSONRPC,
+    UNSET,
+    Classification,
+    Decoder,
+    Error,
+    Framing,
+    Message,
+    MessageId,
+    Notification,
+    Params,
+    ParseError,
+    ParseErrorCode,
+    Raw,
+    RawMessage,
+    Request,
+    Response,
+    RpcError,
+    answer,
+    classify,
+    decode,
+    encode,
+    encode_many,
+    encode_result,
+    parse,
+)
+from jsonrpc_fast.errors import EncodeError
+from jsonrpc_fast.handlers import Handlers, RequestContext
+from jsonrpc_fast.session import Hooks, Outcome, Session
+from jsonrpc_fast.session import RequestContext as SessionContext
+from jsonrpc_fast.transports import memory_pair
+from jsonrpc_fast.validator import JsonRpcValidator, Report
+
+
+def decoding(data: bytes, raw: bool) -> None:
+    assert_type(decode(data), Message | list[Message])
+    assert_type(decode(data, JSONRPC, raw=False), Message | list[Message])
+    assert_type(decode(data, raw=True), RawMessage | list[RawMessage])
+    assert_type(decode(data, raw=raw), Message | RawMessage | list[Message] | list[RawMessage])
+    assert_type(parse({}), Message | list[Message])
+    assert_type(classify(data), Classification)
+    decode(1)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    decode(data, "lsp")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
+
+def eager(item: Message) -> None:
+    match item:
+        case Request(id, method, params):
+            assert_type(id, MessageId)
+            assert_type(method, str)
+            assert_type(params, dict[str, Any] | list[Any] | None)
+        case Notification(method, params):
+            assert_type(params, dict[str, Any] | list[Any] | None)
+        case Response(id, result, None):
+            assert_type(result, Any)
+        case Response(id, error=error):
+            assert_type(error.code, int | Any)
+            print(error.text)  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]
+        case ParseError(code, reason) if item.reply_expected:
+            assert_type(code, ParseErrorCode)
+            assert_type(reason, str)
+            assert_type(item.to_response(), Response)
+        case _:
+            pass
+
+
+def raw(item: RawMessage) -> None:
+    match item:
+        case Request(id, _, params):
+            assert_type(id, MessageId)
+            assert_type(params, Raw | None)
+            if params is not None:
+                assert_type(params.decode(len), int)
+        case Notification(params=params):
+            assert_type(params, Raw | None)
+        case Response(result=result, error=None):
+            assert_type(bytes(result), bytes)
+            print(result.text)  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]
+        case _:
+            pass
+
+
+def narrowing(item: Message | list[Message]) -> Any:
+    print(item.id)  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]
+    if isinstance(item, Request):
+        assert_type(item, Request)
+        item.params.keys()  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+        if isinstance(item.params, list):
+            return sum(item.params)
+    if isinstance(item, Response) and item.error is not None:
+        return item.error.message
+    return None
+
+
+def read_only(request: Request, response: Response, error: Error, fault: ParseError) -> None:
+    request.id = 2  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+    request.params = None  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+    response.result = 2  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+    error.code = 2  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+    fault.id = 2  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def construction(params: Params, gone: RpcError) -> None:
+    assert_type(Request(1, "m"), Request[None])
+    assert_type(Request("a", "m", Raw(b"[]")), Request[Raw])
+    assert_type(Request(1, "m", params).params, Params)
+    assert_type(Response(1, "x").result, str | Any)
+    Response(1, error=Error(1, "m", None))
+    Notification("m", {"a": 1})
+    Error(gone.code, gone.message, UNSET)
+    Request(1, 2)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    Request([], "m")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    Request(1, "m", "text")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    Notification("m", 5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    Error("1", "m")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def takes_any_request(request: Request) -> MessageId:
+    return request.id
+
+
+def encoding(eagerly: Message, rawly: Request[Raw | None], many: Iterable[Message]) -> None:
+    assert_type(encode(rawly), bytes)
+    assert_type(encode([rawly, Response(1, 2)], delimited=False, default=str), bytes)
+    assert_type(encode_many(many), bytes)
+    assert_type(encode_result(1, rawly.params), bytes)
+    assert_type(takes_any_request(Request(1, "m", [2])), MessageId)
+    encode(eagerly)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    encode_result(b"1", 2)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def streams(chunk: bytes, framing: Framing) -> None:
+    assert_type(Decoder().feed(chunk), list[Message | list[Message]])
+    assert_type(Decoder(framing, raw=True).feed(chunk), list[RawMessage | list[RawMessage]])
+    assert_type(Decoder(framing, raw=False).close(), list[Message | list[Message]])
+    Decoder("lines")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def answering(data: bytes) -> None:
+    def handler(message: Request | Notification) -> Response | None:
+        return Response(message.id, 1) if isinstance(message, Request) else None
+
+    assert_type(answer(decode(data), handler), bytes)
+    assert_type(answer(decode(data, raw=True), handler), bytes)
+    answer(decode(data), lambda message: 1)  # type: ignore[arg-type, return-value]  # pyright: ignore[reportArgumentType]
+
+
+async def dispatching(data: str, context: RequestContext, session: SessionContext) -> None:
+    handlers = Handlers({"add": lambda a, b: a + b})
+
+    @handlers.register("double")
+    def double(value: int) -> int:
+        return 2 * value
+
+    assert_type(double(2), int)
+    assert_type(handlers.dispatch(data, JSONRPC, context={}), bytes)
+    assert_type(handlers.dispatch(decode(data)), bytes)
+    assert_type(await handlers.dispatch_async(data, raw=True), bytes)
+    assert_type(context.id, MessageId)
+    assert_type(session.is_cancelled, bool)
+    handlers.dispatch(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.faults = 0
+
+    def fault(self, error: BaseException) -> None:
+        self.faults += 1
+
+
+class Timer:
+    def request_started(self, id: MessageId, method: str) -> str:
+        return method
+
+    def request_served(
+        self, trace: str | None, id: MessageId, method: str, outcome: Outcome, code: int | None, seconds: float
+    ) -> None:
+        print(trace, seconds)
+
+
+class WrongHooks:
+    def fault(self) -> None: ...
+
+
+async def hooks() -> Hooks:
+    one, other = memory_pair()
+    Session(one, hooks=Counter())
+    Session(other, hooks=Timer())
+    Session(other, hooks=None)
+    Session(other, hooks=WrongHooks())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Session(other, hooks=print)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    return Timer()
+
+
+def validating(obj: object) -> None:
+    assert_type(JsonRpcValidator(JSONRPC).validate_request(obj), Report)
+    assert_type(JsonRpcValidator.validate_request(obj), Report)
+    assert_type(JsonRpcValidator.validate_batch(obj)["valid"], bool)
+
+
+def raising() -> None:
+    try:
+        encode_result(1, object())
+    except EncodeError as error:
+        assert_type(str(error), str)
