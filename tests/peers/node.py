@@ -2,16 +2,21 @@
 
     subprocess.run(node_command("some_client.mjs", "its argument"))
 
-A test is skipped, and says why, where Node or npm is missing, or where the packages cannot be had.
+A test is skipped, and says why, where Node or npm is missing, or where the packages cannot be had. An installation that
+fails is not tried again in the same run, in none of its workers. `JSONRPC_FAST_NPM=no` leaves it out.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
+import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -19,15 +24,17 @@ from typing import Final
 import pytest
 
 PEERS: Final = Path(__file__).resolve().parent
-INSTALL_SECONDS: Final = 240
+INSTALL_SECONDS: Final = 120
 _LEAST_NODE: Final = 20
-_STAMP: Final = PEERS / "node_modules" / ".installed"
+_NPM_CI: Final = ("ci", "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=1", "--fetch-timeout=30000")
+# The workers of pytest-xdist share this name.
+_RUN: Final = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
 
 
 @contextlib.contextmanager
-def _locked() -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """One installation at a time, of however many test runs. Where there are no file locks, of one run."""
-    with (PEERS / ".lock").open("w") as lock:
+    with (folder / ".lock").open("w") as lock:
         with contextlib.suppress(ImportError):
             import fcntl
 
@@ -35,23 +42,71 @@ def _locked() -> Iterator[None]:
         yield
 
 
-def install() -> str:
-    """What runs the scripts of tests/peers, with their packages in place. Skips the test where it cannot be had."""
+@functools.cache
+def _node_fault(node: str) -> str | None:
+    """Why this Node does not do."""
+    run = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=60)
+    version = run.stdout.strip()
+    if run.returncode or int(version.lstrip("v").partition(".")[0]) < _LEAST_NODE:
+        return f"Node {version} is older than {_LEAST_NODE}"
+    return None
+
+
+def install(folder: Path = PEERS, seconds: float = INSTALL_SECONDS) -> str:
+    """Returns the Node that runs the scripts of a folder, with their packages in place.
+
+    Args:
+        folder: holds package.json and package-lock.json.
+        seconds: how long npm may take; it is killed then, with all that it started.
+
+    Raises:
+        pytest.skip.Exception: Node, npm or the packages cannot be had.
+    """
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         pytest.skip("Node or npm is not installed")
-    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    if int(version.lstrip("v").partition(".")[0]) < _LEAST_NODE:
-        pytest.skip(f"Node {version} is older than {_LEAST_NODE}")
-    wanted = hashlib.sha256((PEERS / "package-lock.json").read_bytes()).hexdigest()
-    with _locked():
-        if not _STAMP.is_file() or _STAMP.read_text() != wanted:
-            command = [npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
-            run = subprocess.run(command, cwd=PEERS, capture_output=True, text=True, timeout=INSTALL_SECONDS)
-            if run.returncode:
-                pytest.skip(f"npm ci failed: {(run.stderr.strip().splitlines() or ['no reason given'])[-1]}")
-            _STAMP.write_text(wanted)
+    fault = _node_fault(node)
+    if fault is not None:
+        pytest.skip(fault)
+    wanted = hashlib.sha256((folder / "package-lock.json").read_bytes()).hexdigest()
+    stamp, failure = folder / "node_modules" / ".installed", folder / ".npm-failed"
+    with _locked(folder):
+        if stamp.is_file() and stamp.read_text() == wanted:
+            return node
+        if os.environ.get("JSONRPC_FAST_NPM", "").lower() in ("no", "0", "false"):
+            pytest.skip("JSONRPC_FAST_NPM leaves npm out")
+        run, _, fault = failure.read_text().partition(" ") if failure.is_file() else ("", "", "")
+        if run != _RUN:
+            fault = _run_npm([npm, *_NPM_CI], folder, seconds) or ""
+            failure.write_text(f"{_RUN} {fault}")
+        if fault:
+            pytest.skip(f"npm ci failed: {fault}")
+        failure.unlink()
+        stamp.parent.mkdir(exist_ok=True)
+        stamp.write_text(wanted)
     return node
+
+
+def _run_npm(command: list[str], folder: Path, seconds: float) -> str | None:
+    """Why npm failed, in a line; None if it did not."""
+    with tempfile.TemporaryFile() as log:
+        # A session of its own, so that no child of npm's is left; and no pipe, which a child could hold open.
+        npm = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            npm.wait(seconds)
+        except BaseException as error:
+            os.killpg(npm.pid, signal.SIGKILL) if hasattr(os, "killpg") else npm.kill()
+            npm.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                return f"it took more than {seconds:g} s"
+            raise
+        if npm.returncode == 0:
+            return None
+        log.seek(0)
+        lines = log.read().decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), f"exit code {npm.returncode}")
 
 
 def node_command(script: str, *arguments: str | os.PathLike[str]) -> list[str]:
