@@ -25,12 +25,14 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 import jsonrpc_fast
 
-from . import peers
+from . import peers, summary
 from .data import CORPORA, payloads
 from .peers import Work, entered
+from .summary import PANELS
 from .tables import markdown
 
 HERE: Final = Path(__file__).parent
+FIGURES: Final = HERE / "figures.json"
 SAMPLE_NANOSECONDS: Final = 2_000_000
 
 Times = dict[str, dict[str, dict[str, float]]]
@@ -189,14 +191,6 @@ def full_table(figures: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-PANELS: Final[list[tuple[Work, str, str]]] = [
-    ("decode", "tiny_request", "Reading a tiny request"),
-    ("decode", "tools_call_325", "Reading an MCP tools/call request"),
-    ("decode", "tools_list_14k", "Reading an MCP tools/list response"),
-    ("decode", "logs_1m", "Reading a large result"),
-    ("encode", "tools_call_response", "Writing an MCP tools/call response"),
-    ("stream", "tiny_request", "Reading 64 KB of tiny requests"),
-]
 LEFT_OUT: Final = {peers.CORE_PARSE, peers.CORE_LINES, peers.CORE_MESSAGE, peers.ORJSON_READY, peers.MSGSPEC_UNTRACKED}
 """Variants that the tables have."""
 COLOURS: Final = {
@@ -266,7 +260,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
     parser.add_argument("--rounds", type=int, default=100, help="how many times each contestant is sampled (100)")
     parser.add_argument("--output", type=Path, default=HERE / "ratios.svg", help="the plot, .svg or .png")
-    parser.add_argument("--json", type=Path, default=HERE / "figures.json", help="the measured figures")
+    parser.add_argument("--json", type=Path, default=FIGURES, help="the measured figures")
     parser.add_argument("--plot-only", action="store_true", help="draw the plot from the stored figures")
     arguments = parser.parse_args()
     if arguments.rounds < 1:
@@ -282,6 +276,8 @@ def main() -> None:
     for name, value in figures["facts"].items():
         print(f"- {name}: {value}")
     plot(figures, arguments.output)
+    if arguments.json == FIGURES:
+        summary.write(figures)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pytest
 
 from jsonrpc_fast import _pure
 
+from . import summary
 from .data import CORPORA, payloads, stream_of, typescript_order
 
 MADE = payloads(Path("nowhere"))
@@ -109,3 +110,31 @@ def test_plot_from_stored_figures(report: Any, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("sys.argv", arguments)
     report.main()
     assert (tmp_path / name).stat().st_size > 10_000
+
+
+def test_the_table_of_the_readme_is_that_of_the_figures(tmp_path: Path) -> None:
+    figures = orjson.loads((summary.HERE / "figures.json").read_bytes())
+    text = summary.README.read_text(encoding="utf-8")
+    assert summary.table(figures) in text
+    copy = tmp_path / "README.md"
+    copy.write_text(text, encoding="utf-8")
+    summary.write(figures, copy)
+    assert copy.read_text(encoding="utf-8") == text
+    figures["nanoseconds"]["decode"]["tiny_request"]["jsonrpc_fast"] *= 10
+    summary.write(figures, copy)
+    assert copy.read_text(encoding="utf-8") != text
+
+
+def test_the_table() -> None:
+    names = {name: 100.0 * at for at, name in enumerate(summary.COLUMNS.values(), 1)}
+    times: dict[str, dict[str, dict[str, float]]] = {}
+    for work, payload, _ in summary.PANELS:
+        times.setdefault(work, {})[payload] = {"orjson": 200.0, **names}
+    times["decode"]["logs_1m"] = {"orjson": 1_234_567.0, "json": 2_000_000.0}
+    sizes = {payload: "7 B" for _, payload, _ in summary.PANELS}
+    lines = summary.table({"nanoseconds": times, "sizes": sizes}).splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert cells[0] == ["work", "orjson", *summary.COLUMNS]
+    assert cells[2] == ["Reading a tiny request (7 B)", "200 ns", "0.50", "1.00", "1.50", "2.00", "2.50", "3.00"]
+    assert cells[5] == ["Reading a large result (7 B)", "1.23 ms", "", "", "", "", "", "1.62"]
+    assert len(lines) == 2 + len(summary.PANELS)

@@ -14,7 +14,8 @@ import pytest
 import jsonrpc_fast
 
 README = Path(__file__).resolve().parent.parent / "README.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+TEXT = README.read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
 EXAMPLES = {
     "codec": "message = decode(",
     "handlers": "handlers.dispatch(",
@@ -51,3 +52,13 @@ def test_the_others_are_python() -> None:
     assert len(BLOCKS) > len(EXAMPLES)
     for block in BLOCKS:
         compile(block, "README", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def test_links_and_pictures_work_on_the_page_of_the_package() -> None:
+    """A package index shows the README alone: what it points at is on the page, or has an address of its own."""
+    prose = re.sub(r"^```.*?^```$", "", TEXT, flags=re.DOTALL | re.MULTILINE)
+    targets = re.findall(r"\]\(([^)\s]+)", prose) + re.findall(r"""(?:src|href)=["']?([^"'\s>]+)""", prose)
+    targets += re.findall(r"^\[[^\]]+\]:\s*(\S+)", prose, re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
+    anchors = {"#" + re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    assert [target for target in targets if not (target.startswith("https://") or target in anchors)] == []
