@@ -46,7 +46,7 @@ def sample() -> Server:
 
     @server.tool()
     def fail() -> None:
-        raise ValueError(" ".join(["a", "secret"]))  # the log shows this line, but not the text that it makes
+        raise ValueError(" ".join(["a", "secret"]))
 
     @server.tool()
     def refuse() -> None:

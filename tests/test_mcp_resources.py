@@ -14,6 +14,7 @@ from jsonrpc_fast.mcp.resources import (
     Annotations,
     Resource,
     ResourceTemplate,
+    UnsafePart,
     UriFault,
     UriTemplate,
     blob_contents,
@@ -152,11 +153,47 @@ def test_no_template_of_level_1(template: str) -> None:
         UriTemplate(template)
 
 
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("..", ".."),
+        ("%2e%2E", ".."),
+        ("..%2fetc%2fpasswd", "../etc/passwd"),
+        ("a%2f..%2f..%2fb", "a/../../b"),
+        ("a%2F..", "a/.."),
+        ("..%5cwindows", "..\\windows"),
+        ("a%00b", "a\0b"),
+        ("%00", "\0"),
+        ("%ff", "\udcff"),
+        ("a%c0%af", "a\udcc0\udcaf"),
+        ("%ed%a0%80", "\udced\udca0\udc80"),
+        ("%2fetc%2fpasswd", "/etc/passwd"),
+        ("%5c%5chost%5cshare", "\\\\host\\share"),
+        ("C%3a%5ca", "C:\\a"),
+    ],
+)
+def test_an_unsafe_part_is_refused_unless_it_is_meant(part: str, value: str) -> None:
+    for template, uri in (("notes://{id}", f"notes://{part}"), ("x:{a}/{id}.txt", f"x:b/{part}.txt")):
+        with pytest.raises(UnsafePart) as caught:
+            UriTemplate(template).match(uri)
+        assert caught.value.name == "id"
+        matched = UriTemplate(template, unsafe_parts=True).match(uri)
+        assert matched is not None
+        assert matched["id"] == value
+
+
+@pytest.mark.parametrize(
+    "part", ["a..b", "...", "1.0..2.0", "a%2Fb", "%252e%252e%252f", ".", "", "caf%C3%A9", "12%3A30"]
+)
+def test_a_safe_part(part: str) -> None:
+    assert UriTemplate("notes://{id}").match(f"notes://{part}") is not None
+
+
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), min_size=2, max_size=2))
 def test_what_a_template_makes_it_reads_again(values: list[str]) -> None:
     from urllib.parse import quote
 
-    template = UriTemplate("notes://{a}/{b}")
+    template = UriTemplate("notes://{a}/{b}", unsafe_parts=True)
     uri = f"notes://{quote(values[0], safe='')}/{quote(values[1], safe='')}"
     assert template.match(uri) == {"a": values[0], "b": values[1]}
     assert template.names == ("a", "b")

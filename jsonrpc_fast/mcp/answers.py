@@ -5,13 +5,16 @@ Rules:
   - params that are not as the protocol has them are -32602, and so are unknown names and cursors. The texts name
     members and arguments, and show no value;
   - a tool that fails, or that is called with arguments that break its schema, is a result with `isError`, for the model
-    to read. Any other function that fails is -32603. What it failed with is logged without its text;
+    to read. Any other function that fails is -32603, and so is any that returns what it must not. What it failed with
+    is logged, and is not told to the client;
+  - null in place of `arguments` and the like counts as absent: some clients send it;
   - an RpcError out of a function is the answer.
 """
 
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -20,20 +23,30 @@ from msgspec import UNSET
 
 from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import RpcError
-from ..session.hooks import log_fault
 from .capabilities import ServerCapabilities
+from .contents import made_blocks, made_contents, made_prompt
 from .context import Context, WholeResult
 from .functions import ServingFunction
 from .paging import paginate
 from .prompts import Prompt
 from .registry import Completer, Registry
-from .resources import Resource, blob_contents, check_uri, not_found, text_contents
-from .tools import error_result, text_content
+from .resources import Resource, UnsafePart, check_uri, is_unsafe_part, is_unsafe_uri, not_found
+from .tools import error_result
+from .values import to_json
 
 Answering = Callable[[dict[str, Any], Context], Any]
 
 MAX_COMPLETIONS: Final = 100
 """How many values one answer may have (specification, "Completion")."""
+
+
+MAX_TEXTS: Final = 1000
+"""Maximum number of arguments of a prompt or a completion."""
+MAX_TYPED: Final = 64 * 1024
+"""Maximum length of a value to complete, in characters."""
+
+_ID_CHARACTERS: Final = 64  # of an id in the log
+_logger: Final = logging.getLogger("jsonrpc_fast.mcp")
 
 
 class Answers:
@@ -88,14 +101,17 @@ class Answers:
             return error_result(f"Invalid arguments for tool {tool.checked.tool.name}: {error}")
         try:
             value = await _value(tool.function.call(converted, context))
-            if isinstance(value, WholeResult):
-                return dict(value.members)
-            return tool.checked.result(value, context.revision)
         except RpcError:
             raise
         except Exception as error:
-            log_fault(error)
-            return error_result(f"Tool {tool.checked.tool.name} failed")
+            name, id = tool.checked.tool.name, ascii(context.request_id)[:_ID_CHARACTERS]
+            _logger.error("tool %s failed, request %s", name, id, exc_info=error)
+            return error_result(f"Tool {name} failed")
+        if isinstance(value, WholeResult):
+            result = _whole(value)
+            content = {"content": made_blocks(result["content"], context.revision)} if "content" in result else {}
+            return {**result, **content}
+        return tool.checked.result(value, context.revision)
 
     # Prompts.
 
@@ -114,18 +130,14 @@ class Answers:
         if registered is None:
             for source in self._registry.sources:
                 if (found := await source.get(name, arguments)) is not None:
-                    return found
+                    return made_prompt(found, context.revision, None)
             raise RpcError(ErrorCode.INVALID_PARAMS, "Unknown prompt")
         converted = _converted(registered.function, arguments, strict=False)
         value = await _value(registered.function.call(converted, context))
-        if isinstance(value, WholeResult):
-            return dict(value.members)
-        if isinstance(value, dict) and "messages" in value:
+        if isinstance(value, WholeResult) and "messages" not in (value := _whole(value)):
             return value
-        result: dict[str, Any] = {"messages": _messages(value)}
-        if registered.prompt.description is not UNSET:
-            result["description"] = registered.prompt.description
-        return result
+        description = registered.prompt.description
+        return made_prompt(value, context.revision, None if description is UNSET else description)
 
     # Resources.
 
@@ -154,10 +166,16 @@ class Answers:
             value = await _value(fixed.function.call({}, context))
         else:
             for source in self._registry.sources:
-                if value is None:
+                if value is None and (not is_unsafe_uri(uri) or self._registry.takes_unsafe_uris(source)):
                     value = await source.read(uri)
             for template in self._registry.resource_templates.values():
-                if value is None and (parts := template.uris.match(uri)) is not None:
+                if value is not None:
+                    break
+                try:
+                    parts = template.uris.match(uri)
+                except UnsafePart:  # another template must not get what this one refuses
+                    raise not_found(uri, context.revision) from None
+                if parts is not None:
                     mime_type = template.template.mime_type
                     try:
                         converted = template.function.convert(parts, strict=False)
@@ -166,15 +184,17 @@ class Answers:
                     value = await _value(template.function.call(converted, context))
         if value is None:
             raise not_found(uri, context.revision)
-        if isinstance(value, WholeResult):
-            return dict(value.members)
-        return _contents(uri, value, None if mime_type is UNSET else mime_type)
+        if isinstance(value, WholeResult) and "contents" not in (value := _whole(value)):
+            return value
+        return made_contents(uri, value, None if mime_type is UNSET else mime_type)
 
     # Completion.
 
     async def _complete(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         reference, argument = _object(params, "ref"), _object(params, "argument")
         name, typed = _text(argument, "name", "argument/name"), _text(argument, "value", "argument/value")
+        if len(typed) > MAX_TYPED:
+            raise _invalid(f"argument/value has more than {MAX_TYPED} characters")
         others = _texts(_object(params, "context"), "arguments", "context/arguments")
         completers: Mapping[str, Completer] | None = None
         names: Sequence[str] = ()
@@ -185,11 +205,13 @@ class Answers:
             else:
                 for source in self._registry.sources:
                     if (found := await source.complete(prompt, argument)) is not None:
-                        return {"completion": found}
+                        return {"completion": _completion(found["values"], found.get("total"), found.get("hasMore"))}
         elif reference.get("type") == "ref/resource":
             uri = _text(reference, "uri", "ref/uri")
             if (template := self._registry.resource_templates.get(uri)) is not None:
                 completers, names = template.completers, template.uris.names
+                if not template.uris.unsafe_parts and any(map(is_unsafe_part, (typed, *others.values()))):
+                    raise _invalid("a part of the URI is unsafe")
         else:
             raise _invalid('ref/type must be "ref/prompt" or "ref/resource"')
         if completers is None:
@@ -200,9 +222,9 @@ class Answers:
         if callable(completer):
             values = list(await _value(completer(typed, others)))
         else:
-            values = [value for value in completer if value.lower().startswith(typed.lower())]
-        shown = values[:MAX_COMPLETIONS]
-        return {"completion": {"values": shown, "total": len(values), "hasMore": len(values) > len(shown)}}
+            begun = typed.lower()
+            values = [value for value in completer if value.lower().startswith(begun)]
+        return {"completion": _completion(values)}
 
     def _page(self, member: str, items: dict[str, dict[str, Any]], params: dict[str, Any]) -> dict[str, Any]:
         """A page of a list, `items` by what names them."""
@@ -215,41 +237,30 @@ class Answers:
 
 async def call_method(function: ServingFunction, params: Mapping[str, Any], context: Context) -> Any:
     """What a function for a method, or for a notification, returns."""
-    given = {name: value for name, value in params.items() if name != "_meta"}
-    return await _value(function.call(_converted(function, given), context))
+    given = dict(params)
+    given.pop("_meta", None)
+    return to_json(await _value(function.call(_converted(function, given), context)))
 
 
 async def _value(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-def _messages(value: Any) -> list[dict[str, Any]]:
-    """The messages that a prompt's function returned. Raises TypeError for what is none."""
-    messages = []
-    for message in value if isinstance(value, (list, tuple)) else [value]:
-        if isinstance(message, str):
-            message = {"role": "user", "content": message}
-        if not isinstance(message, dict) or message.get("role") not in ("user", "assistant"):
-            raise TypeError("a prompt returned what is no message")
-        content = message.get("content")
-        messages.append({**message, "content": text_content(content) if isinstance(content, str) else content})
-    return messages
+def _whole(result: WholeResult) -> dict[str, Any]:
+    members: dict[str, Any] = to_json(dict(result.members))
+    return members
 
 
-def _contents(uri: str, value: Any, mime_type: str | None) -> dict[str, Any]:
-    """The result of reading a resource. Raises TypeError for what is none."""
-    if isinstance(value, dict) and "contents" in value:
-        return value
-    contents = []
-    for item in value if isinstance(value, list) else [value]:
-        if isinstance(item, str):
-            item = text_contents(uri, item, mime_type)
-        elif isinstance(item, (bytes, bytearray)):
-            item = blob_contents(uri, bytes(item), mime_type)
-        elif not isinstance(item, dict):
-            raise TypeError("a resource returned what is no contents")
-        contents.append(item)
-    return {"contents": contents}
+def _completion(values: Sequence[Any], total: Any = None, has_more: Any = None) -> dict[str, Any]:
+    """The `completion` of these values. Raises TypeError for what is no text."""
+    if not all(isinstance(value, str) for value in values):
+        raise TypeError("a completion must be texts")
+    shown = [*values[:MAX_COMPLETIONS]]
+    return {
+        "values": shown,
+        "total": total if type(total) is int else len(values),
+        "hasMore": has_more if type(has_more) is bool else len(values) > len(shown),
+    }
 
 
 def _text(members: Mapping[str, Any], name: str, path: str | None = None) -> str:
@@ -260,15 +271,21 @@ def _text(members: Mapping[str, Any], name: str, path: str | None = None) -> str
 
 
 def _object(members: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A member that is an object, and empty where it is absent."""
-    value = members.get(name, {})
+    """A member that is an object, and empty where it is absent or null."""
+    value = members.get(name)
+    if value is None:
+        return {}
     if not isinstance(value, dict):
         raise _invalid(f"{name} must be an object")
     return value
 
 
 def _texts(members: Mapping[str, Any], name: str, path: str | None = None) -> dict[str, str]:
-    value = members.get(name, {})
+    value = members.get(name)
+    if value is None:
+        return {}
+    if isinstance(value, dict) and len(value) > MAX_TEXTS:
+        raise _invalid(f"{path or name} has more than {MAX_TEXTS} members")
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
         raise _invalid(f"{path or name} must be an object of strings")
     return value

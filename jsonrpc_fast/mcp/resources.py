@@ -1,6 +1,9 @@
 """Resources: their URIs, their records, and what reading one gives.
 
-A URI is one by RFC 3986, of any scheme. `resource://` names a provider: the host must be there.
+Rules:
+  - a URI is one by RFC 3986, of any scheme. `resource://` names a provider: the host must be there;
+  - a part of a URI that could lead a path astray reaches no function unless the function's registration says so: `..`
+    between slashes, whether encoded or not, a NUL, an absolute path, bytes that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import jsonschema_rs
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from .._json import has_surrogates
 from ..codes import ErrorCode, McpErrorCode
 from ..errors import RpcError
 from .capabilities import Icon
@@ -139,17 +143,48 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
 _EXPANDED: Final = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})*")  # what level 1 makes of any value
 
 
+_SEPARATORS: Final = re.compile(r"[/\\]")
+_URI_SEPARATORS: Final = re.compile(r"[/\\:?#&=;]")
+_DRIVE: Final = re.compile(r"[A-Za-z]:")
+
+
+class UnsafePart(ValueError):
+    """A part of a URI could lead a path astray. `name`: of which expression of the template."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the part {name} of the URI is unsafe")
+        self.name = name
+
+
+def is_unsafe_part(value: str) -> bool:
+    """Whether a decoded part of a URI could lead a path astray, with `/` and `\\` as separators."""
+    is_absolute = value.startswith(("/", "\\")) or _DRIVE.match(value) is not None
+    return is_absolute or "\0" in value or ".." in _SEPARATORS.split(value) or has_surrogates(value)
+
+
+def is_unsafe_uri(uri: str) -> bool:
+    """Whether a whole URI has `..` as a segment anywhere, a NUL, or bytes that are not UTF-8."""
+    text = unquote(uri, errors="surrogateescape")
+    return "\0" in text or ".." in _URI_SEPARATORS.split(text) or has_surrogates(text)
+
+
 class UriTemplate:
     """A URI template of RFC 6570 level 1: `{name}` alone, with text between any two.
 
-    Raises ValueError for any other.
+    Args:
+        template: The template.
+        unsafe_parts: Whether `match` gives parts that could lead a path astray.
+
+    Raises:
+        ValueError: For any other template.
     """
 
-    __slots__ = ("_literals", "names", "template")
+    __slots__ = ("_literals", "names", "template", "unsafe_parts")
 
-    def __init__(self, template: str) -> None:
+    def __init__(self, template: str, *, unsafe_parts: bool = False) -> None:
         parts = _EXPRESSION.split(template)
         self.template: str = template
+        self.unsafe_parts: bool = unsafe_parts
         self._literals = parts[::2]
         self.names: tuple[str, ...] = tuple(parts[1::2])
         is_level_1 = all(_NAME.fullmatch(name) for name in self.names) and len(set(self.names)) == len(self.names)
@@ -158,7 +193,13 @@ class UriTemplate:
             raise ValueError("the URI template must be of RFC 6570 level 1, with text between two expressions")
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The values that make this URI of the template, or None. A value ends where the next text first comes."""
+        """The values that make this URI of the template, or None. A value ends where the next text first comes.
+
+        Bytes that are not UTF-8 are surrogates in a value, as of `os.fsdecode`.
+
+        Raises:
+            UnsafePart: For a URI of the template with an unsafe part, unless the template allows it.
+        """
         if not uri.startswith(self._literals[0]):
             return None
         values = {}
@@ -169,9 +210,14 @@ class UriTemplate:
             end = len(uri) - len(literal) if is_last else uri.find(literal, start)
             if end < start or not uri.startswith(literal, end) or not _EXPANDED.fullmatch(uri, start, end):
                 return None
-            values[name] = unquote(uri[start:end])
+            values[name] = unquote(uri[start:end], errors="surrogateescape")
             start = end + len(literal)
-        return values if start == len(uri) else None
+        if start != len(uri):
+            return None
+        for name, value in values.items():
+            if not self.unsafe_parts and is_unsafe_part(value):
+                raise UnsafePart(name)
+        return values
 
 
 def text_contents(uri: str, text: str, mime_type: str | None = None) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class Schema:
     def __init__(self, schema: dict[str, Any]) -> None:
         if not isinstance(schema, dict):
             raise ValueError("a schema must be an object")
-        depth, places = _measure(schema, SCHEMA_DEPTH, MAX_SCHEMA_PLACES)
+        depth, places = measure(schema, SCHEMA_DEPTH, MAX_SCHEMA_PLACES)
         if depth > SCHEMA_DEPTH:
             raise ValueError(f"the schema nests deeper than {SCHEMA_DEPTH}")
         if places > MAX_SCHEMA_PLACES:
@@ -111,7 +111,7 @@ class Schema:
 
     def faults(self, value: Any) -> list[SchemaFault]:
         """What is wrong with a JSON value, at most MAX_FAULTS of it; [] if it is valid."""
-        depth, places = _measure(value, VALUE_DEPTH, MAX_VALUE_PLACES)
+        depth, places = measure(value, VALUE_DEPTH, MAX_VALUE_PLACES)
         if depth > VALUE_DEPTH:
             return [SchemaFault("", "depth", f"nests deeper than {VALUE_DEPTH}")]
         if places > MAX_VALUE_PLACES:
@@ -156,8 +156,8 @@ def _children(value: Any) -> Iterator[Any]:
     return iter(value) if isinstance(value, (list, tuple)) else iter(())
 
 
-def _measure(value: Any, deepest: int, most: int) -> tuple[int, int]:
-    """How deep containers nest and how many places a value has; both count no further than one past their limit.
+def measure(value: Any, deepest: int, most: int) -> tuple[int, int]:
+    """How deep containers nest, and how many values there are in all; both count no further than one past their limit.
 
     A container adds its length before it is looked into, so at most `most` places are visited. No recursion: the value
     may be as deep as it likes.

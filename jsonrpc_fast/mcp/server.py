@@ -101,7 +101,7 @@ class Server(Registry):
         cache_scope: Literal["private", "public"] = "private",
         capabilities: ServerCapabilities | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(provider=name)
         said = {"title": title, "description": description}
         told: dict[str, Any] = {member: text for member, text in said.items() if text is not None}
         self._info = Implementation(name=name, version=version, **told)

@@ -6,18 +6,23 @@ unknown tool is an error of the protocol (specification, "Tools", "Error Handlin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from .._json import dumps, loads
 from .capabilities import Icon
+from .contents import made_blocks
 from .records import Record
 from .schemas import Schema, SchemaFault
+from .values import to_json
 from .versions import Revision
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # specification 2025-11-25, "Tool Names"
 
 
 class ToolAnnotations(Record, frozen=True, kw_only=True, eq=False):
@@ -58,23 +63,32 @@ class Tool(Record, frozen=True, kw_only=True, eq=False):
 class ToolResult:
     """What a tool returns to say more than a value does.
 
-    content             content blocks, as JSON has them
-    structured_content  any JSON value, or UNSET
-    is_error            the tool failed, and the content says how
+    Args:
+        content: Content blocks: dicts as the protocol has them (`{"type": "image", "data": …, "mimeType": …}`, where
+            the data may be bytes), other objects that are written so, and texts.
+        structured_content: Any value that can be a result, or UNSET.
+        is_error: The tool failed, and the content says how.
     """
 
-    content: list[dict[str, Any]]
+    content: Sequence[Any]
     structured_content: Any = UNSET
     is_error: bool = False
 
 
 class CheckedTool:
-    """A tool with its schemas compiled. Raises ValueError for a schema that cannot be used; the text names the tool."""
+    """A tool with its schemas compiled.
+
+    Raises:
+        ValueError: For a schema that cannot be used, and a name that breaks the rule of revision 2025-11-25: 1 to 128
+            letters and digits of ASCII, `_`, `-` and `.`. The text names the tool.
+    """
 
     __slots__ = ("_input", "_output", "tool")
 
     def __init__(self, tool: Tool) -> None:
         self.tool: Tool = tool
+        if not _NAME.fullmatch(tool.name):
+            raise ValueError(f"tool {tool.name[:128]!a}: the name must be 1 to 128 of A-Z, a-z, 0-9, _, - and .")
         if tool.input_schema.get("type") != "object":
             raise ValueError(f'tool {tool.name}: the input schema must have the type "object"')
         try:
@@ -103,16 +117,25 @@ class CheckedTool:
     def result(self, value: Any, revision: Revision) -> dict[str, Any]:
         """What a tool returned, as the result of a call (`CallToolResult`).
 
-        value  None: nothing; a str: a text; a ToolResult: as it says; any other value that JSON has: structured, and
-               as text for clients that know no other. Of a tool with an output schema a str is structured, too
+        Args:
+            value: None: nothing; a str: a text; a ToolResult: as it says; any other value that `values.to_json`
+                writes: structured, and as text for clients that know no other. Of a tool with an output schema a str is
+                structured, too.
+            revision: The client's.
 
-        A value that the output schema does not allow becomes an error result that names the places.
-        Raises EncodeError for a value that JSON does not have.
+        Returns:
+            The result. A value that the output schema does not allow becomes an error result that names the places.
+
+        Raises:
+            EncodeError: For a value that JSON does not have.
+            TypeError: For content blocks that the protocol does not have.
         """
         if isinstance(value, ToolResult):
-            content, structured, is_error = value.content, value.structured_content, value.is_error
+            content, is_error = made_blocks(value.content, revision), value.is_error
+            structured = UNSET if value.structured_content is UNSET else to_json(value.structured_content)
         else:
             is_error = False
+            value = value if value is None or type(value) is str else to_json(value)
             structured = UNSET if value is None or (isinstance(value, str) and self._output is None) else value
             content = [] if value is None else [text_content(value if isinstance(value, str) else _as_text(value))]
         if self._output is not None and not is_error:
