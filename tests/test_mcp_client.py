@@ -975,6 +975,13 @@ def test_handlers_of_notifications() -> None:
                 ("updated", {"uri": "a:b"}),
             ]
             assert [repr(fault) for fault in faults] == ["KeyError('of its own')"]
+            # They serve no requests, and a handler of requests hears nothing.
+            assert (await script.ask("notifications/tools/list_changed"))["error"]["code"] == -32601
+            assert len(heard) == 3
+        async with scripted(handlers={"roots/list": changed}, on_notification=lambda *what: None) as (_, script):
+            script.write({"method": "roots/list"})
+            await turns()
+            assert len(heard) == 3
 
     run(test)
 

@@ -110,7 +110,7 @@ def connect(
         handlers: Functions by method. For what the server may ask ("roots/list", "sampling/createMessage",
             "elicitation/create"): called with the params, they return the result. An RpcError out of one is the answer;
             in 2026-07-28, where no answer to that can be an error, it comes out of the call that wanted the input. For
-            what the server tells ("notifications/resources/updated"): called with the params. All may be async.
+            what the server tells ("notifications/…"): called with the params. All may be async.
         on_notification: Called with the method and the params of what the server tells and `handlers` does not have;
             sync or async. Not with the progress of a call that has an `on_progress`.
         info: Who this client is.

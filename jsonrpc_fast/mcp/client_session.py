@@ -64,7 +64,10 @@ class ClientSession(Session):
         own.update(options)
         super().__init__(transport, _Handlers(self._serve), **own)
         self._handshake = handshake
-        self._functions: dict[str, Callable[[dict[str, Any]], Any]] = dict(handlers)
+        self._functions: dict[str, Callable[[dict[str, Any]], Any]] = {}
+        self._hearing: dict[str, Callable[[dict[str, Any]], Any]] = {}
+        for method, function in handlers.items():
+            (self._hearing if method.startswith("notifications/") else self._functions)[method] = function
         self._on_notification = on_notification
 
     def report(self, error: BaseException) -> None:
@@ -102,7 +105,7 @@ class ClientSession(Session):
         if not isinstance(params, dict):
             raise RpcError(ErrorCode.INVALID_PARAMS, "params must be an object")
         if context.is_notification:
-            hearing = self._functions.get(context.method)
+            hearing = self._hearing.get(context.method)
             if hearing is not None:
                 return hearing(params)
             return None if self._on_notification is None else self._on_notification(context.method, params)
