@@ -17,7 +17,7 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_FromLongLong
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_Substring
 from libc.math cimport isfinite
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -71,9 +71,11 @@ from ._json import (
 )
 from ._json import dumps_unchecked as _dumps_unchecked
 from ._json import loads as _loads
+from ._pickling import remake
+from ._repr import SHOWN_BYTES as _SHOWN_BYTES
 from ._repr import shorten
 from .codes import RPC_MESSAGES, UNSET, ParseErrorCode, is_error_code, plain_error_code
-from .errors import HANDLER_FAILURES, EncodeError, RpcError, error_for, internal_error
+from .errors import HANDLER_FAILURES, EncodeError, RpcError, error_for, internal_error, remake_parse_error
 from .framing import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
 from .framing import Frame, HeaderReader
 from .hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES
@@ -116,6 +118,7 @@ cdef enum:
     GLANCES = 64
 
 cdef const char* BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+cdef const char* NULL_TEXT = b"null"
 cdef str VERSION = "2.0"
 # What is called for each message, without a look-up.
 cdef object loads = _loads
@@ -124,6 +127,7 @@ cdef object ZERO = 0
 cdef object ABSENT = object()  # of a member that is not there
 cdef object APPEND_NEWLINE = OPT_APPEND_NEWLINE
 cdef Py_ssize_t MAX_DEPTH = _MAX_DEPTH
+cdef Py_ssize_t SHOWN_BYTES = _SHOWN_BYTES
 cdef Py_ssize_t MAX_ID_BYTES = _MAX_ID_BYTES
 cdef Py_ssize_t LOOKED_AT_BYTES = _LOOKED_AT_BYTES
 cdef Py_ssize_t HEAD_BYTES = _HEAD_BYTES
@@ -139,6 +143,14 @@ class ParseError(errors.ParseError):
     def to_response(self):
         """The error response that tells the peer: the specification's own code and message, and the id if known."""
         return Response(self.id, error=Error(self.rpc_code, RPC_MESSAGES[self.rpc_code]))
+
+    def __reduce__(self):
+        return remake, (__name__, "_make_fault", *self._state())
+
+
+def _make_fault(*state):
+    """A `ParseError` from its pickle."""
+    return remake_parse_error(ParseError, *state)
 
 
 include "_core_messages.pxi"

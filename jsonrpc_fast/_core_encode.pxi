@@ -160,6 +160,8 @@ cdef inline void put(Writer* writer, const char* text, Py_ssize_t size) noexcept
 
 
 cdef inline bytes put_bytes(Writer* writer, bytes text):
+    if text is None:
+        raise TypeError("a serializer returned None")
     put(writer, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
     return text
 
@@ -212,10 +214,10 @@ cdef inline object put_id(Writer* writer, id):
 
 
 cdef bytes put_raw(Writer* writer, Raw raw):
-    """JSON with the line breaks between its tokens made spaces; in its strings there are none. The caller holds it."""
+    """JSON with the line breaks between its tokens made spaces; in its strings there are none."""
     if memchr(raw.start, 0x0A, raw.size) == NULL and memchr(raw.start, 0x0D, raw.size) == NULL:
         put(writer, <const char*>raw.start, raw.size)
-        return b""
+        return raw.owner
     return put_bytes(writer, raw.text().replace(b"\n", b" ").replace(b"\r", b" "))
 
 

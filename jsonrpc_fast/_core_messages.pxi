@@ -1,6 +1,7 @@
 """The messages, and what their constructors check.
 
-The free lists are as long as that because a stream's chunk gives hundreds of messages at once.
+The free lists are as long as that because a stream's chunk gives hundreds of messages at once. The trashcan keeps a long
+chain of messages, each the payload of another, from overflowing the stack when it is freed.
 """
 
 
@@ -28,6 +29,7 @@ cdef object refuse_again(value):
 
 @cython.final
 @cython.freelist(1024)
+@cython.trashcan(True)
 cdef class Request:
     """Request(id, method, params=None)
 --
@@ -54,7 +56,7 @@ cdef class Request:
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
         """The request that a decoded JSON object is, or None. Never raises."""
-        message = judge_dict(obj, rules_of(profile), None)
+        message = judge_or_none(obj, rules_of(profile))
         return message if type(message) is Request else None
 
     def to_dict(self):
@@ -82,11 +84,12 @@ cdef class Request:
         return repr_of(self)
 
     def __reduce__(self):
-        return Request, (self.id, self.method, self.params)
+        return remake, (__name__, "Request", self.id, self.method, self.params)
 
 
 @cython.final
 @cython.freelist(1024)
+@cython.trashcan(True)
 cdef class Notification:
     """Notification(method, params=None)
 --
@@ -110,7 +113,7 @@ cdef class Notification:
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
         """The notification that a decoded JSON object is, or None. Never raises."""
-        message = judge_dict(obj, rules_of(profile), None)
+        message = judge_or_none(obj, rules_of(profile))
         return message if type(message) is Notification else None
 
     def to_dict(self):
@@ -138,11 +141,12 @@ cdef class Notification:
         return repr_of(self)
 
     def __reduce__(self):
-        return Notification, (self.method, self.params)
+        return remake, (__name__, "Notification", self.method, self.params)
 
 
 @cython.final
 @cython.freelist(1024)
+@cython.trashcan(True)
 cdef class Response:
     """Response(id, result=None, error=None)
 --
@@ -178,7 +182,7 @@ cdef class Response:
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
         """The response that a decoded JSON object is, or None. Never raises."""
-        message = judge_dict(obj, rules_of(profile), None)
+        message = judge_or_none(obj, rules_of(profile))
         return message if type(message) is Response else None
 
     def to_dict(self):
@@ -206,10 +210,11 @@ cdef class Response:
         return repr_of(self)
 
     def __reduce__(self):
-        return Response, (self.id, self.result, self.error)
+        return remake, (__name__, "Response", self.id, self.result, self.error)
 
 
 @cython.final
+@cython.trashcan(True)
 cdef class Error:
     """What went wrong, inside a response (section 5.1): code, message, data (UNSET if absent).
     """
@@ -237,7 +242,12 @@ cdef class Error:
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
         """The error that a decoded JSON object is, or None. Never raises."""
-        error = judge_error(obj)
+        try:
+            error = judge_error(obj)
+        except (MemoryError, RecursionError):
+            raise
+        except Exception:  # a key's own comparison
+            return None
         return error if type(error) is Error else None
 
     def to_dict(self):
@@ -253,11 +263,13 @@ cdef class Error:
         return repr_of(self)
 
     def __reduce__(self):
-        return Error, (self.code, self.message, self.data)
+        return remake, (__name__, "Error", self.code, self.message, self.data)
 
 
-cdef bytes NULL_TEXT = b"null"
-cdef bint is_making_raw = False  # by `make_raw`, which fills it
+cdef enum:
+    # A `Raw` holds on to a text that is no longer than this, or than PINNED_FOLD times its own part of it.
+    PINNED_BYTES = 1024
+    PINNED_FOLD = 4
 
 
 @cython.final
@@ -269,33 +281,26 @@ cdef class Raw:
     A checked JSON text, kept as bytes: a payload that is passed on, or read later.
     """
 
-    cdef bytes owner  # holds the text; the whole message that was decoded, until the bytes are asked for
-    cdef const uint8_t* start
+    cdef bytes owner  # holds the text: the message that was decoded, or this value alone; None before `__init__`
+    cdef const uint8_t* start  # in `owner`, so whoever uses it across a call holds that, too: another may replace both
     cdef Py_ssize_t size
     cdef bint exact  # big_ints="exact"
 
     def __cinit__(self):
-        # There is no Raw without bytes to point at: until `__init__` has been called, null.
-        if not is_making_raw:
-            self.owner = NULL_TEXT
-            self.start = <const uint8_t*>PyBytes_AS_STRING(NULL_TEXT)
-            self.size = 4
+        self.start = <const uint8_t*>NULL_TEXT
+        self.size = 4
 
     def __init__(self, data):
         cdef Cursor cursor
         cdef Value value
+        cdef bytes text
         cdef const uint8_t* start
-        if self.owner is not NULL_TEXT:
+        if self.owner is not None:
             refuse_again(self)
-        if isinstance(data, str):
-            fault = fault_of_str(data)
-            if fault is not None:
-                raise fault
-            text = data.encode()
-        elif isinstance(data, (bytes, bytearray, memoryview)):
-            text = bytes(data)
-        else:
-            raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
+        found = bytes_or_fault(data)
+        if type(found) is ParseError:
+            raise found
+        text = <bytes?>found
         start = <const uint8_t*>PyBytes_AS_STRING(text)
         open_cursor(&cursor, start, PyBytes_GET_SIZE(text), False)
         skip_space(&cursor)
@@ -309,13 +314,16 @@ cdef class Raw:
 
     cdef bytes text(self):
         """The bytes of this value alone."""
-        if self.size != PyBytes_GET_SIZE(self.owner):
-            self.owner = PyBytes_FromStringAndSize(<const char*>self.start, self.size)
-            self.start = <const uint8_t*>PyBytes_AS_STRING(self.owner)
+        cdef bytes text
+        if self.owner is None or self.size != PyBytes_GET_SIZE(self.owner):
+            text = PyBytes_FromStringAndSize(<const char*>self.start, self.size)
+            self.start = <const uint8_t*>PyBytes_AS_STRING(text)
+            self.owner = text
         return self.owner
 
     def decode(self, decoder=None):
         """What a decoder makes of the bytes: orjson, or one that is given, such as a typed one. Raises what it does."""
+        cdef bytes owner = self.owner
         if decoder is not None:
             return decoder(self.text())
         return loads_exact(self.text()) if self.exact else loads_part(self.start, self.size)
@@ -335,30 +343,32 @@ cdef class Raw:
         return hash(self.text())
 
     def __repr__(self):
-        return f"Raw({shorten(self.text())})"
+        cdef const char* start = <const char*>self.start
+        if self.size <= SHOWN_BYTES:
+            text = PyBytes_FromStringAndSize(start, self.size)
+        else:
+            text = PyBytes_FromStringAndSize(start, SHOWN_BYTES // 2)
+            text += PyBytes_FromStringAndSize(start + self.size - SHOWN_BYTES // 2, SHOWN_BYTES // 2)
+        return f"Raw({shorten(text)})"
 
     def __reduce__(self):
-        return remake_raw, (self.text(), self.exact)
+        return remake, (__name__, "_make_raw", self.text(), bool(self.exact))
 
 
-def remake_raw(bytes data, exact):
+def _make_raw(bytes data not None, bint exact):
     """A `Raw` from its pickle, which has been checked."""
     return make_raw(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), data, exact)
 
 
 cdef inline Raw make_raw(const uint8_t* start, Py_ssize_t size, owner, bint exact):
-    """A `Raw` of a part of `owner`, which is bytes; of a copy where it is anything else."""
-    global is_making_raw
-    cdef Raw raw
-    is_making_raw = True
-    raw = Raw.__new__(Raw)
-    is_making_raw = False
-    if PyBytes_CheckExact(owner):
+    """A `Raw` of a part of `owner`, which is bytes; of a copy where it is anything else, or much larger."""
+    cdef Raw raw = Raw.__new__(Raw)
+    if PyBytes_CheckExact(owner) and PyBytes_GET_SIZE(owner) <= max(PINNED_FOLD * size, PINNED_BYTES):
         raw.owner = <bytes>owner
-        raw.start = start
     else:
         raw.owner = PyBytes_FromStringAndSize(<const char*>start, size)
-        raw.start = <const uint8_t*>PyBytes_AS_STRING(raw.owner)
+        start = <const uint8_t*>PyBytes_AS_STRING(raw.owner)
+    raw.start = start
     raw.size = size
     raw.exact = exact
     return raw

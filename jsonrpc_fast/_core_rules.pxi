@@ -96,37 +96,38 @@ cdef inline object member_of(dict obj, name):
 
 
 cdef object judge_call_quickly(dict members, Rules rules):
-    """The valid call that a dict of nothing else is, with an id of 64 bits or in ASCII; None of any other dict."""
-    cdef PyObject* jsonrpc = PyDict_GetItemWithError(members, "jsonrpc")
-    cdef PyObject* method = PyDict_GetItemWithError(members, "method")
-    cdef PyObject* id
-    cdef PyObject* params
+    """The valid call that a dict of nothing else is, with an id of 64 bits or in ASCII; None of any other dict.
+
+    Each member is owned: a key's `__eq__`, or the garbage collector in any allocation, may run code that clears the dict.
+    """
     cdef int overflow = 0
-    if jsonrpc == NULL or method == NULL:
+    jsonrpc = member_of(members, "jsonrpc")
+    method = member_of(members, "method")
+    if not PyUnicode_CheckExact(jsonrpc) or <str>jsonrpc != VERSION:
         return None
-    if not PyUnicode_CheckExact(<object>jsonrpc) or <str><object>jsonrpc != VERSION:
+    if not PyUnicode_CheckExact(method) or not PyUnicode_IS_ASCII(method):
         return None
-    if not PyUnicode_CheckExact(<object>method) or not PyUnicode_IS_ASCII(<object>method):
+    if not 0 < PyUnicode_GET_LENGTH(method) <= rules.method_bytes:
         return None
-    if not 0 < PyUnicode_GET_LENGTH(<object>method) <= rules.method_bytes:
+    id = member_of(members, "id")
+    params = member_of(members, "params")
+    if PyDict_Size(members) != 2 + (id is not ABSENT) + (params is not ABSENT):
         return None
-    id = PyDict_GetItemWithError(members, "id")
-    params = PyDict_GetItemWithError(members, "params")
-    if PyDict_Size(members) != 2 + (id != NULL) + (params != NULL):
+    if params is ABSENT:
+        params = None
+    elif not is_object_or_array(params, rules.array_params):
         return None
-    if params != NULL and not is_object_or_array(<object>params, rules.array_params):
-        return None
-    if id == NULL:
-        return make_notification(<object>method, None if params == NULL else <object>params)
-    if PyLong_CheckExact(<object>id):
-        PyLong_AsLongLongAndOverflow(<object>id, &overflow)
+    if id is ABSENT:
+        return make_notification(method, params)
+    if PyLong_CheckExact(id):
+        PyLong_AsLongLongAndOverflow(id, &overflow)
         if overflow:
             return None
-    elif not PyUnicode_CheckExact(<object>id) or not PyUnicode_IS_ASCII(<object>id):
+    elif not PyUnicode_CheckExact(id) or not PyUnicode_IS_ASCII(id):
         return None
-    elif PyUnicode_GET_LENGTH(<object>id) > rules.id_bytes:
+    elif PyUnicode_GET_LENGTH(id) > rules.id_bytes:
         return None
-    return make_request(<object>id, <object>method, None if params == NULL else <object>params)
+    return make_request(id, method, params)
 
 
 cdef object judge_dict(obj, Rules rules, index):
@@ -155,6 +156,16 @@ cdef object judge_dict(obj, Rules rules, index):
             + (error is not ABSENT)
         )
     return judge(rules, index, jsonrpc, id, method, params, result, error, unexpected, False, False, False)
+
+
+cdef object judge_or_none(obj, Rules rules):
+    """What `judge_dict` returns; None where a key's own comparison raises."""
+    try:
+        return judge_dict(obj, rules, None)
+    except (MemoryError, RecursionError):
+        raise
+    except Exception:
+        return None
 
 
 cdef object judge(

@@ -92,18 +92,28 @@ cdef object fault_of_large(const uint8_t* start, Py_ssize_t size, Rules rules):
     return ParseError.message_too_large(found, reply_expected=reply_expected)
 
 
-cdef object fault_of_str(text):
-    """The fault of a str that holds a lone surrogate, None of any other. It has to leave no exception behind, for a
-    UnicodeEncodeError holds the text."""
-    if PyUnicode_IS_ASCII(text):
-        return None
+cdef object bytes_of_str(text):
+    """A str, or one of a subclass, as UTF-8; its fault where it holds a lone surrogate.
+
+    The caller's str gets no copy of its UTF-8 that would live as long as it does. No exception is left behind, for a
+    UnicodeEncodeError holds the text.
+    """
     try:
-        text.encode()
+        return PyUnicode_AsUTF8String(text)
     except UnicodeEncodeError as error:
-        offset = len(text[: error.start].encode())
-    else:
-        return None
+        offset = PyBytes_GET_SIZE(PyUnicode_AsUTF8String(PyUnicode_Substring(text, 0, error.start)))
     return ParseError.invalid_utf8(offset=offset)
+
+
+cdef object bytes_or_fault(data):
+    """What the public functions take, as bytes; the fault of a str that is not UTF-8. No method of `data` is called."""
+    if PyBytes_CheckExact(data):
+        return data
+    if isinstance(data, str):
+        return bytes_of_str(data)
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(memoryview(data))
+    raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
 
 
 cdef inline object bytes_of(Value* value):
@@ -448,6 +458,12 @@ cdef object decode_text(const uint8_t* start, Py_ssize_t size, Rules rules, raw)
     return decode_by_envelopes(start, size, rules, raw) if message is None else message
 
 
+cdef inline object decode_bytes(bytes text, Rules rules, raw):
+    return decode_text(
+        <const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), rules, text if raw else None
+    )
+
+
 cdef object decode_by_envelopes(const uint8_t* start, Py_ssize_t size, Rules rules, raw):
     """The same as the quick lane, and all that it leaves."""
     cdef Cursor cursor
@@ -461,7 +477,7 @@ cdef object decode_by_envelopes(const uint8_t* start, Py_ssize_t size, Rules rul
     return judge_envelope(&envelope, rules, None, raw)
 
 
-def _decode_by_envelopes(bytes text, profile, raw):
+def _decode_by_envelopes(bytes text not None, profile, raw):
     """`decode` without its quick lane, for the tests that hold one against the other."""
     return decode_by_envelopes(
         <const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), rules_of(profile), text if raw else None
@@ -505,20 +521,20 @@ def decode(data, profile=JSONRPC, *, raw=False):
     """
     cdef Rules rules = rules_of(profile)
     cdef Py_buffer view
-    cdef const char* text
-    cdef Py_ssize_t size
+    cdef bytes text
     if PyBytes_CheckExact(data):
-        return decode_text(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), rules, data if raw else None)
+        return decode_bytes(<bytes>data, rules, raw)
     if isinstance(data, str):
-        fault = fault_of_str(data)
-        if fault is not None:
-            return fault
-        text = PyUnicode_AsUTF8AndSize(data, &size)
-        return decode_text(<const uint8_t*>text, size, rules, True if raw else None)
+        if PyUnicode_IS_ASCII(data):
+            return decode_text(
+                <const uint8_t*>PyUnicode_DATA(data), PyUnicode_GET_LENGTH(data), rules, True if raw else None
+            )
+        found = bytes_of_str(data)
+        return decode_bytes(<bytes>found, rules, raw) if PyBytes_CheckExact(found) else found
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
     if isinstance(data, memoryview) and not data.c_contiguous:
-        data = bytes(data)
+        return decode_bytes(bytes(data), rules, raw)
     # While the view is held a bytearray cannot be resized.
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn
 
 from .codes import ParseErrorCode
 from .errors import ParseError
@@ -97,6 +97,8 @@ class StreamDecoder(Generic[M]):
             raise TypeError(f"data must be bytes, bytearray or memoryview, not {type(data).__name__}")
         if self._closed:
             raise ValueError("the decoder is closed")
+        if type(data) is not bytes:
+            data = bytes(memoryview(data))  # as it is, whatever the methods of a subclass say
         return self._feed(data, check_max_items(max_items))
 
     def close(self) -> list[M | list[M]]:
@@ -111,6 +113,9 @@ class StreamDecoder(Generic[M]):
         self._closed = True
         items = self._feed(self._undetected(), None)
         return items + [self._last_item(frame) for frame in self._rest()]
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object")
 
     def _begin(self, framing: Literal["newline", "content-length", "sse"]) -> None:
         self._frames = frames_of(framing, self._profile.limits.message_bytes)

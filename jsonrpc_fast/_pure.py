@@ -31,10 +31,11 @@ from ._json import (
     loads,
     loads_exact,
 )
+from ._pickling import remake
 from ._repr import shorten
 from ._scanner import Envelope, Malformed, Value, scan, scan_error, scan_head, scan_value, without_surrogates
 from .codes import RPC_MESSAGES, UNSET, is_error_code, plain_error_code
-from .errors import HANDLER_FAILURES, MessageId, RpcError, error_for, internal_error
+from .errors import HANDLER_FAILURES, MessageId, RpcError, error_for, internal_error, remake_parse_error
 from .framing import Framing
 from .kinds import Classification
 from .profile import HEAD_BYTES, JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Limits, Profile
@@ -62,6 +63,14 @@ class ParseError(errors.ParseError):
     def to_response(self) -> Response:
         """The error response that tells the peer: the specification's own code and message, and the id if known."""
         return Response(self.id, error=Error(self.rpc_code, RPC_MESSAGES[self.rpc_code]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return remake, (__name__, "_make_fault", *self._state())
+
+
+def _make_fault(*state: Any) -> ParseError:
+    """A `ParseError` from its pickle."""
+    return remake_parse_error(ParseError, *state)
 
 
 class _Value:
@@ -98,7 +107,7 @@ class _Value:
         return f"{type(self).__name__}({fields})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._fields()
+        return remake, (__name__, type(self).__name__, *self._fields())
 
 
 class _Message(_Value):
@@ -301,7 +310,12 @@ class Error(_Value):
     @classmethod
     def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Error | None:
         """The error that a decoded JSON object is, or None. Never raises."""
-        error = _judge_error(obj)
+        try:
+            error = _judge_error(obj)
+        except (MemoryError, RecursionError):
+            raise
+        except Exception:  # a key's own comparison
+            return None
         return error if isinstance(error, Error) else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -384,12 +398,11 @@ class Raw:
 
     def __new__(cls, data: bytes | bytearray | memoryview | str) -> Raw:
         text = _to_bytes(data)
-        if isinstance(text, ParseError):
-            raise text
-        value = _check_text(text)
+        value = text if isinstance(text, ParseError) else _check_text(text)
         if isinstance(value, ParseError):
+            del data, text  # the traceback holds this frame
             raise value
-        return _make_raw(text[value.start : value.end], False)
+        return _make_raw(text[value.start : value.end], False)  # type: ignore[index]  # no ParseError
 
     def __init_subclass__(cls) -> None:
         raise TypeError("type 'Raw' is not an acceptable base type")
@@ -430,7 +443,7 @@ class Raw:
         return f"Raw({shorten(self._data)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make_raw, (self._data, self._exact)
+        return remake, (__name__, "_make_raw", self._data, self._exact)
 
 
 Message: TypeAlias = Request | Notification | Response | ParseError
@@ -680,7 +693,12 @@ def _known(obj: dict[str, Any], profile: Profile, duplicates: bool) -> tuple[Mes
 
 def _of_class(cls: type[T], obj: object, profile: Profile) -> T | None:
     _check_profile(profile)
-    message = _judge(obj, profile)
+    try:
+        message = _judge(obj, profile)
+    except (MemoryError, RecursionError):
+        raise
+    except Exception:  # a key's own comparison
+        return None
     return message if isinstance(message, cls) else None
 
 
@@ -764,14 +782,15 @@ def decode(
 
 def _to_bytes(data: object) -> bytes | ParseError:
     """`data` as bytes; the fault of a str that is not UTF-8. Raises TypeError."""
+    # No method of `data` is called: a subclass may do as it likes.
     if isinstance(data, (bytes, bytearray, memoryview)):
-        return bytes(data)
+        return bytes(memoryview(data))
     if not isinstance(data, str):
         raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
     try:
-        return data.encode()
+        return str.encode(data)
     except UnicodeEncodeError as error:
-        return ParseError.invalid_utf8(offset=len(data[: error.start].encode()))
+        return ParseError.invalid_utf8(offset=len(str.encode(str.__getitem__(data, slice(error.start)))))
 
 
 def _shows_all(text: bytes, value: object, profile: Profile) -> bool:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import reprlib
 from itertools import islice
-from typing import Any
+from typing import Any, Final
+
+SHOWN_BYTES: Final = 64
+"""The first and last bytes that decide how longer bytes are shown."""
 
 
 class _Shortener(reprlib.Repr):
@@ -16,6 +19,14 @@ class _Shortener(reprlib.Repr):
     def repr_int(self, x: int, level: int) -> str:
         # CPython refuses to write an int of thousands of digits.
         return repr(x) if x.bit_length() < 512 else f"<int of {x.bit_length()} bits>"
+
+    def repr_bytes(self, x: bytes, level: int) -> str:
+        # The base class writes all of it first.
+        if len(x) > SHOWN_BYTES:
+            x = x[: SHOWN_BYTES // 2] + x[-SHOWN_BYTES // 2 :]
+        return self.repr_instance(x, level)
+
+    repr_bytearray = repr_bytes
 
     def repr_Error(self, x: object, level: int) -> str:
         # A message's own part, shortened already.

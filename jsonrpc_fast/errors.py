@@ -23,7 +23,7 @@ Each twin of the codec derives its own `ParseError` from the one here, only to s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ._repr import shorten
 from .codes import RPC_MESSAGES, UNSET, ErrorCode, Hint, ParseErrorCode, plain_error_code
@@ -112,6 +112,9 @@ def internal_error(error: BaseException, method: str, id: MessageId = None) -> R
         "the handler of %s failed, id %s", shorten(method), shorten(id), exc_info=error
     )
     return RpcError(ErrorCode.INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
+
+
+Fault = TypeVar("Fault", bound="ParseError")
 
 
 class ParseError(ValueError):
@@ -206,8 +209,11 @@ class ParseError(ValueError):
             f"reply_expected={self._reply_expected}{hint})"
         )
 
+    def _state(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in ParseError.__slots__])
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), *(getattr(self, name) for name in ParseError.__slots__))
+        return remake_parse_error, (type(self), *self._state())
 
     # One factory for each rule. A fault of the text has an offset; a fault of a message has an id.
 
@@ -378,14 +384,14 @@ class ParseError(ValueError):
         return cls(ParseErrorCode.UNEXPECTED_MEMBER, id, index=index, reply_expected=reply_expected)
 
 
-def _rebuild(
-    cls: type[ParseError],
+def remake_parse_error(
+    cls: type[Fault],
     code: ParseErrorCode,
     hint: Hint | None,
     id: MessageId,
     index: int | None,
     offset: int | None,
     reply_expected: bool,
-) -> ParseError:
+) -> Fault:
     """A `ParseError` from its pickle."""
     return cls(code, id, offset=offset, index=index, reply_expected=reply_expected, hint=hint)
