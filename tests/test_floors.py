@@ -25,6 +25,7 @@ FLOORS = {
     "hints": 0,
     "_json": 0,
     "_repr": 0,
+    "_pickling": 0,
     "_scanner": 1,
     "_decoder": 1,
     "_core": 1,

@@ -6,8 +6,11 @@ import contextlib
 import copy
 import functools
 import inspect
+import os
 import pickle
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -319,3 +322,43 @@ def test_options_of_orjson(twins: Twins) -> None:
 
     core, pure = twins
     assert written(core) == written(pure)
+
+
+PICKLES = """
+import pickle, sys
+if "--without-the-core" in sys.argv:
+    sys.modules["jsonrpc_fast._core"] = None
+import jsonrpc_fast as own
+from jsonrpc_fast import codec
+def samples():
+    exact = own.JSONRPC.replace(big_ints="exact")
+    return [
+        own.Request(1, "m", {"a": [1, "\\u00e9"]}), own.Notification("n"), own.Response("x", 1.5),
+        own.Response(7, error=own.Error(-1, "m", own.Raw(b"[1]"))), own.Error(1, "m"), own.Raw(b'{"a":1}'),
+        own.decode(b'{"jsonrpc":"2.0","id":1,"result":[18446744073709551616]}', exact, raw=True),
+        own.ParseError(own.ParseErrorCode.TOO_DEEP, "x", index=3, reply_expected=False), own.decode(b"[1,"),
+    ]
+if "--write" in sys.argv:
+    sys.stdout.buffer.write(pickle.dumps([(codec.BACKEND, protocol, pickle.dumps(samples(), protocol))
+                                          for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]))
+else:
+    for backend, protocol, text in pickle.loads(sys.stdin.buffer.read()):
+        found = pickle.loads(text)
+        assert found == samples(), (found, protocol)
+        assert [type(value) for value in found] == [type(value) for value in samples()]
+        assert found[6].result.decode() == [18446744073709551616]
+    print(backend, codec.BACKEND)
+"""
+
+
+def test_pickles_of_either_twin_load_in_the_other(twins: Twins) -> None:
+    def run(*arguments: str, pure: bool, stdin: bytes = b"") -> bytes:
+        environment = {**os.environ, "JSONRPC_FAST_PURE": "1" if pure else ""}
+        command = [sys.executable, "-c", PICKLES, *arguments]
+        return subprocess.run(command, env=environment, input=stdin, capture_output=True, check=True, timeout=60).stdout
+
+    for pure in (False, True):
+        written = run("--write", pure=pure)
+        writer = b"python" if pure else b"cython"
+        assert run(pure=not pure, stdin=written).split() == [writer, b"cython" if pure else b"python"]
+        assert run("--without-the-core", pure=False, stdin=written).split() == [writer, b"python"]
