@@ -41,6 +41,12 @@ class LspErrorCode(enum.IntEnum):
     REQUEST_FAILED = -32803
 
 
+class SessionErrorCode(enum.IntEnum):
+    """The codes that a session of this package answers with, in the implementation-defined band."""
+
+    SERVER_BUSY = -32009  # not served, and may be sent again: too much waits, or the session is closing
+
+
 class ErrorBand(enum.Enum):
     """Who allocates an error code."""
 
@@ -158,6 +164,9 @@ RPC_MESSAGES: Final = {
     ErrorCode.INTERNAL_ERROR: "Internal error",
 }
 """The messages that the specification gives its own codes (section 5.1)."""
+
+BUSY_MESSAGE: Final = "Server busy"
+"""The message of `SessionErrorCode.SERVER_BUSY`."""
 
 
 class Unset(enum.Enum):

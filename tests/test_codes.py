@@ -11,6 +11,7 @@ from jsonrpc_fast.codes import (
     LspErrorCode,
     McpErrorCode,
     ParseErrorCode,
+    SessionErrorCode,
     error_band,
 )
 
@@ -38,6 +39,8 @@ def test_numbers() -> None:
         "SERVER_CANCELLED": -32802,
         "REQUEST_FAILED": -32803,
     }
+    assert {code.name: int(code) for code in SessionErrorCode} == {"SERVER_BUSY": -32009}
+    assert error_band(SessionErrorCode.SERVER_BUSY) is ErrorBand.IMPLEMENTATION
 
 
 def test_messages_of_the_specification() -> None:

@@ -233,7 +233,7 @@ def test_a_handler_that_does_not_end_is_told_and_left() -> None:
     run(main())
 
 
-def test_requests_that_come_while_it_closes_get_no_answer() -> None:
+def test_requests_that_come_while_it_closes_are_refused() -> None:
     served: list[int] = []
 
     async def main() -> None:
@@ -243,9 +243,11 @@ def test_requests_that_come_while_it_closes_get_no_answer() -> None:
             closing = asyncio.create_task(server.close())
             await settle()
             late = asyncio.create_task(client.call("count", [1]))
-            assert await first == "done"
-            with pytest.raises(ConnectionLost):
+            with pytest.raises(RpcError) as refused:
                 await late
+            assert refused.value.code == -32009
+            assert not first.done()
+            assert await first == "done"
             await closing
             assert served == []
 

@@ -126,7 +126,8 @@ def test_a_request_that_is_cancelled() -> None:
     run(main())
     assert hooks.events == [
         ("request", 1, "wait"),
-        ("served without", 2, "wait", Outcome.CANCELLED, None),
+        ("request", 2, "wait"),
+        ("served", 2, "wait", Outcome.CANCELLED, None),
         ("served", 1, "wait", Outcome.CANCELLED, None),
     ]
 

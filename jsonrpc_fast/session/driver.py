@@ -4,17 +4,17 @@ Rules:
   - it is made of the half that calls (driver_calls.py) and the half that serves (driver_dispatch.py);
   - everything runs on the loop's thread; `call_threadsafe` alone may be called from another one;
   - when the peer ends its stream, this side's calls are lost, but what came is served before the transport is closed;
+  - while it closes, what runs and what waits may finish, and new requests are refused (SERVER_BUSY);
   - after `close`, and when the connection is lost, nothing is left: no call in flight, no handler, no task, no timer.
-    A handler that calls `close` itself goes on;
-  - keep `max_pending` below the `max_inbox` of the peer, and what those calls carry below its `inbox_bytes`, and two
-    busy sessions never wait for each other.
+    A handler that calls `close` itself goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
@@ -25,9 +25,10 @@ from ..transports.base import Received, Transport
 from .conventions import Convention
 from .driver_calls import Caller
 from .driver_dispatch import Dispatcher
+from .driver_runs import Run, current_run
 from .handlers import Function, Handlers
 from .hooks import FoundHooks, Hooks
-from .options import DEFAULT_TIMEOUT, check_options
+from .options import DEFAULT_TIMEOUT, check_options, check_seconds
 from .peer import Cancelled, Event, Fault, InboundRequest, Peer, Progressed, ReplyBudget, ReplyPolicy
 from .tracker import Call
 
@@ -56,12 +57,17 @@ class Session(Caller):
     errors         exception classes by error code, for what a call raises: subclasses of RpcError that take the same
     reply_policy   for unreadable messages without an id; see `Peer`
     id_factory     gives the ids of calls, int or str; the default counts from 1
+    unique_ids     whether a request with an id that is in flight is refused; otherwise it is served like any other
     max_pending    calls in flight; more of them wait
-    max_handlers   async handlers that run at one time
-    max_inbox      messages that wait to be served, before reading is paused
-    inbox_bytes    of memory that these take, about, before reading is paused
-    reply_bytes    in the transport's write buffer, beyond which nothing more is served
-    close_seconds  that `close` gives the handlers to finish
+    max_handlers   async handlers that run at one time, those not counted that wait for a peer in `call`
+    max_inbox      messages that wait: for a handler to end, or with their handler for the peer. More are refused
+    inbox_bytes    of memory that the params of these take, about
+    reply_bytes    in the transport's write buffer, beyond which nothing more is served until the peer reads
+    close_seconds  that `close` gives the handlers to finish, and after the loss of the connection, to end
+    end_seconds    that they have when the peer ended its stream; None: as long as it takes. By default None for a
+                   `StdioServer`, whose client may wait for the answers, and `close_seconds` for other transports
+
+    What is beyond the bounds, and what happens to it, driver_dispatch.py says.
     """
 
     def __init__(
@@ -78,7 +84,7 @@ class Session(Caller):
         unique_ids: bool = True,
         max_pending: int = 4096,
         max_handlers: int = 256,
-        max_inbox: int = 8192,
+        max_inbox: int = 32768,
         inbox_bytes: int = 64 * 1024 * 1024,
         reply_bytes: int = 1024 * 1024,
         close_seconds: float = 5.0,
@@ -98,14 +104,23 @@ class Session(Caller):
             close_seconds=close_seconds,
             end_seconds=end_seconds,
         )
-        peer = Peer(convention=convention, reply_policy=reply_policy, id_factory=id_factory, max_pending=max_pending)
+        peer = Peer(
+            convention=convention,
+            reply_policy=reply_policy,
+            id_factory=id_factory,
+            max_pending=max_pending,
+            unique_ids=unique_ids,
+        )
         super().__init__(transport, peer, FoundHooks(hooks), timeout, errors)
         self.handlers: Handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
         self._close_seconds = close_seconds
+        if isinstance(end_seconds, Unset):
+            end_seconds = None if getattr(transport, "answers_after_end", False) else close_seconds
+        self._end_seconds = end_seconds
         self._state = _State.NEW
         self._closed: asyncio.Future[None]
         self._closer: asyncio.Task[None] | None = None
-        self._closing: set[asyncio.Task[Any] | None] = set()  # who called `close`: perhaps a handler
+        self._is_cut_off_told = False
         self._dispatcher = Dispatcher(
             self,
             peer,
@@ -161,6 +176,11 @@ class Session(Caller):
         """Whether the session is started, and neither closed nor cut off."""
         return self._state is _State.RUNNING
 
+    @property
+    def unanswered(self) -> int:
+        """How many requests got no answer because the session was closed before their handlers had finished."""
+        return self._dispatcher.unanswered
+
     async def wait_closed(self) -> None:
         """Waits until the connection is gone, whoever closed it, and no handler is left."""
         if self._state is _State.NEW:
@@ -169,61 +189,84 @@ class Session(Caller):
             await asyncio.shield(self._closed)
             await self._wait_for_the_rest()
 
-    async def close(self) -> None:
-        """Lets the handlers that run or wait finish, for `close_seconds`; settles the calls; closes the transport.
+    async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
+        """Lets the handlers that run or wait finish, settles the calls, and closes the transport.
 
-        Requests that come meanwhile get no answer. A second call waits for the first. One that is cancelled waits for
-        no handler any more.
+        Requests that come meanwhile are refused with SERVER_BUSY. What is not finished in time is cancelled, and
+        counted by `unanswered`. A second call waits for the first; the earlier end of the two counts. A call that is
+        cancelled ends the waiting for handlers.
+
+        Args:
+            grace_seconds: How long the handlers may take, in seconds; None: as long as it takes. The default is
+                the option `close_seconds`.
+
+        Raises:
+            TypeError, ValueError: `grace_seconds` is not a time.
         """
+        seconds = self._close_seconds if isinstance(grace_seconds, Unset) else grace_seconds
+        if seconds is not None:
+            check_seconds("grace_seconds", seconds)
         if self._state is _State.NEW:
             self._state = _State.CLOSED
             await self._transport.disconnect()
-        else:
-            self._closing.add(asyncio.current_task())
-            if self._state is not _State.CLOSED:
-                self._begin_closing()
-            await self._wait_for_the_rest()
+            return
+        run = current_run.get()
+        if run is not None and run.dispatcher is self._dispatcher:
+            self._dispatcher.spare(run)
+        if self._state is not _State.CLOSED:
+            self._begin_closing(seconds)
+        await self._wait_for_the_rest()
 
     async def _wait_for_the_rest(self) -> None:
         """Waits for the task that closes, if there is one; else for the handlers that the loss cancelled."""
-        closer = self._closer
-        if closer is None:
-            await self._end_handlers()
-            return
+        run = current_run.get()
+        if run is not None:
+            run.begin_wait()
         try:
-            # Not `await closer`: it may be cancelled by another one who waits here.
-            await asyncio.wait([closer])
-        except asyncio.CancelledError:
-            if self._state is not _State.CLOSED:
-                closer.cancel()
+            closer = self._closer
+            if closer is None:
+                await self._end_handlers(run)
+                return
+            try:
+                # Not `await closer`: it may be cancelled by another one who waits here.
                 await asyncio.wait([closer])
-            raise
-        if not closer.cancelled():
-            closer.result()
+            except asyncio.CancelledError:
+                if self._state is not _State.CLOSED:
+                    closer.cancel()
+                    await asyncio.wait([closer])
+                raise
+            if not closer.cancelled():
+                closer.result()
+        finally:
+            if run is not None:
+                run.end_wait()
 
-    def _begin_closing(self) -> None:
+    def _begin_closing(self, seconds: float | None) -> None:
         self._state = _State.CLOSING
+        self._dispatcher.finish_by(inf if seconds is None else self._loop.time() + seconds)
         if self._closer is None:
-            self._closer = self._loop.create_task(self._close())
+            self._closer = asyncio.Task(self._close(), loop=self._loop)  # never an eager one
 
     async def _close(self) -> None:
         try:
-            end = self._loop.time() + self._close_seconds
-            while (waited := self._dispatcher.tasks() - self._closing) and (left := end - self._loop.time()) > 0:
-                await asyncio.wait(waited, timeout=left)
+            await self._dispatcher.finish()
             self._settle_all()
             await self._end_handlers()
+            self._dispatcher.count_unanswered()
+            if hasattr(self._transport, "unanswered"):
+                self._transport.unanswered = self.unanswered
             await self._transport.close()
         finally:
             if self._state is not _State.CLOSED:
                 await self._transport.disconnect()
             await self._end_handlers()
+            if self.unanswered and not self._is_cut_off_told:
+                self._is_cut_off_told = True
+                self._hooks.fault(StateError(f"the session was closed before it answered {self.unanswered} requests"))
 
-    async def _end_handlers(self) -> None:
+    async def _end_handlers(self, but: Run | None = None) -> None:
         """Cancels what still runs and waits for its end."""
-        but = self._closing | {asyncio.current_task()}
-        self._dispatcher.cancel(but)
-        if tasks := self._dispatcher.tasks() - but:
+        if tasks := self._dispatcher.cancel(but):
             _, left = await asyncio.wait(tasks, timeout=self._close_seconds)
             if left:
                 self._hooks.fault(StateError("a handler goes on although it was cancelled"))
@@ -233,7 +276,8 @@ class Session(Caller):
         self._state = _State.CLOSED
         self._settle_all()
         self._peer.serving.clear()
-        self._dispatcher.cancel(self._closing)
+        self._dispatcher.finish_by(0.0)
+        self._dispatcher.cancel()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -243,7 +287,7 @@ class Session(Caller):
     def _on_end(self) -> None:
         """The peer has said its last: no answer can come any more, but it may still wait for this side's."""
         self._settle_all()
-        self._begin_closing()
+        self._begin_closing(self._end_seconds)
 
     def _on_error(self, error: Exception) -> None:
         if isinstance(error, ParseError):
@@ -273,9 +317,9 @@ class Session(Caller):
         return bool(text)
 
     def _on_message(self, message: Received) -> None:
-        self._take(self._peer.receive(message, self._loop.time()))
+        self._take(self._peer.receive_lazily(message, self._loop.time()))
 
-    def _take(self, events: list[Event]) -> None:
+    def _take(self, events: Iterable[Event]) -> None:
         for event in events:
             if type(event) is Call:
                 self._settled(event)
@@ -283,7 +327,7 @@ class Session(Caller):
                 if self._state is _State.RUNNING:
                     self._dispatcher.admit(event)
                 elif type(event) is InboundRequest:
-                    self._dispatcher.reply(self._peer.drop(event))
+                    self._dispatcher.refuse_busy(event)
             elif type(event) is bytes:
                 self._dispatcher.reply(event)
             elif type(event) is Fault:

@@ -23,6 +23,7 @@ from ..codes import UNSET, Unset
 from ..errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
 from ..transports.base import HIGH_WATER_BYTES, Transport
 from .driver_line import Line
+from .driver_runs import current_run
 from .hooks import FoundHooks
 from .peer import Peer
 from .tracker import Call, Outcome
@@ -75,15 +76,23 @@ class Caller:
         `start`; EncodeError or TypeError for params that cannot be written. When the waiting task is cancelled, so is
         the call.
         """
-        if self._must_wait(1):
-            timeout = await self._wait_for_room(1, timeout)
-        call = self._begin(method, params, timeout, idle_timeout, on_progress)
-        call.future = future = self._loop.create_future()
+        run = current_run.get()
+        if run is not None:
+            run.begin_wait()
         try:
-            return await future
-        except asyncio.CancelledError:
-            self._cancel(call, None)
-            raise
+            if self._must_wait(1):
+                timeout = await self._wait_for_room(1, timeout)
+            call = self._begin(method, params, timeout, idle_timeout, on_progress)
+            call.future = future = self._loop.create_future()
+            self._sent(call)
+            try:
+                return await future
+            except asyncio.CancelledError:
+                self._cancel(call, None)
+                raise
+        finally:
+            if run is not None:
+                run.end_wait()
 
     def call_soon(
         self,
@@ -104,8 +113,17 @@ class Caller:
         Raises what `call` raises before sending; StateError as well when `max_pending` calls are in flight.
         """
         call = self._begin(method, params, timeout, idle_timeout, on_progress)
+        run = current_run.get()
+        if run is not None:
+            run.begin_wait()  # most likely for a callback to wake it
+        is_returned = False
 
         def settle(result: Any, error: Exception | None) -> None:
+            if not is_returned:  # a hook cancelled it
+                self._loop.call_soon(self._run_callback, settle, result, error)
+                return
+            if run is not None:
+                run.end_wait()
             if error is None:
                 if on_result is not None:
                     on_result(result)
@@ -113,6 +131,8 @@ class Caller:
                 on_error(error)
 
         call.callback = settle
+        self._sent(call)
+        is_returned = True
         return call.id
 
     async def call_batch(
@@ -124,9 +144,21 @@ class Caller:
         None for a notification. Raises as `call` does before sending, and ValueError for no items.
         """
         items = list(items)
-        count = sum(not isinstance(item, Notification) for item in items)
-        if self._must_wait(count):
-            timeout = await self._wait_for_room(count, timeout)
+        run = current_run.get()
+        if run is not None:
+            run.begin_wait()
+        try:
+            count = sum(not isinstance(item, Notification) for item in items)
+            if self._must_wait(count):
+                timeout = await self._wait_for_room(count, timeout)
+            return await self._call_batch(items, timeout)
+        finally:
+            if run is not None:
+                run.end_wait()
+
+    async def _call_batch(
+        self, items: list[tuple[str, Any] | Notification], timeout: float | Unset | None
+    ) -> list[Any]:
         if not self._may_call:
             raise self._refusal()
         found, text = self._peer.call_batch(items, self._loop.time(), self._seconds(timeout))
@@ -137,8 +169,6 @@ class Caller:
             for call in calls:
                 self._peer.withdraw(call)
             raise
-        for call in calls:
-            self._sent(call)
         done = self._loop.create_future()
         results: list[Any] = [None] * len(found)
         left = len(calls)
@@ -153,6 +183,8 @@ class Caller:
         for index, begun in enumerate(found):
             if begun is not None:
                 begun.callback = partial(settle, index)
+        for call in calls:
+            self._sent(call)
         try:
             if calls:
                 await done
@@ -167,10 +199,12 @@ class Caller:
     ) -> concurrent.futures.Future[Any]:
         """`call`, from any other thread: the future has what `call` returns or raises. Cancelling it cancels the call.
 
-        Raises StateError when the session is not started, or its loop does not run any more.
+        Raises StateError when the session is not started, or its loop does not run.
         """
         if not self._is_started:
             raise StateError("the session is not started")
+        if not self._loop.is_running():
+            raise StateError("the session's loop does not run")
         coroutine = self.call(method, params, timeout=timeout)
         try:
             return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
@@ -181,7 +215,14 @@ class Caller:
     async def notify(self, method: str, params: Any = None) -> None:
         """Sends a notification. Raises as `call` does before sending; no more is ever known of it."""
         if self._must_wait(0):
-            await self._line.wait(lambda: self._may_send(0))
+            run = current_run.get()
+            if run is not None:
+                run.begin_wait()
+            try:
+                await self._line.wait(lambda: self._may_send(0))
+            finally:
+                if run is not None:
+                    run.end_wait()
         self.notify_soon(method, params)
 
     def notify_soon(self, method: str, params: Any = None) -> None:
@@ -215,7 +256,6 @@ class Caller:
         except BaseException:
             self._peer.withdraw(call)
             raise
-        self._sent(call)
         return call
 
     def _seconds(self, timeout: float | Unset | None) -> float | None:
@@ -225,6 +265,7 @@ class Caller:
         return self._loss() if self._is_started else StateError("the session is not started")
 
     def _sent(self, call: Call) -> None:
+        """To be called when whoever waits for the call can be told: a hook may cancel it."""
         if self._hooks.call_started is not None:
             call.trace = self._hooks.call_started(call.id, call.method)
         deadline = call.expires if call.idle_seconds is None else call.deadline()
@@ -266,7 +307,7 @@ class Caller:
             self._has_drained = False
             return True
         if self._drainer is None:
-            self._drainer = self._loop.create_task(self._drain())
+            self._drainer = asyncio.Task(self._drain(), loop=self._loop)  # never an eager one
         return False
 
     async def _drain(self) -> None:

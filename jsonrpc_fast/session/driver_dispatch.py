@@ -1,15 +1,22 @@
-"""Serving what the peer asks for: the inbox, the handlers that run, and when reading has to pause.
+"""Serving what the peer asks for: the handlers that run, what waits for them, and what is refused.
 
 Rules:
-  - sync handlers run where their message is read; async ones in a task each, `max_handlers` at the most;
-  - messages are served in the order of their coming. What cannot be served yet, because so many handlers run or because
-    the peer does not take the answers, waits in the inbox, and reading goes on: answers to this side's calls settle
-    them, and cancellations are heard;
-  - what is answered without a handler, as a faulty message is, waits with them while the peer does not take answers;
+  - responses and cancellations are always read, so a handler that waits for one goes on whatever else waits;
+  - messages are served in the order of their coming: each function is called where its message is read. A sync one
+    has served it then. A coroutine that it returned gets a task and a slot, of which there are `max_handlers`, or waits
+    for a slot in the queue. Another awaitable, a future, is at work already and needs no slot;
+  - a handler that waits in `Session.call`, of this session or of another one, holds no slot: the peer may ask for
+    something else before it answers. When it goes on, more handlers than `max_handlers` may run for a while;
+  - what waits is bounded, the queue and the handlers that wait for the peer together: by `max_inbox` messages and
+    `inbox_bytes` of memory. Beyond that a request of an async method is refused (SERVER_BUSY), and a notification is
+    dropped, which is a fault. Sync handlers and unknown methods are served all the same;
+  - while more than `reply_bytes` wait in the transport's write buffer, the peer does not read, and nothing more is
+    served: messages are held, within the same bounds. When these are reached, reading rests until the peer reads. If
+    it reads nothing for REST_SECONDS it may be resting itself, so reading goes on and what comes is refused; until the
+    refusals, too, are too many for a peer that works;
   - each handler runs in a copy of the context (`contextvars`) that the session was made in;
-  - reading is paused while the inbox holds more than `max_inbox` messages or `inbox_bytes`;
-  - a handler's RpcError is its answer. Any other exception, and a result that cannot be written, is -32603 without
-    a word about it to the peer; here it is a fault;
+  - a handler's RpcError is its answer. Any other exception but KeyboardInterrupt, and a result that cannot be written,
+    is -32603 without a word about it to the peer; here it is a fault;
   - a cancelled request is answered as the convention says, once its handler has ended;
   - a notification is never answered, whatever happens.
 """
@@ -19,17 +26,20 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import sys
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from functools import partial
 from itertools import chain
+from math import inf
 from sys import getsizeof
-from typing import TYPE_CHECKING, Any, Final, cast
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Final
 
-from ..codec import Notification, Raw
-from ..codes import RPC_MESSAGES, ErrorCode
+from ..codec import Raw
+from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
 from ..errors import ConnectionLost, RpcError, StateError
 from ..transports.base import Transport
+from .driver_runs import Item, Run, RunState, Trace, current_run
 from .handlers import Handler, RequestContext
 from .hooks import FoundHooks
 from .peer import InboundRequest, Peer
@@ -38,14 +48,14 @@ from .tracker import Outcome
 if TYPE_CHECKING:
     from .driver import Session
 
-Item = InboundRequest | Notification
-Waiting = InboundRequest | Notification | bytes
-"""What may wait in the inbox: to be served, or to be sent."""
-Trace = tuple[Any, float] | None
-"""What `request_started` returned and when the handler started; None without such hooks."""
+REST_SECONDS: Final = 0.5
+"""How long reading rests for a peer that reads nothing, before it goes on."""
 
-_ENDS: Final = (KeyboardInterrupt, SystemExit)
-"""They end the loop, as they do wherever they are raised in it."""
+_REFUSAL_FACTOR: Final = 16
+"""How many times `reply_bytes` the replies may take that no handler gave, before reading rests for good."""
+
+_TURN: Final = 256
+"""How many messages that waited are served in one turn of the loop."""
 
 _PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 """What most results are, and what is surely not to be awaited."""
@@ -53,29 +63,13 @@ _PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 _EAGER: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 
 
-class _Run:
-    """An async handler at work. `is_concluded`: what came of it has been told."""
-
-    __slots__ = ("is_concluded", "item", "request", "trace", "work")
-
-    def __init__(
-        self, work: Awaitable[Any], item: InboundRequest | Notification, request: InboundRequest | None, trace: Trace
-    ) -> None:
-        self.work = work
-        self.item = item
-        self.request = request
-        self.trace = trace
-        self.is_concluded = False
-
-
 class Dispatcher:
     """Serves the messages of one session.
 
-    send          sends bytes that may be b"", and never raises
-    max_handlers  async handlers that run at one time
-    max_inbox     messages that wait, before reading is paused
-    inbox_bytes   of memory that they take, before it is
-    reply_bytes   in the transport's write buffer, beyond which nothing more is served
+    send      sends bytes that may be b"", and never raises
+    deadline  by the loop's clock, in seconds: how long `finish` waits
+
+    The others are options of `Session`.
     """
 
     def __init__(
@@ -99,98 +93,172 @@ class Dispatcher:
         self._send = send
         self._max_handlers = max_handlers
         self._max_inbox = max_inbox
-        self._most_bytes = inbox_bytes
+        self._max_bytes = inbox_bytes
         self._reply_bytes = reply_bytes
         self._context = contextvars.copy_context()
-        self._inbox: deque[tuple[Waiting, int]] = deque()  # with the bytes that each takes
-        self._inbox_bytes = 0
+        # The handlers.
+        self._tasks: dict[asyncio.Task[None], Run] = {}  # that run or wait for the peer
+        self._running = 0  # that have a slot
+        self._waiting = 0  # that have none
+        self._queue: OrderedDict[Run, None] = OrderedDict()  # that are called, but not begun
+        self._is_start_due = False
+        self._is_overloaded = False
+        # While the peer does not read.
+        self._held: deque[tuple[Item, int]] = deque()  # with the bytes that each takes
+        self._refusal_bytes = 0
         self._is_paused = False
+        self._is_pressing = False  # reading goes on although too much is held
+        self._rest_timer: asyncio.TimerHandle | None = None
+        self._rest_level = 0  # of the write buffer
         self._drainer: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._bytes = 0  # that all that waits takes
+        # The end.
+        self.deadline = inf
+        self.unanswered = 0
+        """How many requests were dropped or cut off because the session was closed."""
+        self._closing: set[Run] = set()
+        self._bell: asyncio.Future[None] | None = None
 
     @property
     def inbox_items(self) -> int:
         """How many messages wait to be served."""
-        return len(self._inbox)
+        return len(self._held) + len(self._queue)
 
     def tasks(self) -> set[asyncio.Task[None]]:
         """What has to end before everything that came is served."""
-        return self._tasks if self._drainer is None else self._tasks | {self._drainer}
+        return set(self._tasks) if self._drainer is None else {*self._tasks, self._drainer}
 
-    def cancel(self, but: set[asyncio.Task[Any] | None]) -> None:
-        """Forgets the inbox and cancels all handlers `but` some."""
-        self._inbox.clear()
-        self._inbox_bytes = 0
-        for task in self.tasks() - but:
-            task.cancel()
+    # What comes.
 
     def admit(self, item: Item) -> None:
-        """Serves a message now, or as soon as there is room."""
-        if not self._inbox and not self._is_busy():
-            self._serve(item)
+        """Serves a message now, or as soon as there is room; or refuses it."""
+        if self._held or self._is_blocked():
+            self._hold(item)
         else:
-            self._put(item, _size(item.params, self._most_bytes))
+            self._serve(item)
 
     def reply(self, text: bytes) -> None:
-        """Sends what answers a message that no handler serves; as soon as the peer takes answers."""
-        if not text or self._transport.write_buffer_bytes <= self._reply_bytes:
+        """Sends what answers a message that no handler serves."""
+        if text:
+            if self._is_blocked():
+                self._refusal_bytes += len(text)
+                if self._refusal_bytes > _REFUSAL_FACTOR * self._reply_bytes:
+                    self._pause()
+                self._watch()
             self._send(text)
-        else:
-            self._put(text, len(text))
 
-    def _put(self, item: Waiting, size: int) -> None:
-        self._inbox.append((item, size))
-        self._inbox_bytes += size
-        if not self._is_paused and (len(self._inbox) > self._max_inbox or self._inbox_bytes > self._most_bytes):
-            self._is_paused = True
-            self._transport.pause_reading()
-        self._watch_inbox()
+    def refuse_busy(self, request: InboundRequest, trace: Trace = None) -> None:
+        """Answers that the request is not served, and may be sent again."""
+        self._refuse(request, trace, RpcError(SessionErrorCode.SERVER_BUSY, BUSY_MESSAGE))
 
     def cancel_request(self, request: InboundRequest) -> None:
         """The peer has no use for the answer any more."""
         if request.task is not None:
             request.task.cancel()
         else:
-            # It waits in the inbox, which passes over what is cancelled.
+            # It is held, and is passed over when its turn comes.
             self._send(self._peer.answer_cancelled(request))
             self._conclude(request, None, Outcome.CANCELLED)
 
-    def _is_busy(self) -> bool:
-        return len(self._tasks) >= self._max_handlers or self._transport.write_buffer_bytes > self._reply_bytes
+    def _turn_away(self, item: Item, trace: Trace = None) -> None:
+        """There is no room for the message."""
+        fault = StateError("more messages wait than the session has room for")
+        if self._is_overloaded:
+            self._hooks.peer_fault(fault)
+        else:
+            self._is_overloaded = True
+            self._hooks.fault(fault)
+        if type(item) is InboundRequest:
+            self.refuse_busy(item, trace)
+        else:
+            self._conclude(item, trace, Outcome.ERROR, SessionErrorCode.SERVER_BUSY)
 
-    def _watch_inbox(self) -> None:
-        """Where no handler's end is going to empty the inbox, the write buffer's is."""
-        if self._drainer is None and len(self._tasks) < self._max_handlers:
-            self._drainer = asyncio.get_running_loop().create_task(self._drain())
+    def _has_room(self, size: int) -> bool:
+        waiting = self.inbox_items + self._waiting
+        if waiting >= self._max_inbox or (self._bytes and self._bytes + size > self._max_bytes):
+            return False
+        if waiting <= self._max_inbox // 2:
+            self._is_overloaded = False
+        return True
+
+    # While the peer does not read.
+
+    def _is_blocked(self) -> bool:
+        return self._transport.write_buffer_bytes > self._reply_bytes
+
+    def _hold(self, item: Item) -> None:
+        size = _size(item.params, self._max_bytes)
+        if not self._has_room(size):
+            if self._is_pressing:
+                self._turn_away(item)
+                return
+            self._rest()
+        self._held.append((item, size))
+        self._bytes += size
+        self._watch()
+
+    def _watch(self) -> None:
+        if self._drainer is None:
+            self._drainer = asyncio.Task(self._drain(), loop=asyncio.get_running_loop())  # never an eager one
 
     async def _drain(self) -> None:
+        """Serves what is held as soon as the peer reads."""
         try:
-            await self._transport.drain()
+            while self._held or self._refusal_bytes:
+                await self._transport.drain()
+                self._refusal_bytes = 0
+                self._is_pressing = False
+                self._stop_rest_timer()
+                for _ in range(_TURN):
+                    if not self._held:
+                        break
+                    item, size = self._held.popleft()
+                    self._bytes -= size
+                    self._serve(item)
+                    # One at least: the transport's idea of a full buffer may be another one.
+                    if self._is_blocked():
+                        break
+                if self._is_paused and len(self._held) <= self._max_inbox // 2:
+                    self._resume()
+                await asyncio.sleep(0)
         except (ConnectionLost, StateError):
-            return
+            pass
         finally:
             self._drainer = None
-        # One at least: the transport's idea of a full buffer may be another one.
-        if self._inbox:
-            self._take_one()
-        self._empty_inbox()
+            self._look_idle()
 
-    def _empty_inbox(self) -> None:
-        while self._inbox and not self._is_busy():
-            self._take_one()
-        if self._inbox:
-            self._watch_inbox()
-        if self._is_paused and len(self._inbox) <= self._max_inbox // 2 and self._inbox_bytes <= self._most_bytes // 2:
-            self._is_paused = False
-            self._transport.resume_reading()
+    def _pause(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
 
-    def _take_one(self) -> None:
-        item, size = self._inbox.popleft()
-        self._inbox_bytes -= size
-        if type(item) is bytes:
-            self._send(item)
+    def _resume(self) -> None:
+        self._is_paused = False
+        self._transport.resume_reading()
+
+    def _rest(self) -> None:
+        """Stops reading until the peer reads, or for a while."""
+        if not self._is_paused:
+            self._pause()
+            self._rest_level = self._transport.write_buffer_bytes
+            self._rest_timer = asyncio.get_running_loop().call_later(REST_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        level = self._transport.write_buffer_bytes
+        if level < self._rest_level:
+            self._rest_level = level
+            self._rest_timer = asyncio.get_running_loop().call_later(REST_SECONDS, self._look_again)
         else:
-            self._serve(cast("Item", item))
+            self._rest_timer = None
+            self._is_pressing = True
+            self._resume()
+
+    def _stop_rest_timer(self) -> None:
+        if self._rest_timer is not None:
+            self._rest_timer.cancel()
+            self._rest_timer = None
+
+    # Handlers.
 
     def _serve(self, item: Item) -> None:
         request = item if type(item) is InboundRequest else None
@@ -202,35 +270,81 @@ class Dispatcher:
                 self._refuse(request, None, RpcError(ErrorCode.METHOD_NOT_FOUND, "Method not found"))
         else:
             # Not in the context of whoever made the transport read, which may be another handler.
-            self._context.copy().run(self._run, handler, item, request)
+            self._context.copy().run(self._call, handler, item, request)
 
-    def _run(self, handler: Handler, item: Item, request: InboundRequest | None) -> None:
+    def _call(self, handler: Handler, item: Item, request: InboundRequest | None) -> None:
         trace = self._started(item, request) if self._is_traced else None
         try:
             context = RequestContext(self._session, item.method, request) if handler.wants_context else None
             result = handler.invoke(item.params, context)
         except BaseException as error:
             self._failed(item, request, trace, error)
-            if isinstance(error, _ENDS):
+            if isinstance(error, KeyboardInterrupt):
                 raise
         else:
             # Of the type, as `await` does: a result may have any attributes, and fail when it is asked for one.
             if type(result) not in _PLAIN and hasattr(type(result), "__await__"):
-                self._spawn(_Run(result, item, request, trace))
+                self._begin(Run(self, result, item, request, trace))
             else:
                 self._succeeded(item, request, trace, result)
 
-    def _spawn(self, run: _Run) -> None:
+    def _begin(self, run: Run) -> None:
+        """Starts a handler that has returned an awaitable, or puts it into the queue."""
+        current_run.set(run)
+        needs_slot = type(run.work) is CoroutineType or not asyncio.isfuture(run.work)
+        has_slot = not self._queue and self._running < self._max_handlers
+        if needs_slot and not has_slot:
+            run.size = _size(run.item.params, self._max_bytes)
+            if self._has_room(run.size):
+                run.context = contextvars.copy_context()
+                if run.request is not None:
+                    run.request.task = run
+                self._queue[run] = None
+                self._bytes += run.size
+                return
+        elif not self._waiting or self._has_room(0):
+            if not needs_slot:
+                run.begin_wait()
+            self._start(run)
+            return
+        run.state = RunState.ENDED
+        self._discard(run)
+        self._turn_away(run.item, run.trace)
+
+    def _start(self, run: Run) -> None:
+        run.state = RunState.RUNNING
+        self._running += 1
+        if run.is_waiting:
+            self.run_waits(run)
         task = asyncio.Task(self._await(run), loop=asyncio.get_running_loop(), **_EAGER)
         if task.done():
-            self._judge(run, task)
+            self._end(run, task)
             return
-        self._tasks.add(task)
+        run.task = task
+        self._tasks[task] = run
         task.add_done_callback(partial(self._task_done, run))
         if run.request is not None:
-            run.request.task = task
+            run.request.task = run
 
-    async def _await(self, run: _Run) -> None:
+    def _start_queued(self) -> None:
+        self._is_start_due = False
+        for _ in range(_TURN):
+            if not self._queue or self._running >= self._max_handlers:
+                return
+            run, _ = self._queue.popitem(last=False)
+            self._bytes -= run.size
+            context, run.context = run.context, None
+            assert context is not None
+            context.run(self._start, run)
+        self._start_soon()
+
+    def _start_soon(self) -> None:
+        # Not at once: a handler that begins to wait may have been started for one that began to wait.
+        if self._queue and not self._is_start_due:
+            self._is_start_due = True
+            asyncio.get_running_loop().call_soon(self._start_queued)
+
+    async def _await(self, run: Run) -> None:
         try:
             result = await run.work
         except GeneratorExit:
@@ -238,18 +352,30 @@ class Dispatcher:
         except BaseException as error:
             run.is_concluded = True
             self._failed(run.item, run.request, run.trace, error)
-            if isinstance(error, _ENDS):
+            if isinstance(error, KeyboardInterrupt):
                 raise
         else:
             run.is_concluded = True
             self._succeeded(run.item, run.request, run.trace, result)
 
-    def _task_done(self, run: _Run, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._judge(run, task)
-        self._empty_inbox()
+    def _task_done(self, run: Run, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        self._end(run, task)
+        if self._queue:
+            self._start_queued()
+        self._look_idle()
 
-    def _judge(self, run: _Run, task: asyncio.Task[None]) -> None:
+    def _end(self, run: Run, task: asyncio.Task[None]) -> None:
+        if run.state is RunState.RUNNING:
+            self._running -= 1
+        else:
+            self._waiting -= 1
+            self._bytes -= run.size
+        run.state = RunState.ENDED
+        self._closing.discard(run)
+        self._judge(run, task)
+
+    def _judge(self, run: Run, task: asyncio.Task[None]) -> None:
         """Concludes what could not do so itself."""
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if not run.is_concluded:
@@ -257,8 +383,110 @@ class Dispatcher:
             if asyncio.iscoroutine(run.work):
                 run.work.close()
             self._failed(run.item, run.request, run.trace, error or asyncio.CancelledError())
-        elif error is not None and not isinstance(error, (asyncio.CancelledError, *_ENDS)):
+        elif error is not None and not isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)):
             self._hooks.fault(error)
+
+    def _discard(self, run: Run) -> None:
+        """Leaves the work of a handler that was not begun."""
+        work: Any = run.work
+        if asyncio.iscoroutine(work):
+            work.close()
+        elif asyncio.isfuture(work):
+            work.cancel()
+
+    # Called by a `Run`.
+
+    def run_waits(self, run: Run) -> None:
+        """A handler begins to wait for a peer."""
+        run.state = RunState.WAITING
+        if run.size < 0:
+            run.size = _size(run.item.params, self._max_bytes)
+        self._running -= 1
+        self._waiting += 1
+        self._bytes += run.size
+        self._start_soon()
+
+    def run_goes_on(self, run: Run) -> None:
+        """It has its answer."""
+        run.state = RunState.RUNNING
+        self._running += 1
+        self._waiting -= 1
+        self._bytes -= run.size
+
+    def abandon(self, run: Run) -> None:
+        """Ends a handler that is in the queue."""
+        if run not in self._queue:
+            return
+        del self._queue[run]
+        self._bytes -= run.size
+        run.state = RunState.ENDED
+        self._discard(run)
+        context, run.context = run.context, None
+        assert context is not None
+        context.run(self._failed, run.item, run.request, run.trace, asyncio.CancelledError())
+        self._look_idle()
+
+    # The end.
+
+    def spare(self, run: Run) -> None:
+        """A handler ends the session: it is neither waited for nor cancelled."""
+        if run.state is not RunState.ENDED:
+            self._closing.add(run)
+
+    def finish_by(self, deadline: float) -> None:
+        """Has `finish` wait no longer than that."""
+        self.deadline = min(self.deadline, deadline)
+        self._ring()
+
+    async def finish(self) -> None:
+        """Waits until all that came is served, or for `deadline`."""
+        loop = asyncio.get_running_loop()
+        while not self._is_idle() and loop.time() < self.deadline:
+            self._bell = loop.create_future()
+            timer = None if self.deadline == inf else loop.call_at(self.deadline, self._ring)
+            try:
+                await self._bell
+            finally:
+                self._bell = None
+                if timer is not None:
+                    timer.cancel()
+
+    def _is_idle(self) -> bool:
+        return not self._held and not self._queue and len(self._tasks) <= len(self._closing)
+
+    def _look_idle(self) -> None:
+        if self._bell is not None and self._is_idle():
+            self._ring()
+
+    def _ring(self) -> None:
+        if self._bell is not None and not self._bell.done():
+            self._bell.set_result(None)
+
+    def cancel(self, but: Run | None = None) -> set[asyncio.Task[None]]:
+        """Drops what waits and cancels all handlers but those that close, and `but`. Returns the tasks to wait for."""
+        held, self._held = self._held, deque()
+        for item, size in held:
+            self._bytes -= size
+            if type(item) is InboundRequest and not item.is_cancelled:
+                self._give_up(item, None)
+        for run in list(self._queue):
+            self.abandon(run)
+        self._stop_rest_timer()
+        tasks = {task for task, run in self._tasks.items() if run is not but and run not in self._closing}
+        if self._drainer is not None:
+            tasks.add(self._drainer)
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    def count_unanswered(self) -> None:
+        """Counts the requests of handlers that go on although they were cancelled."""
+        for run in self._tasks.values():
+            request = run.request
+            if request is not None and not request.is_cancelled and run not in self._closing:
+                self.unanswered += 1
+
+    # What came of it.
 
     def _succeeded(self, item: Item, request: InboundRequest | None, trace: Trace, result: Any) -> None:
         outcome, code = Outcome.RESULT, None
@@ -266,7 +494,7 @@ class Dispatcher:
             try:
                 text = self._peer.answer(request, result)
             except Exception as error:  # EncodeError, or what a payload's own methods raise
-                self._hooks.fault(error)
+                self._hooks.handler_fault(error, item.method, request.id)
                 outcome, code = Outcome.ERROR, int(ErrorCode.INTERNAL_ERROR)
                 text = self._peer.refuse(request, code, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
             self._send(text)
@@ -284,7 +512,7 @@ class Dispatcher:
         elif request is not None and isinstance(error, RpcError):
             self._refuse(request, trace, error)
         else:
-            self._hooks.fault(error)
+            self._hooks.handler_fault(error, item.method, None if request is None else request.id)
             internal = RpcError(ErrorCode.INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
             if request is not None:
                 self._refuse(request, trace, internal)
@@ -296,16 +524,19 @@ class Dispatcher:
             code = int(error.code)
             text = self._peer.refuse(request, code, error.message, error.data)
         except Exception as fault:  # data that cannot be written, or a subclass that lacks one of the others
-            self._hooks.fault(fault)
+            self._hooks.handler_fault(fault, request.method, request.id)
             code = int(ErrorCode.INTERNAL_ERROR)
             text = self._peer.refuse(request, code, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
-        self._send(text)
+        self.reply(text)
         self._conclude(request, trace, Outcome.ERROR, code)
 
     def _give_up(self, request: InboundRequest, trace: Trace) -> None:
         """The request was cancelled, or its handler because the session ends."""
-        cancelled = request.is_cancelled
-        self._send(self._peer.answer_cancelled(request) if cancelled else self._peer.drop(request))
+        if request.is_cancelled:
+            self._send(self._peer.answer_cancelled(request))
+        else:
+            self.unanswered += self._peer.serving.has(request.id, request)
+            self._send(self._peer.drop(request))
         self._conclude(request, trace, Outcome.CANCELLED)
 
     def _started(self, item: Item, request: InboundRequest | None) -> Trace:

@@ -16,10 +16,10 @@ seconds  since the start
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
+from .._repr import shorten
 from ..errors import MessageId
 from .tracker import Outcome
 
@@ -42,7 +42,7 @@ class CallSettledHook(Protocol):
 
 class RequestStartedHook(Protocol):
     def request_started(self, id: MessageId, method: str, /) -> Any:
-        """A handler is about to run, in a context of its own (`contextvars`)."""
+        """A handler is about to be called, in a context of its own (`contextvars`). An async one may then wait."""
 
 
 class RequestServedHook(Protocol):
@@ -56,8 +56,8 @@ class FaultHook(Protocol):
     def fault(self, error: BaseException, /) -> object:
         """Something went wrong that no caller hears of.
 
-        A ParseError, a StateError for an answer to no call or an id that is in flight, an exception of a handler or of
-        a callback, or an OSError of the channel.
+        A ParseError, a StateError for an answer to no call or an id that is in flight, or for what the session had no
+        room or no time to serve, an exception of a handler or of a callback, or an OSError of the channel.
         """
 
 
@@ -68,11 +68,19 @@ Hooks: TypeAlias = CallStartedHook | CallSettledHook | RequestStartedHook | Requ
 class FoundHooks:
     """The methods that an object of hooks has; None for the others.
 
-    Where nobody takes the faults, they are logged: this side's own as errors, the peer's for debugging only, since it
-    can make as many as it likes.
+    Where nobody takes the faults, they are logged: this side's own as errors, with the text of the exception and its
+    traceback, the peer's for debugging only, since it can make as many as it likes.
     """
 
-    __slots__ = ("call_settled", "call_started", "fault", "peer_fault", "request_served", "request_started")
+    __slots__ = (
+        "call_settled",
+        "call_started",
+        "fault",
+        "handler_fault",
+        "peer_fault",
+        "request_served",
+        "request_started",
+    )
 
     def __init__(self, hooks: Hooks | None) -> None:
         self.call_started: Hook | None = _find(hooks, "call_started")
@@ -82,6 +90,7 @@ class FoundHooks:
         fault = _find(hooks, "fault")
         self.fault: Hook = fault or log_fault
         self.peer_fault: Hook = fault or log_peer_fault
+        self.handler_fault: Hook = log_handler_fault if fault is None else lambda error, *_: fault(error)
 
 
 def _find(hooks: object, name: str) -> Hook | None:
@@ -101,9 +110,16 @@ def _find(hooks: object, name: str) -> Hook | None:
 
 
 def log_fault(error: BaseException) -> None:
-    """Logs what kind of fault it is and where it came from. Its text may hold what a peer sent, and is left out."""
-    place = "".join(traceback.format_tb(error.__traceback__)).rstrip()
-    logger.error("%s%s%s", type(error).__qualname__, "\n" if place else "", place)
+    """Logs a fault of this side as an error, with its traceback."""
+    if error.__traceback__ is None:
+        logger.error("%s: %s", type(error).__qualname__, error)
+    else:
+        logger.error("an exception in a callback or a hook", exc_info=error)
+
+
+def log_handler_fault(error: BaseException, method: str, id: MessageId) -> None:
+    """Logs what a handler raised as an error, with its traceback, the method and the id, None for a notification."""
+    logger.error("the handler of %s failed, id %s", shorten(method), shorten(id), exc_info=error)
 
 
 def log_peer_fault(error: BaseException) -> None:

@@ -7,9 +7,11 @@
 
 Rules:
   - what looks like a response is never answered, whatever is wrong with it;
-  - an answer settles the call that has its id; one that cannot be read settles it as well, by the fault;
+  - an answer settles the call that has its id; one that cannot be read settles it as well, by the fault, and so does
+    one that has nothing but that id;
   - the answer to a call that was given up is dropped; an answer to no call is a fault;
-  - a request whose id is being served already is refused with -32600, and the first one goes on;
+  - a request whose id is being served already is refused with -32600, and the first one goes on; unless `unique_ids`
+    is False;
   - a notification gets no reply;
   - a batch is answered by one array as soon as the last of its requests is, and not at all when nothing in it wants
     an answer (section 6);
@@ -21,7 +23,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from ..codec import (
@@ -37,7 +39,7 @@ from ..codec import (
     encode_request,
     encode_result,
 )
-from ..codes import RPC_MESSAGES, UNSET, ErrorCode
+from ..codes import RPC_MESSAGES, UNSET, ErrorCode, ParseErrorCode
 from ..errors import MessageId, StateError
 from .conventions import Cancellation, Convention, Progress, ProgressToken
 from .tracker import Call, Outcome, Serving, Tracker
@@ -165,6 +167,7 @@ class Peer:
     convention      how the protocol cancels and tells progress
     reply_policy    whether unreadable messages without an id are answered; or a `ReplyBudget` of one's own
     id_factory, max_pending, max_tombstones   as for `Tracker`
+    unique_ids      whether a request with an id that is in flight is refused
 
     All times are seconds from one clock, which never goes back. All bytes to be sent are one JSON text that ends in
     `\\n`, the only one in it; b"" is nothing to send.
@@ -179,6 +182,7 @@ class Peer:
         id_factory: Callable[[], int | str] | None = None,
         max_pending: int = 100_000,
         max_tombstones: int = 10_000,
+        unique_ids: bool = True,
     ) -> None:
         self.calls: Tracker = Tracker(id_factory=id_factory, max_pending=max_pending, max_tombstones=max_tombstones)
         self.serving: Serving[InboundRequest] = Serving()
@@ -186,6 +190,7 @@ class Peer:
         self._decoder = Decoder() if decoder is None else decoder
         if reply_policy not in ("always", "never", "limited") and not isinstance(reply_policy, ReplyBudget):
             raise ValueError('reply_policy must be "always", "never", "limited" or a ReplyBudget')
+        self._unique_ids = unique_ids
         self._replies_always = reply_policy == "always"
         self._budget = ReplyBudget() if reply_policy == "limited" else reply_policy
         self._convention_methods = self.convention.methods
@@ -317,13 +322,13 @@ class Peer:
     def report_progress(self, request: InboundRequest, value: Any) -> bytes:
         """What tells the peer how far its request is; b"" when it asked for no progress."""
         token = self.convention.token(_plain(request.params))
-        if token is None or self.serving.find(request.id) is not request:
+        if token is None or not self.serving.has(request.id, request):
             return b""
         message = self.convention.progress(token, value)
         return b"" if message is None else encode_notification(*message)
 
     def _finish(self, request: InboundRequest, text: bytes) -> bytes:
-        if not self.serving.end(request.id):
+        if not self.serving.end(request.id, request):
             return b""  # the connection is gone
         if request.is_cancelled and self.convention.cancelled_error is None:
             text = b""
@@ -349,17 +354,37 @@ class Peer:
         now: float,
     ) -> list[Event]:
         """What a decoded message or batch brings."""
+        return list(self.receive_lazily(message, now))
+
+    def receive_lazily(
+        self,
+        message: Request
+        | Notification
+        | Response
+        | ParseError
+        | Sequence[Request | Notification | Response | ParseError],
+        now: float,
+    ) -> Iterable[Event]:
+        """As `receive`, but an item of a batch is judged when the events of the one before it were taken.
+
+        So an id may be used again in a batch for a request that was answered at once.
+        """
         events: list[Event] = []
         if type(message) is list:
-            batch = InboundBatch(len(message))
-            for index, item in enumerate(message):
-                self._take(item, now, events, batch, index)
-            # When no request of it waits, nobody else is going to send the faults' replies.
-            if text := batch.text():
-                events.append(text)
-        else:
-            self._take(cast("Any", message), now, events, None, 0)
+            return self._receive_batch(message, now)
+        self._take(cast("Any", message), now, events, None, 0)
         return events
+
+    def _receive_batch(self, items: list[Received], now: float) -> Iterator[Event]:
+        batch = InboundBatch(len(items) + 1)
+        batch.wait()  # for the end of it
+        for index, item in enumerate(items):
+            events: list[Event] = []
+            self._take(item, now, events, batch, index)
+            yield from events
+        # When no request of it waits, nobody else is going to send the replies.
+        if text := batch.finish(len(items), b""):
+            yield text
 
     def _take(
         self,
@@ -375,9 +400,13 @@ class Peer:
         elif kind is Request:
             request = InboundRequest(cast("Request", message), batch, index)
             if not self.serving.begin(request.id, request):
-                reply = encode_error(request.id, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST, delimited=batch is None)
-                self._fault(StateError("the peer used an id that is in flight"), reply, events, batch, index)
-                return
+                if self._unique_ids:
+                    reply = encode_error(
+                        request.id, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST, delimited=batch is None
+                    )
+                    self._fault(StateError("the peer used an id that is in flight"), reply, events, batch, index)
+                    return
+                self.serving.begin_beside(request.id, request)
             if batch is not None:
                 batch.wait()
             events.append(request)
@@ -428,17 +457,17 @@ class Peer:
         self, fault: ParseError, now: float, events: list[Event], batch: InboundBatch | None, index: int
     ) -> None:
         reply = b""
-        if not fault.reply_expected:
-            if fault.id is not None:
-                call = self.calls.settle(fault.id, Outcome.FAULT)
-                if call is not None:
-                    call.answer = fault
-                    self._leave(call)
-                    events.append(call)
-                    return
-                if self.calls.bury(fault.id):
-                    return
-        elif fault.id is not None or self._may_reply(now):
+        # An answer with nothing but an id looks like a request without a method; servers send it for no result.
+        if fault.id is not None and (not fault.reply_expected or fault.code is ParseErrorCode.MISSING_METHOD):
+            call = self.calls.settle(fault.id, Outcome.FAULT)
+            if call is not None:
+                call.answer = fault
+                self._leave(call)
+                events.append(call)
+                return
+            if self.calls.bury(fault.id):
+                return
+        if fault.reply_expected and (fault.id is not None or self._may_reply(now)):
             reply = encode_error(fault.id, fault.rpc_code, RPC_MESSAGES[fault.rpc_code], delimited=batch is None)
         self._fault(fault, reply, events, batch, index)
 

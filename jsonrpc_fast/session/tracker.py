@@ -8,7 +8,7 @@ Rules:
   - a call that was given up (deadline, cancellation) leaves a tombstone, so that its late answer is known and
     dropped. Of those only the newest `max_tombstones` are kept;
   - ids are compared by type and value: 7, "7", 7.0 and True are four ids;
-  - an id is used for one call at a time, by either side.
+  - an id is used for one call at a time by this side, and by the peer unless it is allowed to do otherwise.
 
 Deadlines lie in a heap. What settles before its deadline stays there as a dead entry, and progress moves no entry: both
 are seen when the entry comes up. Dead entries never outnumber the calls in flight by more than a constant, so adding
@@ -259,29 +259,56 @@ class Tracker:
 class Serving(Generic[T]):
     """The peer's requests that are being served, by their ids."""
 
-    __slots__ = ("_requests",)
+    __slots__ = ("_others", "_requests")
 
     def __init__(self) -> None:
         self._requests: dict[Hashable, T] = {}
+        self._others: dict[Hashable, list[T]] = {}  # with an id that was in flight
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return len(self._requests) + sum(map(len, self._others.values()))
 
     def begin(self, id: MessageId, request: T) -> bool:
         """Takes a request in. False when the id is in flight already, and then the first one stays."""
         return self._requests.setdefault(_key(id), request) is request
 
+    def begin_beside(self, id: MessageId, request: T) -> None:
+        """Takes a request in whose id is in flight. `find` finds the first one, as long as it is there."""
+        self._others.setdefault(_key(id), []).append(request)
+
     def find(self, id: MessageId) -> T | None:
         return self._requests.get(_key(id))
 
-    def end(self, id: MessageId) -> bool:
-        """Takes a request out. False when it is not there."""
-        return self._requests.pop(_key(id), None) is not None
+    def has(self, id: MessageId, request: T) -> bool:
+        """Whether this very request is being served."""
+        key = _key(id)
+        return self._requests.get(key) is request or any(other is request for other in self._others.get(key, ()))
+
+    def end(self, id: MessageId, request: T | None = None) -> bool:
+        """Takes a request out; the first of the id where `request` is None. False when it is not there."""
+        key = _key(id)
+        if not self._others:
+            if request is not None and self._requests.get(key) is not request:
+                return False
+            return self._requests.pop(key, None) is not None
+        others = self._others.get(key, [])
+        if request is None or self._requests.get(key) is request:
+            found = self._requests.pop(key, None) is not None
+            if others:
+                self._requests[key] = others.pop(0)
+        else:
+            found = request in others
+            if found:
+                others.remove(request)
+        if not others:
+            self._others.pop(key, None)
+        return found
 
     def clear(self) -> list[T]:
         """Takes all requests out."""
-        requests = list(self._requests.values())
+        requests = [*self._requests.values(), *(other for others in self._others.values() for other in others)]
         self._requests.clear()
+        self._others.clear()
         return requests
 
 

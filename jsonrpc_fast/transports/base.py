@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypedDict
+from typing import Any, ClassVar, Final, TypedDict
 
 from ..codec import Decoder, ParseError, encode
 from ..errors import ConnectionLost, StateError
@@ -68,9 +68,14 @@ class ByteTransport:
                                    and newlines before that is known
     drain_seconds                  how long `close` waits for the peer to take what was accepted
 
+    answers_after_end  whether the peer most likely waits for answers when it has ended its stream, as the client of a
+                       process does that closes its stdin
+
     Beside the callbacks of the protocol there is `onend`. When it is set, the peer's end of the stream calls it and
     leaves the transport open for sending, until `close`: so answers that are still being worked on can leave.
     """
+
+    answers_after_end: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -90,6 +95,8 @@ class ByteTransport:
         self.onclose: Callable[[], None] | None = None
         self.onend: Callable[[], None] | None = None
         self.pauses_when_blocked = True
+        self.unanswered = 0
+        """How many requests its user left without an answer when it closed: set by a session, read by `run_stdio`."""
         self.linger_turns: int = 0
         """How many more turns of the loop frames wait for others to leave with: for who knows that more are coming."""
 

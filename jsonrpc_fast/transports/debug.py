@@ -25,7 +25,6 @@ from ..kinds import Classification
 from ..profile import Limits
 
 logger: Final = logging.getLogger("jsonrpc_fast")
-logger.addHandler(logging.NullHandler())
 if logger.level == logging.NOTSET:
     # An application that turns on the root logger did not ask for a line for each message.
     logger.setLevel(logging.WARNING)

@@ -66,6 +66,8 @@ class StdioServer(DescriptorTransport):
     has them.
     """
 
+    answers_after_end = True
+
     def __init__(self, **options: Unpack[Options]) -> None:
         super().__init__(**options)
         self._streams: StandardStreams | None = None

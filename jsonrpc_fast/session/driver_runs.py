@@ -1,0 +1,102 @@
+"""An async handler at work, and how a call that it makes finds it.
+
+A handler that waits for its peer must not keep others from running: the peer may need one of them before it answers.
+So whatever waits for a peer looks up the handler that it is made in, by the context (`contextvars`), and says so.
+Tasks that a handler starts inherit the context, and so do threads of `asyncio.to_thread`. The handler may be one of
+another session: a gateway waits there for the peer here.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable
+from contextvars import Context, ContextVar
+from typing import TYPE_CHECKING, Any, Final
+
+from ..codec import Notification
+from .peer import InboundRequest
+
+if TYPE_CHECKING:
+    from .driver_dispatch import Dispatcher
+
+Item = InboundRequest | Notification
+Trace = tuple[Any, float] | None
+"""What `request_started` returned and when the handler started; None without such hooks."""
+
+
+class RunState(enum.Enum):
+    QUEUED = enum.auto()
+    RUNNING = enum.auto()  # it has a slot
+    WAITING = enum.auto()  # it has none
+    ENDED = enum.auto()
+
+
+class Run:
+    """An async handler, from its invocation to its end.
+
+    work          what the handler returned
+    context       that it runs in, while it is queued
+    is_concluded  what came of it has been reported
+    """
+
+    __slots__ = (
+        "_waits",
+        "context",
+        "dispatcher",
+        "is_concluded",
+        "item",
+        "request",
+        "size",
+        "state",
+        "task",
+        "trace",
+        "work",
+    )
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        work: Awaitable[Any],
+        item: Item,
+        request: InboundRequest | None,
+        trace: Trace,
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.work = work
+        self.item = item
+        self.request = request
+        self.trace = trace
+        self.state = RunState.QUEUED
+        self.context: Context | None = None
+        self.size = -1  # bytes of the params, once they are counted
+        self.task: Any = None
+        self.is_concluded = False
+        self._waits = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something in the handler waits for a peer."""
+        return self._waits > 0
+
+    def begin_wait(self) -> None:
+        """Something in the handler begins to wait for a peer."""
+        self._waits += 1
+        if self.state is RunState.RUNNING:
+            self.dispatcher.run_waits(self)
+
+    def end_wait(self) -> None:
+        """It waits no longer."""
+        self._waits -= 1
+        if not self._waits and self.state is RunState.WAITING:
+            self.dispatcher.run_goes_on(self)
+
+    def cancel(self) -> None:
+        """The peer has no use for the answer any more."""
+        if self.task is not None:
+            self.task.cancel()
+        else:
+            self.dispatcher.abandon(self)
+
+
+current_run: Final[ContextVar[Run | None]] = ContextVar("jsonrpc_fast.session.current_run", default=None)
+"""The async handler that the code at work belongs to, of whichever session; it may have ended."""
