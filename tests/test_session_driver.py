@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
-from jsonrpc_fast import Notification, Request, Response
-from jsonrpc_fast.errors import ConnectionLost, RpcError, StateError
-from jsonrpc_fast.session import RequestContext, Session
-from jsonrpc_fast.transports import memory_pair
+from jsonrpc_fast import Limits, Notification, ParseError, Request, Response
+from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
+from jsonrpc_fast.session import LspConvention, RequestContext, Session
+from jsonrpc_fast.transports import TcpClient, TcpServer, Transport, memory_pair
 
-from .session_pairs import Faults, run, session_and_wire, sessions, settle
+from .session_pairs import Faults, Wire, run, session_and_wire, sessions, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -394,6 +396,151 @@ def test_exceptions_of_the_body_pass_through() -> None:
         run(main())
 
 
+@pytest.mark.parametrize("kind", ["timed out", "in flight"])
+@pytest.mark.parametrize("channel", ["memory", "tcp"])
+def test_close_does_not_wait_for_a_peer_that_works_on_a_lost_call(kind: str, channel: str) -> None:
+    async def hang(session: Session) -> None:
+        if kind == "timed out":
+            with pytest.raises(CallTimeout):
+                await session.call("forever", timeout=0.01)
+        else:
+            session.call_soon("forever")
+            await asyncio.sleep(0.01)
+        started = asyncio.get_running_loop().time()
+        await session.close()
+        assert asyncio.get_running_loop().time() - started < 2
+
+    async def serve(transport: Transport) -> None:
+        async with Session(transport, {"forever": forever}, hooks=Faults(), close_seconds=4) as session:
+            await session.wait_closed()
+
+    async def main() -> None:
+        if channel == "memory":
+            async with sessions({"forever": forever}, hooks=Faults(), close_seconds=4) as (client, _):
+                await hang(client)
+        else:
+            server = TcpServer(serve, "127.0.0.1", 0)
+            await server.start()
+            async with Session(TcpClient("127.0.0.1", server.address[1])) as client:
+                await hang(client)
+            await server.close()
+
+    run(main())
+
+
+def test_a_grace_as_long_as_it_takes() -> None:
+    async def main() -> None:
+        async with sessions({"slow": slow}, close_seconds=0) as (client, server):
+            call = asyncio.create_task(client.call("slow", [0.2]))
+            await settle()
+            await server.close(grace_seconds=None)
+            assert await call == "done"
+            assert server.unanswered == 0
+
+    run(main())
+
+
+def test_the_earlier_end_of_two_closes_counts() -> None:
+    faults = Faults()
+
+    async def main() -> None:
+        async with sessions({"forever": forever}, hooks=faults) as (client, server):
+            calls = [asyncio.create_task(client.call("forever")) for _ in range(2)]
+            await settle()
+            patient = asyncio.create_task(server.close(grace_seconds=None))
+            await asyncio.sleep(0.02)
+            assert not patient.done()
+            await server.close(grace_seconds=0.01)
+            await patient
+            assert server.unanswered == 2
+            for result in await asyncio.gather(*calls, return_exceptions=True):
+                assert isinstance(result, ConnectionLost)
+
+    run(main())
+    assert [str(fault) for fault in faults.seen] == ["the session was closed before it answered 2 requests"]
+
+
+@pytest.mark.parametrize("value", [-1, "5", float("nan")])
+def test_a_grace_that_is_no_time(value: Any) -> None:
+    async def main() -> None:
+        async with sessions() as (client, _):
+            with pytest.raises((TypeError, ValueError), match="grace_seconds"):
+                await client.close(grace_seconds=value)
+            assert client.is_connected
+
+    run(main())
+
+
+@pytest.mark.parametrize(("end_seconds", "answered"), [(None, True), (0.05, False), (5, True)])
+def test_what_a_peer_asked_before_it_ended_its_stream(end_seconds: float | None, answered: bool) -> None:
+    async def main() -> None:
+        one, other = memory_pair()
+        answers: list[Any] = []
+        other.onmessage = answers.append
+        await other.start()
+        session = Session(one, {"slow": slow}, close_seconds=0.05, end_seconds=end_seconds, hooks=Faults())
+        async with session:
+            other.send(Request(1, "slow", [0.3]))
+            await settle()
+            other._wire_has_ended = True  # it goes on reading
+            one._take_soon()
+            await session.wait_closed()
+            assert answers == ([Response(1, "done")] if answered else [])
+            assert session.unanswered == one.unanswered == (0 if answered else 1)
+        await other.disconnect()
+
+    run(main())
+
+
+def test_a_stdio_server_waits_for_its_handlers_after_the_end_of_its_input() -> None:
+    script = (
+        "import asyncio\n"
+        "from jsonrpc_fast.session import Session\n"
+        "from jsonrpc_fast.transports import StdioServer\n"
+        "async def slow():\n"
+        "    await asyncio.sleep(0.5)\n"
+        "    return 'done'\n"
+        "async def main():\n"
+        "    async with Session(StdioServer(), {'slow': slow}, close_seconds=0.01) as session:\n"
+        "        await session.wait_closed()\n"
+        "asyncio.run(main())\n"
+    )
+    request = b'{"jsonrpc":"2.0","id":1,"method":"slow"}\n'
+    process = subprocess.run([sys.executable, "-c", script], input=request, capture_output=True, timeout=60)
+    assert process.stdout == b'{"jsonrpc":"2.0","id":1,"result":"done"}\n'
+    assert (process.returncode, process.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("how", ["wait_for", "task", "gather"])
+def test_a_handler_may_close_the_session_from_a_task_of_its_own(how: str) -> None:
+    ended = []
+
+    async def leave(context: RequestContext) -> None:
+        closing = context.session.close()
+        if how == "wait_for":
+            await asyncio.wait_for(closing, 10)
+        elif how == "task":
+            await asyncio.create_task(closing)
+        else:
+            await asyncio.gather(closing, asyncio.sleep(0))
+        ended.append(True)
+
+    async def main() -> None:
+        async with sessions({"leave": leave, "slow": slow}, max_handlers=1) as (client, server):
+            started = asyncio.get_running_loop().time()
+            leaving = asyncio.create_task(client.call("leave"))
+            also = asyncio.create_task(client.call("slow", [0.01]))
+            with pytest.raises(ConnectionLost):
+                await leaving
+            assert await also == "done"
+            await server.wait_closed()
+            await settle()
+            assert ended == [True]
+            assert asyncio.get_running_loop().time() - started < 2
+
+    run(main())
+
+
 # What is served.
 
 
@@ -456,6 +603,97 @@ def test_a_duplicate_id_in_flight_is_refused() -> None:
             refusal, answer = await wire.next(), await wire.next()
             assert (refusal.id, refusal.error.code) == (1, -32600)
             assert answer == Response(1, "done")
+
+    run(main())
+
+
+def test_an_id_that_is_used_twice_in_a_batch() -> None:
+    """It is refused only while the first one is in flight."""
+    batch = b"[%s]" % b",".join([b'{"jsonrpc":"2.0","id":1,"method":"%s","params":[0.01]}'] * 2)
+
+    async def main() -> None:
+        async with session_and_wire({"slow": slow, "now": lambda value: value}) as (session, wire):
+            wire.send(batch % (b"now", b"now"))
+            assert await wire.next() == [Response(1, 0.01), Response(1, 0.01)]
+            wire.send(batch % (b"now", b"unknown"))
+            first, second = await wire.next()
+            assert (first.result, second.error.code) == (0.01, -32601)
+            wire.send(batch % (b"slow", b"slow"))
+            first, second = await wire.next()
+            assert (first.result, second.error.code) == ("done", -32600)
+            assert len(session._peer.serving) == 0
+
+    run(main())
+
+
+def test_ids_need_not_be_unique() -> None:
+    async def main() -> None:
+        async with session_and_wire({"slow": slow}, unique_ids=False, convention=LspConvention()) as (session, wire):
+            for seconds in (0.02, 0.01, 5):
+                wire.send(b'{"jsonrpc":"2.0","id":1,"method":"slow","params":[%a]}' % seconds)
+            assert [await wire.next(), await wire.next()] == [Response(1, "done")] * 2
+            wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}')
+            assert (await wire.next()).error.code == -32800
+            assert len(session._peer.serving) == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"jsonrpc":"2.0","id":1}',
+        b'{"jsonrpc":"2.0","id":1,"result":"\\ud800"}',
+        b'{"jsonrpc":"2.0","id":1,"result":"%s"}' % (b"x" * 20_000),
+        b'[{"jsonrpc":"2.0","id":1}]',
+    ],
+    ids=["only an id", "a lone surrogate", "too large", "in a batch"],
+)
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_answer_that_cannot_be_read_settles_its_call(answer: bytes, is_late: bool) -> None:
+    """And nothing is sent: the id may be that of a call of the peer."""
+    faults = Faults()
+
+    async def main() -> None:
+        one, other = memory_pair(limits=Limits(message_bytes=10_000))
+        wire = Wire(other)
+        await other.start()
+        async with Session(one, hooks=faults) as session:
+            call = asyncio.create_task(session.call("m", timeout=0.01 if is_late else 5))
+            assert await wire.next() == Request(1, "m")
+            if is_late:
+                with pytest.raises(CallTimeout):
+                    await call
+            wire.send(answer)
+            if not is_late:
+                with pytest.raises(ParseError):
+                    await call
+            await settle()
+            assert (wire.received, faults.seen) == ([], [])
+        await other.disconnect()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"method":"m","params":["%s"]}' % (b"x" * 20_000), -32600),
+        (b'{"jsonrpc":"2.0","id":7,"method":"m","params":["\\ud800"]}', -32700),
+        (b'{"jsonrpc":"2.0","id":7}', -32600),
+    ],
+    ids=["too large", "a lone surrogate", "only an id"],
+)
+def test_a_request_that_cannot_be_read_is_answered_with_its_id(request_: bytes, code: int) -> None:
+    async def main() -> None:
+        one, other = memory_pair(limits=Limits(message_bytes=10_000))
+        wire = Wire(other)
+        await other.start()
+        async with Session(one, hooks=Faults(), reply_policy="never"):
+            wire.send(request_)
+            answer = await wire.next()
+            assert (answer.id, answer.error.code) == (7, code)
+        await other.disconnect()
 
     run(main())
 

@@ -598,3 +598,57 @@ def test_what_the_channel_does_not_take_leaves_nothing(monkeypatch: pytest.Monke
             assert len(client._peer.calls) == 0
 
     run(main())
+
+
+@pytest.mark.parametrize("kind", ["call", "call_soon", "call_batch"])
+def test_a_hook_that_cancels_its_call(kind: str) -> None:
+    class Canceller(Faults):
+        def call_started(self, id: int | str, method: str) -> None:
+            assert session.cancel(id)
+
+    session: Session
+
+    async def main() -> None:
+        nonlocal session
+        async with session_and_wire(hooks=Canceller()) as (session, _):
+            if kind == "call":
+                with pytest.raises(CallCancelled):
+                    await session.call("m", timeout=None)
+            elif kind == "call_batch":
+                results = await session.call_batch([("m", None), ("m", None)], timeout=None)
+                assert [type(result) for result in results] == [CallCancelled] * 2
+            else:
+                settled: list[Any] = []
+                assert session.call_soon("m", on_error=settled.append, timeout=None) == 1
+                assert settled == []
+                await settle()
+                assert [type(error) for error in settled] == [CallCancelled]
+
+    run(main())
+
+
+def test_a_call_from_another_thread_when_the_loop_stands_still() -> None:
+    loop = asyncio.events.new_event_loop()
+    try:
+        one, other = memory_pair()
+        session = Session(one)
+        loop.run_until_complete(session.start())
+        with pytest.raises(StateError):
+            session.call_threadsafe("m")
+        loop.run_until_complete(other.disconnect())
+        loop.run_until_complete(session.close())
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("reply_bytes", [10_000, 200_000])
+def test_what_waits_for_the_buffer_goes_on_when_tasks_are_eager(reply_bytes: int) -> None:
+    """Below the transport's own mark, waiting for it is over at once."""
+
+    async def main() -> None:
+        async with sessions({"echo": lambda text: text}, reply_bytes=reply_bytes) as (client, _):
+            for _ in range(3):
+                calls = [client.call("echo", ["x" * 20_000], timeout=15) for _ in range(50)]
+                assert await asyncio.gather(*calls) == ["x" * 20_000] * 50
+
+    run(main())

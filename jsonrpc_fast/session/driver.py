@@ -16,7 +16,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from ..codec import Notification, ParseError
 from ..codes import UNSET, Unset
@@ -34,6 +34,10 @@ from .tracker import Call
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+OWED_SECONDS: Final = 0.2
+"""How long a peer has to read what was sent and to end, if it works on a call that nobody waits for."""
 
 
 class _State(enum.Enum):
@@ -250,12 +254,13 @@ class Session(Caller):
     async def _close(self) -> None:
         try:
             await self._dispatcher.finish()
+            is_owed = self._peer.calls.is_owed
             self._settle_all()
             await self._end_handlers()
             self._dispatcher.count_unanswered()
             if hasattr(self._transport, "unanswered"):
                 self._transport.unanswered = self.unanswered
-            await self._transport.close()
+            await self._close_transport(is_owed)
         finally:
             if self._state is not _State.CLOSED:
                 await self._transport.disconnect()
@@ -263,6 +268,23 @@ class Session(Caller):
             if self.unanswered and not self._is_cut_off_told:
                 self._is_cut_off_told = True
                 self._hooks.fault(StateError(f"the session was closed before it answered {self.unanswered} requests"))
+
+    async def _close_transport(self, is_owed: bool) -> None:
+        """Closes the transport; without waiting for the end of a peer that still works on a call of this side."""
+        if not is_owed or not getattr(self._transport, "waits_for_peer", False):
+            await self._transport.close()
+            return
+        closing = asyncio.Task(self._transport.close(), loop=self._loop)
+        try:
+            await asyncio.wait([closing], timeout=OWED_SECONDS)
+            while not closing.done() and self._transport.write_buffer_bytes:
+                await asyncio.wait([closing], timeout=OWED_SECONDS)
+            if not closing.done():
+                await self._transport.disconnect()
+        except asyncio.CancelledError:
+            closing.cancel()
+            raise
+        await closing
 
     async def _end_handlers(self, but: Run | None = None) -> None:
         """Cancels what still runs and waits for its end."""

@@ -207,6 +207,11 @@ class Tracker:
         del self._tombstones[id]
         return True
 
+    @property
+    def is_owed(self) -> bool:
+        """Whether the peer may still work on a call, in flight or given up."""
+        return bool(self._pending or self._tombstones)
+
     def progress(self, call: Call, now: float) -> None:
         """A sign of life: the idle deadline counts from now on."""
         call.progressed = now

@@ -70,12 +70,14 @@ class ByteTransport:
 
     answers_after_end  whether the peer most likely waits for answers when it has ended its stream, as the client of a
                        process does that closes its stdin
+    waits_for_peer     whether `close` waits for the peer's end, so that the peer loses nothing
 
     Beside the callbacks of the protocol there is `onend`. When it is set, the peer's end of the stream calls it and
     leaves the transport open for sending, until `close`: so answers that are still being worked on can leave.
     """
 
     answers_after_end: ClassVar[bool] = False
+    waits_for_peer: ClassVar[bool] = False
 
     def __init__(
         self,

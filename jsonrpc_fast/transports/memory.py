@@ -28,6 +28,8 @@ def memory_pair(**options: Unpack[Options]) -> tuple[MemoryTransport, MemoryTran
 class MemoryTransport(ByteTransport):
     """One end of a pair; `memory_pair` makes both."""
 
+    waits_for_peer = True
+
     def __init__(self, **options: Unpack[Options]) -> None:
         super().__init__(**options)
         self._peer: MemoryTransport

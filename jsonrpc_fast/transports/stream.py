@@ -35,6 +35,7 @@ Each connection has a buffer of that size, of which the system gives what is use
 class StreamTransport(ByteTransport):
     """A connected socket. `TcpClient` and `UnixClient` make one, and a server gives one for each connection."""
 
+    waits_for_peer = True
     _channel: asyncio.Transport
 
     @property
