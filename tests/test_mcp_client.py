@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ from jsonrpc_fast.transports.memory import MemoryTransport, memory_pair
 from jsonrpc_fast.transports.stdio import StdioClient
 
 from .peers.node import node_command
+from .session_pairs import Faults
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -423,6 +425,24 @@ TOOL = {"name": "t", "inputSchema": {"type": "object"}}
         ("list_tools", {"tools/list": {"tools": [], "nextCursor": "a"}}, "/nextCursor was given before"),
         ("call_tool t", {"tools/call": {}}, "/content must be an array"),
         ("call_tool t", {"tools/call": {"content": ["text"]}}, "/content/0 must be an object"),
+        ("call_tool t", {"tools/call": {"content": [{}]}}, "/content/0/type must be a string"),
+        ("call_tool t", {"tools/call": {"content": [{"type": "text"}]}}, "/content/0/text must be a string"),
+        (
+            "call_tool t",
+            {"tools/call": {"content": [{"type": "image", "data": "", "mimeType": None}]}},
+            "/content/0/mimeType must be a string",
+        ),
+        (
+            "call_tool t",
+            {"tools/call": {"content": [{"type": "resource", "resource": {"uri": "a:b"}}]}},
+            "/content/0/resource must have a text or a blob",
+        ),
+        ("call_tool t", {"tools/call": {"content": [{}] * 100_001}}, "/content has more than 100000 items"),
+        ("get_prompt p", {"prompts/get": {"messages": "no"}}, "/messages must be an array"),
+        ("get_prompt p", {"prompts/get": {"messages": [{"role": "system"}]}}, "/messages/0/role must be one of user,"),
+        ("get_prompt p", {"prompts/get": {"messages": [{"role": "user"}]}}, "/messages/0/content must be an object"),
+        ("read_resource a:b", {"resources/read": {"contents": [{"a": 1}]}}, "/contents/0 must have a text or a blob"),
+        ("read_resource a:b", {"resources/read": {"contents": [{"text": ""}]}}, "/contents/0/uri must be a string"),
         ("get_prompt p", {"prompts/get": {"messages": None}}, "/messages must be an array"),
         ("read_resource a:b", {"resources/read": {"contents": {}}}, "/contents must be an array"),
         (
@@ -523,8 +543,9 @@ def test_structured_results_are_checked_by_the_schema_that_was_listed() -> None:
     listed = {"tools": [{**TOOL, "outputSchema": schema}, broken, {"name": "u", "inputSchema": {}}]}
 
     async def test() -> None:
-        answers = {"tools/call": [secret, *results, secret, secret], "tools/list": listed}
-        async with scripted(answers) as (client, _):
+        answers = {"tools/call": [secret, *results, secret, secret, secret], "tools/list": listed}
+        hooks = Faults()
+        async with scripted(answers, hooks=hooks) as (client, _):
             assert await client.call_tool("t") == secret  # nobody has asked for the list
             await client.list_tools()
             assert await client.call_tool("t") == results[0]
@@ -534,9 +555,36 @@ def test_structured_results_are_checked_by_the_schema_that_was_listed() -> None:
             with pytest.raises(ValueError, match="/structuredContent is missing"):
                 await client.call_tool("t")
             assert await client.call_tool("t") == results[3]
-            with pytest.raises(ValueError, match="the schema cannot be used"):
-                await client.call_tool("broken")
+            for _ in range(2):  # the tool has run: its result is not lost
+                assert await client.call_tool("broken") == secret
             assert await client.call_tool("u") == secret
+            [fault] = hooks.seen
+            assert "an outputSchema cannot be used: the schema cannot be used: /: " in str(fault)
+
+    run(test)
+
+
+def test_structured_content_of_60_megabytes_is_refused_at_once() -> None:
+    listed = {"tools": [{**TOOL, "outputSchema": {"type": "object"}}]}
+
+    async def test() -> None:
+        async with scripted({"tools/list": listed}) as (client, _):
+            await client.list_tools()
+            schema = client._output_schema("t")
+            assert schema is not None
+            began = time.monotonic()
+            assert schema.faults({"a": [[]] * 20_000_000})[0].message == "has more than 1000000 values"
+            assert time.monotonic() - began < 1
+
+    run(test)
+
+
+def test_contents_of_a_type_that_is_not_known_are_handed_on() -> None:
+    result = {"content": [{"type": "of_an_extension", "x": 1}]}
+
+    async def test() -> None:
+        async with scripted({"tools/call": result}) as (client, _):
+            assert await client.call_tool("t") == result
 
     run(test)
 

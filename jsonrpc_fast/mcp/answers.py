@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
 from msgspec import UNSET
 
 from ..codes import RPC_MESSAGES, ErrorCode
-from ..errors import RpcError
+from ..errors import EncodeError, RpcError
 from .capabilities import ServerCapabilities
 from .contents import made_blocks, made_contents, made_prompt
 from .context import Context, WholeResult
@@ -107,11 +108,12 @@ class Answers:
             name, id = tool.checked.tool.name, ascii(context.request_id)[:_ID_CHARACTERS]
             _logger.error("tool %s failed, request %s", name, id, exc_info=error)
             return error_result(f"Tool {name} failed")
-        if isinstance(value, WholeResult):
-            result = _whole(value)
-            content = {"content": made_blocks(result["content"], context.revision)} if "content" in result else {}
-            return {**result, **content}
-        return tool.checked.result(value, context.revision)
+        with _naming(f"tool {tool.checked.tool.name}"):
+            if isinstance(value, WholeResult):
+                result = _whole(value)
+                content = {"content": made_blocks(result["content"], context.revision)} if "content" in result else {}
+                return {**result, **content}
+            return tool.checked.result(value, context.revision)
 
     # Prompts.
 
@@ -134,10 +136,11 @@ class Answers:
             raise RpcError(ErrorCode.INVALID_PARAMS, "Unknown prompt")
         converted = _converted(registered.function, arguments, strict=False)
         value = await _value(registered.function.call(converted, context))
-        if isinstance(value, WholeResult) and "messages" not in (value := _whole(value)):
-            return value
-        description = registered.prompt.description
-        return made_prompt(value, context.revision, None if description is UNSET else description)
+        with _naming(f"prompt {name}"):
+            if isinstance(value, WholeResult) and "messages" not in (value := _whole(value)):
+                return value
+            description = registered.prompt.description
+            return made_prompt(value, context.revision, None if description is UNSET else description)
 
     # Resources.
 
@@ -161,8 +164,9 @@ class Answers:
         uri = check_uri(params["uri"])
         value: Any = None
         mime_type: Any = UNSET
+        name = "of a source"
         if (fixed := self._registry.resources.get(uri)) is not None:
-            mime_type = fixed.resource.mime_type
+            mime_type, name = fixed.resource.mime_type, fixed.resource.name
             value = await _value(fixed.function.call({}, context))
         else:
             for source in self._registry.sources:
@@ -176,7 +180,7 @@ class Answers:
                 except UnsafePart:  # another template must not get what this one refuses
                     raise not_found(uri, context.revision) from None
                 if parts is not None:
-                    mime_type = template.template.mime_type
+                    mime_type, name = template.template.mime_type, template.template.name
                     try:
                         converted = template.function.convert(parts, strict=False)
                     except ValueError:
@@ -184,9 +188,10 @@ class Answers:
                     value = await _value(template.function.call(converted, context))
         if value is None:
             raise not_found(uri, context.revision)
-        if isinstance(value, WholeResult) and "contents" not in (value := _whole(value)):
-            return value
-        return made_contents(uri, value, None if mime_type is UNSET else mime_type)
+        with _naming(f"resource {name}"):
+            if isinstance(value, WholeResult) and "contents" not in (value := _whole(value)):
+                return value
+            return made_contents(uri, value, None if mime_type is UNSET else mime_type)
 
     # Completion.
 
@@ -244,6 +249,15 @@ async def call_method(function: ServingFunction, params: Mapping[str, Any], cont
 
 async def _value(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
+
+
+@contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """Says in the error for an unfit result whose it is."""
+    try:
+        yield
+    except (TypeError, EncodeError) as error:
+        raise TypeError(f"{what} returned what it must not: {error}") from error
 
 
 def _whole(result: WholeResult) -> dict[str, Any]:

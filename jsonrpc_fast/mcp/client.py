@@ -48,6 +48,7 @@ from .client_session import (
     plain,
     wrong_answer,
 )
+from .contents import block_fault, contents_fault, items_fault, message_fault
 from .handshake import LOG_LEVEL_KEY, LOG_LEVELS, ClientHandshake, ServerContext
 from .resources import validate_uri
 from .schemas import Schema
@@ -208,7 +209,7 @@ class Client:
         self._restart = restart
         self._timeout = options.get("timeout", DEFAULT_TIMEOUT)
         self._log_level: str | None = None
-        self._output_schemas: dict[str, dict[str, Any] | Schema] = {}
+        self._output_schemas: dict[str, dict[str, Any] | Schema | None] = {}
 
     async def __aenter__(self) -> Self:
         try:
@@ -373,7 +374,7 @@ class Client:
         result = await self.call("prompts/get", params, timeout=timeout, on_progress=on_progress)
         if self._is_of_extension(result):
             return result
-        _check_objects("prompts/get", result, "messages")
+        _check_items("prompts/get", result, "messages", message_fault)
         return result
 
     async def call_tool(
@@ -385,7 +386,12 @@ class Client:
         idle_timeout: float | None = None,
         on_progress: Callable[[dict[str, Any]], object] | None = None,
     ) -> dict[str, Any]:
-        """What a tool returns: `content`, perhaps `structuredContent`, and `isError` when it failed."""
+        """What a tool returns: `content`, perhaps `structuredContent`, and `isError` when it failed.
+
+        An `outputSchema` that cannot be used is reported to the hooks as a fault before the call; what the tool returns
+        is not checked by it then.
+        """
+        schema = self._output_schema(name)
         result = await self.call(
             "tools/call",
             _named(name, arguments),
@@ -395,11 +401,11 @@ class Client:
         )
         if self._is_of_extension(result):
             return result
-        _check_objects("tools/call", result, "content")
-        if name in self._output_schemas and not result.get("isError"):
+        _check_items("tools/call", result, "content", block_fault)
+        if schema is not None and not result.get("isError"):
             if "structuredContent" not in result:
                 raise wrong_answer("tools/call", "/structuredContent is missing")
-            for fault in self._output_schema(name).faults(result["structuredContent"]):
+            for fault in schema.faults(result["structuredContent"]):
                 raise wrong_answer("tools/call", f"/structuredContent{fault.path}: {fault.message}")
         return result
 
@@ -416,7 +422,7 @@ class Client:
         result = await self.call("resources/read", {"uri": uri}, timeout=timeout, on_progress=on_progress)
         if self._is_of_extension(result):
             return result
-        _check_objects("resources/read", result, "contents")
+        _check_items("resources/read", result, "contents", contents_fault)
         return result
 
     async def complete(
@@ -456,10 +462,16 @@ class Client:
             await self.call("logging/setLevel", {"level": level}, timeout=timeout)
         self._log_level = level
 
-    def _output_schema(self, tool: str) -> Schema:
-        schema = self._output_schemas[tool]
-        if not isinstance(schema, Schema):
-            self._output_schemas[tool] = schema = Schema(schema)
+    def _output_schema(self, tool: str) -> Schema | None:
+        """The schema for the results of a tool, compiled; None if there is none, or it cannot be used."""
+        schema = self._output_schemas.get(tool)
+        if isinstance(schema, dict):
+            try:
+                schema = Schema(schema)
+            except ValueError as error:
+                schema = None
+                self.session.report_peer(wrong_answer("tools/list", f"an outputSchema cannot be used: {error}"))
+            self._output_schemas[tool] = schema
         return schema
 
     async def _list(self, method: str, name: str, key: str, timeout: float | Unset | None) -> list[dict[str, Any]]:
@@ -534,6 +546,17 @@ def _named(name: str, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
     if arguments is not None and not isinstance(arguments, Mapping):
         raise TypeError(f"arguments must be a mapping, not {type(arguments).__name__}")
     return {"name": name} if arguments is None else {"name": name, "arguments": dict(arguments)}
+
+
+def _check_items(method: str, result: dict[str, Any], name: str, fault_of: Callable[[Any, str], str | None]) -> None:
+    """Raises ValueError unless a member is an array of which every item is without fault."""
+    items = result.get(name)
+    fault = items_fault(items, f"/{name}")
+    if fault is None:
+        faults = (fault_of(item, f"/{name}/{index}") for index, item in enumerate(items or ()))
+        fault = next((found for found in faults if found is not None), None)
+    if fault is not None:
+        raise wrong_answer(method, fault)
 
 
 def _check_objects(method: str, result: dict[str, Any], name: str, key: str | None = None) -> None:

@@ -121,6 +121,10 @@ class ClientSession(Session):
         result = function(params)
         return _checked(result) if isinstance(result, dict) else _awaited(result)
 
+    def report_peer(self, fault: Exception) -> None:
+        """Reports a fault of the server that no caller hears of."""
+        self._hooks.peer_fault(fault)
+
     async def inputs(self, method: str, result: dict[str, Any], repeats: int) -> dict[str, Any]:
         """What a request that wants input is to be repeated with."""
         requests, state = result.get("inputRequests", {}), result.get("requestState")

@@ -48,13 +48,13 @@ def items_fault(value: Any, path: str) -> str | None:
     return f"{path} has more than {MAX_ITEMS} items" if len(value) > MAX_ITEMS else None
 
 
-def block_fault(block: Any, path: str, *, is_open: bool) -> str | None:
+def block_fault(block: Any, path: str, *, is_open: bool = True) -> str | None:
     """What is wrong with a content block; None if nothing is.
 
     Args:
         block: As JSON has it.
         path: Where it is, a JSON pointer (RFC 6901).
-        is_open: Whether a type that no revision defines is allowed.
+        is_open: Whether a type that no revision defines is allowed. It may be that of an extension.
     """
     if not isinstance(block, dict):
         return f"{path} must be an object"
@@ -78,7 +78,7 @@ def contents_fault(contents: Any, path: str) -> str | None:
     return _members_fault(contents, ("uri",), path)
 
 
-def message_fault(message: Any, path: str, *, is_open: bool) -> str | None:
+def message_fault(message: Any, path: str, *, is_open: bool = True) -> str | None:
     """What is wrong with a message of a prompt; None if nothing is. The arguments are as of `block_fault`."""
     if not isinstance(message, dict):
         return f"{path} must be an object"

@@ -74,12 +74,12 @@ class MsgspecType:
     def convert(self, value: Any, *, strict: bool) -> Any:
         """The value that JSON stands for. Raises ValueError for one that does not fit; the text may show the value."""
         try:
-            return msgspec.convert(value, self.annotation, strict=strict)
+            return msgspec.convert(value, self.annotation, strict=strict, str_keys=True)
         except msgspec.ValidationError:
             depth, places = measure(value, VALUE_DEPTH, MAX_VALUE_PLACES)
             if depth > VALUE_DEPTH or places > MAX_VALUE_PLACES:
                 raise
-            return msgspec.convert(_integral(value), self.annotation, strict=strict)
+            return msgspec.convert(_integral(value), self.annotation, strict=strict, str_keys=True)
 
 
 class PydanticType:
