@@ -53,6 +53,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for fixture, names in loops.FIXTURES.items():
         if fixture in metafunc.fixturenames:
             metafunc.parametrize(fixture, names, indirect=True)
+            break
 
 
 @pytest.fixture(scope="session")
@@ -78,8 +79,8 @@ def loop(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def each_loop(request: pytest.FixtureRequest) -> Iterator[None]:
-    """`asyncio.run` uses each of the loops."""
-    with loops.running_on(request.param):
+    """`asyncio.run` uses each of the loops; those of `loop` alone where a test of the module asks for that."""
+    with loops.running_on(getattr(request, "param", loops.current)):
         yield
 
 

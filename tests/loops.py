@@ -3,7 +3,8 @@
 A module or a test asks for them with `pytest.mark.usefixtures`, see conftest.py:
 
     loop       asyncio and uvloop
-    each_loop  asyncio in debug mode and with eager tasks (Python 3.12) as well
+    each_loop  asyncio in debug mode and with eager tasks (Python 3.12) as well; a slow test of such a module asks for
+               `loop` to leave them out
 """
 
 from __future__ import annotations

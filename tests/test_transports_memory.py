@@ -23,7 +23,7 @@ from jsonrpc_fast import (
 )
 from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
 from jsonrpc_fast.framing import FRAMINGS, Framing
-from jsonrpc_fast.transports import MemoryTransport, Transport, memory_pair
+from jsonrpc_fast.transports import MemoryTransport, Transport, base, memory_pair
 from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("each_loop")]
@@ -397,6 +397,7 @@ def test_drain_waits_for_the_reader() -> None:
     run(test)
 
 
+@pytest.mark.usefixtures("loop")
 def test_an_echo_with_a_slow_reader_stays_bounded() -> None:
     async def test(pauses: bool) -> int:
         one, other, at_one, _ = await started()
@@ -511,9 +512,29 @@ STEPS = st.lists(
 )
 
 
+@pytest.fixture
+def tiny_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn of the loop delivers two messages, and every chunk is large."""
+    monkeypatch.setattr(base, "TURN_ITEMS", 1)
+    monkeypatch.setattr(base, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(base, "SMALL_BYTES", 0)
+
+
+@pytest.mark.usefixtures("loop", "tiny_turns")
+@settings(max_examples=30)
+@given(framing=st.sampled_from(FRAMINGS), steps=STEPS, closes=st.booleans())
+def test_whatever_is_done_meanwhile_all_arrives_in_tiny_turns(framing: Framing, steps: list[Any], closes: bool) -> None:
+    check_that_all_arrives(framing, steps, closes)
+
+
+@pytest.mark.usefixtures("loop")
 @settings(max_examples=50)
 @given(framing=st.sampled_from(FRAMINGS), steps=STEPS, closes=st.booleans())
 def test_whatever_is_done_meanwhile_all_that_was_sent_arrives(framing: Framing, steps: list[Any], closes: bool) -> None:
+    check_that_all_arrives(framing, steps, closes)
+
+
+def check_that_all_arrives(framing: Framing, steps: list[Any], closes: bool) -> None:
     async def test() -> None:
         one, other, _, at_other = await started(framing=framing)
         sent: list[Any] = []
@@ -540,5 +561,78 @@ def test_whatever_is_done_meanwhile_all_that_was_sent_arrives(framing: Framing, 
             await one.disconnect()
             await other.wait_closed()
             assert at_other.told == [*sent, "closed"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("line", [b"x\n", b"{}\n", b'{"jsonrpc":"2.0","method":"n"}\n'])
+def test_one_chunk_is_delivered_in_many_turns(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        one, other, _, ends = await started()
+        peak = before = 0
+        other._bytes_received(line * 10_000)
+        while len(ends.told) < 10_000:
+            peak = max(peak, len(ends.told) - before)
+            before = len(ends.told)
+            await asyncio.sleep(0)
+        assert 0 < peak <= 2 * base.TURN_ITEMS
+        assert len(ends.told) == 10_000
+        await one.close()
+        await other.wait_closed()
+
+    monkeypatch.setattr(base, "TURN_SECONDS", 0.0)
+    run(test)
+
+
+MANY = b"".join(encode_notification("n", [number]) for number in range(1000))
+
+
+@pytest.mark.usefixtures("tiny_turns")
+@pytest.mark.parametrize("how", ["end", "loss", "end and loss", "pause"])
+def test_what_waits_for_its_turn_comes_before_the_end(how: str) -> None:
+    async def test() -> None:
+        one, other, _, ends = await started()
+        broken = BrokenPipeError()
+        other._bytes_received(MANY)
+        if how == "pause":
+            other.pause_reading()
+            told = len(ends.told)
+            await turns()
+            assert len(ends.told) == told
+            other._bytes_received(encode_notification("last"))
+            other._end_received()
+            await turns()
+            assert len(ends.told) == told
+            other.resume_reading()
+        if "end" in how:
+            other._bytes_received(encode_notification("last")[:-1])
+            other._end_received()
+        if "loss" in how:
+            other._lost(broken)
+            assert len(ends.told) < 10
+            with pytest.raises(ConnectionLost):
+                other.send(Notification("n"))
+        await other.wait_closed()
+        last = [] if how == "loss" else [Notification("last")]
+        fault = [broken] if "loss" in how else []
+        assert ends.told == [*(Notification("n", [number]) for number in range(1000)), *last, *fault, "closed"]
+        await one.disconnect()
+
+    run(test)
+
+
+@pytest.mark.usefixtures("tiny_turns")
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("way", ["close", "disconnect"])
+def test_what_waits_for_its_turn_is_dropped_by_closing(way: str, is_lost: bool) -> None:
+    async def test() -> None:
+        one, other, _, ends = await started()
+        other._bytes_received(MANY)
+        if is_lost:
+            other._lost(None)
+        await one.disconnect()
+        await getattr(other, way)()
+        assert len(ends.told) < 10
+        assert ends.told[-1] == "closed"
 
     run(test)

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import Notification, Request, Response, encode_request
+from jsonrpc_fast import Notification, Request, Response, encode_request, encode_result
 from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
 from jsonrpc_fast.framing import FRAMINGS, Framing
+from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import StreamServer, StreamTransport, TcpClient, TcpServer, UnixClient, UnixServer
 from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
 
@@ -300,6 +301,7 @@ def test_the_peers_end() -> None:
     run(test)
 
 
+@pytest.mark.usefixtures("loop")
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell the memory in use")
 def test_a_connection_that_is_little_used_takes_little_memory() -> None:
     def memory() -> int:
@@ -510,6 +512,7 @@ def test_close_writes_what_was_accepted_although_the_peer_sends() -> None:
     run(test)
 
 
+@pytest.mark.usefixtures("loop")
 def test_an_echo_with_a_slow_reader_stays_bounded() -> None:
     async def test() -> None:
         transports: list[StreamTransport] = []
@@ -615,3 +618,260 @@ def test_a_wrong_option_is_told_at_once() -> None:
         TcpServer(echo, "127.0.0.1", 0, framing="morse")  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         TcpClient("127.0.0.1", 0, framming="newline")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("seconds", [0, 0.02])
+def test_what_comes_before_start_is_kept(seconds: float) -> None:
+    """A client that writes and ends its stream at once, and a server that takes its time."""
+
+    async def test() -> None:
+        async def serve(transport: StreamTransport) -> None:
+            notes.append(Notes(transport))
+            await asyncio.sleep(seconds)
+            await transport.connect()
+            await asyncio.sleep(seconds)
+            assert notes[0].told == []
+            await transport.start()
+            assert notes[0].told == []
+
+        notes: list[Notes] = []
+        async with serving(serve) as server:
+            with socket.create_connection(server.address, 5) as peer:
+                peer.sendall(encode_request(1, "first") + encode_request(2, "second", ["x" * 500_000]))
+                peer.shutdown(socket.SHUT_WR)
+                await eventually(lambda: bool(notes))
+                await notes[0].tells(3)
+                assert notes[0].told == [Request(1, "first"), Request(2, "second", ["x" * 500_000]), "closed"]
+
+    run(test)
+
+
+def test_a_server_that_speaks_first_is_heard() -> None:
+    async def test() -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        with listener:
+            listener.setblocking(False)
+            client = TcpClient(*listener.getsockname())
+            notes = Notes(client)
+            await client.connect()
+            peer, _ = await asyncio.get_running_loop().sock_accept(listener)
+            with peer:
+                peer.sendall(encode_request(1, "hello"))
+                await asyncio.sleep(0.02)
+                assert notes.told == []
+                await client.start()
+                await notes.tells(1)
+                assert notes.told == [Request(1, "hello")]
+                peer.shutdown(socket.SHUT_WR)
+                await client.wait_closed()
+
+    run(test)
+
+
+HTTP = b"POST /rpc HTTP/1.1\r\nHost: localhost:4000\r\nContent-Type: text/plain\r\nContent-Length: 60\r\n\r\n"
+"""What a browser sends for a form or a `no-cors` request of a web page."""
+MINE = b'{"jsonrpc":"2.0","id":1,"method":"first"}'
+HTTP_STARTS = {
+    "post": HTTP,
+    "get": b"GET / HTTP/1.1\r\n",
+    "options": b"OPTIONS * HTTP/1.1\r\n",
+    "absolute": b"GET http://localhost:4000/x?a=b:c HTTP/1.0\r\n",
+    "long target": b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n",
+    "own method": b"M-SEARCH * HTTP/1.1\r\n",
+    "http2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "blank lines": b"\r\n\r\n" + HTTP,
+}
+
+
+@pytest.mark.usefixtures("loop")
+@pytest.mark.parametrize("framing", FRAMINGS)
+@pytest.mark.parametrize("start", HTTP_STARTS)
+def test_http_is_refused_unread(start: str, framing: Framing) -> None:
+    body = MINE + b"\n" + b"Content-Length: %d\r\n\r\n" % len(MINE) + MINE + b"\n"
+    request = HTTP_STARTS[start] + body
+
+    async def test() -> None:
+        seen: list[Notes] = []
+
+        async def serve(transport: StreamTransport) -> None:
+            seen.append(Notes(transport))
+            await transport.start()
+
+        async def ask(pieces: list[bytes]) -> None:
+            seen.clear()
+            reader, writer = await asyncio.open_connection(*server.address)
+            with contextlib.suppress(ConnectionError):
+                for piece in pieces:
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(0.001)
+                assert await reader.read() == b""
+            await eventually(lambda: server.connections == 0)
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+            if seen:
+                assert [str(told) for told in seen[0].told] == ["the peer speaks HTTP", "closed"]
+
+        async with serving(serve, framing=framing) as server:
+            await ask([request])
+            assert seen
+            for cut in range(1, 30) if start in ("post", "blank lines") else ():
+                await ask([request[:cut], request[cut:]])
+
+    run(test)
+
+
+@pytest.mark.usefixtures("loop")
+@pytest.mark.parametrize(
+    ("first", "faults"),
+    [
+        (b"", 0),
+        (b" \t\r\n", 0),
+        (b"\xef\xbb\xbf", 0),
+        (b"GET\n", 1),
+        (b"GET / HTTQ/1.1\n", 1),
+        (b"GET / HTTP\n", 1),
+        (b"GET /\n", 1),
+        (b"get  HTTP1\n", 1),
+        (b"Content-Length: HTTP/1.1\n", 1),
+        (b'"a" / HTTP/1.1\n', 1),
+        (b"A" * 33 + b" / HTTP/1.1\n", 1),
+    ],
+)
+def test_what_only_looks_a_little_like_http_is_read(first: bytes, faults: int) -> None:
+    async def test() -> None:
+        seen: list[Notes] = []
+
+        async def serve(transport: StreamTransport) -> None:
+            seen.append(Notes(transport))
+            await transport.start()
+
+        async with serving(serve) as server:
+            for size in (1, 1000):
+                seen.clear()
+                _, writer = await asyncio.open_connection(*server.address)
+                text = first + MINE + b"\n"
+                for at in range(0, len(text), size):
+                    writer.write(text[at : at + size])
+                    await asyncio.sleep(0.0001)
+                writer.close()
+                await eventually(lambda: bool(seen) and seen[0].told[-1:] == ["closed"])
+                assert [isinstance(told, ParseError) for told in seen[0].told[:-2]] == [True] * faults
+                assert seen[0].told[-2:] == [Request(1, "first"), "closed"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("text", [b"x\n" * 5000, b"{}\n" * 5000, (b"[" + b",".join([b"1"] * 400) + b"]\n") * 10])
+def test_a_connection_that_brings_only_faults_is_closed(text: bytes) -> None:
+    async def test() -> None:
+        seen: list[Notes] = []
+
+        async def serve(transport: StreamTransport) -> None:
+            seen.append(Notes(transport))
+            await transport.start()
+
+        async with serving(serve) as server:
+            reader, writer = await asyncio.open_connection(*server.address)
+            writer.write(text)
+            assert await reader.read() == b""
+            writer.close()
+            await eventually(lambda: seen[0].told[-1:] == ["closed"])
+            faults = sum(len(told) if isinstance(told, list) else isinstance(told, ParseError) for told in seen[0].told)
+            assert 1000 < faults <= 1200
+            assert isinstance(seen[0].told[-2], ConnectionLost)
+            assert str(seen[0].told[-2]) == "the peer sent more than 1000 faulty messages"
+
+    run(test)
+
+
+@pytest.mark.parametrize("bound", [0, 5, None])
+def test_the_bound_of_faults_is_an_option(bound: int | None) -> None:
+    async def test() -> None:
+        seen: list[Notes] = []
+
+        async def serve(transport: StreamTransport) -> None:
+            seen.append(Notes(transport))
+            await transport.start()
+
+        async with serving(serve, max_faults=bound) as server:
+            with socket.create_connection(server.address, 5) as peer:
+                peer.sendall(b"x\n" * 3000)
+                peer.shutdown(socket.SHUT_WR)
+                await eventually(lambda: bool(seen) and seen[0].told[-1:] == ["closed"])
+        assert sum(isinstance(told, ParseError) for told in seen[0].told) == (3000 if bound is None else bound + 1)
+
+    run(test)
+
+
+def reset(peer: socket.socket) -> None:
+    """Closes a connection with RST."""
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+
+
+@pytest.mark.parametrize("unwritten", [0, 20_000_000])
+@pytest.mark.parametrize("who", ["transport", "server", "session"])
+def test_closing_after_the_peer_has_reset_raises_nothing(who: str, unwritten: int) -> None:
+    """In the same turn of the loop: the transport has not heard of the reset."""
+
+    async def test() -> None:
+        transports: list[StreamTransport] = []
+        reports: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, report: reports.append(report))
+
+        async def serve(transport: StreamTransport) -> None:
+            if who == "session":
+                sessions.append(Session(transport))
+                await sessions[-1].start()
+            else:
+                await transport.start()
+            transports.append(transport)
+
+        sessions: list[Session] = []
+        async with serving(serve) as server:
+            peers = [socket.create_connection(server.address) for _ in range(3)]
+            await eventually(lambda: len(transports) == 3)
+            for transport in transports:
+                if unwritten:
+                    transport.send(Notification("n", ["x" * unwritten]))
+                    await asyncio.sleep(0)
+            for peer in peers:
+                reset(peer)
+            if who == "server":
+                await server.close()
+            else:
+                await (sessions or transports)[0].close()
+            if who != "server":
+                await server.close()
+            assert server.connections == 0
+        assert reports == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("size", [10, 300_000, 8_000_000])
+def test_a_half_closing_client_gets_a_large_answer(size: int) -> None:
+    """As `nc -N` does it."""
+
+    async def test() -> None:
+        reports: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, report: reports.append(report))
+
+        async def serve(transport: StreamTransport) -> None:
+            transport.onmessage = lambda message: transport.send(Response(1, "x" * size))
+            await transport.start()
+
+        async with serving(serve) as server:
+            reader, writer = await asyncio.open_connection(*server.address)
+            writer.write(encode_request(1, "large"))
+            writer.write_eof()
+            await asyncio.sleep(0.05)
+            assert len(await reader.read()) == size + len(encode_result(1, ""))
+            writer.close()
+            await writer.wait_closed()
+            await eventually(lambda: server.connections == 0)
+        assert reports == []
+
+    run(test)

@@ -8,8 +8,12 @@ Rules:
     them have come together; a chunk that was received counts as a turn, so that the answers to it leave at once.
     With `linger_turns` they wait so many turns more, in their order;
   - a frame that was accepted by `send` leaves whole, or not at all when the channel breaks or is dropped;
-  - while reading is paused nothing is delivered: what is left of a chunk that was decoded already is kept;
-  - a fault in one message goes to `onerror`, and the next message is read; a fault of the framing ends the stream;
+  - while reading is paused nothing is delivered; bytes and the end of the stream that come then, or before `start`,
+    are kept;
+  - one turn of the loop delivers for TURN_SECONDS, in steps of TURN_ITEMS. What is left is delivered in the next turns,
+    in order, before more is read;
+  - a fault in one message goes to `onerror`, and the next message is read; a fault of the framing ends the stream, and
+    the transport closes after `max_faults` faults;
   - the peer's end of the stream closes the transport, once what was accepted is written, unless `onend` is set;
   - no callback is called from inside `send`, `connect`, `start`, `pause_reading` or `resume_reading`; `onclose` is
     called once, and nothing after it.
@@ -20,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, ClassVar, Final, TypedDict
 
 from ..codec import Decoder, ParseError, encode
@@ -27,6 +32,7 @@ from ..errors import ConnectionLost, StateError
 from ..framing import Framing, frame
 from ..profile import JSONRPC, Limits, Profile
 from . import debug
+from .options import check_count, check_seconds
 from .protocol import Received, Sendable, Transport
 
 __all__ = ["ByteTransport", "Options", "Received", "Sendable", "State", "Transport"]
@@ -36,6 +42,12 @@ READ_BYTES: Final = 64 * 1024
 WRITE_BYTES: Final = 64 * 1024
 """How much is gathered in one turn of the loop before it is written."""
 NEWLINE: Final = 0x0A
+TURN_ITEMS: Final = 64
+"""How many messages and faults are decoded at once."""
+TURN_SECONDS: Final = 0.005
+"""After this time in one turn of the loop, delivering goes on in the next turn."""
+SMALL_BYTES: Final = 256
+"""A chunk of this size is decoded as a whole: it holds few items."""
 HIGH_WATER_BYTES: Final = 256 * 1024
 """So much that the channel has not taken yet blocks a transport."""
 LOW_WATER_BYTES: Final = 64 * 1024
@@ -58,7 +70,8 @@ class Options(TypedDict, total=False):
     profile: Profile
     limits: Limits | None
     raw: bool
-    drain_seconds: float
+    drain_seconds: float | None
+    max_faults: int | None
 
 
 class ByteTransport:
@@ -66,14 +79,19 @@ class ByteTransport:
 
     framing, profile, limits, raw  as in `Decoder`. What is sent has the same framing; with "auto" it has the peer's,
                                    and newlines before that is known
-    drain_seconds                  how long `close` waits for the peer to take what was accepted
+    drain_seconds                  how long `close` waits for the peer to take what was accepted; None: as long as it
+                                   takes
+    max_faults                     faulty messages, after which the transport closes; None: no bound
 
     answers_after_end  whether the peer most likely waits for answers when it has ended its stream, as the client of a
                        process does that closes its stdin
     waits_for_peer     whether `close` waits for the peer's end, so that the peer loses nothing
 
-    Beside the callbacks of the protocol there is `onend`. When it is set, the peer's end of the stream calls it and
-    leaves the transport open for sending, until `close`: so answers that are still being worked on can leave.
+    Beside the callbacks of the protocol there are two more. When `onend` is set, the peer's end of the stream calls it
+    and leaves the transport open for sending, until `close`: so answers that are still being worked on can leave.
+    `onstop` is called when this side is to end, because its server closes or its process got a signal: whoever set it
+    finishes its work within the seconds that it is given (None: as long as it takes) and closes the transport. Without
+    it `onend` is called, and nothing more is read; without both the transport closes.
     """
 
     answers_after_end: ClassVar[bool] = False
@@ -86,16 +104,21 @@ class ByteTransport:
         profile: Profile = JSONRPC,
         limits: Limits | None = None,
         raw: bool = False,
-        drain_seconds: float = 5.0,
+        drain_seconds: float | None = 5.0,
+        max_faults: int | None = None,
     ) -> None:
+        check_seconds("drain_seconds", drain_seconds)
+        check_count("max_faults", max_faults, 0)
         self._decoder = Decoder(framing, profile, limits, raw)
-        self._feed: Callable[[Any], list[Any]] = self._decoder.feed
+        self._feed: Callable[..., list[Any]] = self._decoder.feed
         self._limits = profile.limits if limits is None else limits
         self._drain_seconds = drain_seconds
+        self._max_faults = max_faults
         self.onmessage: Callable[[Received], None] | None = None
         self.onerror: Callable[[Exception], None] | None = None
         self.onclose: Callable[[], None] | None = None
         self.onend: Callable[[], None] | None = None
+        self.onstop: Callable[[float | None], None] | None = None
         self.pauses_when_blocked = True
         self.unanswered = 0
         """How many requests its user left without an answer when it closed: set by a session, read by `run_stdio`."""
@@ -107,6 +130,7 @@ class ByteTransport:
         self._log: debug.Log | None = None
         self._waiters: list[asyncio.Future[None]] = []  # for the end of the channel
         self._closing_timer: asyncio.TimerHandle | None = None
+        self._cut_off_bytes = 0  # which the peer did not take in time
         # Sending.
         self._may_send = False
         self._sends_lines = False  # it may send, without a word to the log, what ends in a line break
@@ -119,11 +143,16 @@ class ByteTransport:
         self._drainers: list[asyncio.Future[None]] = []
         # Receiving.
         self._is_paused = False  # by the user
-        self._is_resting = False  # by the user, or because it is blocked
         self._is_reading = False  # the channel is asked for bytes
-        self._delivers = False  # it is running and does not rest
-        self._held: list[Any] = []  # decoded while it rested
+        self._delivers = False  # it is running, and neither paused nor blocked
+        self._held: list[Any] = []  # decoded, and not yet delivered
+        self._kept = bytearray()  # received, and not yet decoded
+        self._is_behind = False  # something of these waits, or in the decoder
+        self._is_turn_due = False
+        self._faults = 0
+        self._loss: tuple[Exception | None] | None = None  # the channel is gone, but it is behind
         self._has_ended = False  # the peer's side of the stream
+        self._was_last_decoded = False  # what the end of the stream makes of the bytes before it
         self._is_framing_broken = False  # which is why
         self._was_end_told = False
 
@@ -208,10 +237,13 @@ class ByteTransport:
         if self._state in (State.IDLE, State.CONNECTING):
             self._lost(None)
         elif self._state is not State.CLOSED:
-            self._end_sending(State.CLOSING)
-            self._queue.clear()
-            self._queue_bytes = 0
-            self._abort()
+            if self._loss is not None:
+                self._stop_delivering()
+            else:
+                self._end_sending(State.CLOSING)
+                self._queue.clear()
+                self._queue_bytes = 0
+                self._abort()
             await self.wait_closed()
 
     async def wait_closed(self) -> None:
@@ -219,16 +251,38 @@ class ByteTransport:
         if self._state is not State.CLOSED:
             await self._wait(self._waiters)
 
-    def _begin_closing(self, drain_seconds: float) -> None:
+    def _begin_closing(self, drain_seconds: float | None) -> None:
         if self._state in (State.IDLE, State.CONNECTING):
             self._lost(None)
+        elif self._loss is not None:
+            self._stop_delivering()
         elif self._state in (State.CONNECTED, State.RUNNING):
             self.linger_turns = 0
             self._flush()
             self._end_sending(State.CLOSING)
             self._held.clear()
-            self._closing_timer = self._loop.call_later(drain_seconds, self._abort)
+            self._kept.clear()
+            if drain_seconds is not None:
+                self._closing_timer = self._loop.call_later(drain_seconds, self._drained_too_long)
             self._finish()
+
+    def _drained_too_long(self) -> None:
+        self._cut_off_bytes = self._unwritten_bytes()
+        self._abort()
+
+    def _ask_to_end(self, grace_seconds: float | None) -> None:
+        """Has whoever uses the transport finish its work and close it; see `onstop`."""
+        if self._state is not State.RUNNING:
+            self._begin_closing(self._drain_seconds)
+        elif self.onstop is not None:
+            self._call_back(partial(self.onstop, grace_seconds), "onstop")
+        elif self.onend is not None:
+            self.pause_reading()
+            if not self._was_end_told:
+                self._was_end_told = True
+                self._call_back(self.onend, "onend")
+        else:
+            self._begin_closing(self._drain_seconds)
 
     def _break(self, fault: Exception) -> None:
         """Nothing can be sent any more, because of `fault`. The state stays as it is, and `_lost` is to come."""
@@ -260,13 +314,16 @@ class ByteTransport:
         self._may_send = self._sends_lines = False
         self._queue.clear()
         self._queue_bytes = 0
-        if self._state is State.RUNNING:
-            # These came before the fault, and an answer among them settles a call.
-            held, self._held = self._held, []
-            for item in held:
-                self._deliver_one(item)
+        if self._state is State.RUNNING and self._is_behind and self._loss is None:
+            # What is left came before the fault, and an answer among it settles a call.
+            self._loss = (fault,)
+            self._delivers = True
+            self._deliver([], has_more=True)
+        if self._loss is not None and self._is_behind and self._delivers:
+            return  # the turn that delivers the last of it comes back here
         self._end_sending(State.CLOSED)
         self._held.clear()
+        self._kept.clear()
         if self._closing_timer is not None:
             self._closing_timer.cancel()
         if fault is not None:
@@ -274,14 +331,13 @@ class ByteTransport:
         if self._log is not None:
             self._log.closed(self._fault)
         if self.onclose is not None:
-            try:
-                self.onclose()
-            except (KeyboardInterrupt, SystemExit):
-                raise
-            except BaseException as error:
-                self._report_unhandled(error, "onclose")
+            self._call_back(self.onclose, "onclose")
+        self._put_away()
         for waiters in (self._drainers, self._waiters):
             self._wake(waiters)
+
+    def _put_away(self) -> None:
+        """What a subclass does when the transport is closed."""
 
     async def _wait(self, waiters: list[asyncio.Future[None]]) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -398,41 +454,108 @@ class ByteTransport:
         """Makes the channel read or rest, as the flags want it."""
         if self._state is not State.RUNNING:
             return
-        self._is_resting = self._is_paused or (self._is_blocked and self.pauses_when_blocked)
-        self._delivers = not self._is_resting
-        if self._held or self._has_ended:
-            self._loop.call_soon(self._deliver_held)
-        elif self._is_reading is self._is_resting:
-            self._is_reading = self._delivers
-            self._read_channel(self._delivers)
+        if self._loss is not None:
+            if self._is_behind and self._delivers:
+                self._deliver_soon()
+            return
+        self._delivers = not self._is_paused and not (self._is_blocked and self.pauses_when_blocked)
+        if self._is_behind or self._has_ended:
+            if self._delivers:
+                self._deliver_soon()
+            if self._has_ended:
+                return
+        reads = self._delivers and not self._is_behind
+        if self._is_reading is not reads:
+            self._is_reading = reads
+            self._read_channel(reads)
 
     def _bytes_received(self, data: bytes | bytearray | memoryview) -> None:
-        if self._state is not State.RUNNING:
-            return
-        items = self._feed(data)
-        if items:
-            self._deliver(items)
-        if self._decoder.ended and not self._has_ended:
-            self._has_ended = self._is_framing_broken = True
-            self._judge_reading()
+        if not self._delivers or self._is_behind:
+            if self._state is not State.CLOSING and self._state is not State.CLOSED:
+                self._kept += data
+                self._is_behind = True
+        elif len(data) <= SMALL_BYTES:
+            items = self._feed(data)
+            if items:
+                self._deliver(items)
+            if self._decoder.ended:
+                self._framing_broke()
+        else:
+            items = self._feed(data, TURN_ITEMS)
+            self._deliver(items, has_more=self._decoder.has_more)
+            if self._decoder.ended:
+                self._framing_broke()
 
     def _end_received(self) -> None:
         """The peer's side of the stream has ended."""
-        if self._state is State.RUNNING and not self._has_ended:
-            self._has_ended = True
-            self._deliver(self._decoder.close())
+        if self._has_ended or self._state is State.CLOSING or self._state is State.CLOSED:
+            return
+        self._has_ended = True
+        if self._delivers and not self._is_behind:
+            self._deliver(self._last_items())
+        else:
+            self._is_behind = True
+        self._judge_reading()
+
+    def _framing_broke(self) -> None:
+        if not self._has_ended:
+            self._has_ended = self._is_framing_broken = True
             self._judge_reading()
 
-    def _deliver(self, items: Iterable[Any]) -> None:
+    def _last_items(self) -> list[Any]:
+        self._was_last_decoded = True
+        return self._decoder.close()
+
+    def _deliver(self, items: list[Any], has_more: bool = False) -> None:
+        """Delivers items. has_more: and what waits behind them, for the rest of this turn of the loop."""
         self._is_flush_due = True  # there is one write at the end of this
+        try:
+            self._hand_out(items)
+            if has_more:
+                end = self._loop.time() + TURN_SECONDS
+                while self._delivers and (items := self._next_items()):
+                    self._hand_out(items)
+                    if self._loop.time() >= end:
+                        break
+        finally:
+            if has_more or self._held or self._kept:
+                self._is_behind = self._is_anything_left()
+                if self._decoder.ended:
+                    self._framing_broke()
+                self._judge_reading()
+            self._flush()
+
+    def _next_items(self) -> list[Any]:
+        """The next of what waits, a few at a time; nothing when nothing waits."""
+        while True:
+            if self._held:
+                items, self._held = self._held, []
+            elif self._decoder.has_more:
+                items = self._feed(b"", TURN_ITEMS)
+            elif self._kept:
+                data, self._kept = self._kept, bytearray()
+                items = self._feed(data, TURN_ITEMS)
+            elif self._has_ended and not self._was_last_decoded:
+                items = self._last_items()
+            else:
+                return []
+            if items:
+                return items
+
+    def _is_anything_left(self) -> bool:
+        is_last_left = self._has_ended and not self._was_last_decoded and not self._is_framing_broken
+        return bool(self._held or self._kept or self._decoder.has_more or is_last_left)
+
+    def _hand_out(self, items: Iterable[Any]) -> None:
         pending = iter(items)
         try:
             for item in pending:
                 if not self._delivers:
-                    self._held += (item, *pending)
-                    break
+                    self._held.append(item)
+                    return
+                kind = type(item)
                 # Written out twice, for a call would cost half as much as the decoding.
-                if type(item) is ParseError or self.onmessage is None:
+                if kind is ParseError or kind is list or self.onmessage is None:
                     self._deliver_one(item)
                     continue
                 try:
@@ -442,38 +565,52 @@ class ByteTransport:
                 except BaseException as error:  # a CancelledError would take the channel with it
                     self._report_fault_of_callback(error)
         finally:
-            self._flush()
+            self._held += pending
 
     def _deliver_one(self, item: Any) -> None:
         if isinstance(item, ParseError):
             self._report(item)
-        elif self.onmessage is not None:
+            self._count_faults(1)
+            return
+        if self.onmessage is not None:
             try:
                 self.onmessage(item)
             except (KeyboardInterrupt, SystemExit):
                 raise
             except BaseException as error:
                 self._report_fault_of_callback(error)
+        if type(item) is list:
+            self._count_faults(sum(type(one) is ParseError for one in item))
 
-    def _deliver_held(self) -> None:
+    def _deliver_soon(self) -> None:
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._deliver_more)
+
+    def _deliver_more(self) -> None:
+        """One more turn for what waits; then the end of the stream, if it has come."""
+        self._is_turn_due = False
         if not self._delivers:
             return
-        held, self._held = self._held, []
-        self._deliver(held)
-        if not self._delivers or self._held:
+        if self._is_behind:
+            self._deliver([], has_more=True)
+        if not self._delivers or self._is_behind:
             return
-        if not self._has_ended:
+        if self._loss is not None:
+            self._lost(self._loss[0])
+        elif not self._has_ended:
             self._judge_reading()
         elif self.onend is None or self._is_framing_broken:
             self._begin_closing(self._drain_seconds)
         elif not self._was_end_told:
             self._was_end_told = True
-            try:
-                self.onend()
-            except (KeyboardInterrupt, SystemExit):
-                raise
-            except BaseException as error:
-                self._report_fault_of_callback(error)
+            self._call_back(self.onend, "onend")
+
+    def _stop_delivering(self) -> None:
+        """The user closes a transport whose channel is gone, and that is behind."""
+        if self._loss is not None and self._delivers:
+            self._delivers = False
+            self._loop.call_soon(self._lost, self._loss[0])
 
     # Faults.
 
@@ -487,6 +624,20 @@ class ByteTransport:
                 raise
             except BaseException as error:
                 self._report_unhandled(error, "onerror")
+
+    def _count_faults(self, count: int) -> None:
+        self._faults += count
+        if self._max_faults is not None and self._faults > self._max_faults and self._fault is None:
+            self._fault = ConnectionLost(f"the peer sent more than {self._max_faults} faulty messages")
+            self._begin_closing(self._drain_seconds)
+
+    def _call_back(self, callback: Callable[[], None], name: str) -> None:
+        try:
+            callback()
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            self._report_unhandled(error, name)
 
     def _report_fault_of_callback(self, fault: BaseException) -> None:
         if self.onerror is None or not isinstance(fault, Exception):

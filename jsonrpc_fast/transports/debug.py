@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 import time
-from itertools import zip_longest
+from collections import deque
 from typing import Any, Final
 
 from .._repr import shorten
@@ -75,21 +75,24 @@ class Log:
         self._decoder = decoder
         self._limit = limits.message_bytes
         self._frames: Frames | None = None
+        self._sizes: deque[str] = deque()  # of frames whose items the decoder has not given yet
         self._undetected = b""  # what came while the framing was not known
         self._started = time.monotonic()
         self._received = 0
         self._sent = 0
         logger.debug("%s connected, framing %s", label, decoder.framing)
 
-    def feed(self, data: bytes | bytearray | memoryview) -> list[Any]:
+    def feed(self, data: bytes | bytearray | memoryview, max_items: int | None = None) -> list[Any]:
         """The decoder's `feed`, that tells of what it gives."""
-        items = self._decoder.feed(data)
-        for item, size in zip_longest(items, self._sizes(data)[: len(items)], fillvalue="of unknown size"):
+        items = self._decoder.feed(data, max_items)
+        self._sizes += self._sizes_of(data)
+        for item in items:
             self._received += 1
+            size = self._sizes.popleft() if self._sizes else "of unknown size"
             logger.debug("%s <- %s, %s", self._label, _description(item), size)
         return items
 
-    def _sizes(self, data: bytes | bytearray | memoryview) -> list[str]:
+    def _sizes_of(self, data: bytes | bytearray | memoryview) -> list[str]:
         """How long the frames are that `data` ends. The decoder splits it once more, for it does not tell."""
         if self._frames is None:
             self._undetected += data

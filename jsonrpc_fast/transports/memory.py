@@ -99,8 +99,7 @@ class MemoryTransport(ByteTransport):
     def _abort(self) -> None:
         self._loop.call_soon(self._lost, self._fault)
 
-    def _lost(self, fault: Exception | None) -> None:
-        super()._lost(fault)
+    def _put_away(self) -> None:
         self._wire_has_ended = True
         if not self._peer._saw_end:
             self._wire_bytes = 0

@@ -315,6 +315,8 @@ class StdioClient(DescriptorTransport):
         if self._watcher is not None:
             self._watcher.close()
         self._lost(self._fault)
+
+    def _put_away(self) -> None:
         guard, self._guard = self._guard, None
         if guard is not None:
             with contextlib.suppress(StopIteration):

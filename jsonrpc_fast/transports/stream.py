@@ -6,6 +6,9 @@ Rules:
     could lose what it was sent;
   - a server that closes accepts nothing more and closes its connections, all at the same time;
   - a connection over the server's limit is closed at once;
+  - a connection to a server whose first line is HTTP's (a method, a target, `HTTP/`) is dropped at once, unread: a web
+    page can have a browser send such a request, with messages in its body, to a server on localhost;
+  - after MAX_FAULTS faulty messages a connection is closed, unless `max_faults` says otherwise;
   - small messages leave at once (TCP_NODELAY, which asyncio sets).
 """
 
@@ -20,7 +23,8 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..errors import StateError
+from ..errors import ConnectionLost, StateError
+from ..framing import HttpDetector
 from .base import HIGH_WATER_BYTES, LOW_WATER_BYTES, ByteTransport, Options, State
 
 if TYPE_CHECKING:
@@ -32,11 +36,21 @@ READ_BYTES: Final = 256 * 1024
 Each connection has a buffer of that size, of which the system gives what is used (not on Windows)."""
 
 
+MAX_FAULTS: Final = 1000
+"""How many faulty messages a connection may bring, unless `max_faults` is given."""
+
+
 class StreamTransport(ByteTransport):
     """A connected socket. `TcpClient` and `UnixClient` make one, and a server gives one for each connection."""
 
     waits_for_peer = True
     _channel: asyncio.Transport
+
+    def __init__(self, **options: Unpack[Options]) -> None:
+        options.setdefault("max_faults", MAX_FAULTS)
+        super().__init__(**options)
+        self._is_channel_lost = False
+        self._is_finishing = False
 
     @property
     def peer_address(self) -> Any:
@@ -64,12 +78,32 @@ class StreamTransport(ByteTransport):
     def _finish(self) -> None:
         if self._has_ended or not self._channel.can_write_eof():
             self._channel.close()
+            return
+        self._is_finishing = True
+        self._channel.resume_reading()
+        # Not `write_eof` before all is written: asyncio lets out what the system says about it later.
+        if self._channel.get_write_buffer_size():
+            self._channel.set_write_buffer_limits(0)
         else:
+            self._write_end()
+
+    def _write_end(self) -> None:
+        if self._is_channel_lost or self._channel.is_closing():
+            return
+        try:
             self._channel.write_eof()
-            self._channel.resume_reading()
+        except OSError as fault:  # the peer has reset the connection
+            self._fault = self._fault or fault
+            self._abort()
 
     def _abort(self) -> None:
-        self._channel.abort()
+        if not self._is_channel_lost:  # asyncio would tell of the loss again, and fail
+            self._channel.abort()
+
+    def _block(self, is_blocked: bool) -> None:
+        super()._block(is_blocked)
+        if self._is_finishing and not is_blocked:
+            self._loop.call_soon(self._write_end)
 
     def _end_received(self) -> None:
         super()._end_received()
@@ -95,7 +129,7 @@ class _Protocol(asyncio.BufferedProtocol):
         channel = cast("asyncio.Transport", channel)  # uvloop's is no subclass
         self._transport._channel = channel
         channel.set_write_buffer_limits(HIGH_WATER_BYTES, LOW_WATER_BYTES)
-        # Before Python 3.11 reading begins after this call, whatever is said here; but before anything can be read.
+        # Before Python 3.11, and with uvloop, reading begins after this call, whatever is said here.
         asyncio.get_running_loop().call_soon(self._rest)
 
     def _rest(self) -> None:
@@ -107,6 +141,7 @@ class _Protocol(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._transport._bytes_received(self._buffer[:nbytes])
+        self._rest()  # uvloop reads before `call_soon`
 
     def eof_received(self) -> bool:
         self._transport._end_received()
@@ -119,6 +154,7 @@ class _Protocol(asyncio.BufferedProtocol):
         self._transport._block(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._transport._is_channel_lost = True
         self._transport._lost(exc or self._transport._fault)
 
 
@@ -154,14 +190,25 @@ class _Connection(StreamTransport):
     def __init__(self, server: StreamServer, options: Options) -> None:
         super().__init__(**options)
         self._server = server
+        self._detector: HttpDetector | None = HttpDetector()
 
     async def _open(self) -> None:
         if self._channel.is_closing():
             raise ConnectionResetError("the peer has gone")
 
-    def _lost(self, fault: Exception | None) -> None:
-        super()._lost(fault)
-        self._channel.abort()  # one that was never connected has its socket nevertheless
+    def _bytes_received(self, data: bytes | bytearray | memoryview) -> None:
+        if self._detector is not None:
+            is_http = self._detector.feed(data)
+            if is_http:
+                self._break(ConnectionLost("the peer speaks HTTP"))
+                self._abort()
+                return
+            if is_http is not None:
+                self._detector = None
+        super()._bytes_received(data)
+
+    def _put_away(self) -> None:
+        self._abort()  # one that was never connected has its socket nevertheless
         self._server._connections.discard(self)
 
 

@@ -1,0 +1,35 @@
+"""Checks of options that are numbers."""
+
+from __future__ import annotations
+
+from math import inf, isfinite
+
+
+def check_seconds(name: str, value: object, *, may_be_infinite: bool = False) -> None:
+    """Checks a time. None is right where there need not be one.
+
+    Raises:
+        TypeError: `value` is neither a number nor None.
+        ValueError: It is negative, NaN, or infinite.
+    """
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
+    if not value >= 0 or not (isfinite(value) or (may_be_infinite and value == inf)):
+        raise ValueError(f"{name} must be 0 seconds or more")
+
+
+def check_count(name: str, value: object, minimum: int) -> None:
+    """Checks a bound. None is right where there need not be one.
+
+    Raises:
+        TypeError: `value` is neither an int nor None.
+        ValueError: It is below `minimum`.
+    """
+    if value is None:
+        return
+    if type(value) is not int:
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+    if value < minimum:
+        raise ValueError(f"{name} must be {minimum} or more")
