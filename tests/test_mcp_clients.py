@@ -201,3 +201,58 @@ def test_a_server_in_code_and_the_python_sdk(mode: str, revision: str) -> None:
             assert contents.text == "about a b"
 
     asyncio.run(asyncio.wait_for(use(), 60))
+
+
+TYPED = [sys.executable, str(Path(__file__).parent / "peers" / "typed_server.py")]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+def test_typed_functions_and_the_python_sdk(mode: str, tmp_path: Path) -> None:
+    pytest.importorskip("mcp")
+    from mcp import MCPError
+    from mcp.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    async def use(log: Any) -> None:
+        parameters = StdioServerParameters(command=TYPED[0], args=TYPED[1:], env=dict(os.environ))
+        async with Client(stdio_client(parameters, errlog=log), mode=mode) as client:
+
+            async def text_of(name: str, **arguments: Any) -> tuple[bool, str]:
+                result = await client.call_tool(name, arguments)
+                return result.is_error, result.content[0].text
+
+            ordered = await client.call_tool("order", {"order": {"items": [1, 2.0]}, "count": 2.0})
+            assert ordered.structured_content == {"sum": "6", "kinds": [1]}
+            invalid = "Invalid arguments for tool order:\n"
+            too_many = await text_of("order", order={"items": [1]}, count=99)
+            assert too_many == (True, invalid + "/count: is greater than the maximum of 5")
+            too_few = await text_of("order", order={"items": [0]})
+            assert too_few == (True, invalid + "/order/items/0: is less than the minimum of 1")
+            pictured = await client.call_tool("image")
+            assert [(block.type, getattr(block, "data", None)) for block in pictured.content] == [
+                ("image", "AA=="),
+                ("text", None),
+            ]
+            assert await text_of("fail", argument="a payload") == (True, "Tool fail failed")
+            with pytest.raises(MCPError, match="Internal error"):
+                await client.call_tool("wrong")
+            asked = await client.get_prompt("ask", {"count": "2"})
+            assert [message.content.text for message in asked.messages] == ["?", "?"]
+            with pytest.raises(MCPError, match="count"):
+                await client.get_prompt("ask", {"count": "4"})
+            [contents] = (await client.read_resource("data://config")).contents
+            assert (contents.mime_type, contents.text) == ("application/json", '{"a":1}')
+            [contents] = (await client.read_resource("data://file/a%2Fb")).contents
+            assert contents.text == "a/b"
+            for part in ("..%2fetc", "%00", "%ff"):
+                with pytest.raises(MCPError, match="Resource not found"):
+                    await client.read_resource(f"data://file/{part}")
+
+    with open(tmp_path / "stderr", "w+") as log:
+        asyncio.run(asyncio.wait_for(use(log), 60))
+        log.seek(0)
+        logged = log.read()
+    assert logged.startswith("tool fail failed, request ")
+    assert "\nValueError: why it failed\n" in logged
+    assert "/content/0/text must be a string" in logged
+    assert "a payload" not in logged
