@@ -175,6 +175,7 @@ cdef inline object put_integer(Writer* writer, char* digits, number):
     # The bits of -value, which for -(2**63) is no long long.
     cdef unsigned long long rest = -<unsigned long long>value if value < 0 else <unsigned long long>value
     if overflow:
+        check_id(number)
         return put_bytes(writer, b"%d" % number)
     while True:
         at -= 1
@@ -205,7 +206,8 @@ cdef inline object put_string(Writer* writer, text):
 
 
 cdef inline object put_id(Writer* writer, id):
-    check_id(id)
+    if not PyLong_CheckExact(id):  # `put_integer` checks a wide one
+        check_id(id)
     if isinstance(id, int):
         return put_integer(writer, writer.digits[0], id)
     if isinstance(id, str):
