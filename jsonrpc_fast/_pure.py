@@ -13,6 +13,7 @@ from __future__ import annotations
 import codecs
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAlias, final, overload
 
@@ -33,7 +34,18 @@ from ._json import (
 )
 from ._pickling import remake
 from ._repr import shorten
-from ._scanner import Envelope, Malformed, Value, scan, scan_error, scan_head, scan_value, without_surrogates
+from ._scanner import (
+    ERROR_MEMBERS,
+    Envelope,
+    Malformed,
+    Value,
+    scan,
+    scan_error,
+    scan_head,
+    scan_proven,
+    scan_value,
+    without_surrogates,
+)
 from .codes import RPC_MESSAGES, UNSET, is_error_code, plain_error_code
 from .errors import HANDLER_FAILURES, MessageId, RpcError, error_for, internal_error, remake_parse_error
 from .framing import Framing
@@ -324,63 +336,50 @@ class Error(_Value):
         return error if self.data is UNSET else {**error, "data": self.data}
 
 
-# What decoding makes has been judged already, and is immutable: each class has a draft with the same slots, which is
-# filled and then made one of the class.
+# What decoding makes has been judged already, and is immutable: its fields are set through the slots' descriptors.
+
+_new: Final = object.__new__
+_set_request_id, _set_request_method, _set_request_params = (
+    vars(Request)[name].__set__ for name in Request.__match_args__
+)
+_set_notification_method, _set_notification_params = (
+    vars(Notification)[name].__set__ for name in Notification.__match_args__
+)
+_set_response_id, _set_response_result, _set_response_error = (
+    vars(Response)[name].__set__ for name in Response.__match_args__
+)
+_set_error_code, _set_error_message, _set_error_data = (vars(Error)[name].__set__ for name in Error.__match_args__)
 
 
-class _RequestDraft(_Message):
-    __slots__ = Request.__slots__
-    __setattr__ = object.__setattr__  # type: ignore[assignment]
+def _make_request(id: MessageId, method: str, params: Any) -> Request[Any]:
+    request = _new(Request)
+    _set_request_id(request, id)
+    _set_request_method(request, method)
+    _set_request_params(request, params)
+    return request
 
 
-class _NotificationDraft(_Message):
-    __slots__ = Notification.__slots__
-    __setattr__ = object.__setattr__  # type: ignore[assignment]
+def _make_notification(method: str, params: Any) -> Notification[Any]:
+    notification = _new(Notification)
+    _set_notification_method(notification, method)
+    _set_notification_params(notification, params)
+    return notification
 
 
-class _ResponseDraft(_Message):
-    __slots__ = Response.__slots__
-    __setattr__ = object.__setattr__  # type: ignore[assignment]
-
-
-class _ErrorDraft(_Value):
-    __slots__ = Error.__slots__
-    __setattr__ = object.__setattr__  # type: ignore[assignment]
-
-
-def _make_request(id: MessageId, method: str, params: Any) -> Request:
-    draft: Any = _RequestDraft()
-    draft.id = id
-    draft.method = method
-    draft.params = params
-    draft.__class__ = Request
-    return draft  # type: ignore[no-any-return]
-
-
-def _make_notification(method: str, params: Any) -> Notification:
-    draft: Any = _NotificationDraft()
-    draft.method = method
-    draft.params = params
-    draft.__class__ = Notification
-    return draft  # type: ignore[no-any-return]
-
-
-def _make_response(id: MessageId, result: Any, error: Error | None) -> Response:
-    draft: Any = _ResponseDraft()
-    draft.id = id
-    draft.result = result
-    draft.error = error
-    draft.__class__ = Response
-    return draft  # type: ignore[no-any-return]
+def _make_response(id: MessageId, result: Any, error: Error | None) -> Response[Any]:
+    response = _new(Response)
+    _set_response_id(response, id)
+    _set_response_result(response, result)
+    _set_response_error(response, error)
+    return response
 
 
 def _make_error(code: int, message: str, data: Any) -> Error:
-    draft: Any = _ErrorDraft()
-    draft.code = code
-    draft.message = message
-    draft.data = data
-    draft.__class__ = Error
-    return draft  # type: ignore[no-any-return]
+    error = _new(Error)
+    _set_error_code(error, code)
+    _set_error_message(error, message)
+    _set_error_data(error, data)
+    return error
 
 
 @final
@@ -465,11 +464,14 @@ def _check_text(text: bytes) -> Value | ParseError:
     return ParseError.too_deep() if value.depth > MAX_DEPTH else value
 
 
+_set_raw_data, _set_raw_exact = (vars(Raw)[name].__set__ for name in Raw.__slots__)
+
+
 def _make_raw(data: bytes, exact: bool) -> Raw:
     """A `Raw` of bytes that have been checked. exact: integers of any width (`big_ints="exact"`)."""
     raw = object.__new__(Raw)
-    object.__setattr__(raw, "_data", data)
-    object.__setattr__(raw, "_exact", exact)
+    _set_raw_data(raw, data)
+    _set_raw_exact(raw, exact)
     return raw
 
 
@@ -517,6 +519,7 @@ def _check_error(code: object, message: object) -> int:
 
 # Decoding: the rules.
 
+_MEMBERS: Final = ("jsonrpc", "id", "method", "params", "result", "error")
 _REQUEST_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params"})
 _RESPONSE_MEMBERS: Final = frozenset({"jsonrpc", "id", "result", "error"})
 _ABSENT: Final = object()
@@ -750,8 +753,6 @@ def decode(
         data = text
     if len(data) > limits.message_bytes:
         return _too_large(data[: min(limits.message_bytes, HEAD_BYTES)], profile)
-    if raw:
-        return _decode_by_envelopes(data, profile, raw)
     try:
         value = loads(data)
     except JSONDecodeError:
@@ -762,22 +763,25 @@ def decode(
             id = value["id"]
             if type(id) is int and value["jsonrpc"] == "2.0":
                 if "result" in value:
-                    if type(value["result"]) is str and not profile.object_results:
+                    if type(value["result"]) is str and not profile.object_results and not raw:
                         return _make_response(id, value["result"], None)
                 else:
                     method = value["method"]
                     if type(method) is str and 0 < len(method) * 4 <= limits.method_bytes:
-                        draft: Any = _RequestDraft()
-                        draft.id = id
-                        draft.method = method
-                        draft.params = None
-                        draft.__class__ = Request
-                        return draft  # type: ignore[no-any-return]
+                        request = _new(Request)
+                        _set_request_id(request, id)
+                        _set_request_method(request, method)
+                        _set_request_params(request, None)
+                        return request
     except (KeyError, TypeError):  # another member, no object
         pass
+    if raw:
+        return _decode_raw(data, value, profile)
     if _shows_all(data, value, profile):
+        if type(value) is dict:
+            return _judge_usual(value, profile) or _judge(value, profile)
         return _judge_value(value, profile)
-    return _decode_by_envelopes(data, profile, raw)
+    return _decode_proven(data, value, profile, raw)
 
 
 def _to_bytes(data: object) -> bytes | ParseError:
@@ -793,25 +797,207 @@ def _to_bytes(data: object) -> bytes | ParseError:
         return ParseError.invalid_utf8(offset=len(str.encode(str.__getitem__(data, slice(error.start)))))
 
 
+# A text that orjson has read is JSON, and the dict tells nearly all of it. It does not tell of a member that is there
+# twice, of a wide number that became a float, and of where a payload lies. `_decode_by_envelopes`, which reads every
+# byte, says the same: the tests hold one against the other.
+
+_QUOTED: Final = {name: b'"%b"' % name.encode() for name in _MEMBERS}
+_PAYLOADS: Final = frozenset({"params", "result", "error"})
+_SPACE: Final = b" \t\n\r"
+_has_escaped_letter = re.compile(rb"\\u00(?:6[1-9a-fA-F]|7[0-9aA])").search
+
+
 def _shows_all(text: bytes, value: object, profile: Profile) -> bool:
     """Whether what orjson made of `text` surely tells what its envelopes would. If not, one has to look there."""
-    if profile.limits.depth < MAX_DEPTH and text.count(b"[") + text.count(b"{") > profile.limits.depth:
+    if not _is_within(text, profile):
         return False
-    if profile.big_ints == "float" or not _has_wide_integer(text):
-        members = 0
-        for message in value if isinstance(value, list) else (value,):
-            if isinstance(message, dict):
-                members += len(message)
-                if type(message.get("id")) is float:  # or an integer that orjson made one
-                    return False
-        # A member that was there twice is once in the dict, but both its colons are in the text.
-        if text.count(b":") == members:
-            return True
-    # Where orjson writes the very same text, nothing was lost on the way.
+    items: list[dict[str, Any]] = []
+    if type(value) is dict:
+        items = [value]
+    elif type(value) is list:
+        items = [item for item in value if type(item) is dict]
+    for item in items:
+        if type(item.get("id")) is float:  # or an integer that orjson made one
+            return False
+    # A member that was there twice is once in the dict, but both its colons are in the text.
+    if text.count(b":") == sum(map(len, items)):
+        return True
+    if b"\\u00" in text and _has_escaped_letter(text):
+        return False
+    counts = _count_members(items)
+    if _are_alone(text, counts):
+        return True
+    # Where the payloads hold such names, too: a string that orjson dropped is in the text, but not in what it writes.
+    # A quote in a string is written with a backslash, so that what follows it counts in both, unless it is \\u0022.
     try:
-        return dumps_unchecked(value) == text
+        written = dumps_unchecked(value)
     except TypeError:  # too deep to write
         return False
+    for name in counts:
+        quoted = _QUOTED[name]
+        if text.count(quoted) + text.count(b"\\u0022" + quoted[1:]) != written.count(quoted):
+            return False
+    return True
+
+
+def _is_within(text: bytes, profile: Profile) -> bool:
+    """Whether `text`, which orjson has read, surely nests no deeper than allowed and holds no integer to be refused."""
+    if profile.limits.depth < MAX_DEPTH and text.count(b"[") + text.count(b"{") > profile.limits.depth:
+        return False
+    return profile.big_ints == "float" or not _has_wide_integer(text)
+
+
+def _count_members(items: list[dict[str, Any]]) -> dict[str, int]:
+    """How many of the dicts have each of JSON-RPC's members."""
+    if len(items) == 1:
+        return {name: 1 for name in items[0] if name in _MEMBERS}
+    counts: dict[str, int] = {}
+    for names, number in Counter(map(tuple, items)).items():
+        for name in names:
+            if name in _MEMBERS:
+                counts[name] = counts.get(name, 0) + number
+    return counts
+
+
+def _are_alone(text: bytes, counts: dict[str, int]) -> bool:
+    """Whether the names of the members stand nowhere else in `text`, in which no letter is escaped."""
+    for name, count in counts.items():
+        if text.count(_QUOTED[name]) != count:
+            return False
+    return True
+
+
+def _judge_usual(obj: dict[str, Any], profile: Profile) -> Message | None:
+    """Fast path: the valid message that a decoded object with the standard members only is; None otherwise."""
+    id = obj.get("id", _ABSENT)
+    kind = type(id)
+    if not (kind is int or (kind is str and len(id) * 4 <= profile.limits.id_bytes) or id is _ABSENT):
+        return None
+    if obj.get("jsonrpc") != "2.0":
+        return None
+    method = obj.get("method")
+    if method is None:
+        if len(obj) != 3 or id is _ABSENT:
+            return None
+        if "result" in obj:
+            result = obj["result"]
+            return None if profile.object_results and not _is_object(result) else _make_response(id, result, None)
+        error = _judge_error(obj.get("error"))
+        return _make_response(id, None, error) if type(error) is Error else None
+    if type(method) is not str or not 0 < len(method) * 4 <= profile.limits.method_bytes:
+        return None
+    params = obj.get("params")
+    size = 2
+    if params is not None:
+        size = 3
+        if type(params) is not dict and not (_is_object(params) or (profile.array_params and _is_array(params))):
+            return None
+    if id is _ABSENT:
+        return _make_notification(method, params) if len(obj) == size else None
+    return _make_request(id, method, params) if len(obj) == size + 1 else None
+
+
+def _decode_raw(text: bytes, value: object, profile: Profile) -> Message | list[Message]:
+    """`decode` with raw payloads, of a text that orjson has read as `value`."""
+    if not _is_within(text, profile):
+        return _decode_by_envelopes(text, profile, True)
+    if type(value) is dict:
+        is_flat = text.count(b":") == len(value)
+        if is_flat and (name := next(reversed(value), "")) in ("params", "result") and text.count(_QUOTED[name]) == 1:
+            at = text.index(b":", text.index(_QUOTED[name])) + 1
+            value[name] = _make_raw(text[at : text.rindex(b"}")].strip(_SPACE), False)
+            message = _judge_usual(value, profile)
+            if message is not None:
+                return message
+        if type(value.get("id")) is not float and _leave_raw(text, [value], is_flat):
+            return _judge_usual(value, profile) or _judge(value, profile)
+    elif type(value) is list and set(map(type, value)) == {dict}:
+        fault = _batch_fault(len(value), profile)
+        if fault is not None:
+            return fault
+        if float not in {type(item.get("id")) for item in value} and _leave_raw(text, value, False):
+            return [_judge_usual(item, profile) or _judge(item, profile, index) for index, item in enumerate(value)]
+    return _decode_proven(text, value, profile, True)
+
+
+def _leave_raw(text: bytes, items: list[dict[str, Any]], is_flat: bool) -> bool:
+    """Makes the payloads of messages raw. Returns whether it is sure where they lie.
+
+    The members' names stand in the text once for each message that has them, so in the order of the dicts.
+    is_flat: each colon in the text is that of a member.
+    """
+    if not is_flat and not (
+        (b"\\u00" not in text or not _has_escaped_letter(text)) and _are_alone(text, _count_members(items))
+    ):
+        return False
+    at = 0
+    rest = iter(items)
+    next(rest)
+    for item in items:
+        following = next(rest, None)
+        count = ("params" in item) + ("result" in item) + ("error" in item)
+        if count == 0:
+            continue
+        if count > 1:
+            return False
+        name = last = next(reversed(item))
+        if name not in _PAYLOADS:
+            name = "params" if "params" in item else "result" if "result" in item else "error"
+        quoted = _QUOTED[name]
+        if is_flat and text.count(quoted) != 1:
+            return False
+        at = text.index(b":", text.index(quoted, at)) + 1
+        if last != name:
+            names = list(item)
+            after = _QUOTED.get(names[names.index(name) + 1])
+            if after is None or (is_flat and text.count(after) != 1):
+                return False
+            token = text[at : text.index(after, at)].rstrip(_SPACE)[:-1]
+        elif following is None:
+            token = text[at : text.rindex(b"}")]
+        else:
+            after = _QUOTED.get(next(iter(following), ""))
+            if after is None:
+                return False
+            end = text.index(after, at)
+            if text.startswith(b"},{", end - 3):
+                token = text[at : end - 3]
+            else:
+                token = text[at : text.rindex(b"}", at, text.rindex(b"{", at, end))]
+        token = token.strip(_SPACE)
+        if name != "error":
+            item[name] = _make_raw(token, False)
+        elif not _leave_error_raw(item, token):
+            return False
+    return True
+
+
+def _leave_error_raw(message: dict[str, Any], token: bytes) -> bool:
+    """Makes the data of an error raw. Returns whether it is sure where it lies."""
+    error = message["error"]
+    if type(error) is not dict or "data" not in error:
+        return True
+    for member in error:
+        if member not in ERROR_MEMBERS or token.count(b'"%b"' % member.encode()) != 1:
+            return False
+    if next(reversed(error)) != "data":
+        return False
+    start = token.index(b":", token.index(b'"data"') + 6) + 1
+    message["error"] = {**error, "data": _make_raw(token[start:-1].strip(_SPACE), False)}
+    return True
+
+
+def _decode_proven(text: bytes, value: object, profile: Profile, raw: bool) -> Message | list[Message]:
+    """The same as `_decode_by_envelopes` for a text that orjson has read as `value`."""
+    items = [value] if type(value) is dict else value
+    if type(items) is not list or set(map(type, items)) != {dict} or not all(items) or not _is_within(text, profile):
+        return _decode_by_envelopes(text, profile, raw)
+    if type(value) is list and (fault := _batch_fault(len(items), profile)) is not None:
+        return fault
+    envelopes = scan_proven(text, type(value) is list)
+    if type(value) is dict:
+        return _judge_envelope(text, envelopes[0], profile, None, raw)
+    return [_judge_envelope(text, item, profile, index, raw) for index, item in enumerate(envelopes)]
 
 
 def _decode_by_envelopes(text: bytes, profile: Profile, raw: bool) -> Message | list[Message]:

@@ -16,6 +16,7 @@ No function here calls itself: nesting is kept in a bytearray of the closing bra
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from ._json import is_wide_integer, loads
@@ -75,6 +76,7 @@ _number = re.compile(rb"-?(?:0|[1-9][0-9]*)?(?:(?<=[0-9])\.[0-9]*)?(?:(?<=[0-9])
 _LITERALS: Final = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 _QUOTE, _BACKSLASH, _COMMA, _COLON = b'"\\,:'
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = b"{}[]"
+_NOT_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b'{}[]"')))
 _DIGITS_AND_MINUS: Final = frozenset(b"-0123456789")
 
 
@@ -139,6 +141,66 @@ def scan_head(text: bytes) -> Head | None:
         if malformed.offset < len(text):
             return None
     return head
+
+
+def scan_proven(text: bytes, is_batch: bool) -> list[Envelope]:
+    """The envelopes in `text`, which is JSON, and holds an object with members or an array of such.
+
+    Depths and widths are left out. Strings cannot hide what is between them: split at its quotes, the text is outside
+    and inside of strings in turn, and the brackets outside tell how deep each string is.
+    """
+    masked = text.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in text else text
+    parts = masked.split(b'"')
+    outside = parts[::2]
+    brackets = b'"'.join(outside).translate(None, _NOT_BRACKETS).split(b'"')
+    depths = accumulate(map(_Deltas().__getitem__, brackets))
+    ends = list(accumulate(map(len, parts)))
+    level = 2 if is_batch else 1
+    envelopes: list[Envelope] = []
+    members: dict[str, Value] = {}
+    duplicates = unexpected = False
+    name, start = "", 0  # of the member begun
+
+    def end_member(end: int) -> None:
+        if name in MEMBERS:
+            members[name] = Value(start, start + len(text[start:end].rstrip(b" \t\n\r")), 0, False)
+
+    for index in [index for index, depth in enumerate(depths) if depth == level]:
+        before = outside[index].rstrip(b" \t\n\r")
+        if before.endswith(b":"):
+            continue  # a value
+        at = ends[2 * index] + 2 * index  # the name's opening quote
+        before_at = at - len(outside[index])
+        if before.endswith(b"{"):
+            if before_at:
+                end_member(text.rindex(b"}", before_at, before_at + len(before) - 1))
+                envelopes.append(Envelope(members, 0, duplicates, unexpected))
+            members = {}
+            duplicates = unexpected = False
+        else:
+            end_member(before_at + len(before) - 1)
+        end = ends[2 * index + 1] + 2 * index + 2
+        name = _member_name(text[at:end])
+        if name in MEMBERS:
+            duplicates = duplicates or name in members
+        else:
+            unexpected = True
+        start = _skip_space(text, text.index(b":", end) + 1)
+    last = len(text.rstrip(b" \t\n\r"))
+    if is_batch:
+        last = len(text[: last - 1].rstrip(b" \t\n\r"))
+    end_member(last - 1)
+    envelopes.append(Envelope(members, 0, duplicates, unexpected))
+    return envelopes
+
+
+class _Deltas(dict[bytes, int]):
+    """How much deeper it is behind brackets than before them."""
+
+    def __missing__(self, brackets: bytes) -> int:
+        opened = brackets.count(b"{") + brackets.count(b"[")
+        delta = self[brackets] = 2 * opened - len(brackets)
+        return delta
 
 
 def scan_value(text: bytes) -> Value:

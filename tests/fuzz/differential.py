@@ -89,6 +89,10 @@ def disagreement(text: bytes, profile: Profile, raw: bool) -> str | None:
         if quick != careful:
             return f"quick {quick!r}, careful {careful!r}"
     pure = shown(_pure, _pure.decode(text, profile, raw=raw))
+    if len(text) <= profile.limits.message_bytes:
+        careful = shown(_pure, _pure._decode_by_envelopes(text, profile, raw))
+        if pure != careful:
+            return f"pure {pure!r}, its careful lane {careful!r}"
     if quick != pure:
         return f"core {quick!r}, pure {pure!r}"
     return None
