@@ -52,7 +52,11 @@ def parameters_of(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
 
 def test_names(twins: Twins) -> None:
     own, pure_own = (
-        {name for name, value in vars(twin).items() if callable(value) and value.__module__ == twin.__name__}
+        {
+            name
+            for name, value in vars(twin).items()
+            if callable(value) and getattr(value, "__module__", None) == twin.__name__
+        }
         for twin in twins
     )
     assert {name for name in pure_own if not name.startswith("_")} == {*FUNCTIONS, *CLASSES}
