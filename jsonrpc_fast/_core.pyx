@@ -23,6 +23,14 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy
 
+cdef extern from *:
+    """
+    #ifndef JSONRPC_FAST_SOURCES
+    #define JSONRPC_FAST_SOURCES 0UL
+    #endif
+    """
+    unsigned long JSONRPC_FAST_SOURCES  # the checksum of the sources, which setup.py gives
+
 from ._scanner cimport (
     MEMBER_CODE,
     MEMBER_DATA,
@@ -132,6 +140,7 @@ cdef Py_ssize_t MAX_ID_BYTES = _MAX_ID_BYTES
 cdef Py_ssize_t LOOKED_AT_BYTES = _LOOKED_AT_BYTES
 cdef Py_ssize_t HEAD_BYTES = _HEAD_BYTES
 cdef Py_ssize_t MAX_HEADER_BYTES = _MAX_HEADER_BYTES
+SOURCES = JSONRPC_FAST_SOURCES
 cdef object MESSAGE_TOO_LARGE = ParseErrorCode.MESSAGE_TOO_LARGE
 cdef object TRUNCATED = ParseErrorCode.TRUNCATED
 

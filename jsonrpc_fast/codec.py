@@ -1,4 +1,5 @@
-"""Selects the twin: the compiled core where it can be imported, else the one in plain Python.
+"""Selects the twin: the compiled core where it can be imported and is built from the sources beside it, else the one in
+plain Python.
 
 `JSONRPC_FAST_PURE=1` in the environment asks for plain Python. Type checkers always see that one.
 """
@@ -9,25 +10,58 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
+from ._sources import checksum
+
 BACKEND: Literal["cython", "python"] = "python"
 CORE_FAULT: str | None = None
 """Why the core is not in use, or None."""
 
+
+def _why_missing(folder: str, error: ImportError) -> str:
+    """Why there is no core, as far as a folder tells: what the build left there, or that it is a clone's."""
+    from importlib.machinery import EXTENSION_SUFFIXES
+
+    if not isinstance(error, ModuleNotFoundError) or any(
+        os.path.exists(os.path.join(folder, f"_core{suffix}")) for suffix in EXTENSION_SUFFIXES
+    ):
+        return str(error)
+    try:
+        with open(os.path.join(folder, "_build.txt"), encoding="utf-8") as record:
+            return f"the core was not built: {record.read().strip()}"
+    except OSError:
+        pass
+    if os.path.exists(os.path.join(os.path.dirname(folder), "setup.py")):
+        return (
+            "this is the source folder, in which no core is built, and it hides an installed package: run Python in "
+            "another folder, or build the core here with pip install -e ."
+        )
+    return str(error)
+
+
 if TYPE_CHECKING:
     from . import _pure as backend
-elif os.environ.get("JSONRPC_FAST_PURE", "") not in ("", "0"):
+elif os.environ.get("JSONRPC_FAST_PURE", "").strip().lower() not in ("", "0", "false", "no"):
     from . import _pure as backend
 
     CORE_FAULT = "JSONRPC_FAST_PURE is set"
 else:
+    _folder = os.path.dirname(__file__)
     try:
         # A missing module named as such: `from . import` would speak of a circular import instead.
         backend = importlib.import_module("._core", __package__)
         BACKEND = "cython"
     except ImportError as error:
+        CORE_FAULT = _why_missing(_folder, error)
+    else:
+        try:
+            _found = checksum(_folder)
+        except OSError:  # imported from an archive, for one: no sources are there to compare
+            _found = None
+        if _found is not None and _found != backend.SOURCES:
+            BACKEND = "python"
+            CORE_FAULT = "the core was built from other sources than those beside it: build it again"
+    if BACKEND == "python":
         from . import _pure as backend
-
-        CORE_FAULT = str(error)
 
 if TYPE_CHECKING:
     from ._pure import (

@@ -25,6 +25,7 @@ FLOORS = {
     "hints": 0,
     "_json": 0,
     "_repr": 0,
+    "_sources": 0,
     "_pickling": 0,
     "_scanner": 1,
     "_decoder": 1,
@@ -159,7 +160,7 @@ def test_asyncio_stays_where_it_belongs() -> None:
 
 def test_the_reader_of_imports_sees_what_is_there() -> None:
     assert "_json" in own_imports_of(PACKAGE / "_pure.py")
-    assert own_imports_of(PACKAGE / "codec.py") == {"_core", "_pure"}
+    assert own_imports_of(PACKAGE / "codec.py") == {"_core", "_pure", "_sources"}
     assert own_imports_of(PACKAGE / "_core.pyx") >= {"_scanner", "_json", "errors", "codes", "profile"}
     assert own_imports_of(PACKAGE / "_decoder.py") == {"codes", "errors", "framing", "hints", "profile"}
     assert compiled_imports_of(

@@ -108,7 +108,7 @@ def report(prologue: str = "", **environment: str | None) -> list[Any]:
     return json.loads(run.stdout)  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("value", [None, "", "0"])
+@pytest.mark.parametrize("value", [None, "", "0", "false", "False", "no", " "])
 def test_the_core_is_chosen(pytestconfig: pytest.Config, value: str | None) -> None:
     if is_pure_only(pytestconfig):
         pytest.skip("the core is not to be there")
@@ -154,7 +154,7 @@ sys.meta_path.insert(0, Broken())
 
 
 def test_here(pytestconfig: pytest.Config) -> None:
-    asked_for = os.environ.get("JSONRPC_FAST_PURE", "") not in ("", "0") or is_pure_only(pytestconfig)
+    asked_for = os.environ.get("JSONRPC_FAST_PURE", "") not in ("", "0", "false", "no") or is_pure_only(pytestconfig)
     assert ("python" if asked_for else "cython") == jsonrpc_fast.BACKEND
     assert codec.backend.__name__ == {"python": "jsonrpc_fast._pure", "cython": "jsonrpc_fast._core"}[codec.BACKEND]
     assert (codec.CORE_FAULT is None) is (codec.BACKEND == "cython")
