@@ -284,7 +284,8 @@ def test_a_modern_client_that_lacks_the_capability(
     run(main())
 
 
-def test_what_a_run_without_its_answers_makes_of_that_is_void(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("factory", [None, getattr(asyncio, "eager_task_factory", None)])
+def test_what_a_run_without_its_answers_makes_of_that_is_void(caplog: pytest.LogCaptureFixture, factory: Any) -> None:
     server = Server("asking", "1")
     done: list[str] = []
 
@@ -319,6 +320,7 @@ def test_what_a_run_without_its_answers_makes_of_that_is_void(caplog: pytest.Log
     names = ["swallow", "stumble", "careful", *(["grouped"] if sys.version_info >= (3, 11) else [])]
 
     async def main() -> None:
+        asyncio.get_running_loop().set_task_factory(factory)
         async with converse(server, MODERN, ALL) as client:
             for name in names:
                 wants = await client.result("tools/call", {"name": name})

@@ -7,16 +7,21 @@ import json
 import logging
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
 from jsonrpc_fast import JSONRPC
+from jsonrpc_fast.codes import SessionErrorCode
 from jsonrpc_fast.errors import CallTimeout
 from jsonrpc_fast.mcp.capabilities import ServerCapabilities
 from jsonrpc_fast.mcp.context import Context, WholeResult
 from jsonrpc_fast.mcp.handshake import LOG_LEVEL_KEY, SERVER_INFO_KEY, SUBSCRIPTION_ID_KEY
+from jsonrpc_fast.mcp.prompts import Prompt
+from jsonrpc_fast.mcp.resources import Resource
 from jsonrpc_fast.mcp.server import Server
 from jsonrpc_fast.mcp.versions import VERSIONS
 from jsonrpc_fast.transports import memory_pair
@@ -547,6 +552,7 @@ def test_a_function_is_called_for_a_notification(caplog: pytest.LogCaptureFixtur
             client.notify("notifications/roots/list_changed")
             asked = await client.notification("roots/list")
             client.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}})
+            await client.settle()
             client.notify("vendor/told", {"number": 3, "_meta": {"a": 1}})
             client.notify("vendor/told", {"number": "three"})
             client.notify("vendor/other")
@@ -611,6 +617,132 @@ def test_run_takes_the_options_of_a_session() -> None:
             return await context.call("roots/list")
         except CallTimeout as error:
             return {"error": type(error).__name__}
+
+    run(main())
+
+
+class Pages:
+    """A source with one prompt and one resource."""
+
+    async def prompts(self) -> list[Prompt]:
+        await asyncio.sleep(0)
+        return [Prompt(name="of the source")]
+
+    async def resources(self) -> list[Resource]:
+        await asyncio.sleep(0)
+        return [Resource(uri="source:one", name="of the source")]
+
+    async def get(self, name: str, arguments: dict[str, str]) -> dict[str, Any] | None:
+        return None
+
+    async def read(self, uri: str) -> dict[str, Any] | None:
+        return None
+
+    async def complete(self, name: str, argument: dict[str, str]) -> dict[str, Any] | None:
+        return None
+
+
+def busy_server(has_source: bool, release: asyncio.Event) -> Server:
+    server = Server("busy", "1")
+
+    @server.tool
+    async def slow() -> str:
+        await release.wait()
+        return "done"
+
+    @server.tool
+    async def quick() -> str:
+        return "quick"
+
+    server.prompt("own")(lambda: "")
+    server.resource("own:one", name="own")(lambda: "")
+    if has_source:
+        server.add_source(Pages())
+    return server
+
+
+@asynccontextmanager
+async def serving(server: Server, version: str, **options: Any) -> AsyncIterator[Conversation]:
+    ours, theirs = memory_pair(profile=server.profile)
+    task = asyncio.create_task(server.run(theirs, **options))
+    client = Conversation(ours, version)
+    await ours.start()
+    try:
+        if version != "2026-07-28":
+            await client.initialize(version)
+        yield client
+    finally:
+        await ours.close()
+        await asyncio.wait_for(task, 10)
+
+
+@pytest.mark.parametrize("has_source", [False, True])
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+def test_slow_calls_silence_neither_ping_nor_lists(version: str, has_source: bool) -> None:
+    async def main() -> None:
+        release = asyncio.Event()
+        async with serving(busy_server(has_source, release), version) as client:
+            calls = [client.request("tools/call", {"name": "slow"}) for _ in range(300)]
+            names = ["of the source", "own"] if has_source else ["own"]
+            if version == "2025-11-25":
+                assert await client.result("ping") == {}
+                assert await client.result("logging/setLevel", {"level": "error"}) == {}
+                assert await client.result("resources/subscribe", {"uri": "own:one"}) == {}
+            else:
+                assert (await client.result("server/discover"))["supportedVersions"] == ["2026-07-28"]
+                client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+                await client.notification("notifications/subscriptions/acknowledged")
+            assert len((await client.result("tools/list"))["tools"]) == 2
+            assert [prompt["name"] for prompt in (await client.result("prompts/list"))["prompts"]] == names
+            listed = (await client.result("resources/list"))["resources"]
+            assert sorted(resource["name"] for resource in listed) == names
+            assert (await client.result("resources/templates/list"))["resourceTemplates"] == []
+            assert await client.error("vendor/unknown") == NOT_FOUND
+            # A function has to wait for its turn.
+            waiting = client.request("tools/call", {"name": "quick"})
+            await client.settle()
+            assert waiting not in client._answers
+            release.set()
+            for id in [*calls, waiting]:
+                assert "result" in await client.answer(id)
+
+    run(main())
+
+
+def test_subscriptions_hold_no_slot() -> None:
+    async def main() -> None:
+        server = busy_server(False, asyncio.Event())
+        async with serving(server, "2026-07-28", max_handlers=2) as client:
+            streams = []
+            for _ in range(20):
+                streams.append(client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
+                await client.notification("notifications/subscriptions/acknowledged")
+            assert (await client.result("tools/call", {"name": "quick"}))["content"][0]["text"] == "quick"
+            for id in streams[1:]:
+                client.notify("notifications/cancelled", {"requestId": id})
+            await client.result("tools/list")
+            server.tool("new")(lambda: None)
+            await client.result("tools/list")
+            told = [heard["params"]["_meta"][SUBSCRIPTION_ID_KEY] for heard in client.notifications]
+            assert told == streams[:1]
+            server.end_subscriptions()
+            assert (await client.answer(streams[0]))["result"]["_meta"][SUBSCRIPTION_ID_KEY] == streams[0]
+
+    run(main())
+
+
+def test_calls_beyond_all_bounds_are_refused_and_lists_are_not() -> None:
+    async def main() -> None:
+        release = asyncio.Event()
+        async with serving(busy_server(False, release), "2025-11-25", max_handlers=2, max_inbox=3) as client:
+            calls = [client.request("tools/call", {"name": "slow"}) for _ in range(9)]
+            assert await client.result("ping") == {}
+            assert [prompt["name"] for prompt in (await client.result("prompts/list"))["prompts"]] == ["own"]
+            refused = [await client.answer(id) for id in calls[5:]]
+            assert {answer["error"]["code"] for answer in refused} == {SessionErrorCode.SERVER_BUSY}
+            release.set()
+            for id in calls[:5]:
+                assert "result" in await client.answer(id)
 
     run(main())
 

@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -68,6 +69,11 @@ class Answers:
             "tools/call": ("tools", self._call_tool),
             "tools/list": ("tools", self._list_tools),
         }
+        # Without sources nothing has to be awaited.
+        self._lists: dict[str, Answering] = {
+            "prompts/list": self._list_own_prompts,
+            "resources/list": self._list_own_resources,
+        }
 
     def find(self, method: str, declared: ServerCapabilities) -> Answering:
         """What answers a method: a function of the params and the context, sync or a coroutine function.
@@ -81,7 +87,7 @@ class Answers:
         capability, answering = self._methods.get(method, ("", None))
         if answering is None or not declared.supports(capability):
             raise RpcError(ErrorCode.METHOD_NOT_FOUND, RPC_MESSAGES[ErrorCode.METHOD_NOT_FOUND])
-        return answering
+        return answering if self._registry.sources else self._lists.get(method, answering)
 
     # Tools.
 
@@ -121,9 +127,16 @@ class Answers:
         prompts: dict[str, Prompt] = {}
         for source in reversed(self._registry.sources):
             prompts |= {prompt.name: prompt for prompt in await source.prompts()}
-        prompts |= {name: registered.prompt for name, registered in self._registry.prompts.items()}
+        return self._list_own_prompts(params, context, prompts)
+
+    def _list_own_prompts(
+        self, params: dict[str, Any], context: Context, others: Mapping[str, Prompt] = MappingProxyType({})
+    ) -> dict[str, Any]:
+        own = {name: registered.prompt for name, registered in self._registry.prompts.items()}
         version = context.revision.version
-        return self._page("prompts", {name: prompt.to_dict(version) for name, prompt in prompts.items()}, params)
+        return self._page(
+            "prompts", {name: prompt.to_dict(version) for name, prompt in {**others, **own}.items()}, params
+        )
 
     async def _get_prompt(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         name = _text(params, "name")
@@ -148,9 +161,14 @@ class Answers:
         resources: dict[str, Resource] = {}
         for source in reversed(self._registry.sources):
             resources |= {resource.uri: resource for resource in await source.resources()}
-        resources |= {uri: registered.resource for uri, registered in self._registry.resources.items()}
+        return self._list_own_resources(params, context, resources)
+
+    def _list_own_resources(
+        self, params: dict[str, Any], context: Context, others: Mapping[str, Resource] = MappingProxyType({})
+    ) -> dict[str, Any]:
+        own = {uri: registered.resource for uri, registered in self._registry.resources.items()}
         version = context.revision.version
-        return self._page("resources", {uri: item.to_dict(version) for uri, item in resources.items()}, params)
+        return self._page("resources", {uri: item.to_dict(version) for uri, item in {**others, **own}.items()}, params)
 
     def _list_resource_templates(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         version = context.revision.version

@@ -19,6 +19,7 @@ Source: specification 2026-07-28, "Multi Round-Trip Requests".
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
@@ -96,6 +97,7 @@ class Inputs:
             self._given, self._state = _earlier_answers(self._state) | self._given, None
         if key not in self._given:
             self._missing[key] = request
+            await asyncio.sleep(0)  # tasks that start eagerly ask for what they need in the same round
             raise InputRequired
         self._used[key] = self._given[key]
         answer: dict[str, Any] = loads(self._given[key])

@@ -21,6 +21,8 @@ Rules:
   - a client that ends its stream gets the answers to what it asked before that, and its subscriptions are ended;
   - a function may ask its client back: a legacy one by a request of its own, from `notifications/initialized` on, a
     modern one as `inputs.py` says;
+  - lists, `ping`, the handshake and subscriptions are served however many functions run. Functions run `max_handlers`
+    at a time (see `Session`);
   - a client that reads nothing is told of changes when it reads again, once; log messages are dropped meanwhile.
 """
 
@@ -63,6 +65,8 @@ DEFAULT_LOG_LEVEL: Final = "info"
 
 _BLOCKED_BYTES: Final = 1024 * 1024
 _BLOCKED_SECONDS: Final = 0.5
+_NEED_NO_SLOT: Final = frozenset({"prompts/list", "resources/list", "subscriptions/listen"})
+"""The requests that are awaited without a function of the server's author at work."""
 _ENDS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)  # of a task, whatever it served
 
 
@@ -288,7 +292,9 @@ class _Connection:
         context = Context(request, rules, params or {}, self.log, self._call if inputs is None else inputs.call)
         if not inspect.iscoroutinefunction(answering):
             return self._finished(request, answering(params or {}, context), rules)
-        return self._awaited(request, partial(answering, params or {}, context), rules, inputs)
+        result = self._awaited(request, partial(answering, params or {}, context), rules, inputs)
+        # The session takes a task for work that has begun, which needs no slot.
+        return asyncio.ensure_future(result) if request.method in _NEED_NO_SLOT else result
 
     def _take_notification(self, request: RequestContext, params: Any) -> Any:
         is_due = self._handshake.receive_notification(Notification(request.method, params))

@@ -380,8 +380,7 @@ class Dispatcher:
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if not run.is_concluded:
             # Cancelled before its first step, most often: then nothing of it has run.
-            if asyncio.iscoroutine(run.work):
-                run.work.close()
+            self._discard(run)
             self._failed(run.item, run.request, run.trace, error or asyncio.CancelledError())
         elif error is not None and not isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)):
             self._hooks.fault(error)
