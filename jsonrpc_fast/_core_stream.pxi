@@ -45,7 +45,7 @@ cdef class Reader:
 
     @property
     def has_more(self):
-        return self.items is not None
+        return self.items is not None or self.left is not None
 
     def feed(self, data):
         """The items whose frames end in `data`, behind those that are left."""
@@ -192,6 +192,7 @@ cdef class LineReader(Reader):
             self.next = newline + 1
             if self.dropping:
                 self.dropping = False
+                self.forget()
             elif self.size == 0:
                 self.take(at, newline, items)
             else:
@@ -243,26 +244,28 @@ cdef class LineReader(Reader):
         return at < end[0]
 
     cdef int begin(self, const uint8_t* start, Py_ssize_t size, list items) except -1:
-        """Buffers a part of a line, or drops the line where it is over the limit."""
+        """Buffers a part of a line, or drops the line where it is over the limit, or memory is not enough."""
         cdef Py_ssize_t limit = self.rules.message_bytes
         cdef Py_ssize_t length
+        self.dropping = True
         # One byte over the limit may be a carriage return, and three before it a byte order mark.
         if self.size + size <= limit + 4:
             self.append(start, size, limit + 4)
             length = self.size
             if self.at_start:
                 if length < 3 and memcmp(self.buffer, BYTE_ORDER_MARK, length) == 0:
+                    self.dropping = False
                     return 0
                 if length >= 3 and memcmp(self.buffer, BYTE_ORDER_MARK, 3) == 0:
                     length -= 3
             if length <= limit or (length == limit + 1 and self.buffer[self.size - 1] == 0x0D):
+                self.dropping = False
                 return 0
         else:
             # A byte order mark does not count.
             size = min(size, HEAD_BYTES + 3)
             self.append(start, size, self.size + size)
         length = 3 if self.at_start and self.size >= 3 and memcmp(self.buffer, BYTE_ORDER_MARK, 3) == 0 else 0
-        self.dropping = True
         try:
             items.append(fault_of_large(self.buffer + length, self.size - length, self.rules))
         finally:
@@ -315,7 +318,12 @@ cdef class BodyReader(Reader):
             elif self.size == 0 and not self.in_body:
                 items.append(decode_text(at, size, self.rules, True if self.raw else None))
             else:
-                self.append(at, size, self.size + size + self.due)
+                try:
+                    self.append(at, size, self.size + size + self.due)
+                except MemoryError:
+                    self.dropping = self.in_body
+                    self.forget()
+                    raise
                 if not self.in_body:
                     try:
                         items.append(decode_text(self.buffer, self.size, self.rules, True if self.raw else None))
@@ -338,7 +346,12 @@ cdef class BodyReader(Reader):
             self.header = HeaderReader(self.rules.message_bytes, self.at_start)
             self.at_start = False
         # As much as one section may have, and one byte that is too much.
-        at += <Py_ssize_t>self.header.read(PyBytes_FromStringAndSize(<char*>at, min(end - at, MAX_HEADER_BYTES)), 0)
+        saved = self.header.save()
+        try:
+            at += <Py_ssize_t>self.header.read(PyBytes_FromStringAndSize(<char*>at, min(end - at, MAX_HEADER_BYTES)), 0)
+        except BaseException:
+            self.header.restore(saved)
+            raise
         if self.header.is_bad:
             items.append(ParseError.invalid_framing(hint=self.header.hint))
             self.ended = True
@@ -397,13 +410,15 @@ def _too_large(bytes head not None, profile):
 
 class Decoder(StreamDecoder[_M]):
     __doc__ = StreamDecoder.__doc__
-    __slots__ = ("_reader",)
+    # `_fast` is the reader where it can take bytes as they are: the stream is open, its framing known, and all was read.
+    __slots__ = ("_fast", "_reader")
     _fault_class = ParseError
 
     def __init__(self, framing="newline", profile=JSONRPC, limits=None, raw=False):
         super().__init__(framing, profile, limits, raw)
         if framing == "auto":
             self._reader = None
+            self._fast = None
 
     @property
     def ended(self):
@@ -412,17 +427,24 @@ class Decoder(StreamDecoder[_M]):
 
     @property
     def has_more(self):
-        """Whether complete items wait, because `feed` had returned `max_items` of them: `feed(b"")` returns them."""
-        return bool(self._waiting) if self._reader is None else self._reader.has_more
+        """Whether items wait that `feed(b"")` returns, because a call had returned `max_items` or was interrupted."""
+        if self._reader is None or self._unread:
+            return bool(self._waiting or self._items or self._unread)
+        return self._reader.has_more
 
     def feed(self, data, max_items=None):
-        if max_items is not None or self._reader is None or self._closed:
-            return super().feed(data, max_items)
-        if not isinstance(data, (bytes, bytearray, memoryview)):
-            return super().feed(data)
-        return self._reader.feed(data)
+        reader = self._fast
+        if reader is not None and max_items is None and isinstance(data, (bytes, bytearray, memoryview)):
+            return reader.feed(data)
+        return super().feed(data, max_items)
 
     feed.__doc__ = StreamDecoder.feed.__doc__
+
+    def close(self):
+        self._fast = None
+        return super().close()
+
+    close.__doc__ = StreamDecoder.close.__doc__
 
     def _begin(self, framing):
         super()._begin(framing)
@@ -431,6 +453,7 @@ class Decoder(StreamDecoder[_M]):
             self._reader = LineReader(self._profile, self._raw)
         elif framing == "content-length":
             self._reader = BodyReader(self._profile, self._raw)
+        self._fast = self._reader if self._detector is None else None
 
     def _decode(self, text):
         return decode(text, self._profile, raw=self._raw)
@@ -438,9 +461,16 @@ class Decoder(StreamDecoder[_M]):
     def _too_large(self, head):
         return _too_large(head, self._profile)
 
+    def _unsettle(self):
+        super()._unsettle()
+        self._reader = None
+
     def _take(self, data, max_items):
         if self._reader is None:
             return super()._take(data, max_items)
+        self._unread = b""
+        if not self._closed:
+            self._fast = self._reader
         return self._reader.feed(data) if max_items is None else self._reader.feed_some(data, max_items)
 
     def _rest(self):

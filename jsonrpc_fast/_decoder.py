@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn
 
@@ -36,7 +37,7 @@ class StreamDecoder(Generic[M]):
     (`ended`). Memory is bounded by `Limits.message_bytes` and the last chunk, and by what was fed while `has_more`.
     """
 
-    __slots__ = ("_closed", "_detector", "_frames", "_framing", "_profile", "_raw", "_waiting")
+    __slots__ = ("_closed", "_detector", "_frames", "_framing", "_items", "_profile", "_raw", "_unread", "_waiting")
 
     _fault_class: type[Any]  # the twin's ParseError
     _frames: Frames
@@ -56,6 +57,9 @@ class StreamDecoder(Generic[M]):
         self._raw = raw
         self._closed = False
         self._waiting: deque[Frame] = deque()  # frames that no call has returned yet
+        # What an exception left: items that were not returned, and the bytes that were not split.
+        self._items: list[Any] = []
+        self._unread = b""
         self._framing = framing
         self._detector: FramingDetector | None = None
         if framing == "auto":
@@ -74,8 +78,8 @@ class StreamDecoder(Generic[M]):
 
     @property
     def has_more(self) -> bool:
-        """Whether complete items wait, because `feed` had returned `max_items` of them: `feed(b"")` returns them."""
-        return bool(self._waiting)
+        """Whether items wait that `feed(b"")` returns, because a call had returned `max_items` or was interrupted."""
+        return bool(self._waiting or self._items or self._unread)
 
     def feed(self, data: bytes | bytearray | memoryview, max_items: int | None = None) -> list[M | list[M]]:
         """Takes bytes of the stream and returns the items that are complete.
@@ -92,6 +96,8 @@ class StreamDecoder(Generic[M]):
         Raises:
             TypeError: `data` is not bytes, or `max_items` is not an int.
             ValueError: `max_items` is below 1, or the decoder is closed.
+            BaseException: What a signal handler or a trace function raises, MemoryError, RecursionError. It costs the
+                message that was being decoded; further calls return the others.
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(f"data must be bytes, bytearray or memoryview, not {type(data).__name__}")
@@ -111,7 +117,9 @@ class StreamDecoder(Generic[M]):
         if self._closed:
             return []
         self._closed = True
-        items = self._feed(self._undetected(), None)
+        if self._detector is not None:
+            self._undetected()
+        items = self._feed(b"", None)
         return items + [self._last_item(frame) for frame in self._rest()]
 
     def __reduce__(self) -> NoReturn:
@@ -122,30 +130,65 @@ class StreamDecoder(Generic[M]):
 
     def _detect(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview | None:
         """What is to be read once the framing is known, None before."""
-        if self._detector is None:
+        detector = self._detector
+        if detector is None:
             return data
-        framing = self._detector.feed(data)
-        return None if framing is None else self._settle(framing, self._detector)
+        saved = detector.save()
+        try:
+            framing = detector.feed(data)
+            if framing is None:
+                self._unread = b""
+                return None
+            return self._settle(framing, detector)
+        except BaseException:
+            if self._detector is not None:
+                self._unread = bytes(data)
+                self._unsettle()
+                detector.restore(saved)
+            raise
 
     def _undetected(self) -> bytes | bytearray:
         """What the end of the stream makes newline framing, because it told nothing else."""
         return b"" if self._detector is None else self._settle("newline", self._detector)
 
-    def _settle(self, framing: Literal["newline", "content-length"], detector: FramingDetector) -> bytearray:
-        self._detector = None
+    def _settle(self, framing: Literal["newline", "content-length"], detector: FramingDetector) -> bytes:
         self._framing = framing
         self._begin(framing)
-        return detector.seen
+        self._unread = bytes(detector.seen)
+        self._detector = None  # last, for an exception before it takes the rest back
+        return self._unread
 
-    def _feed(self, data: bytes | bytearray | memoryview, max_items: int | None) -> list[Any]:
-        seen = self._detect(data)
-        return self._take(b"" if seen is None else seen, max_items)
+    def _feed(self, data: Any, max_items: int | None) -> list[Any]:
+        if self._unread:
+            data = self._unread + data
+        data = self._detect(data)
+        return self._take(b"" if data is None else data, max_items)
 
-    def _take(self, data: bytes | bytearray | memoryview, max_items: int | None) -> list[Message | list[Message]]:
+    def _unsettle(self) -> None:
+        """As before `_settle`."""
+        self._framing = "auto"
+
+    def _take(self, data: Any, max_items: int | None) -> list[Any]:
         waiting = self._waiting
-        waiting += self._frames.feed(data)
-        count = len(waiting) if max_items is None else min(max_items, len(waiting))
-        return [self._item(waiting.popleft()) for _ in range(count)]
+        count = len(waiting)
+        saved = self._frames.save()
+        try:
+            waiting += self._frames.feed(data)
+            self._unread = b""
+        except BaseException:
+            if len(waiting) == count:
+                self._unread = data
+                self._frames.restore(saved)
+            else:
+                self._unread = b""
+            raise
+        items = self._items
+        most = sys.maxsize if max_items is None else max_items
+        while waiting and len(items) < most:
+            items.append(self._item(waiting.popleft()))
+        self._items = items[most:]
+        del items[most:]
+        return items
 
     def _rest(self) -> list[Frame]:
         """The frame that the end of the stream ends, if there is one."""

@@ -28,7 +28,8 @@ framing, where a bad line costs itself alone.
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, NamedTuple, get_args
+from operator import attrgetter
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from .codes import Hint, ParseErrorCode
 from .hints import hint_of_header, looks_like
@@ -100,6 +101,10 @@ def frame(payload: bytes, framing: Literal["newline", "content-length", "sse"] =
     return b"Content-Length: %d\r\n\r\n%b" % (len(payload), payload)
 
 
+# An exception may come out of any line: from a signal handler, a trace function, too little stack or memory. `save`
+# returns what `restore` then brings back. For that to be cheap, buffers grow at their end alone or are replaced.
+
+
 class LineFrames:
     """Splits a stream into lines. Any chunking gives the same frames, in linear time.
 
@@ -116,6 +121,13 @@ class LineFrames:
         self._line = 1
         self._offset = 0  # of the first byte of the line begun
         self._at_start = True  # a byte order mark may still come
+
+    def save(self) -> tuple[Any, ...]:
+        return self._buffer, len(self._buffer), self._dropping, self._line, self._offset, self._at_start
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        self._buffer, size, self._dropping, self._line, self._offset, self._at_start = saved
+        del self._buffer[size:]
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """The frames that end in `data`."""
@@ -154,7 +166,7 @@ class LineFrames:
             if _BYTE_ORDER_MARK.startswith(buffer) and len(buffer) < len(_BYTE_ORDER_MARK):
                 return  # perhaps a mark, which does not count
             if buffer.startswith(_BYTE_ORDER_MARK):
-                del buffer[: len(_BYTE_ORDER_MARK)]
+                self._buffer = buffer = buffer[len(_BYTE_ORDER_MARK) :]
                 self._offset += len(_BYTE_ORDER_MARK)
             self._at_start = False
         if len(buffer) > self._limit + 1 or (len(buffer) == self._limit + 1 and buffer[-1] != 0x0D):
@@ -219,6 +231,23 @@ class HeaderReader:
         self.hint: Hint | None = None
         self.at: int = 0
 
+    def save(self) -> tuple[Any, ...]:
+        return self._line, len(self._line), _header_state(self)
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        self._line, size, state = saved
+        del self._line[size:]
+        (
+            self._at_start,
+            self._room,
+            self._content_length,
+            self._is_event,
+            self.length,
+            self.is_bad,
+            self.hint,
+            self.at,
+        ) = state
+
     def read(self, chunk: bytes, start: int) -> int:
         """Takes what is the section's from `chunk[start:]`. Returns where that ends."""
         if self._is_event is None and not self._line:
@@ -272,7 +301,7 @@ class HeaderReader:
             self.length = self._content_length
         if not self.is_bad:
             self.at += len(self._line)
-        self._line.clear()
+        self._line = bytearray()
         self._at_start = False
 
     def _take(self, line: bytes) -> None:
@@ -311,6 +340,9 @@ def _has_known_charset(content_type: bytes) -> bool:
     return True
 
 
+_header_state = attrgetter("_at_start", "_room", "_content_length", "_is_event", "length", "is_bad", "hint", "at")
+
+
 class ContentLengthFrames:
     """Splits a stream into bodies behind headers. Any chunking gives the same frames, in linear time.
 
@@ -342,6 +374,17 @@ class ContentLengthFrames:
         self._head_left = 0  # bytes still to come of its beginning
         self._offset = 0  # of the byte that comes next
         self._start = 0  # of the headers or of the body
+
+    def save(self) -> tuple[Any, ...]:
+        header = self._header
+        return self._body, len(self._body), header, header and header.save(), _body_state(self)
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        self._body, size, self._header, header, state = saved
+        del self._body[size:]
+        if self._header is not None:
+            self._header.restore(header)
+        self._at_start, self._left, self._dropping, self._head_left, self._offset, self._start, self.ended = state
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """The frames that end in `data`; none after a fault that ended the stream."""
@@ -415,6 +458,9 @@ class ContentLengthFrames:
         return Frame(head, None, self._start, ParseErrorCode.MESSAGE_TOO_LARGE)
 
 
+_body_state = attrgetter("_at_start", "_left", "_dropping", "_head_left", "_offset", "_start", "ended")
+
+
 class EventFrames:
     """Splits a stream of server-sent events into the data of those that are messages and have any.
 
@@ -427,6 +473,13 @@ class EventFrames:
     def __init__(self, limit: int) -> None:
         self._events = EventDecoder(limit)
         self._told = False
+
+    def save(self) -> tuple[Any, ...]:
+        return self._told, self._events.save()
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        self._told, events = saved
+        self._events.restore(events)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """The frames that end in `data`."""
@@ -466,6 +519,13 @@ class FramingDetector:
         self._at = 0  # what is before this was looked at
         self._line: int | None = None  # where the header line begun begins; None in front of the first
         self._in_value = False  # behind the line's colon
+
+    def save(self) -> tuple[Any, ...]:
+        return len(self.seen), self._at, self._line, self._in_value
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        size, self._at, self._line, self._in_value = saved
+        del self.seen[size:]
 
     def feed(self, data: bytes | bytearray | memoryview) -> Literal["newline", "content-length"] | None:
         """The framing, once it is known."""

@@ -18,7 +18,8 @@ And for what is read from a stranger:
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from .profile import HEAD_BYTES
 
@@ -190,6 +191,17 @@ class EventDecoder:
         self._retry = None
         return True
 
+    def save(self) -> tuple[Any, ...]:
+        return self._line, len(self._line), self._data, len(self._data), _event_state(self)
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        """Brings back what `save` returned; an exception may have come out of any line since."""
+        self._line, line, self._data, data, state = saved
+        del self._line[line:]
+        del self._data[data:]
+        for name, value in zip(_EVENT_STATE, state):  # noqa: B905  # of equal lengths, and cheap
+            setattr(self, name, value)
+
     def _append(self, chunk: bytes, start: int, end: int, found: list[tuple[Event | bytes, int]]) -> None:
         """Takes a part of the line begun, or drops it where the line does not matter or is over the limit."""
         if self._dropping:
@@ -201,6 +213,7 @@ class EventDecoder:
             start = first
             if self._at_start and not (len(line) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(line)):
                 self._drop_byte_order_mark()
+                line = self._line
         if len(line) >= _FIELD_BYTES and not _KNOWN_FIELD.match(line):
             self._dropping = len(line) == SHOWN_BYTES
             return
@@ -214,12 +227,13 @@ class EventDecoder:
         if len(line) > longest:
             self._drop_event(found, line[_end_of_name(line) :] if is_data else b"")
             self._dropping = True
+            self._line = line[:SHOWN_BYTES]
 
     def _end_line(self, found: list[tuple[Event | bytes, int]]) -> None:
         if self._at_start:
             self._drop_byte_order_mark()
         line = bytes(self._line)
-        self._line.clear()
+        self._line = bytearray()
         if self._dropping:
             self._dropping = False
             if not line.startswith(b":") and not _KNOWN_FIELD.match(line):
@@ -256,7 +270,7 @@ class EventDecoder:
 
     def _drop_byte_order_mark(self) -> None:
         if self._line.startswith(_BYTE_ORDER_MARK):
-            del self._line[: len(_BYTE_ORDER_MARK)]
+            self._line = self._line[len(_BYTE_ORDER_MARK) :]
             self._line_offset += len(_BYTE_ORDER_MARK)
         self._at_start = False
 
@@ -285,6 +299,10 @@ class EventDecoder:
         self._data_offset = None
         self._retry = None
         self._too_large = False
+
+
+_EVENT_STATE: Final = tuple([name for name in EventDecoder.__slots__ if name not in ("_line", "_data", "_limit")])
+_event_state = attrgetter(*_EVENT_STATE)
 
 
 def encode_event(data: bytes, *, type: str | None = None, id: str | None = None, retry: int | None = None) -> bytes:
