@@ -65,8 +65,9 @@ DEFAULT_LOG_LEVEL: Final = "info"
 
 _BLOCKED_BYTES: Final = 1024 * 1024
 _BLOCKED_SECONDS: Final = 0.5
-_NEED_NO_SLOT: Final = frozenset({"prompts/list", "resources/list", "subscriptions/listen"})
-"""The requests that are awaited without a function of the server's author at work."""
+_LISTEN: Final = "subscriptions/listen"
+_LISTS: Final = frozenset({"prompts/list", "resources/list"})
+"""What is awaited for the sources."""
 _ENDS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)  # of a task, whatever it served
 
 
@@ -251,11 +252,11 @@ class _Connection:
         self._answers = server._answers
         self._validator = JsonRpcValidator(server.profile)
         self._subscriptions = Subscriptions(self._capabilities)
-        self._ends: dict[Stream, asyncio.Future[None]] = {}  # of the streams that are open
+        self._ends: dict[Stream, tuple[asyncio.Future[Any], Context]] = {}  # of the streams that are open
         self._log_level = DEFAULT_LOG_LEVEL
         self._lists: dict[str, None] = {}  # that have changed, and of which the client was not told yet
         self._uris: dict[str, None] = {}
-        self._own: dict[str, Answering] = {"logging/setLevel": self._set_level, "subscriptions/listen": self._listen}
+        self._own: dict[str, Answering] = {"logging/setLevel": self._set_level, _LISTEN: self._listen}
         if self._capabilities.supports("resources.subscribe"):
             self._own |= {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
         self._transport = transport
@@ -291,10 +292,11 @@ class _Connection:
         inputs = Inputs(request.method, params or {}) if rules.revision.is_modern else None
         context = Context(request, rules, params or {}, self.log, self._call if inputs is None else inputs.call)
         if not inspect.iscoroutinefunction(answering):
-            return self._finished(request, answering(params or {}, context), rules)
-        result = self._awaited(request, partial(answering, params or {}, context), rules, inputs)
+            result = answering(params or {}, context)
+            return result if asyncio.isfuture(result) else self._finished(request, result, rules)
+        work = self._awaited(request, partial(answering, params or {}, context), rules, inputs)
         # The session takes a task for work that has begun, which needs no slot.
-        return asyncio.ensure_future(result) if request.method in _NEED_NO_SLOT else result
+        return asyncio.ensure_future(work) if request.method in _LISTS else work
 
     def _take_notification(self, request: RequestContext, params: Any) -> Any:
         is_due = self._handshake.receive_notification(Notification(request.method, params))
@@ -347,22 +349,24 @@ class _Connection:
         self._subscriptions.unsubscribe(check_uri(params.get("uri")))
         return {}
 
-    async def _listen(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
+    def _listen(self, params: dict[str, Any], context: Context) -> asyncio.Future[Any]:
+        """Opens a stream. The result comes when the server ends it; to the session a future needs no slot."""
         stream = self._subscriptions.open(context.request_id, params.get("notifications"))
-        self._ends[stream] = asyncio.get_running_loop().create_future()
-        try:
-            self._send([stream.acknowledgement()])
-            await self._ends[stream]
-        finally:
-            self._subscriptions.close(stream)
-            del self._ends[stream]
-        return {"_meta": stream.meta()}
+        end = asyncio.get_running_loop().create_future()
+        end.add_done_callback(partial(self._close_stream, stream))
+        self._ends[stream] = end, context
+        self._send([stream.acknowledgement()])
+        return end
+
+    def _close_stream(self, stream: Stream, end: asyncio.Future[Any]) -> None:
+        self._subscriptions.close(stream)
+        del self._ends[stream]
 
     def end_streams(self) -> None:
         """Ends all subscriptions, each with its answer."""
-        for end in self._ends.values():
+        for stream, (end, context) in self._ends.items():
             if not end.done():
-                end.set_result(None)
+                end.set_result(self._handshake.complete(context._rules, _LISTEN, {"_meta": stream.meta()}))
 
     # What goes out unasked.
 
