@@ -358,7 +358,7 @@ def test_what_broke_the_channel_is_the_cause() -> None:
     broken = OSError("the cable")
 
     async def main() -> None:
-        async with sessions() as (client, _):
+        async with sessions({"m": forever}, close_seconds=0.01, hooks=Faults()) as (client, _):
             call = asyncio.create_task(client.call("m", timeout=None))
             await asyncio.sleep(0)
             client._transport._lost(broken)  # type: ignore[attr-defined]

@@ -35,6 +35,13 @@ connection.onRequest("ask", async (method, params) => {
   }
 });
 
+// Sends so many requests at once, each of which is going to ask back; gives how many of the answers are right.
+connection.onRequest("flood", async (method, count) => {
+  const numbers = Array.from({ length: count }, (_, number) => number);
+  const answers = await Promise.all(numbers.map((number) => connection.sendRequest(method, number)));
+  return answers.filter((answer, number) => answer === 2 * number).length;
+});
+
 // Calls back, and cancels that after a moment.
 connection.onRequest("ask and cancel", async (method) => {
   const source = new CancellationTokenSource();
