@@ -416,14 +416,15 @@ def test_close_does_not_wait_for_a_peer_that_works_on_a_lost_call(kind: str, cha
 
     async def main() -> None:
         if channel == "memory":
-            async with sessions({"forever": forever}, hooks=Faults(), close_seconds=4) as (client, _):
+            async with sessions({"forever": forever}, hooks=Faults(), close_seconds=4) as (client, server):
                 await hang(client)
+                await server.close(grace_seconds=0)
         else:
-            server = TcpServer(serve, "127.0.0.1", 0)
-            await server.start()
-            async with Session(TcpClient("127.0.0.1", server.address[1])) as client:
+            listener = TcpServer(serve, "127.0.0.1", 0)
+            await listener.start()
+            async with Session(TcpClient("127.0.0.1", listener.address[1])) as client:
                 await hang(client)
-            await server.close()
+            await listener.close()
 
     run(main())
 
@@ -492,6 +493,31 @@ def test_what_a_peer_asked_before_it_ended_its_stream(end_seconds: float | None,
     run(main())
 
 
+@pytest.mark.parametrize(("grace", "answered"), [(None, True), (0.05, False), (5, True)])
+def test_a_transport_asks_its_session_to_end(grace: float | None, answered: bool) -> None:
+    """As a server does that closes. What runs may still call its peer."""
+
+    async def work(context: RequestContext) -> Any:
+        await asyncio.sleep(0.2)
+        return await context.session.call("ask")
+
+    async def main() -> None:
+        async with sessions({"work": work}, {"ask": lambda: "answer"}, hooks=Faults()) as (client, server):
+            call = asyncio.create_task(client.call("work"))
+            await settle()
+            transport: Any = server._transport
+            transport._ask_to_end(grace)
+            if answered:
+                assert await call == "answer"
+            else:
+                with pytest.raises(ConnectionLost):
+                    await call
+            await server.wait_closed()
+            assert server.unanswered == transport.unanswered == (not answered)
+
+    run(main())
+
+
 def test_a_stdio_server_waits_for_its_handlers_after_the_end_of_its_input() -> None:
     script = (
         "import asyncio\n"
@@ -516,6 +542,7 @@ def test_a_handler_may_close_the_session_from_a_task_of_its_own(how: str) -> Non
     ended = []
 
     async def leave(context: RequestContext) -> None:
+        await asyncio.sleep(0.02)
         closing = context.session.close()
         if how == "wait_for":
             await asyncio.wait_for(closing, 10)

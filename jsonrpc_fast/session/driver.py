@@ -147,22 +147,25 @@ class Session(Caller):
         self._loop = asyncio.get_running_loop()
         self._closed = self._loop.create_future()
         transport = self._transport
-        before = (transport.onmessage, transport.onerror, transport.onclose, transport.pauses_when_blocked)
-        onend = getattr(transport, "onend", None)
-        transport.onmessage = self._on_message
-        transport.onerror = self._on_error
-        transport.onclose = self._on_close
-        if hasattr(transport, "onend"):
-            transport.onend = self._on_end
-        transport.pauses_when_blocked = False
+        callbacks: dict[str, Any] = {
+            "onmessage": self._on_message,
+            "onerror": self._on_error,
+            "onclose": self._on_close,
+            "onend": self._on_end,
+            "onstop": self._on_stop,
+            "pauses_when_blocked": False,
+        }
+        # A transport of another library may have neither `onend` nor `onstop`.
+        before = {name: getattr(transport, name) for name in callbacks if hasattr(transport, name)}
+        for name in before:
+            setattr(transport, name, callbacks[name])
         self._is_started = self._may_call = True
         try:
             await transport.start()
         except BaseException:
             # It may be at work for someone else.
-            transport.onmessage, transport.onerror, transport.onclose, transport.pauses_when_blocked = before
-            if hasattr(transport, "onend"):
-                transport.onend = onend
+            for name, value in before.items():
+                setattr(transport, name, value)
             self._on_close()
             raise
 
@@ -310,6 +313,10 @@ class Session(Caller):
         """The peer has said its last: no answer can come any more, but it may still wait for this side's."""
         self._settle_all()
         self._begin_closing(self._end_seconds)
+
+    def _on_stop(self, grace_seconds: float | None) -> None:
+        """The server or the process of the transport is to end."""
+        self._begin_closing(grace_seconds)
 
     def _on_error(self, error: Exception) -> None:
         if isinstance(error, ParseError):

@@ -108,6 +108,7 @@ class End:
     def __init__(self, transport: Transport) -> None:
         self.ledger = Ledger()
         self.waiting_callbacks = 0
+        self.is_peer_ending = False
         handlers: dict[str, Any] = {
             "echo": lambda value: value,
             "wait": wait,
@@ -345,6 +346,7 @@ async def kill(channel: str, seed: int) -> Counter[str]:
             return_exceptions=True,
         )
         await asyncio.sleep(0.05 + numbers.random() * 0.3)
+        end.is_peer_ending = True
         await kill_peer()
         results = await asyncio.wait_for(ends, 20)
         # In memory the far end closes, and refuses what its own calls need.
@@ -364,16 +366,13 @@ async def _until_lost(end: End, numbers: random.Random) -> None:
         number += 1
         try:
             await end._call(number, numbers)
-        except RpcError as error:
-            # The far end is closing.
-            if error.code != SessionErrorCode.SERVER_BUSY:
+        except (AssertionError, RpcError):
+            # A batch or a callback tells the loss as a result; and a far end that closes refuses what comes.
+            if not end.session.is_connected:
+                raise ConnectionLost from None
+            if not end.is_peer_ending:
                 raise
             await asyncio.sleep(0)
-        except AssertionError:
-            # A batch or a callback tells the loss as a result.
-            if end.session.is_connected:
-                raise
-            raise ConnectionLost from None
 
 
 def main() -> None:
