@@ -414,10 +414,14 @@ async def exit_later() -> None:
     exit_now()
 
 
-async def cancel_itself() -> None:
+def cancel_this_task() -> None:
     task = asyncio.current_task()
     assert task is not None
     task.cancel()
+
+
+async def cancel_itself() -> None:
+    cancel_this_task()
     await asyncio.sleep(60)
 
 
@@ -454,7 +458,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Callable[[Any], Any]]:
 
     async def with_eager_tasks(work: Any) -> Any:
         asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined,unused-ignore]
-        return await asyncio.get_running_loop().create_task(work)
+        return await work
 
     def start(work: Any) -> Any:
         return asyncio.run(with_eager_tasks(work) if request.param == "eager" else work, debug=request.param == "debug")
@@ -526,7 +530,7 @@ def test_a_cancelled_batch_leaves_nothing_running(run: Callable[[Any], Any], whe
                 await asyncio.sleep(0)
                 ended.append("slow")
 
-        methods = Handlers({"slow": slow, "cancel": lambda: work.cancel(), "sum": lambda: 0})
+        methods = Handlers({"slow": slow, "cancel": cancel_this_task, "sum": lambda: 0})
         names = ["slow", "sum", "slow"] if when == "begun" else ["slow", "cancel", "slow"]
         work = asyncio.ensure_future(methods.dispatch_async("[" + ",".join(map(call, names)) + "]"))
         if when == "begun":
