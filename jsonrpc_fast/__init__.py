@@ -49,6 +49,7 @@ from .framing import Framing
 from .kinds import Classification
 from .profile import (
     JSONRPC,
+    JSONRPC_1,
     LENIENT,
     LSP,
     MCP_2024_11_05,
@@ -66,6 +67,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BACKEND",
     "JSONRPC",
+    "JSONRPC_1",
     "LENIENT",
     "LSP",
     "MCP_2024_11_05",

@@ -82,6 +82,7 @@ from ._json import loads as _loads
 from ._pickling import remake
 from ._repr import SHOWN_BYTES as _SHOWN_BYTES
 from ._repr import shorten
+from ._scanner import ERROR_MEMBERS as _ERROR_MEMBERS
 from .codes import RPC_MESSAGES, UNSET, ParseErrorCode, is_error_code, plain_error_code
 from .errors import HANDLER_FAILURES, EncodeError, RpcError, error_for, internal_error, remake_parse_error
 from .framing import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
@@ -141,6 +142,7 @@ cdef Py_ssize_t LOOKED_AT_BYTES = _LOOKED_AT_BYTES
 cdef Py_ssize_t HEAD_BYTES = _HEAD_BYTES
 cdef Py_ssize_t MAX_HEADER_BYTES = _MAX_HEADER_BYTES
 SOURCES = JSONRPC_FAST_SOURCES
+cdef frozenset ERROR_MEMBERS = _ERROR_MEMBERS
 cdef object MESSAGE_TOO_LARGE = ParseErrorCode.MESSAGE_TOO_LARGE
 cdef object TRUNCATED = ParseErrorCode.TRUNCATED
 

@@ -11,6 +11,7 @@ cdef class Rules:
     cdef bint null_result_ids
     cdef bint float_ids
     cdef bint errors_without_id
+    cdef bint optional_jsonrpc
     cdef bint empty_methods
     cdef bint array_params
     cdef bint null_params
@@ -33,6 +34,7 @@ cdef class Rules:
         self.null_result_ids = profile.null_result_ids
         self.float_ids = profile.float_ids
         self.errors_without_id = profile.errors_without_id
+        self.optional_jsonrpc = profile.optional_jsonrpc
         self.empty_methods = profile.empty_methods
         self.array_params = profile.array_params
         self.null_params = profile.null_params
@@ -194,8 +196,10 @@ cdef object judge(
         factory = ParseError.integer_too_large
     elif duplicates:
         factory = ParseError.duplicate_member
-    elif jsonrpc is not VERSION and not (isinstance(jsonrpc, str) and jsonrpc == VERSION):
-        factory = ParseError.missing_jsonrpc if jsonrpc is ABSENT else ParseError.invalid_jsonrpc_version
+    elif jsonrpc is ABSENT and not rules.optional_jsonrpc:
+        factory = ParseError.missing_jsonrpc
+    elif jsonrpc is not VERSION and jsonrpc is not ABSENT and not (isinstance(jsonrpc, str) and jsonrpc == VERSION):
+        factory = ParseError.invalid_jsonrpc_version
     elif method is ABSENT:
         message = judge_response(rules, id, params, result, error, unexpected)
         if type(message) is Response:
@@ -217,7 +221,7 @@ cdef object judge(
         if factory is None:
             if unexpected and not rules.extra_members:
                 factory = ParseError.unexpected_member
-            elif id is ABSENT:
+            elif id is ABSENT or (id is None and jsonrpc is ABSENT):
                 return make_notification(method, params)
             else:
                 return make_request(id, method, params)
@@ -259,6 +263,8 @@ cdef object judge_response(Rules rules, id, params, result, error, bint unexpect
     if result is not ABSENT and error is not ABSENT:
         return ParseError.result_and_error
     if is_error:
+        if not rules.extra_members and isinstance(error, dict) and not ERROR_MEMBERS.issuperset(error):
+            unexpected = True
         error = judge_error(error)
         if type(error) is not Error:
             return error

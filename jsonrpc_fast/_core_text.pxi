@@ -190,6 +190,8 @@ cdef object error_of(Value* value, Rules rules, bint* too_large, raw):
         error["message"] = payload_of(&envelope.members[<int>MEMBER_MESSAGE], rules, too_large, None)
     if envelope.members[<int>MEMBER_DATA].start != NULL:
         error["data"] = payload_of(&envelope.members[<int>MEMBER_DATA], rules, too_large, raw)
+    if envelope.unexpected:
+        error["?"] = None
     return error
 
 
@@ -428,6 +430,8 @@ cdef inline object quick_call(Quick* quick, params):
 cdef inline object quick_response(Quick* quick, Rules rules, payload):
     error = None
     if quick.payload_member == MEMBER_ERROR:
+        if not rules.extra_members:
+            return None
         error = judge_error(payload)
         if type(error) is not Error:
             return None

@@ -580,8 +580,9 @@ def _judge(
 
     version = obj.get("jsonrpc", _ABSENT)
     if version is _ABSENT:
-        return _fault(ParseError.missing_jsonrpc, obj, profile, index)
-    if not isinstance(version, str) or version != "2.0":
+        if not profile.optional_jsonrpc:
+            return _fault(ParseError.missing_jsonrpc, obj, profile, index)
+    elif not isinstance(version, str) or version != "2.0":
         return _fault(ParseError.invalid_jsonrpc_version, obj, profile, index)
 
     if method is _ABSENT:
@@ -602,7 +603,9 @@ def _judge(
         return _fault(ParseError.invalid_params_type, obj, profile, index)
     if not profile.extra_members and not obj.keys() <= _REQUEST_MEMBERS:
         return _fault(ParseError.unexpected_member, obj, profile, index)
-    return _make_notification(method, params) if id is _ABSENT else _make_request(id, method, params)
+    if id is _ABSENT or (id is None and version is _ABSENT):  # null is how 1.0 says that there is none
+        return _make_notification(method, params)
+    return _make_request(id, method, params)
 
 
 def _judge_response(obj: dict[str, Any], id: object, profile: Profile, index: int | None) -> Message:
@@ -630,9 +633,12 @@ def _judge_response(obj: dict[str, Any], id: object, profile: Profile, index: in
     if result is not _ABSENT and error is not _ABSENT:
         return _fault(ParseError.result_and_error, obj, profile, index)
     if is_error:
+        is_exact = profile.extra_members or not isinstance(error, dict) or error.keys() <= ERROR_MEMBERS
         error = _judge_error(error)
         if not isinstance(error, Error):
             return _fault(error, obj, profile, index)
+        if not is_exact:
+            return _fault(ParseError.unexpected_member, obj, profile, index)
         result = None
     else:
         if profile.object_results and not _is_object(result):
@@ -882,7 +888,7 @@ def _judge_usual(obj: dict[str, Any], profile: Profile) -> Message | None:
         if "result" in obj:
             result = obj["result"]
             return None if profile.object_results and not _is_object(result) else _make_response(id, result, None)
-        error = _judge_error(obj.get("error"))
+        error = _judge_error(obj.get("error")) if profile.extra_members else None
         return _make_response(id, None, error) if type(error) is Error else None
     if type(method) is not str or not 0 < len(method) * 4 <= profile.limits.method_bytes:
         return None
@@ -1082,12 +1088,16 @@ def _judge_envelope(text: bytes, envelope: Envelope, profile: Profile, index: in
             integer_too_large = True
             obj[name] = None
         elif raw and name == "error":
-            members = scan_error(text, value)
-            obj[name] = (
-                _read(text, value, profile, raw=False)
-                if members is None
-                else {name: _read(text, value, profile, raw=name == "data") for name, value in members.items()}
-            )
+            error = scan_error(text, value)
+            if error is None:
+                obj[name] = _read(text, value, profile, raw=False)
+            else:
+                obj[name] = {
+                    name: _read(text, value, profile, raw=name == "data")
+                    for name, value in (error.members or {}).items()
+                }
+                if error.unexpected:
+                    obj[name]["?"] = None
         else:
             obj[name] = _read(text, value, profile, raw and name in ("params", "result"))
     if envelope.unexpected:

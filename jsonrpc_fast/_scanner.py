@@ -210,11 +210,11 @@ def scan_value(text: bytes) -> Value:
     return value
 
 
-def scan_error(text: bytes, error: Value) -> dict[str, Value] | None:
-    """Where the last of each member of an error object is that JSON-RPC knows; None if the value is no object."""
+def scan_error(text: bytes, error: Value) -> Envelope | None:
+    """The members of an error object, as of a message; None if the value is no object."""
     if text[error.start] != _OPEN_OBJECT:
         return None
-    return _scan_object(text, error.start, True, ERROR_MEMBERS)[0].members
+    return _scan_object(text, error.start, True, ERROR_MEMBERS)[0]
 
 
 def _scan_message(text: bytes, at: int, any_width: bool) -> tuple[Envelope, int]:

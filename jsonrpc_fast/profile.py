@@ -55,13 +55,16 @@ class Profile:
     null_result_ids     `"id": null` beside a result; beside an error it is always accepted
     float_ids           a number id written with a fraction or an exponent
     errors_without_id   an error response may lack the id
+    optional_jsonrpc    a message may lack `jsonrpc`, as JSON-RPC 1.0 writes it; such a call with a null id is a
+                        notification
     empty_methods       `"method": ""`
     array_params        `params` may be an array
     null_params         `"params": null` counts as absent
     null_companions     `"error": null` beside a result counts as absent, and `"result": null` beside an error
     object_results      `result` must be an object
     batches             an array of messages
-    extra_members       members that JSON-RPC does not name are ignored; if False, they are a fault
+    extra_members       members that JSON-RPC does not name are ignored, in a message and in its error object; if False,
+                        they are a fault
     big_ints            integers beyond 64 bits in a payload: "float" (orjson's way, the fastest), "exact", "reject"
     limits              the bounds
     """
@@ -71,6 +74,7 @@ class Profile:
     null_result_ids: bool = True
     float_ids: bool = True
     errors_without_id: bool = False
+    optional_jsonrpc: bool = False
     empty_methods: bool = True
     array_params: bool = True
     null_params: bool = False
@@ -105,6 +109,12 @@ JSONRPC: Final = Profile(name="jsonrpc")
 LENIENT: Final = Profile(name="lenient", null_params=True, null_companions=True)
 """What peers in the field send: null for an absent `params`, and JSON-RPC 1.0's null companions."""
 
+JSONRPC_1: Final = Profile(name="jsonrpc-1", optional_jsonrpc=True, null_companions=True, batches=False)
+"""JSON-RPC 1.0, for reading: messages may lack `jsonrpc`; a response has `result` and `error`, one of them null.
+
+What is written has `jsonrpc` all the same. Messages of 2.0 are accepted, too, but no batches.
+"""
+
 LSP: Final = Profile(name="lsp", null_params=True, null_request_ids=False, float_ids=False)
 """Language Server Protocol 3.17, base protocol: an id is an integer or a string; real clients send null params."""
 
@@ -128,6 +138,7 @@ PRESETS: Final = {
     for profile in (
         JSONRPC,
         LENIENT,
+        JSONRPC_1,
         LSP,
         MCP_2024_11_05,
         MCP_2025_03_26,

@@ -159,7 +159,8 @@ class JsonRpcValidator:
         if isinstance(judged, ParseError):
             return Report(False, (_fault(judged.code),), "batch")
         items = tuple(
-            _as_answered(self._validate(item, _kind_of(item), index), judged[index]) for index, item in enumerate(obj)
+            _as_answered(self._validate(item, _kind_of(item, profile), index), judged[index])
+            for index, item in enumerate(obj)
         )
         errors = tuple(fault for item in items for fault in item.errors)
         return Report(not errors, errors, "batch", items=items)
@@ -184,7 +185,8 @@ def _faults(obj: object, kind: ExpectedKind, profile: Profile, index: int | None
     if _is_id_too_long(id, profile):
         yield _fault(ParseErrorCode.ID_TOO_LONG, "/id", index)
     if "jsonrpc" not in obj:
-        yield _fault(ParseErrorCode.MISSING_JSONRPC, "/jsonrpc", index)
+        if not profile.optional_jsonrpc:
+            yield _fault(ParseErrorCode.MISSING_JSONRPC, "/jsonrpc", index)
     elif obj["jsonrpc"] != "2.0":
         yield _fault(ParseErrorCode.INVALID_JSONRPC_VERSION, "/jsonrpc", index)
     yield from _response_faults(obj, profile, index) if kind == "response" else _call_faults(obj, kind, profile, index)
@@ -193,7 +195,7 @@ def _faults(obj: object, kind: ExpectedKind, profile: Profile, index: int | None
 
 
 def _call_faults(obj: dict[str, Any], kind: ExpectedKind, profile: Profile, index: int | None) -> Iterator[Fault]:
-    if "id" not in obj:
+    if "id" not in obj or _has_null_for_no_id(obj, profile):
         if kind == "request":
             yield Fault(ParseErrorCode.MISSING_ID, "/id", _MISSING_ID, index)
     elif kind == "notification":
@@ -238,10 +240,10 @@ def _response_faults(obj: dict[str, Any], profile: Profile, index: int | None) -
     if "result" in present and profile.object_results and not _is_object(obj["result"]):
         yield _fault(ParseErrorCode.INVALID_RESULT_TYPE, "/result", index)
     if "error" in present:
-        yield from _error_faults(obj["error"], index)
+        yield from _error_faults(obj["error"], profile, index)
 
 
-def _error_faults(error: object, index: int | None) -> Iterator[Fault]:
+def _error_faults(error: object, profile: Profile, index: int | None) -> Iterator[Fault]:
     if not isinstance(error, dict):
         yield _fault(ParseErrorCode.INVALID_ERROR_TYPE, "/error", index)
         return
@@ -249,12 +251,21 @@ def _error_faults(error: object, index: int | None) -> Iterator[Fault]:
         yield _fault(ParseErrorCode.INVALID_ERROR_CODE, "/error/code", index)
     if not isinstance(error.get("message"), str):
         yield _fault(ParseErrorCode.INVALID_ERROR_MESSAGE, "/error/message", index)
+    if not profile.extra_members and not error.keys() <= {"code", "message", "data"}:
+        yield _fault(ParseErrorCode.UNEXPECTED_MEMBER, "/error", index)
 
 
-def _kind_of(item: object) -> ExpectedKind:
+def _has_null_for_no_id(obj: dict[str, Any], profile: Profile) -> bool:
+    """Whether an object is a notification of JSON-RPC 1.0."""
+    return profile.optional_jsonrpc and "jsonrpc" not in obj and obj.get("id", "") is None
+
+
+def _kind_of(item: object, profile: Profile) -> ExpectedKind:
     """What an item of a batch looks like, by the members that `parse` goes by."""
     if not isinstance(item, dict) or "method" in item or not item.keys() & {"result", "error"}:
-        is_notification = isinstance(item, dict) and "method" in item and "id" not in item
+        is_notification = (
+            isinstance(item, dict) and "method" in item and ("id" not in item or _has_null_for_no_id(item, profile))
+        )
         return "notification" if is_notification else "request"
     return "response"
 

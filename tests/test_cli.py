@@ -27,19 +27,20 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert facts["orjson"] == ORJSON_VERSION
     assert facts["python"] == f"{platform.python_implementation()} {platform.python_version()}"
     assert table == (
-        "                                          mcp    mcp    mcp    mcp    mcp\n"
-        "                                          2024   2025   2025   2025   2026\n"
-        "profile            jsonrpc  lenient  lsp  11-05  03-26  06-18  11-25  07-28\n"
-        "null_request_ids   yes      yes      no   no     no     no     no     no\n"
-        "null_result_ids    yes      yes      yes  no     no     no     no     no\n"
-        "float_ids          yes      yes      no   no     no     no     no     no\n"
-        "errors_without_id  no       no       no   no     no     no     yes    yes\n"
-        "empty_methods      yes      yes      yes  no     no     no     no     no\n"
-        "array_params       yes      yes      yes  no     no     no     no     no\n"
-        "null_params        no       yes      yes  no     no     no     no     no\n"
-        "null_companions    no       yes      no   no     no     no     no     no\n"
-        "object_results     no       no       no   yes    yes    yes    yes    yes\n"
-        "batches            yes      yes      yes  no     yes    no     no     no"
+        "                                                   mcp    mcp    mcp    mcp    mcp\n"
+        "                                     jsonrpc       2024   2025   2025   2025   2026\n"
+        "profile            jsonrpc  lenient  1        lsp  11-05  03-26  06-18  11-25  07-28\n"
+        "null_request_ids   yes      yes      yes      no   no     no     no     no     no\n"
+        "null_result_ids    yes      yes      yes      yes  no     no     no     no     no\n"
+        "float_ids          yes      yes      yes      no   no     no     no     no     no\n"
+        "errors_without_id  no       no       no       no   no     no     no     yes    yes\n"
+        "optional_jsonrpc   no       no       yes      no   no     no     no     no     no\n"
+        "empty_methods      yes      yes      yes      yes  no     no     no     no     no\n"
+        "array_params       yes      yes      yes      yes  no     no     no     no     no\n"
+        "null_params        no       yes      no       yes  no     no     no     no     no\n"
+        "null_companions    no       yes      yes      no   no     no     no     no     no\n"
+        "object_results     no       no       no       no   yes    yes    yes    yes    yes\n"
+        "batches            yes      yes      no       yes  no     yes    no     no     no"
     )
     assert rest == (
         "the same in all: extra_members yes, big_ints float, message_bytes 67108864, depth 1024, batch_items 10000, "
@@ -69,6 +70,7 @@ def test_info_json() -> None:
     assert list(profiles) == [
         "jsonrpc",
         "lenient",
+        "jsonrpc-1",
         "lsp",
         "mcp-2024-11-05",
         "mcp-2025-03-26",
@@ -81,6 +83,7 @@ def test_info_json() -> None:
         "null_result_ids": True,
         "float_ids": False,
         "errors_without_id": False,
+        "optional_jsonrpc": False,
         "empty_methods": True,
         "array_params": True,
         "null_params": True,

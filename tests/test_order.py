@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_03_26, MCP_2025_11_25, Limits, Profile
+from jsonrpc_fast.validator import JsonRpcValidator
 
 from .describe import Description, describe, fault, fill, text_fault
 
@@ -173,7 +174,7 @@ UNEXPECTED = [
     ('{"":null,"jsonrpc":"2.0","id":1,"result":{}}', fault("UNEXPECTED_MEMBER", 1, reply=False)),
     ('{"jsonrpc":"2.0","id":1,"result":{},"params":{}}', fault("UNEXPECTED_MEMBER", 1, reply=False)),
     ('{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""},"?":1}', fault("UNEXPECTED_MEMBER", 1, reply=False)),
-    ('{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","x":1}}', ("Error", 1, 1, "", "UNSET")),
+    ('{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","x":1}}', fault("UNEXPECTED_MEMBER", 1, reply=False)),
     ('{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":1}}', ("Request", 1, "m", {"x": 1})),
     (r'{"jsonrpc":"2.0","id":1,"m\u0065thod":"m"}', ("Request", 1, "m", None)),
 ]
@@ -196,3 +197,34 @@ def test_unexpected_members_of_a_batch(impl: ModuleType) -> None:
 def test_a_null_companion_is_no_unexpected_member(impl: ModuleType) -> None:
     text = '{"jsonrpc":"2.0","id":1,"result":2,"error":null}'
     assert describe(impl.decode(text, LENIENT.replace(extra_members=False))) == ("Result", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("members", "is_exact"),
+    [
+        ('"code":1,"message":"e"', True),
+        ('"code":1,"message":"e","data":{"x":1}', True),
+        ('"code":1,"message":"e","x":1', False),
+        ('"code":1,"message":"e","data":null,"?":[]', False),
+        ('"x":{"data":1},"message":"e","code":1', False),
+        (r'"c\u006fde":1,"message":"e"', True),
+    ],
+)
+def test_a_member_of_the_error_that_the_profile_refuses(impl: ModuleType, members: str, is_exact: bool) -> None:
+    strict = JSONRPC.replace(extra_members=False)
+    text = f'{{"jsonrpc":"2.0","id":1,"error":{{{members}}}}}'
+    expected = "Error" if is_exact else "ParseError"
+    for spelled in (text, text.replace(",", " , "), f"[{text}]", f"[{text},{text}]"):
+        for raw in (False, True):
+            found = describe(impl.decode(spelled, strict, raw=raw))
+            for item in found if isinstance(found, list) else [found]:
+                assert item[0] == expected
+                if not is_exact:
+                    assert item[1:4] == ("UNEXPECTED_MEMBER", -32600, 1)
+                    assert item[6] is False
+    obj = orjson.loads(text)
+    assert describe(impl.parse(obj, strict))[0] == expected
+    assert (impl.Response.from_dict(obj, strict) is not None) is is_exact
+    assert describe(impl.decode(text)) == describe(impl.parse(obj))
+    assert describe(impl.decode(text))[0] == "Error"
+    assert JsonRpcValidator(strict).validate_response(obj).valid is is_exact

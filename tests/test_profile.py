@@ -18,6 +18,7 @@ DEFAULTS = {
     "null_result_ids": True,
     "float_ids": True,
     "errors_without_id": False,
+    "optional_jsonrpc": False,
     "empty_methods": True,
     "array_params": True,
     "null_params": False,
@@ -40,6 +41,7 @@ MCP = {
 PRESET_FIELDS: dict[str, dict[str, Any]] = {
     "jsonrpc": {},
     "lenient": {"null_params": True, "null_companions": True},
+    "jsonrpc-1": {"optional_jsonrpc": True, "null_companions": True, "batches": False},
     "lsp": {"null_params": True, "null_request_ids": False, "float_ids": False},
     "mcp-2024-11-05": MCP,
     "mcp-2025-03-26": {**MCP, "batches": True},

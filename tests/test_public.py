@@ -20,6 +20,7 @@ from .conftest import is_pure_only
 NAMES = [
     "BACKEND",
     "JSONRPC",
+    "JSONRPC_1",
     "LENIENT",
     "LSP",
     "MCP_2024_11_05",

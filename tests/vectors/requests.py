@@ -6,11 +6,42 @@ from ..describe import error, fault, notification, request, result
 from .vector import vector
 
 VERSION = [
-    vector("jsonrpc missing", '{"id":1,"method":"m"}', fault("MISSING_JSONRPC", 1)),
-    vector("jsonrpc missing", '{"method":"m"}', fault("MISSING_JSONRPC", reply=False)),
-    vector("jsonrpc missing", '{"id":1,"result":{}}', fault("MISSING_JSONRPC", 1, reply=False)),
-    vector("jsonrpc missing", "{}", fault("MISSING_JSONRPC")),
-    vector("jsonrpc missing", '{"JSONRPC":"2.0","id":1,"method":"m"}', fault("MISSING_JSONRPC", 1)),
+    vector("jsonrpc missing", '{"id":1,"method":"m"}', fault("MISSING_JSONRPC", 1), jsonrpc_1=request(1, "m")),
+    vector("jsonrpc missing", '{"method":"m"}', fault("MISSING_JSONRPC", reply=False), jsonrpc_1=notification("m")),
+    vector(
+        "jsonrpc missing", '{"id":1,"result":{}}', fault("MISSING_JSONRPC", 1, reply=False), jsonrpc_1=result(1, {})
+    ),
+    vector("jsonrpc missing", "{}", fault("MISSING_JSONRPC"), jsonrpc_1=fault("MISSING_METHOD")),
+    vector(
+        "jsonrpc missing",
+        '{"JSONRPC":"2.0","id":1,"method":"m"}',
+        fault("MISSING_JSONRPC", 1),
+        jsonrpc_1=request(1, "m"),
+    ),
+    vector(
+        "a request of 1.0",
+        '{"method":"echo","params":["a"],"id":1}',
+        fault("MISSING_JSONRPC", 1),
+        jsonrpc_1=request(1, "echo", ["a"]),
+    ),
+    vector(
+        "a notification of 1.0",
+        '{"method":"echo","params":["a"],"id":null}',
+        fault("MISSING_JSONRPC"),
+        jsonrpc_1=notification("echo", ["a"]),
+    ),
+    vector(
+        "a result of 1.0",
+        '{"result":"a","error":null,"id":1}',
+        fault("MISSING_JSONRPC", 1, reply=False),
+        jsonrpc_1=result(1, "a"),
+    ),
+    vector(
+        "an error of 1.0",
+        '{"result":null,"error":{"code":1,"message":"e"},"id":1}',
+        fault("MISSING_JSONRPC", 1, reply=False),
+        jsonrpc_1=error(1, 1, "e"),
+    ),
     vector("jsonrpc 2.0", '{"jsonrpc":2.0,"id":1,"method":"m"}', fault("INVALID_JSONRPC_VERSION", 1)),
     vector("jsonrpc 2", '{"jsonrpc":2,"id":1,"method":"m"}', fault("INVALID_JSONRPC_VERSION", 1)),
     vector("jsonrpc 1.0", '{"jsonrpc":"1.0","id":"a","method":"m"}', fault("INVALID_JSONRPC_VERSION", "a")),

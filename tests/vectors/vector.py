@@ -9,6 +9,7 @@ from ..describe import Description
 PRESET_NAMES = (
     "jsonrpc",
     "lenient",
+    "jsonrpc-1",
     "lsp",
     "mcp-2024-11-05",
     "mcp-2025-03-26",
@@ -34,6 +35,7 @@ def vector(
     *,
     text_only: bool = False,
     lenient: Description | None = None,
+    jsonrpc_1: Description | None = None,
     lsp: Description | None = None,
     mcp: Description | None = None,
     mcp_2025_03_26: Description | None = None,
@@ -42,6 +44,16 @@ def vector(
     """What is not given is as in `jsonrpc`; a revision of MCP as in `mcp`; 2026-07-28 as in 2025-11-25."""
     mcp = mcp or jsonrpc
     newest = mcp_2025_11_25 or mcp
-    expected = (jsonrpc, lenient or jsonrpc, lsp or jsonrpc, mcp, mcp_2025_03_26 or mcp, mcp, newest, newest)
+    expected = (
+        jsonrpc,
+        lenient or jsonrpc,
+        jsonrpc_1 or jsonrpc,
+        lsp or jsonrpc,
+        mcp,
+        mcp_2025_03_26 or mcp,
+        mcp,
+        newest,
+        newest,
+    )
     data = text if isinstance(text, bytes) else text.encode()
     return Vector(row, data, dict(zip(PRESET_NAMES, expected, strict=True)), text_only)
