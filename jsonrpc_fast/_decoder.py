@@ -245,7 +245,7 @@ def with_hint(item: Any, text: bytes) -> Any:
     if isinstance(item, ParseError) and item.code in (ParseErrorCode.MALFORMED_JSON, ParseErrorCode.INVALID_UTF8):
         hint = hint_of_line(text)
         if hint is not None:
-            return type(item)(item.code, offset=item.offset, hint=hint)
+            item._with_hint(hint)
     return item
 
 

@@ -114,6 +114,19 @@ def internal_error(error: BaseException, method: str, id: MessageId = None) -> R
     return RpcError(ErrorCode.INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
 
 
+_shared_args: Final[dict[tuple[str, str | None], tuple[str]]] = {}
+
+
+def _args_of(code: ParseErrorCode, hint: Hint | None) -> tuple[str]:
+    """What an exception shows: one tuple for each code and hint."""
+    # `value` costs more than all the rest of this.
+    key = code._value_, None if hint is None else hint._value_
+    args = _shared_args.get(key)
+    if args is None:
+        args = _shared_args[key] = (key[0] if key[1] is None else f"{key[0]}; {key[1]}",)
+    return args
+
+
 Fault = TypeVar("Fault", bound="ParseError")
 
 
@@ -148,7 +161,8 @@ class ParseError(ValueError):
     ) -> None:
         if not isinstance(code, ParseErrorCode):
             raise TypeError(f"code must be a ParseErrorCode, not {type(code).__name__}")
-        super().__init__(code.value if hint is None else f"{code.value}; {hint.value}")
+        # A stream of garbage makes many of them, so all that they can share is shared.
+        self.args = _args_of(code, hint)
         self._code = code
         self._hint = hint
         self._id = id
@@ -163,7 +177,7 @@ class ParseError(ValueError):
     @property
     def message(self) -> str:
         """What is wrong, for people: a fixed text for each code, and one for the hint if there is one."""
-        return self._code.value if self._hint is None else f"{self._code.value}; {self._hint.value}"
+        return _args_of(self._code, self._hint)[0]
 
     @property
     def rpc_code(self) -> ErrorCode:
@@ -208,6 +222,11 @@ class ParseError(ValueError):
             f"ParseError({self._code.name}, offset={self._offset}, index={self._index}, "
             f"reply_expected={self._reply_expected}{hint})"
         )
+
+    def _with_hint(self, hint: Hint) -> None:
+        """Tells more of a fault that was made just now, and that nobody has seen."""
+        self._hint = hint
+        self.args = _args_of(self._code, hint)
 
     def _state(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in ParseError.__slots__])

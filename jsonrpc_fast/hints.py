@@ -11,9 +11,9 @@ LOOKED_AT_BYTES: Final = 64
 """How much of a line tells what it looks like."""
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_JSON_START: Final = re.compile(rb"\{|\[\s*(?:[{\[\]]|$)")
-_HEADER_START: Final = re.compile(rb"content-(?:length|type)[ \t]*:", re.IGNORECASE)
-_EVENT_START: Final = re.compile(rb"(?:data|event|id|retry):")
+# One group for each of the three framings.
+_START: Final = re.compile(rb"(\{|\[\s*(?:[{\[\]]|$))|((?i:content-(?:length|type))[ \t]*:)|((?:data|event|id|retry):)")
+_STARTS: Final = (None, Hint.NEWLINE_FRAMING, Hint.CONTENT_LENGTH_FRAMING, Hint.SSE_FRAMING)
 _INSIDE_JSON: Final = re.compile(rb"^[}\]\",:]|\"[,:}\]]")
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # but white space, and ESC of coloured logs
 
@@ -21,12 +21,9 @@ _CONTROL: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # but white
 def looks_like(text: bytes) -> Hint | None:
     """What the beginning of a line looks like: one of the framings, or printed text, or None."""
     start = text[:LOOKED_AT_BYTES].removeprefix(_BYTE_ORDER_MARK).lstrip()
-    if _JSON_START.match(start):
-        return Hint.NEWLINE_FRAMING
-    if _HEADER_START.match(start):
-        return Hint.CONTENT_LENGTH_FRAMING
-    if _EVENT_START.match(start):
-        return Hint.SSE_FRAMING
+    framing = _START.match(start)
+    if framing is not None and framing.lastindex is not None:
+        return _STARTS[framing.lastindex]
     return Hint.PRINTED_TEXT if start and not _CONTROL.search(start) else None
 
 
