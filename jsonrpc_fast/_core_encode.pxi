@@ -2,10 +2,14 @@
 
 
 def encode(message, *, delimited=True, default=None, option=0):
-    """A message, or a list of them as a batch, as one line of JSON; b"" for an empty list.
+    """A message, or a list of them as a batch, as one line of JSON.
 
+    delimited        end in `\\n`
+    default, option  orjson's own, for the payloads; OPT_INDENT_2 and OPT_APPEND_NEWLINE are refused
+
+    An empty list gives b"", for an empty batch is no message (section 6).
     Raises EncodeError for a value that cannot be written, TypeError for what is not a message, ValueError for an
-    option that breaks lines.
+    option that breaks lines, and for an id or a code that no profile reads.
     """
     cdef Buffer buffer
     if not isinstance(message, list):
@@ -20,7 +24,7 @@ def encode(message, *, delimited=True, default=None, option=0):
 
 
 def encode_many(messages, *, default=None, option=0):
-    """Messages and batches, each as one line of JSON that ends in a line feed, one after another.
+    """Messages and batches, each as one line of JSON that ends in `\\n`, one after another.
 
     messages: an iterable of what `encode` takes. Raises as `encode` does, and then nothing is written.
     """

@@ -34,7 +34,14 @@ cdef class Request:
     """Request(id, method, params=None)
 --
 
-    A call that expects a response (section 4): id, method, params (None if absent).
+    A call that expects a response (section 4).
+
+    id      int, str, float or None (null). The reply carries the very same
+    method  str
+    params  dict, list, or None if absent
+
+    Raises TypeError for another type, ValueError for a float that JSON has no number for, and for an id of more than
+    640 bytes, which no profile reads.
     """
 
     cdef readonly object id
@@ -70,7 +77,7 @@ cdef class Request:
         return encode_message(self, None, 0, False)
 
     def to_bytes_delimited(self):
-        """The message as one line of JSON that ends in the only line feed in it. Raises EncodeError."""
+        """The message as one line of JSON that ends in the only `\\n` in it. Raises EncodeError."""
         return encode_message(self, None, 0, True)
 
     def to_str(self):
@@ -94,7 +101,12 @@ cdef class Notification:
     """Notification(method, params=None)
 --
 
-    A call that expects no response (section 4.1): method, params (None if absent).
+    A call that expects no response (section 4.1).
+
+    method  str
+    params  dict, list, or None if absent
+
+    Raises TypeError for another type.
     """
 
     cdef readonly object method
@@ -127,7 +139,7 @@ cdef class Notification:
         return encode_message(self, None, 0, False)
 
     def to_bytes_delimited(self):
-        """The message as one line of JSON that ends in the only line feed in it. Raises EncodeError."""
+        """The message as one line of JSON that ends in the only `\\n` in it. Raises EncodeError."""
         return encode_message(self, None, 0, True)
 
     def to_str(self):
@@ -152,6 +164,12 @@ cdef class Response:
 --
 
     The answer to a request (section 5): an error where `error` is not None, else a result.
+
+    id      int, str, float or None (null, or an error that lacks it in a profile that allows it)
+    result  any value
+    error   an Error or None
+
+    Raises TypeError for another type, ValueError for both a result and an error, and for an id as in `Request`.
     """
 
     cdef readonly object id
@@ -196,7 +214,7 @@ cdef class Response:
         return encode_message(self, None, 0, False)
 
     def to_bytes_delimited(self):
-        """The message as one line of JSON that ends in the only line feed in it. Raises EncodeError."""
+        """The message as one line of JSON that ends in the only `\\n` in it. Raises EncodeError."""
         return encode_message(self, None, 0, True)
 
     def to_str(self):
@@ -216,7 +234,13 @@ cdef class Response:
 @cython.final
 @cython.trashcan(True)
 cdef class Error:
-    """What went wrong, inside a response (section 5.1): code, message, data (UNSET if absent).
+    """What went wrong, inside a response (section 5.1).
+
+    code     int of 64 bits, kept as a plain one
+    message  str
+    data     any value; UNSET if there is no such member, while None is `"data": null`
+
+    Raises TypeError for another type, ValueError for a code beyond 64 bits.
     """
 
     cdef readonly object code
@@ -279,6 +303,9 @@ cdef class Raw:
 --
 
     A checked JSON text, kept as bytes: a payload that is passed on, or read later.
+
+    data: bytes, bytearray, memoryview or str that hold one JSON value, in UTF-8.
+    Raises TypeError for another type, ParseError (a ValueError) for what is not JSON or nests deeper than 1024.
     """
 
     cdef bytes owner  # holds the text: the message that was decoded, or this value alone; None before `__init__`

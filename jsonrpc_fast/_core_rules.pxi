@@ -73,7 +73,11 @@ cdef Rules rules_of(profile):
 
 
 def parse(obj, profile=JSONRPC):
-    """Judges what a JSON parser has made of a message or a batch already; returns what `decode` does."""
+    """Judges what a JSON parser has made of a message or a batch already.
+
+    obj: a dict, or a list of them. Returns what `decode` does. What only the text shows is not judged: members
+    that are there twice, the size and the depth.
+    """
     cdef Rules rules = rules_of(profile)
     cdef Py_ssize_t index
     if not isinstance(obj, list):

@@ -518,10 +518,14 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw)
 
 
 def decode(data, profile=JSONRPC, *, raw=False):
-    """Decodes and validates one JSON text: UTF-8 bytes, or a str. raw: leave payloads as `Raw`.
+    """Decodes and validates one JSON text.
 
-    Returns a Request, a Notification, a Response or a ParseError, or for a batch a list of those. Raises TypeError for
-    another type of `data`; a fault of the text is returned, never raised.
+    data     UTF-8 bytes, or a str
+    profile  the rules
+    raw      leave `params`, `result` and an error's `data` as `Raw`, checked but not decoded
+
+    Returns a Request, a Notification, a Response or a ParseError, or for a batch a list of those, each judged alone.
+    Raises TypeError for another type of `data`; a fault of the text is returned, never raised.
     """
     cdef Rules rules = rules_of(profile)
     cdef Py_buffer view
