@@ -19,10 +19,10 @@ Source: specification 2026-07-28, "Multi Round-Trip Requests".
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
+import types
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, Final
 
 from .._json import dumps, loads
@@ -97,7 +97,7 @@ class Inputs:
             self._given, self._state = _earlier_answers(self._state) | self._given, None
         if key not in self._given:
             self._missing[key] = request
-            await asyncio.sleep(0)  # tasks that start eagerly ask for what they need in the same round
+            await _next_turn()  # tasks that start eagerly ask for what they need in the same round
             raise InputRequired
         self._used[key] = self._given[key]
         answer: dict[str, Any] = loads(self._given[key])
@@ -152,6 +152,11 @@ def check_input_required(method: str, result: Mapping[str, Any], rules: RequestR
             raise ValueError(f"inputRequests must be requests for {', '.join(sorted(_CAN_BE_INPUT))}")
         if (capability := capability_for(request["method"], request.get("params"))) is not None:
             rules.require(capability)
+
+
+@types.coroutine
+def _next_turn() -> Generator[None, None, None]:
+    yield
 
 
 def _state(text: object) -> str:
