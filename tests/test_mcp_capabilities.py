@@ -225,6 +225,12 @@ def test_members_by_attribute() -> None:
         (Implementation, {"name": None, "version": "1"}, None, "/name is missing"),
         (ClientCapabilities, {f"m{n}": 1 for n in range(1001)}, None, "the value has more than 1000 members"),
         (Implementation, {"name": "", "version": "", "icons": [{}] * 1001}, None, "/icons has more than 1000 entries"),
+        (
+            ClientCapabilities,
+            {"experimental": {f"m{n}": {} for n in range(1001)}},
+            None,
+            "/experimental has more than 1000 entries",
+        ),
         (ClientCapabilities, {"roots": {"listChanged": "SECRET"}}, None, "/roots/listChanged must be a boolean"),
         (ClientCapabilities, {"experimental": {"SECRET": 1}}, None, "/experimental must be an object of objects"),
         (ServerCapabilities, {"tasks": "SECRET"}, "2025-11-25", "/tasks must be an object"),

@@ -598,6 +598,10 @@ def test_contents_of_a_type_that_is_not_known_are_handed_on() -> None:
         ({"resultType": "input_required", "inputRequests": {}}, "does not say which"),
         ({"resultType": "input_required", "inputRequests": []}, "/inputRequests must be an object"),
         ({"resultType": "input_required", "inputRequests": {"a": 1}}, "/inputRequests must be an object"),
+        (
+            {"resultType": "input_required", "inputRequests": {str(n): 1 for n in range(1001)}},
+            "/inputRequests has more than 1000",
+        ),
         ({"resultType": "input_required", "inputRequests": {"a": {}}}, "/inputRequests must be an object"),
         ({"resultType": "input_required", "requestState": 1}, "/requestState must be a string"),
     ],

@@ -48,7 +48,7 @@ from .client_session import (
     plain,
     wrong_answer,
 )
-from .contents import block_fault, contents_fault, items_fault, message_fault
+from .contents import MAX_ITEMS, block_fault, contents_fault, items_fault, message_fault
 from .handshake import LOG_LEVEL_KEY, LOG_LEVELS, ClientHandshake, ServerContext
 from .resources import validate_uri
 from .schemas import Schema
@@ -447,7 +447,7 @@ class Client:
         result = await self.call("completion/complete", params, timeout=timeout)
         completion = result.get("completion")
         values = completion.get("values") if isinstance(completion, dict) else None
-        if not isinstance(values, list) or not all(isinstance(item, str) for item in values):
+        if not isinstance(values, list) or len(values) > MAX_ITEMS or not all(isinstance(item, str) for item in values):
             raise wrong_answer("completion/complete", "/completion/values must be an array of strings")
         return dict(completion) if isinstance(completion, dict) else {}
 
@@ -562,8 +562,8 @@ def _check_items(method: str, result: dict[str, Any], name: str, fault_of: Calla
 def _check_objects(method: str, result: dict[str, Any], name: str, key: str | None = None) -> None:
     """Raises ValueError unless a member is an array of objects that have a text at `key`."""
     items = result.get(name)
-    if not isinstance(items, list):
-        raise wrong_answer(method, f"/{name} must be an array")
+    if not isinstance(items, list) or len(items) > MAX_ITEMS:
+        raise wrong_answer(method, items_fault(items, f"/{name}") or "")
     for index, item in enumerate(items):
         if not isinstance(item, dict):
             raise wrong_answer(method, f"/{name}/{index} must be an object")

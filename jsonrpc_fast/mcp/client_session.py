@@ -26,6 +26,7 @@ from ..transports.base import Received, Transport
 from ..validator import JsonRpcValidator
 from .capabilities import ClientCapabilities, Elicitation, Roots, Sampling
 from .handshake import Answer, Call, ClientHandshake, Ready
+from .inputs import MAX_ANSWERS
 from .records import Settings
 
 if TYPE_CHECKING:
@@ -128,6 +129,8 @@ class ClientSession(Session):
     async def inputs(self, method: str, result: dict[str, Any], repeats: int) -> dict[str, Any]:
         """What a request that wants input is to be repeated with."""
         requests, state = result.get("inputRequests", {}), result.get("requestState")
+        if isinstance(requests, dict) and len(requests) > MAX_ANSWERS:
+            raise wrong_answer(method, f"/inputRequests has more than {MAX_ANSWERS} members")
         if not isinstance(requests, dict) or not all(
             isinstance(request, dict) and isinstance(request.get("method"), str) for request in requests.values()
         ):

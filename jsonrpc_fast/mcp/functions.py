@@ -51,7 +51,17 @@ class ServingFunction:
             served. The text names the role, the name and the parameter.
     """
 
-    __slots__ = ("_context_name", "_defaults", "_function", "_schema", "_types", "name", "parameters", "required")
+    __slots__ = (
+        "_context_name",
+        "_defaults",
+        "_fits",
+        "_function",
+        "_schema",
+        "_types",
+        "name",
+        "parameters",
+        "required",
+    )
 
     def __init__(
         self, function: Callable[..., Any], fits: bool = True, role: Role | None = None, name: str | None = None
@@ -59,6 +69,7 @@ class ServingFunction:
         if not callable(function):
             raise TypeError(f"what serves must be callable, not {type(function).__name__}")
         self._function = function
+        self._fits = fits
         self.name: str = name_of(function)
         label = (name or self.name) if role is None else f"{role} {name or self.name}"
         self._context_name: str | None = None
@@ -113,7 +124,7 @@ class ServingFunction:
         Raises:
             ValueError: For one that is missing, unknown, or does not fit; the text names it, unless it is unknown.
         """
-        if not self._types and self.parameters:
+        if not self._fits:
             return dict(arguments)
         if missing := [name for name in self.parameters if name in self.required and name not in arguments]:
             raise ValueError(f"missing: {', '.join(missing)}")

@@ -6,7 +6,7 @@ Rules:
   - The order of the members is kept, so that what is read is written unchanged.
   - A member that is absent is UNSET; `{}` is a record without members, and present. null counts as absent: some clients
     send it for what they do not have.
-  - An object, or an array of records, of more than MAX_MEMBERS entries is refused before it is read.
+  - An object or an array of more than MAX_MEMBERS entries is refused before it is read.
   - What is wrong is told by the path to a member that the protocol names. No value is ever shown.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 MAX_MEMBERS: Final = 1000
-"""Maximum number of members of one object, and of records in one array."""
+"""Maximum number of members of one object, and of entries in one array."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=True, rename="camel"):
@@ -149,13 +149,13 @@ _EXPECTED: dict[Any, str] = {
 
 def _read(member: Member, value: Any, version: str | None, path: str) -> Any:
     kind = member.type
+    if isinstance(value, (dict, list)) and len(value) > MAX_MEMBERS:
+        raise ValueError(f"{path} has more than {MAX_MEMBERS} entries")
     if isinstance(kind, type) and issubclass(kind, Record):
         return kind.from_dict(value, version, path=path)
     if get_origin(kind) is list and issubclass(get_args(kind)[0], Record):
         if not isinstance(value, list):
             raise ValueError(f"{path} must be an array")
-        if len(value) > MAX_MEMBERS:
-            raise ValueError(f"{path} has more than {MAX_MEMBERS} entries")
         of = get_args(kind)[0]
         return [of.from_dict(item, version, path=f"{path}/{index}") for index, item in enumerate(value)]
     if kind is Any:
