@@ -17,7 +17,7 @@ class Limits:
     """How much of a message is read. Anything over a limit gives a `ParseError`, and the stream goes on.
 
     The pure backend reads what is not JSON byte by byte, to tell where it stops being that: 0.3 to 1.2 microseconds a
-    byte, a minute for the default size. With that backend set `message_bytes` to 1 MB or less for peers you do not trust.
+    byte, a minute for the default size. With that backend set `message_bytes` to 1 MB or less for strangers.
 
     message_bytes  of one message's text, 1 or more; it is checked before the text is read
     depth          how deep the value of one member may nest, 1 to 1024; a flat array is 1 deep
