@@ -865,3 +865,127 @@ def test_a_child_that_does_not_read_in_threads() -> None:
         assert child.told == ["closed"]
 
     run(test)
+
+
+SESSION = """
+    import asyncio, os, sys, time
+    from jsonrpc_fast import Response
+    from jsonrpc_fast.session import Session
+    from jsonrpc_fast.transports import run_stdio
+
+    async def work(seconds):
+        await asyncio.sleep(seconds)
+        return seconds
+
+    async def serve(transport):
+        async with Session(transport, {"work": work}) as session:
+            await session.wait_closed()
+
+    GRACE = 5.0
+"""
+RUN_SESSION = """
+    sys.exit(run_stdio(serve, grace_seconds=GRACE))
+"""
+
+
+def asked(seconds: float) -> bytes:
+    return b'{"jsonrpc":"2.0","id":1,"method":"work","params":[%g]}\n' % seconds
+
+
+def answered(seconds: float) -> bytes:
+    return b'{"jsonrpc":"2.0","id":1,"result":%g}\n' % seconds
+
+
+def end_by_signals(command: list[str], data: bytes, *signals: signal.Signals) -> tuple[bytes, bytes, int]:
+    """The end of a process that has begun to work on `data`."""
+    first = b'{"jsonrpc":"2.0","id":0,"method":"none"}\n'
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(data + first)
+        process.stdin.flush()
+        process.stdout.readline()  # the answer to `first`
+        for number in signals:
+            process.send_signal(number)
+            time.sleep(0.1)
+        process.wait(20)
+        return process.stdout.read(), process.stderr.read(), process.returncode
+
+
+@pytest.mark.parametrize("grace", ["5.0", "None"])
+def test_a_handler_at_work_answers_after_a_signal(grace: str) -> None:
+    command = script(SESSION, f"GRACE = {grace}", RUN_SESSION)
+    assert end_by_signals(command, asked(0.5), signal.SIGTERM) == (answered(0.5), b"", -signal.SIGTERM)
+
+
+def test_an_answer_that_is_cut_off_is_told() -> None:
+    stdout, stderr, code = end_by_signals(script(SESSION, "GRACE = 0.2", RUN_SESSION), asked(30), signal.SIGTERM)
+    assert (stdout, code) == (b"", -signal.SIGTERM)
+    assert stderr.splitlines()[-1] == b"requests that were not answered, because the server ended: 1"
+
+
+def test_a_second_signal_does_not_wait_for_handlers() -> None:
+    command = script(SESSION, "GRACE = None", RUN_SESSION)
+    started = time.monotonic()
+    stdout, _, code = end_by_signals(command, asked(30), signal.SIGTERM, signal.SIGINT)
+    assert (stdout, code) == (b"", -signal.SIGTERM)
+    assert time.monotonic() - started < 10
+
+
+def test_after_the_end_of_stdin_a_handler_has_as_long_as_it_takes() -> None:
+    changes = """
+        async def serve(transport):
+            async with Session(transport, {"work": work}, close_seconds=0.1) as session:
+                await session.wait_closed()
+    """
+    assert end_of(script(SESSION, changes, RUN_SESSION), asked(1)) == (answered(1), b"", 0)
+
+
+def test_a_session_that_is_closed_too_early_is_an_exit_code() -> None:
+    changes = """
+        async def serve(transport):
+            async with Session(transport, {"work": work}) as session:
+                await asyncio.sleep(0.5)
+                await session.close(grace_seconds=0)
+    """
+    with subprocess.Popen(
+        script(SESSION, changes, RUN_SESSION), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(asked(30))
+        process.stdin.flush()
+        assert process.wait(20) == 1
+        assert process.stdout.read() == b""
+        assert b"requests that were not answered, because the server ended: 1\n" in process.stderr.read()
+
+
+def test_bytes_that_the_client_does_not_take_in_time_are_an_exit_code() -> None:
+    changes = """
+        async def work(seconds):
+            return "x" * 1_000_000
+    """
+    run = "sys.exit(run_stdio(serve, drain_seconds=0.2))"
+    with subprocess.Popen(
+        script(SESSION, changes, run), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(asked(0))
+        process.stdin.close()
+        assert process.wait(20) == 1
+        assert re.fullmatch(rb"bytes that the client did not take in time: \d+\n", process.stderr.read())
+
+
+def test_what_is_printed_after_the_end_does_not_reach_the_wire() -> None:
+    changes = """
+        code = run_stdio(serve)
+        print("printed", flush=True)
+        os.system("echo by a child")
+        sys.exit(code)
+    """
+    stdout, stderr, code = end_of(script(ECHO, changes), ONE)
+    assert (stdout, code) == (ANSWER, 0)
+    assert stderr == b"printed\nby a child\n"

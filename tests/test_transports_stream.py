@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import struct
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,16 @@ from jsonrpc_fast import Notification, Request, Response, encode_request, encode
 from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
 from jsonrpc_fast.framing import FRAMINGS, Framing
 from jsonrpc_fast.session import Session
-from jsonrpc_fast.transports import StreamServer, StreamTransport, TcpClient, TcpServer, UnixClient, UnixServer
+from jsonrpc_fast.transports import (
+    StdioClient,
+    StdioServer,
+    StreamServer,
+    StreamTransport,
+    TcpClient,
+    TcpServer,
+    UnixClient,
+    UnixServer,
+)
 from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
 
 pytestmark = [pytest.mark.timeout(40), pytest.mark.usefixtures("each_loop")]
@@ -175,6 +186,7 @@ def test_a_unix_server_leaves_another_ones_socket(tmp_path: Path) -> None:
         path = tmp_path / "socket"
         one, other = UnixServer(echo, path), UnixServer(echo, path)
         await one.start()
+        path.unlink()
         await other.start()  # in its place
         await one.close()
         assert path.exists()
@@ -873,5 +885,199 @@ def test_a_half_closing_client_gets_a_large_answer(size: int) -> None:
             await writer.wait_closed()
             await eventually(lambda: server.connections == 0)
         assert reports == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("option", ["drain_seconds", "max_faults"])
+@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "1", True])
+def test_options_are_checked_when_they_are_given(option: str, value: Any) -> None:
+    for make in (partial(TcpServer, echo, "127.0.0.1", 0), partial(TcpClient, "127.0.0.1", 1), StdioServer):
+        with pytest.raises((TypeError, ValueError), match=option):
+            make(**{option: value})
+
+
+@pytest.mark.parametrize("value", [None, 0, -1, 1.5, True, "1"])
+def test_the_bound_of_connections_is_checked_when_it_is_given(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="max_connections"):
+        TcpServer(echo, "127.0.0.1", 0, max_connections=value)
+
+
+@pytest.mark.parametrize("option", ["exit_seconds", "terminate_seconds"])
+@pytest.mark.parametrize("value", [None, -1, float("nan"), "1"])
+def test_the_times_of_a_child_are_checked_when_they_are_given(option: str, value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=option):
+        StdioClient(["true"], **{option: value})
+
+
+def test_the_times_of_closing_are_checked() -> None:
+    async def test() -> None:
+        async with serving() as server:
+            for times in ({"drain_seconds": -1}, {"grace_seconds": float("nan")}):
+                with pytest.raises(ValueError, match="seconds"):
+                    await server.close(**times)
+            client, _ = await connected(server)  # it goes on
+            await client.close()
+
+    run(test)
+
+
+def test_all_addresses_of_a_host_have_one_port() -> None:
+    async def test() -> None:
+        server = TcpServer(echo, None, 0)  # type: ignore[arg-type]
+        await server.start()
+        assert server._server is not None
+        assert {listener.getsockname()[1] for listener in server._server.sockets} == {server.address[1]}
+        client = TcpClient("127.0.0.1", server.address[1])
+        notes = Notes(client)
+        await client.start()
+        client.send(Request(1, "echo", [1]))
+        await notes.tells(1)
+        await client.close()
+        await server.close()
+
+    run(test)
+
+
+@needs_unix
+@pytest.mark.skipif(sys.platform != "linux", reason="abstract names are Linux's")
+def test_an_abstract_name() -> None:
+    async def test() -> None:
+        name = f"\0jsonrpc_fast test {os.getpid()}"
+        for _ in range(2):
+            server = UnixServer(echo, name)
+            await server.start()
+            client = UnixClient(name)
+            notes = Notes(client)
+            await client.start()
+            client.send(Request(1, "echo", [1]))
+            await notes.tells(1)
+            assert notes.told == [Response(1, [1])]
+            await client.close()
+            await server.close()
+
+    run(test)
+
+
+@needs_unix
+def test_a_path_that_answers_is_refused_and_one_that_does_not_is_taken(tmp_path: Path) -> None:
+    async def test() -> None:
+        path = tmp_path / "socket"
+        server, second = UnixServer(echo, path), UnixServer(echo, path)
+        await server.start()
+        with pytest.raises(OSError, match="another server listens on this path") as caught:
+            await second.start()
+        assert caught.value.errno == errno.EADDRINUSE
+        client = UnixClient(path)
+        notes = Notes(client)
+        await client.start()
+        client.send(Request(1, "echo", [1]))
+        await notes.tells(1)
+        server.stop_accepting()
+        assert not path.exists()
+        await second.start()  # now it is free, although the first one serves on
+        client.send(Request(2, "echo", [2]))
+        await notes.tells(2)
+        await client.close()
+        await server.close()
+        assert path.exists()
+        await second.close()
+        assert not path.exists()
+        stale = socket.socket(socket.AF_UNIX)
+        stale.bind(str(path))
+        stale.close()
+        third = UnixServer(echo, path)
+        await third.start()
+        await third.close()
+        path.write_text("no socket")
+        with pytest.raises(OSError, match="in use"):
+            await UnixServer(echo, path).start()
+        assert path.read_text() == "no socket"
+
+    run(test)
+
+
+class Worker:
+    """A server of sessions whose handler takes until it is told."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.release = asyncio.Event()
+        self.server = TcpServer(self.serve, "127.0.0.1", 0)
+
+    async def serve(self, transport: StreamTransport) -> None:
+        async with Session(transport, {"work": self.work, "stop": self.stop}) as session:
+            await session.wait_closed()
+
+    async def work(self) -> str:
+        self.begun += 1
+        await self.release.wait()
+        return "done"
+
+    async def stop(self) -> str:
+        await self.server.close(grace_seconds=None)
+        return "stopped"
+
+
+def test_a_server_that_closes_lets_handlers_finish() -> None:
+    async def test() -> None:
+        worker = Worker()
+        await worker.server.start()
+        async with Session(TcpClient(*worker.server.address)) as client, Session(TcpClient(*worker.server.address)):
+            call = asyncio.ensure_future(client.call("work"))
+            await eventually(lambda: worker.begun == 1)
+            closing = asyncio.ensure_future(worker.server.close(grace_seconds=None))
+            await eventually(lambda: worker.server.connections == 1)  # who waits for nothing is let go at once
+            with pytest.raises(ConnectionRefusedError):
+                await TcpClient(*client._transport._channel.get_extra_info("peername")).connect()  # type: ignore[attr-defined]
+            assert not closing.done()
+            worker.release.set()
+            assert await call == "done"
+            await closing
+
+    run(test)
+
+
+def test_a_server_that_closes_gives_handlers_no_more_than_their_time() -> None:
+    async def test() -> None:
+        worker = Worker()
+        await worker.server.start()
+        async with Session(TcpClient(*worker.server.address)) as client:
+            call = asyncio.ensure_future(client.call("work"))
+            await eventually(lambda: worker.begun == 1)
+            await asyncio.wait_for(worker.server.close(grace_seconds=0.05), 3)
+            with pytest.raises(ConnectionLost):
+                await call
+
+    run(test)
+
+
+def test_a_server_that_accepts_no_more_serves_on() -> None:
+    async def test() -> None:
+        worker = Worker()
+        worker.release.set()
+        await worker.server.start()
+        address = worker.server.address
+        async with Session(TcpClient(*address)) as client:
+            assert await client.call("work") == "done"
+            worker.server.stop_accepting()
+            worker.server.stop_accepting()
+            with pytest.raises(StateError):
+                _ = worker.server.address
+            with pytest.raises(ConnectionRefusedError):
+                await TcpClient(*address).connect()
+            assert await client.call("work") == "done"
+            await worker.server.close()
+
+    run(test)
+
+
+def test_a_handler_may_close_its_server() -> None:
+    async def test() -> None:
+        worker = Worker()
+        await worker.server.start()
+        async with Session(TcpClient(*worker.server.address)) as client:
+            with pytest.raises(ConnectionLost):
+                await asyncio.wait_for(client.call("stop"), 4)
 
     run(test)

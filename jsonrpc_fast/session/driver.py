@@ -217,11 +217,7 @@ class Session(Caller):
             self._state = _State.CLOSED
             await self._transport.disconnect()
             return
-        run = current_run.get()
-        if run is not None and run.dispatcher is self._dispatcher:
-            self._dispatcher.spare(run)
-        if self._state is not _State.CLOSED:
-            self._begin_closing(seconds)
+        self._on_stop(seconds)
         await self._wait_for_the_rest()
 
     async def _wait_for_the_rest(self) -> None:
@@ -315,8 +311,12 @@ class Session(Caller):
         self._begin_closing(self._end_seconds)
 
     def _on_stop(self, grace_seconds: float | None) -> None:
-        """The server or the process of the transport is to end."""
-        self._begin_closing(grace_seconds)
+        """This side is to end. The handler that has it end, if one does, is not waited for."""
+        run = current_run.get()
+        if run is not None and run.dispatcher is self._dispatcher:
+            self._dispatcher.spare(run)
+        if self._state is not _State.CLOSED:
+            self._begin_closing(grace_seconds)
 
     def _on_error(self, error: Exception) -> None:
         if isinstance(error, ParseError):

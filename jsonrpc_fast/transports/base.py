@@ -53,6 +53,11 @@ HIGH_WATER_BYTES: Final = 256 * 1024
 LOW_WATER_BYTES: Final = 64 * 1024
 """When the channel has no more than this left, the transport is blocked no longer."""
 
+SERVE_SECONDS: Final = 0.5
+"""What `serve` has of time to return when its channel is closed, before it is cancelled."""
+OVERDUE_SECONDS: Final = 1.0
+"""After the time of grace, until who asked for the end of a transport closes it."""
+
 
 class State(enum.Enum):
     IDLE = "not connected"
@@ -270,10 +275,10 @@ class ByteTransport:
         self._cut_off_bytes = self._unwritten_bytes()
         self._abort()
 
-    def _ask_to_end(self, grace_seconds: float | None) -> None:
+    def _ask_to_end(self, grace_seconds: float | None, drain_seconds: float | None) -> None:
         """Has whoever uses the transport finish its work and close it; see `onstop`."""
         if self._state is not State.RUNNING:
-            self._begin_closing(self._drain_seconds)
+            self._begin_closing(drain_seconds)
         elif self.onstop is not None:
             self._call_back(partial(self.onstop, grace_seconds), "onstop")
         elif self.onend is not None:
@@ -282,7 +287,7 @@ class ByteTransport:
                 self._was_end_told = True
                 self._call_back(self.onend, "onend")
         else:
-            self._begin_closing(self._drain_seconds)
+            self._begin_closing(drain_seconds)
 
     def _break(self, fault: Exception) -> None:
         """Nothing can be sent any more, because of `fault`. The state stays as it is, and `_lost` is to come."""

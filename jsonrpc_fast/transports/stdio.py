@@ -4,8 +4,11 @@ How a server ends, and with which exit code when `run_stdio` runs it:
   - the client closes stdin: what was accepted is written, 0. A message that was begun is TRUNCATED in `onerror` first;
   - stdout cannot be written any more (EPIPE): what has come on stdin is delivered, `onerror` gets the OSError, 1;
   - the process was started with a closed stdin or stdout: a line on stderr, 1;
-  - SIGTERM or SIGINT: what was accepted is written, and the process ends by that very signal (143 or 130 in a shell);
-    a second signal does not wait for the writing.
+  - SIGTERM or SIGINT: no request is taken any more, what is being worked on has `grace_seconds`, what was accepted is
+    written, and the process ends by that very signal (143 or 130 in a shell); a second signal does not wait;
+  - requests that a session leaves without an answer, and bytes that the client does not take in time: a line on stderr,
+    1 (or the signal);
+  - after `run_stdio`, stdin and stdout of the process stay away from the wire: what is printed then goes to stderr.
 
 How a client ends its child: it writes what was accepted, closes the child's stdin, waits, terminates it, waits, kills
 it. A child that ends by itself closes the transport, after what it had written was delivered.
@@ -25,8 +28,9 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import ConnectionLost
-from .base import ByteTransport, Options, State
+from .base import OVERDUE_SECONDS, SERVE_SECONDS, ByteTransport, Options, State
 from .descriptors import Reader, Writer, open_reader, open_writer
+from .options import check_seconds
 from .takeover import StandardStreams, fill_closed_descriptors
 
 if TYPE_CHECKING:
@@ -36,9 +40,6 @@ LINE_BYTES: Final = 64 * 1024
 """A longer line of a child's stderr is given in parts."""
 KILL_SECONDS: Final = 5.0
 """How long a killed child is waited for: the system cannot end one that hangs in a driver."""
-
-SERVE_SECONDS: Final = 0.5
-"""What `serve` has of time to return when its channel is closed, before it is cancelled."""
 
 
 class DescriptorTransport(ByteTransport):
@@ -71,6 +72,7 @@ class StdioServer(DescriptorTransport):
     def __init__(self, **options: Unpack[Options]) -> None:
         super().__init__(**options)
         self._streams: StandardStreams | None = None
+        self._restores_streams = True
 
     async def _open(self) -> None:
         self._streams = streams = StandardStreams()
@@ -88,7 +90,10 @@ class StdioServer(DescriptorTransport):
         if self._streams is not None:
             self._reader.close()
             self._writer.close()
-            self._streams.restore()
+            if self._restores_streams:
+                self._streams.restore()
+            else:
+                self._streams.keep_away()
             self._streams = None
             self._loop.call_soon(self._lost, self._fault)
 
@@ -133,6 +138,8 @@ class StdioClient(DescriptorTransport):
             raise TypeError("command must be a sequence of strings: the program and its arguments")
         if not callable(stderr) and stderr not in ("inherit", "discard") and not hasattr(stderr, "fileno"):
             raise ValueError('stderr must be "inherit", "discard", a file or a function')
+        check_seconds("exit_seconds", exit_seconds, may_be_none=False)
+        check_seconds("terminate_seconds", terminate_seconds, may_be_none=False)
         super().__init__(**options)
         self._command = [os.fspath(part) for part in command]
         self._env = env
@@ -395,31 +402,51 @@ def run_stdio(
     serve: Callable[[StdioServer], Coroutine[Any, Any, object]],
     *,
     on_signal: Callable[[], object] | None = None,
+    grace_seconds: float | None = 5.0,
     **options: Unpack[Options],
 ) -> int:
     """Runs a server on this process's stdin and stdout until its client or a signal ends it: a program's `main`.
 
-    serve      is called with a `StdioServer`: it sets the callbacks and starts it. It may return then, or go on: it is
-               cancelled soon after the channel is closed
-    on_signal  called at the first signal. What is sent by then, or by what it wakes at once, is still written
-    options    those of `ByteTransport`
+    Args:
+        serve: Called with a `StdioServer`: it sets the callbacks and starts it. It may return then, or go on: it is
+            cancelled soon after the channel is closed.
+        on_signal: Called at the first signal. What is sent by then, or by what it wakes at once, is still written.
+        grace_seconds: How long what is being worked on may take after a signal, in seconds; None: as long as it takes.
+            A session's handlers finish within it; without a session it is what `onstop` of the transport is given.
+        options: Those of `ByteTransport`.
 
-    Returns the exit code, 0 or 1 (see the rules of this module); after a signal it does not return. What `serve` raises
-    comes out of it.
+    Returns:
+        The exit code, 0 or 1 (see the rules of this module). After a signal it does not return.
+
+    Raises:
+        Exception: What `serve` raises.
+        TypeError, ValueError: An option is wrong.
     """
+    check_seconds("grace_seconds", grace_seconds)
     received: list[signal.Signals] = []
 
     async def main() -> int:
         loop = asyncio.get_running_loop()
         transport = StdioServer(**options)
+        transport._restores_streams = False
 
         def end(number: signal.Signals) -> None:
             received.append(number)
-            if on_signal is not None and len(received) == 1:
+            if len(received) > 1:
+                closing.append(loop.create_task(transport.disconnect()))
+                return
+            if on_signal is not None:
                 on_signal()
-            closing.append(loop.create_task(transport.close() if len(received) == 1 else transport.disconnect()))
+            # After what `on_signal` wakes.
+            loop.call_soon(transport._ask_to_end, grace_seconds, transport._drain_seconds)
+            if grace_seconds is not None:
+                # Who is asked may need a moment more to count what it cuts off.
+                overdue.append(
+                    loop.call_later(grace_seconds + OVERDUE_SECONDS, transport._begin_closing, transport._drain_seconds)
+                )
 
         closing: list[asyncio.Task[None]] = []
+        overdue: list[asyncio.TimerHandle] = []
         numbers = (signal.SIGINT, signal.SIGTERM)
         with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C is a KeyboardInterrupt
             for number in numbers:
@@ -447,7 +474,12 @@ def run_stdio(
             await transport.close()
         await closed
         await asyncio.gather(*closing)
-        return 1 if transport._fault is not None else 0
+        for timer in overdue:
+            timer.cancel()
+        cut_off = _what_was_cut_off(transport)
+        if cut_off and sys.stderr is not None:
+            print(cut_off, file=sys.stderr)
+        return 1 if cut_off or transport._fault is not None else 0
 
     fill_closed_descriptors()
     try:
@@ -458,3 +490,12 @@ def run_stdio(
         signal.signal(received[0], signal.SIG_DFL)
         os.kill(os.getpid(), received[0])
     return code
+
+
+def _what_was_cut_off(transport: StdioServer) -> str:
+    """For people; "" for nothing."""
+    if transport.unanswered:
+        return f"requests that were not answered, because the server ended: {transport.unanswered}"
+    if transport._cut_off_bytes:
+        return f"bytes that the client did not take in time: {transport._cut_off_bytes}"
+    return ""

@@ -4,7 +4,8 @@ Rules:
   - a connection that closes writes what was accepted, tells the peer that nothing more comes, and waits for the peer's
     own end before it lets go of the socket: one closed earlier, with something unread, would be reset, and the peer
     could lose what it was sent;
-  - a server that closes accepts nothing more and closes its connections, all at the same time;
+  - a server that closes accepts nothing more, and has its connections finish what they work on and close, all at the
+    same time;
   - a connection over the server's limit is closed at once;
   - a connection to a server whose first line is HTTP's (a method, a target, `HTTP/`) is dropped at once, unread: a web
     page can have a browser send such a request, with messages in its body, to a server on localhost;
@@ -16,8 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import mmap
 import os
+import socket
 import stat
 import sys
 from collections.abc import Callable, Coroutine
@@ -25,7 +28,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import ConnectionLost, StateError
 from ..framing import HttpDetector
-from .base import HIGH_WATER_BYTES, LOW_WATER_BYTES, ByteTransport, Options, State
+from .base import HIGH_WATER_BYTES, LOW_WATER_BYTES, OVERDUE_SECONDS, SERVE_SECONDS, ByteTransport, Options, State
+from .options import check_count, check_seconds
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -35,6 +39,9 @@ READ_BYTES: Final = 256 * 1024
 
 Each connection has a buffer of that size, of which the system gives what is used (not on Windows)."""
 
+
+BIND_ATTEMPTS: Final = 10
+"""How often a free port is looked for that all addresses of a host have."""
 
 MAX_FAULTS: Final = 1000
 """How many faulty messages a connection may bring, unless `max_faults` is given."""
@@ -178,7 +185,22 @@ class UnixClient(StreamTransport):
         self._path = os.fspath(path)
 
     async def _open(self) -> None:
-        await self._loop.create_unix_connection(lambda: _Protocol(self), self._path)
+        if not _is_abstract(self._path):
+            await self._loop.create_unix_connection(lambda: _Protocol(self), self._path)
+            return
+        connected = socket.socket(socket.AF_UNIX)
+        try:
+            connected.setblocking(False)
+            await self._loop.sock_connect(connected, self._path)
+            await self._loop.create_unix_connection(lambda: _Protocol(self), sock=connected)
+        except BaseException:
+            connected.close()
+            raise
+
+
+def _is_abstract(path: str | bytes) -> bool:
+    """Whether a path is a name in Linux's abstract namespace, which uvloop does not know."""
+    return os.fsdecode(path).startswith("\0")
 
 
 Serve = Callable[[StreamTransport], Coroutine[Any, Any, object]]
@@ -233,12 +255,13 @@ class StreamServer:
     """
 
     def __init__(self, serve: Serve, *, max_connections: int = 1000, **options: Unpack[Options]) -> None:
+        check_count("max_connections", max_connections, 1, may_be_none=False)
         self._serve = serve
         self._max_connections = max_connections
         self._options = options
         ByteTransport(**options)  # what is wrong with them is to be told here, and not to the first client
         self._server: asyncio.Server | None = None
-        self._is_started = self._is_closed = False
+        self._is_started = self._is_closed = False  # closed: it accepts nothing more
         self._connections: set[_Connection] = set()
         self._tasks: set[asyncio.Task[object]] = set()
 
@@ -249,7 +272,10 @@ class StreamServer:
 
     @property
     def address(self) -> Any:
-        """Where it listens, as the socket module gives it. Raises StateError before `start` and after `close`."""
+        """Where it listens, as the socket module gives it: the first address of several, which have one port.
+
+        Raises StateError before `start` and after `close`.
+        """
         if self._server is None or self._is_closed:
             raise StateError("the server does not listen")
         return self._server.sockets[0].getsockname()
@@ -267,25 +293,57 @@ class StreamServer:
             self._server.close()
             raise StateError("the server was closed while it was starting")
 
-    async def close(self, drain_seconds: float = 5.0) -> None:
-        """Accepts nothing more, and closes all connections. Each has `drain_seconds` to write what it accepted.
-
-        A second call does nothing but wait.
-        """
+    def stop_accepting(self) -> None:
+        """Accepts nothing more. Connections that are open go on. A second call does nothing."""
         if self._server is not None and not self._is_closed:
             self._server.close()
+            self._free_address()
         self._is_closed = True
+
+    async def close(self, drain_seconds: float | None = 5.0, grace_seconds: float | None = 5.0) -> None:
+        """Accepts nothing more, has all connections finish what they work on, and closes them.
+
+        Sessions finish their handlers. A connection that has neither `onstop` nor `onend` set is closed at once. What
+        is left of the `serve` tasks at the end is cancelled. A second call does nothing but wait.
+
+        Args:
+            drain_seconds: How long each connection may take to write what it accepted, in seconds; None: as long as it
+                takes.
+            grace_seconds: How long what is being worked on may take, in seconds; None: as long as it takes.
+
+        Raises:
+            TypeError, ValueError: One of them is not a time.
+        """
+        check_seconds("drain_seconds", drain_seconds)
+        check_seconds("grace_seconds", grace_seconds)
+        self.stop_accepting()
+        loop = asyncio.get_running_loop()
+        end = None if grace_seconds is None else loop.time() + grace_seconds
         connections = list(self._connections)
         for connection in connections:
-            connection._begin_closing(drain_seconds)
-        for connection in connections:
-            await connection.wait_closed()
+            connection._ask_to_end(grace_seconds, drain_seconds)
+        overdue = None if end is None else loop.call_at(end + OVERDUE_SECONDS, self._close_all, drain_seconds)
+        try:
+            for connection in connections:
+                await connection.wait_closed()
+        finally:
+            if overdue is not None:
+                overdue.cancel()
         tasks = self._tasks - {asyncio.current_task()}  # which may be a connection's own
+        if tasks:
+            await asyncio.wait(tasks, timeout=SERVE_SECONDS)  # they may see for themselves that all is closed
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._server is not None:
             await self._server.wait_closed()
+
+    def _close_all(self, drain_seconds: float | None) -> None:
+        for connection in list(self._connections):
+            connection._begin_closing(drain_seconds)
+
+    def _free_address(self) -> None:
+        """What a subclass does when it listens no more."""
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
         raise NotImplementedError
@@ -323,28 +381,80 @@ class TcpServer(StreamServer):
         self._port = port
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
-        return await loop.create_server(self._protocol, self._host, self._port)
+        port = self._port
+        for attempt in range(BIND_ATTEMPTS):
+            try:
+                server = await loop.create_server(self._protocol, self._host, port, start_serving=False)
+            except OSError:
+                if port == self._port or attempt == BIND_ATTEMPTS - 1:
+                    raise
+                port = self._port  # the port is free on the first address alone
+                continue
+            ports = {socket.getsockname()[1] for socket in server.sockets}
+            if len(ports) == 1:
+                break
+            # Port 0 gives each address a port of its own.
+            server.close()
+            port = ports.pop()
+        await server.start_serving()
+        return server
 
 
 class UnixServer(StreamServer):
-    """Listens on a Unix socket at `path`, in place of one that is left there. The rest as in `StreamServer`."""
+    """Listens on a Unix socket at `path`, in place of one that is left there and answers no more.
+
+    A path that begins with a NUL byte is a name in Linux's abstract namespace. `start` raises OSError (EADDRINUSE) when
+    another server listens on the path. The rest as in `StreamServer`.
+    """
 
     def __init__(
-        self, serve: Serve, path: str | os.PathLike[str], *, max_connections: int = 1000, **options: Unpack[Options]
+        self,
+        serve: Serve,
+        path: str | os.PathLike[str],
+        *,
+        max_connections: int = 1000,
+        **options: Unpack[Options],
     ) -> None:
         super().__init__(serve, max_connections=max_connections, **options)
         self._path = os.fspath(path)
         self._inode = 0
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
-        server = await loop.create_unix_server(self._protocol, self._path)
-        self._inode = os.stat(self._path).st_ino
+        path = self._path
+        if _is_abstract(path):
+            bound = socket.socket(socket.AF_UNIX)
+            try:
+                bound.bind(path)
+                return await loop.create_unix_server(self._protocol, sock=bound)
+            except BaseException:
+                bound.close()
+                raise
+        _refuse_live(path)
+        server = await loop.create_unix_server(self._protocol, path)
+        try:
+            self._inode = os.stat(path).st_ino
+        except BaseException:
+            server.close()
+            raise
         return server
 
-    async def close(self, drain_seconds: float = 5.0) -> None:
-        await super().close(drain_seconds)
+    def _free_address(self) -> None:
         # Another server may have taken the place.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             found = os.stat(self._path)
             if self._inode == found.st_ino and stat.S_ISSOCK(found.st_mode):
                 os.unlink(self._path)
+
+
+def _refuse_live(path: str | bytes) -> None:
+    """Raises OSError (EADDRINUSE) when something listens on the Unix socket at `path`."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)  # whoever listens and does not accept lets others wait
+        try:
+            probe.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):  # nothing is there, or nothing listens
+            return
+        except OSError as fault:
+            if fault.errno == errno.ENOTSOCK:
+                return  # which binding is going to tell
+    raise OSError(errno.EADDRINUSE, "another server listens on this path", os.fsdecode(path))

@@ -57,11 +57,15 @@ class StandardStreams:
 
     def restore(self) -> None:
         """Puts 0 and 1 back as they were. What is still in a buffer goes to stderr."""
-        global _are_taken
         _flush_stdout()
         _flush_stdout_of_c()
         os.dup2(self._saved_input, STDIN)
         os.dup2(self._saved_output, STDOUT)
+        self.keep_away()
+
+    def keep_away(self) -> None:
+        """Leaves 0 and 1 as they are, away from the wire: for a program that does not use them again."""
+        global _are_taken
         os.close(self._saved_input)
         os.close(self._saved_output)
         _are_taken = False
