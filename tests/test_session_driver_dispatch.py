@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import subprocess
 import sys
@@ -681,3 +682,23 @@ def test_the_memory_of_params_is_counted_up_to_a_bound() -> None:
     for _ in range(1000):
         _size(params, 1_000_000)
     assert time.perf_counter() - began < 1
+
+
+def test_what_was_served_leaves_nothing_to_the_collector() -> None:
+    async def work(value: int) -> int:
+        await asyncio.sleep(0)
+        return value
+
+    async def main() -> None:
+        async with sessions({"work": work}) as (client, _):
+            await client.call("work", [1])
+            gc.collect()
+            gc.disable()
+            try:
+                for number in range(300):
+                    assert await client.call("work", [number]) == number
+                assert gc.collect() < 100
+            finally:
+                gc.enable()
+
+    run(main())

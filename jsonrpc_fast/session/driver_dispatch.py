@@ -372,8 +372,13 @@ class Dispatcher:
             self._waiting -= 1
             self._bytes -= run.size
         run.state = RunState.ENDED
-        self._closing.discard(run)
+        if self._closing:
+            self._closing.discard(run)
         self._judge(run, task)
+        # The task refers to its context, and that to the run: what is garbage is to be freed at once.
+        run.task = None
+        if run.request is not None:
+            run.request.task = None
 
     def _judge(self, run: Run, task: asyncio.Task[None]) -> None:
         """Concludes what could not do so itself."""
@@ -423,6 +428,8 @@ class Dispatcher:
         context, run.context = run.context, None
         assert context is not None
         context.run(self._failed, run.item, run.request, run.trace, asyncio.CancelledError())
+        if run.request is not None:
+            run.request.task = None
         self._look_idle()
 
     # The end.
