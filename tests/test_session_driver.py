@@ -506,7 +506,7 @@ def test_a_transport_asks_its_session_to_end(grace: float | None, answered: bool
             call = asyncio.create_task(client.call("work"))
             await settle()
             transport: Any = server._transport
-            transport._ask_to_end(grace)
+            transport.onstop(grace)
             if answered:
                 assert await call == "answer"
             else:
