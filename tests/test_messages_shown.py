@@ -62,7 +62,7 @@ class TestRepr:
 
     def test_long(self, impl: ModuleType) -> None:
         params = {f"k{number}": 1000 * "v" for number in range(1000)}
-        text = repr(impl.Request("i" * 1000, "m" * 1000, params))
+        text = repr(impl.Request("i" * 600, "m" * 1000, params))
         assert text.startswith("Request(id='iiiiiiiiii")
         assert text.count("...") == 7
         assert len(text) < 700
@@ -87,8 +87,9 @@ class TestRepr:
 
     def test_huge_integers(self, impl: ModuleType) -> None:
         assert repr(impl.Request(10**153, "m")) == f"Request(id={10**153}, method='m', params=None)"
-        assert repr(impl.Request(10**5000, "m")) == "Request(id=<int of 16610 bits>, method='m', params=None)"
-        assert repr(impl.Error(-(10**5000), "m")) == "Error(code=<int of 16610 bits>, message='m', data=UNSET)"
+        assert repr(impl.Request(10**600, "m")) == "Request(id=<int of 1994 bits>, method='m', params=None)"
+        assert repr(impl.Error(-(2**63), "m")) == f"Error(code=-{2**63}, message='m', data=UNSET)"
+        assert repr(impl.Response(1, 10**5000)) == "Response(id=1, result=<int of 16610 bits>, error=None)"
 
     def test_what_its_own_repr_fails_for(self, impl: ModuleType) -> None:
         class Bad:

@@ -72,7 +72,9 @@ _ENDS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, System
 
 
 class ServeOptions(Options, SessionOptions, total=False):
-    """What `Server.serve_stdio` may be given: the options of `StdioServer` and those of `Session`."""
+    """What `Server.serve_stdio` may be given: the options of `StdioServer`, those of `Session`, and one of `run_stdio`."""
+
+    grace_seconds: float | None
 
 
 class Server(Registry):
@@ -158,7 +160,8 @@ class Server(Registry):
         """Serves the client on this process's stdin and stdout, until it or a signal ends that: a program's `main`.
 
         Args:
-            options: Those of `StdioServer`, and those of `Session` as `run` takes them.
+            options: Those of `StdioServer`, those of `Session` as `run` takes them, and `grace_seconds`: how long
+                functions at work may take after a signal, in seconds; None: as long as it takes. The default is 5.
 
         Returns:
             The exit code: see `transports/stdio.py`.

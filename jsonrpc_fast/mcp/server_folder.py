@@ -24,6 +24,7 @@ from .server import Server
 _SETTLING_MS: Final = 200  # a burst of changes is taken for one
 _WATCHER_STEP_MS: Final = 50
 _LOOKING_MS: Final = 10_000
+_GRACE_SECONDS: Final = 1.0  # after a signal; nearly every template is rendered in less
 _INSTRUCTIONS: Final = "Each prompt is a text template of one folder. The same files can be read as resources."
 
 _logger: Final = logging.getLogger("jsonrpc_fast.mcp")
@@ -117,4 +118,6 @@ def serve_folder(folder: TemplateFolder) -> int:
             folder.close()
             await watching
 
-    return run_stdio(serve, on_signal=server.end_subscriptions, profile=server.profile)
+    return run_stdio(
+        serve, on_signal=server.end_subscriptions, grace_seconds=_GRACE_SECONDS, profile=server.profile
+    )
