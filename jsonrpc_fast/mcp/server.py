@@ -72,7 +72,7 @@ _ENDS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, System
 
 
 class ServeOptions(Options, SessionOptions, total=False):
-    """What `Server.serve_stdio` may be given: the options of `StdioServer`, those of `Session`, and one of `run_stdio`."""
+    """What `Server.serve_stdio` may be given: options of `StdioServer`, of `Session` and of `run_stdio`."""
 
     grace_seconds: float | None
 
