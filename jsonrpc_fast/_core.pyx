@@ -82,12 +82,12 @@ from ._json import loads as _loads
 from ._pickling import remake
 from ._repr import SHOWN_BYTES as _SHOWN_BYTES
 from ._repr import shorten
-from ._scanner import ERROR_MEMBERS as _ERROR_MEMBERS
 from .codes import RPC_MESSAGES, UNSET, ParseErrorCode, is_error_code, plain_error_code
 from .errors import HANDLER_FAILURES, EncodeError, RpcError, error_for, internal_error, remake_parse_error
 from .framing import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
 from .framing import Frame, HeaderReader
 from .hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES
+from .kinds import ERROR_MEMBERS as _ERROR_MEMBERS
 from .kinds import Classification
 from .profile import HEAD_BYTES as _HEAD_BYTES
 from .profile import JSONRPC, Profile

@@ -35,7 +35,6 @@ from ._json import (
 from ._pickling import remake
 from ._repr import shorten
 from ._scanner import (
-    ERROR_MEMBERS,
     Envelope,
     Malformed,
     Value,
@@ -49,7 +48,7 @@ from ._scanner import (
 from .codes import RPC_MESSAGES, UNSET, is_error_code, plain_error_code
 from .errors import HANDLER_FAILURES, MessageId, RpcError, error_for, internal_error, remake_parse_error
 from .framing import Framing
-from .kinds import Classification
+from .kinds import ERROR_MEMBERS, Classification
 from .profile import HEAD_BYTES, JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Limits, Profile
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from ._json import is_wide_integer, loads
+from .kinds import ERROR_MEMBERS
 
 MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
-ERROR_MEMBERS: Final = frozenset({"code", "message", "data"})
 
 
 class Malformed(Exception):

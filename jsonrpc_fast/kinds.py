@@ -1,12 +1,15 @@
-"""What a message is, for logs and routers."""
+"""What a message is, for logs and routers, and the names of its parts."""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from .errors import MessageId
 
 Kind = Literal["request", "notification", "result", "error", "batch", "invalid"]
+
+ERROR_MEMBERS: Final = frozenset({"code", "message", "data"})
+"""The members of an error object (section 5.1)."""
 
 
 class Classification(NamedTuple):
