@@ -118,6 +118,4 @@ def serve_folder(folder: TemplateFolder) -> int:
             folder.close()
             await watching
 
-    return run_stdio(
-        serve, on_signal=server.end_subscriptions, grace_seconds=_GRACE_SECONDS, profile=server.profile
-    )
+    return run_stdio(serve, on_signal=server.end_subscriptions, grace_seconds=_GRACE_SECONDS, profile=server.profile)
