@@ -80,6 +80,8 @@ cdef class Reader:
     def feed_some(self, data, max_items):
         """As `feed`; at most `max_items` items unless None, and what is left stays."""
         cdef Py_ssize_t most = PY_SSIZE_T_MAX - 1
+        cdef Py_ssize_t taken = 0  # items that are returned
+        cdef Py_ssize_t weight = 0  # of these
         cdef list items
         if self.busy:
             raise ValueError("the decoder is at work")
@@ -90,17 +92,23 @@ cdef class Reader:
         self.items = None
         self.busy = True
         try:
-            # One item more than asked for tells that there are more.
-            while PyList_GET_SIZE(items) <= most and self.has_left():
-                self.split_left(items, most + 1)
+            while True:
+                while taken < PyList_GET_SIZE(items) and weight < most:
+                    item = items[taken]
+                    weight += max(1, PyList_GET_SIZE(item)) if type(item) is list else 1
+                    taken += 1
+                # One item more than asked for tells that there are more.
+                if taken < PyList_GET_SIZE(items) or not self.has_left():
+                    break
+                self.split_left(items, taken + max(0, most - weight) + 1)
         except BaseException:
             self.keep(items)
             raise
         finally:
             self.busy = False
-        if PyList_GET_SIZE(items) > most:
-            self.items = items[most:]
-            del items[most:]
+        if PyList_GET_SIZE(items) > taken:
+            self.items = items[taken:]
+            del items[taken:]
         return items
 
     cdef int keep(self, list items) except -1:
@@ -138,7 +146,7 @@ cdef class Reader:
         return 0
 
     cdef int split(self, const uint8_t* end, list items, Py_ssize_t most) except -1:
-        """Reads from `next` to `end`, or until there are `most` items.
+        """Reads from `next` to `end`, or until there are `most` items; with such a bound, or up to a batch.
 
         A frame is behind `next` before it is decoded: an exception costs that frame alone.
         """
@@ -199,6 +207,8 @@ cdef class LineReader(Reader):
                 self.end_line(at, newline, items)
             self.at_start = False
             at = newline + 1
+            if most != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
+                break
         return 0
 
     cdef int end_line(self, const uint8_t* at, const uint8_t* newline, list items) except -1:
@@ -329,6 +339,8 @@ cdef class BodyReader(Reader):
                         items.append(decode_text(self.buffer, self.size, self.rules, True if self.raw else None))
                     finally:
                         self.forget()
+            if most != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
+                break
         if self.ended:
             self.next = end
         return 0
@@ -434,8 +446,11 @@ class Decoder(StreamDecoder[_M]):
 
     def feed(self, data, max_items=None):
         reader = self._fast
-        if reader is not None and max_items is None and isinstance(data, (bytes, bytearray, memoryview)):
-            return reader.feed(data)
+        if reader is not None and isinstance(data, (bytes, bytearray, memoryview)):
+            if max_items is None:
+                return reader.feed(data)
+            if type(max_items) is int and max_items >= 1:
+                return reader.feed_some(data, max_items)
         return super().feed(data, max_items)
 
     feed.__doc__ = StreamDecoder.feed.__doc__

@@ -86,8 +86,9 @@ class StreamDecoder(Generic[M]):
 
         Args:
             data: The next bytes of the stream, or `b""`.
-            max_items: The maximum number of items to return, 1 or more; None for no bound. The items beyond it stay
-                in the decoder (`has_more`), and further calls return them first: `feed(b"", max_items)`.
+            max_items: The maximum number of items to return, 1 or more; None for no bound. A batch counts as the
+                messages in it; the last one that is returned may exceed the bound. The items beyond it stay in the
+                decoder (`has_more`), and further calls return them first: `feed(b"", max_items)`.
 
         Returns:
             What `decode` returns, one item for each frame, in the order of the stream. Nothing once the stream has
@@ -184,10 +185,15 @@ class StreamDecoder(Generic[M]):
             raise
         items = self._items
         most = sys.maxsize if max_items is None else max_items
-        while waiting and len(items) < most:
-            items.append(self._item(waiting.popleft()))
-        self._items = items[most:]
-        del items[most:]
+        taken = weight = 0
+        while weight < most and (taken < len(items) or waiting):
+            if taken == len(items):
+                items.append(self._item(waiting.popleft()))
+            item = items[taken]
+            weight += len(item) or 1 if type(item) is list else 1
+            taken += 1
+        self._items = items[taken:]
+        del items[taken:]
         return items
 
     def _rest(self) -> list[Frame]:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import Notification, Raw, Response
-from jsonrpc_fast.errors import CallTimeout, RpcError
-from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Outcome, RequestContext, Session
+from jsonrpc_fast import Notification, Raw, Request, Response, encode, encode_result
+from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError
+from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Outcome, RequestContext, Session, driver
 from jsonrpc_fast.session.driver_dispatch import _size
 from jsonrpc_fast.transports import memory_pair
 
@@ -701,4 +701,63 @@ def test_what_was_served_leaves_nothing_to_the_collector() -> None:
             finally:
                 gc.enable()
 
+    run(main())
+
+
+BATCH = encode([Notification("n", [number]) for number in range(1000)])
+
+
+@pytest.mark.parametrize("how", ["goes on", "end", "loss", "close", "message"])
+def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        served: list[int] = []
+        asked: list[str] = []
+        answers: list[object] = []
+
+        async def ask(session: Session) -> None:
+            try:
+                answers.append(await session.call("ask"))
+            except ConnectionLost as error:
+                answers.append(type(error))
+
+        handlers = {"n": served.append, "last": lambda: asked.append("last") or served[-1]}
+        async with session_and_wire(handlers) as (session, wire):
+            call = asyncio.create_task(ask(session))
+            await wire.next()
+            answer = encode_result(1, "answer")
+            wire.send(BATCH.rstrip()[:-1] + b"," + answer.rstrip() + b"]\n")
+            wire.send(b'{"jsonrpc":"2.0","id":7,"method":"last"}\n')
+            while not served:
+                await asyncio.sleep(0)
+            assert len(served) <= 3
+            await settle(10)
+            assert 5 < len(served) < 40
+            assert asked == answers == []
+            if how == "end":
+                await wire.transport.close()
+            elif how == "loss":
+                session._transport._lost(None)
+            elif how == "message":  # in spite of all
+                session._on_message(Notification("n", [1000]))
+                assert served == list(range(1001))
+            elif how == "close":
+                await session.close()
+            while not call.done():
+                await asyncio.sleep(0)
+            assert served[:1000] == list(range(1000))
+            assert answers == ["answer"] if how != "end" else answers in (["answer"], [ConnectionLost])
+            if how in ("goes on", "message"):
+                assert await wire.next() == Response(7, served[-1])
+
+    monkeypatch.setattr(driver, "TURN_SECONDS", 0.0)
+    run(main())
+
+
+def test_a_batch_of_requests_over_several_turns_is_answered_by_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with session_and_wire({"f": lambda number: number}) as (_, wire):
+            wire.send(encode([Request(number, "f", [number]) for number in range(200)]))
+            assert await wire.next() == [Response(number, number) for number in range(200)]
+
+    monkeypatch.setattr(driver, "TURN_SECONDS", 0.0)
     run(main())

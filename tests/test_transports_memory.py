@@ -386,7 +386,7 @@ def test_drain_waits_for_the_reader() -> None:
         other.pause_reading()
         while one.write_buffer_bytes <= HIGH_WATER_BYTES:
             one.send(line)
-        waiting = asyncio.ensure_future(one.drain())
+        waiting = asyncio.Task(one.drain())  # never an eager one, which would be too early
         await turns()
         await one.disconnect()
         with pytest.raises(ConnectionLost):
@@ -577,6 +577,22 @@ def test_one_chunk_is_delivered_in_many_turns(line: bytes, monkeypatch: pytest.M
             await asyncio.sleep(0)
         assert 0 < peak <= 2 * base.TURN_ITEMS
         assert len(ends.told) == 10_000
+        await one.close()
+        await other.wait_closed()
+
+    monkeypatch.setattr(base, "TURN_SECONDS", 0.0)
+    run(test)
+
+
+def test_batches_are_delivered_one_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        one, other, _, ends = await started()
+        other._bytes_received((b"[" + b",".join([b"1"] * 1000) + b"]\n") * 10)
+        told = [len(ends.told)]
+        while len(ends.told) < 10:
+            await asyncio.sleep(0)
+            told.append(len(ends.told))
+        assert told == list(range(1, 11))
         await one.close()
         await other.wait_closed()
 

@@ -36,8 +36,8 @@ from ..codes import UNSET, Unset
 from ..errors import CallTimeout, ConnectionLost, EncodeError, StateError
 from ..profile import MCP_2025_11_25
 from ..session import DEFAULT_TIMEOUT, SessionOptions
-from ..session.options import check_seconds
 from ..transports.base import Transport
+from ..transports.options import check_seconds
 from .capabilities import ClientCapabilities, Implementation
 from .client_session import (
     ClientSession,

@@ -3,6 +3,7 @@
 Rules:
   - it is made of the half that calls (driver_calls.py) and the half that serves (driver_dispatch.py);
   - everything runs on the loop's thread; `call_threadsafe` alone may be called from another one;
+  - a batch that takes longer than TURN_SECONDS is served over several turns of the loop, before anything else is read;
   - when the peer ends its stream, this side's calls are lost, but what came is served before the transport is closed;
   - while it closes, what runs and what waits may finish, and new requests are refused (SERVER_BUSY);
   - after `close`, and when the connection is lost, nothing is left: no call in flight, no handler, no task, no timer.
@@ -21,14 +22,15 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from ..codec import Notification, ParseError
 from ..codes import UNSET, Unset
 from ..errors import RpcError, StateError
-from ..transports.base import Received, Transport
+from ..transports.base import TURN_SECONDS, Received, Transport
+from ..transports.options import check_seconds
 from .conventions import Convention
 from .driver_calls import Caller
 from .driver_dispatch import Dispatcher
 from .driver_runs import Run, current_run
 from .handlers import Function, Handlers
 from .hooks import FoundHooks, Hooks
-from .options import DEFAULT_TIMEOUT, check_options, check_seconds
+from .options import DEFAULT_TIMEOUT, check_options
 from .peer import Cancelled, Event, Fault, InboundRequest, Peer, Progressed, ReplyBudget, ReplyPolicy
 from .tracker import Call
 
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
 
 OWED_SECONDS: Final = 0.2
 """How long a peer has to read what was sent and to end, if it works on a call that nobody waits for."""
+
+
+_SMALL_BATCH: Final = 64
+"""A batch of so many messages is served in one turn of the loop."""
 
 
 class _State(enum.Enum):
@@ -125,6 +131,7 @@ class Session(Caller):
         self._closed: asyncio.Future[None]
         self._closer: asyncio.Task[None] | None = None
         self._is_cut_off_told = False
+        self._batch: Iterable[Event] | None = None  # what is left of one that takes several turns
         self._dispatcher = Dispatcher(
             self,
             peer,
@@ -211,8 +218,7 @@ class Session(Caller):
             TypeError, ValueError: `grace_seconds` is not a time.
         """
         seconds = self._close_seconds if isinstance(grace_seconds, Unset) else grace_seconds
-        if seconds is not None:
-            check_seconds("grace_seconds", seconds)
+        check_seconds("grace_seconds", seconds)
         if self._state is _State.NEW:
             self._state = _State.CLOSED
             await self._transport.disconnect()
@@ -253,6 +259,7 @@ class Session(Caller):
     async def _close(self) -> None:
         try:
             await self._dispatcher.finish()
+            self._finish_batch()
             is_owed = self._peer.calls.is_owed
             self._settle_all()
             await self._end_handlers()
@@ -294,6 +301,7 @@ class Session(Caller):
 
     def _on_close(self) -> None:
         """The channel is gone."""
+        self._finish_batch()
         self._state = _State.CLOSED
         self._settle_all()
         self._peer.serving.clear()
@@ -346,7 +354,46 @@ class Session(Caller):
         return bool(text)
 
     def _on_message(self, message: Received) -> None:
-        self._take(self._peer.receive_lazily(message, self._loop.time()))
+        if self._batch is not None:
+            self._finish_batch()
+        events = self._peer.receive_lazily(message, self._loop.time())
+        if type(message) is list and len(message) > _SMALL_BATCH:
+            self._batch = events
+            self._dispatcher.begin_batch()
+            self._serve_batch()
+        else:
+            self._take(events)
+
+    def _serve_batch(self) -> None:
+        """Serves a batch for one turn of the loop."""
+        events = self._batch
+        if events is None:
+            return
+        end = self._loop.time() + TURN_SECONDS
+        is_left = True
+        try:
+            for event in events:
+                # What came before this side began to close is served.
+                if self._state is _State.CLOSING and isinstance(event, InboundRequest | Notification):
+                    self._dispatcher.admit(event)
+                else:
+                    self._take((event,))
+                if self._loop.time() >= end:
+                    return
+            is_left = False
+        finally:
+            if is_left:
+                self._loop.call_soon(self._serve_batch)
+            elif self._batch is events:
+                self._batch = None
+                self._dispatcher.end_batch()
+
+    def _finish_batch(self) -> None:
+        """Takes what is left of a batch at once: something comes behind it, in spite of all, or the session ends."""
+        events, self._batch = self._batch, None
+        if events is not None:
+            self._take(events)
+            self._dispatcher.end_batch()
 
     def _take(self, events: Iterable[Event]) -> None:
         for event in events:

@@ -107,6 +107,7 @@ class Dispatcher:
         self._held: deque[tuple[Item, int]] = deque()  # with the bytes that each takes
         self._refusal_bytes = 0
         self._is_paused = False
+        self._is_in_batch = False  # so nothing is read
         self._is_pressing = False  # reading goes on although too much is held
         self._rest_timer: asyncio.TimerHandle | None = None
         self._rest_level = 0  # of the write buffer
@@ -136,6 +137,19 @@ class Dispatcher:
             self._hold(item)
         else:
             self._serve(item)
+
+    def begin_batch(self) -> None:
+        """A batch takes several turns of the loop: nothing else is read until `end_batch`."""
+        self._is_in_batch = True
+        if not self._is_paused:
+            self._transport.pause_reading()
+
+    def end_batch(self) -> None:
+        """All of it has been admitted."""
+        self._is_in_batch = False
+        if not self._is_paused:
+            self._transport.resume_reading()
+        self._look_idle()
 
     def reply(self, text: bytes) -> None:
         """Sends what answers a message that no handler serves."""
@@ -230,11 +244,13 @@ class Dispatcher:
     def _pause(self) -> None:
         if not self._is_paused:
             self._is_paused = True
-            self._transport.pause_reading()
+            if not self._is_in_batch:
+                self._transport.pause_reading()
 
     def _resume(self) -> None:
         self._is_paused = False
-        self._transport.resume_reading()
+        if not self._is_in_batch:
+            self._transport.resume_reading()
 
     def _rest(self) -> None:
         """Stops reading until the peer reads, or for a while."""
@@ -458,7 +474,7 @@ class Dispatcher:
                     timer.cancel()
 
     def _is_idle(self) -> bool:
-        return not self._held and not self._queue and len(self._tasks) <= len(self._closing)
+        return not self._is_in_batch and not self._held and not self._queue and len(self._tasks) <= len(self._closing)
 
     def _look_idle(self) -> None:
         if self._bell is not None and self._is_idle():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from ..codes import UNSET, Unset
 from ..errors import RpcError
+from ..transports.options import check_count, check_seconds
 from .conventions import Convention
 from .hooks import Hooks
 from .peer import ReplyBudget, ReplyPolicy
@@ -50,17 +50,12 @@ def check_options(**options: Unpack[SessionOptions]) -> None:
     given: dict[str, Any] = dict(options)
     for name, minimum in _MINIMUMS.items():
         if name in given:
-            value = given[name]
-            if type(value) is not int:
-                raise TypeError(f"{name} must be an int, not {type(value).__name__}")
-            if value < minimum:
-                raise ValueError(f"{name} must be {minimum} or more")
-    if given.get("timeout") is not None:
-        check_seconds("timeout", given["timeout"], may_be_infinite=True)
+            check_count(name, given[name], minimum, may_be_none=False)
+    check_seconds("timeout", given.get("timeout"), may_be_infinite=True)
     if "close_seconds" in given:
-        check_seconds("close_seconds", given["close_seconds"])
-    if given.get("end_seconds", UNSET) is not UNSET and given["end_seconds"] is not None:
-        check_seconds("end_seconds", given["end_seconds"])
+        check_seconds("close_seconds", given["close_seconds"], may_be_none=False)
+    if given.get("end_seconds") is not UNSET:
+        check_seconds("end_seconds", given.get("end_seconds"))
     if not isinstance(given.get("convention"), Convention | None):
         raise TypeError(f"convention must be a Convention, not {type(given['convention']).__name__}")
     if given.get("id_factory") is not None and not callable(given["id_factory"]):
@@ -72,11 +67,3 @@ def check_options(**options: Unpack[SessionOptions]) -> None:
             raise TypeError("errors must have error codes as keys")
         if not (isinstance(kind, type) and issubclass(kind, RpcError)):
             raise TypeError("errors must have subclasses of RpcError as values")
-
-
-def check_seconds(name: str, value: object, *, may_be_infinite: bool = False) -> None:
-    """Raises TypeError or ValueError for what is not a time of 0 seconds or more."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
-    if not value >= 0 or not (isfinite(value) or (may_be_infinite and value == inf)):
-        raise ValueError(f"{name} must be 0 seconds or more")

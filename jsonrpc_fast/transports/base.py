@@ -487,7 +487,8 @@ class ByteTransport:
                 self._framing_broke()
         else:
             items = self._feed(data, TURN_ITEMS)
-            self._deliver(items, has_more=self._decoder.has_more)
+            if items:
+                self._deliver(items, has_more=self._decoder.has_more)
             if self._decoder.ended:
                 self._framing_broke()
 
@@ -515,13 +516,14 @@ class ByteTransport:
         """Delivers items. has_more: and what waits behind them, for the rest of this turn of the loop."""
         self._is_flush_due = True  # there is one write at the end of this
         try:
+            end = self._loop.time() + TURN_SECONDS if has_more else 0.0
             self._hand_out(items)
             if has_more:
-                end = self._loop.time() + TURN_SECONDS
-                while self._delivers and (items := self._next_items()):
-                    self._hand_out(items)
-                    if self._loop.time() >= end:
+                while self._delivers and not (items and self._loop.time() >= end):
+                    items = self._next_items()
+                    if not items:
                         break
+                    self._hand_out(items)
         finally:
             if has_more or self._held or self._kept:
                 self._is_behind = self._is_anything_left()

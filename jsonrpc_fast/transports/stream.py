@@ -147,8 +147,10 @@ class _Protocol(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._transport._bytes_received(self._buffer[:nbytes])
-        self._rest()  # uvloop reads before `call_soon`
+        transport = self._transport
+        transport._bytes_received(self._buffer[:nbytes])
+        if not transport._delivers:
+            self._rest()  # uvloop reads before `call_soon`
 
     def eof_received(self) -> bool:
         self._transport._end_received()
