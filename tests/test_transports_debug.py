@@ -169,11 +169,11 @@ def refuse(secret):
     raise RpcError(-32001, secret, {"data": secret})
 
 def fail(secret):
-    raise ValueError(secret)
+    raise ValueError("the server's own words")
 
 async def fail_later(secret):
     await asyncio.sleep(0)
-    raise KeyError(secret)
+    raise KeyError("the server's own words")
 
 async def main():
     handlers = {"echo": lambda secret: secret, "refuse": refuse, "fail": fail, "fail later": fail_later}
@@ -215,11 +215,14 @@ def test_what_both_ends_of_a_process_tell_holds_no_payload_and_no_forged_line(lo
     assert len(ours) > 20
     assert len(told) > 20
     beginning = re.compile(r"\d\d:\d\d:\d\d\.\d\d\d jsonrpc_fast")
+    faults = ["ValueError: the server's own words"] * 2 + ['KeyError: "the server\'s own words"']
+    assert sorted(line for line in told if line.endswith(("words", 'words"'))) == sorted(faults)
     for line in ours + told:
         assert "sesame" not in line
         assert line.isprintable()
-        # The rest are the places in the server's own code where a handler failed.
-        assert beginning.match(line) or line.startswith(("  File ", "    "))
+        # The rest are the tracebacks of what handlers raised, which hold the server's code and its own words.
+        is_of_traceback = line == "Traceback (most recent call last):" or line.startswith(("  File ", "    "))
+        assert beginning.match(line) or (line in told and (is_of_traceback or line in faults))
     for found in (
         "request 'refuse' id '1\\n12:00",
         "notification 'fail'",
