@@ -148,6 +148,50 @@ def test_the_end_of_the_stream() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("ending", ["answer", "cancel", "silence", "loss"])
+def test_a_session_sees_the_end_once_it_has_answered(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[bytes] = []
+    write = MemoryTransport._write
+
+    def noting(self: MemoryTransport, data: bytes) -> None:
+        written.append(data)
+        write(self, data)
+
+    def answer(id: int) -> SessionMessage:
+        return SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=id, result={}))
+
+    async def test() -> None:
+        async with over_memory() as (read_stream, write_stream, there):
+            there.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+            there.send(b'{"jsonrpc":"2.0","id":2,"method":"ping"}')
+            if ending == "cancel":
+                there.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}')
+            closing = asyncio.ensure_future(there.close())
+            for _ in range(2 + (ending == "cancel")):
+                await read_stream.receive()
+            monkeypatch.setattr(MemoryTransport, "_write", noting)
+            last = asyncio.ensure_future(read_stream.receive())
+            await asyncio.sleep(0.05)
+            assert not last.done()
+            await write_stream.send(answer(1))
+            if ending == "answer":
+                await asyncio.sleep(0.05)
+                assert not last.done()
+                await write_stream.send(answer(2))
+            elif ending == "loss":
+                await there.disconnect()
+                assert isinstance(await asyncio.wait_for(last, 10), OSError)
+                last = asyncio.ensure_future(read_stream.receive())
+            with pytest.raises(anyio.EndOfStream):
+                await asyncio.wait_for(last, 10)
+        await closing
+        if ending != "loss":
+            answers = [json.loads(line)["id"] for line in b"".join(written).splitlines()]
+            assert answers == ([1, 2] if ending == "answer" else [1])
+
+    run(test())
+
+
 def test_sending_to_a_peer_that_is_gone() -> None:
     async def test() -> None:
         async with over_memory() as (read_stream, write_stream, there):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypedDict
 
 import annotated_types
 import pytest
@@ -107,6 +107,10 @@ class Inner(BaseModel):
     x: int
 
 
+class CustomMember(TypedDict):
+    x: Custom
+
+
 def test_a_type_that_cannot_be_served_is_refused_when_it_is_registered() -> None:
     server = Server("types", "1")
 
@@ -133,7 +137,19 @@ def returning(annotation: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "annotation", [Custom, list[Custom], dict[str, Custom], Custom | None, socket.socket, Iterator[int], type, complex]
+    "annotation",
+    [
+        Custom,
+        list[Custom],
+        dict[str, Custom],
+        Custom | None,
+        CustomMember,
+        list[CustomMember],
+        socket.socket,
+        Iterator[int],
+        type,
+        complex,
+    ],
 )
 def test_a_result_that_cannot_be_served_is_refused_when_it_is_registered(annotation: Any) -> None:
     server = Server("types", "1")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ import pytest
 
 from jsonrpc_fast import JSONRPC
 from jsonrpc_fast.codes import SessionErrorCode
-from jsonrpc_fast.errors import CallTimeout
+from jsonrpc_fast.errors import CallTimeout, ConnectionLost, StateError
 from jsonrpc_fast.mcp.capabilities import ServerCapabilities
 from jsonrpc_fast.mcp.context import Context, WholeResult
 from jsonrpc_fast.mcp.handshake import LOG_LEVEL_KEY, SERVER_INFO_KEY, SUBSCRIPTION_ID_KEY
@@ -32,6 +33,7 @@ from .mcp_sample import Schemas, run, sample
 pytestmark = pytest.mark.timeout(60)
 
 LEGACY = VERSIONS[:-1]
+CLIENT = {"name": "test", "version": "1"}
 NOT_FOUND = (-32601, "Method not found", None)
 
 
@@ -483,6 +485,68 @@ def test_an_extension_is_declared_and_served_in_2026_07_28(schemas: Schemas) -> 
     run(main())
 
 
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+def test_a_function_tells_what_an_extension_has(version: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("tells", "1")
+    kept: list[Context] = []
+
+    @server.tool
+    async def tell(context: Context) -> str:
+        kept.append(context)
+        await context.notify("notifications/tasks/status", {"taskId": "t", "when": date(2026, 1, 2)})
+        await context.notify("com.example/bare")
+        return "told"
+
+    @server.tool
+    async def fail(context: Context, method: str = "notifications/x", faulty: bool = False) -> None:
+        await context.notify(method, {"x": object()} if faulty else {})
+
+    async def main() -> None:
+        async with serving(server, version) as client:
+            await client.result("tools/call", {"name": "tell"})
+            assert [(heard["method"], heard.get("params")) for heard in client.notifications] == [
+                ("notifications/tasks/status", {"taskId": "t", "when": "2026-01-02"}),
+                ("com.example/bare", None),
+            ]
+            await kept[0].notify("com.example/late")  # its request was answered long ago
+            await client.notification("com.example/late")
+            for arguments in (
+                {"method": "notifications/progress"},
+                {"method": "notifications/message"},
+                {"method": "notifications/tools/list_changed"},
+                {"faulty": True},
+            ):
+                failed = await client.result("tools/call", {"name": "fail", "arguments": arguments})
+                assert failed["isError"] is True
+        with pytest.raises((ConnectionLost, StateError)):
+            await kept[0].notify("com.example/late")
+
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
+        run(main())
+    assert [type(record.exc_info[1]).__name__ for record in caplog.records if record.exc_info] == [
+        *["ValueError"] * 3,
+        "EncodeError",
+    ]
+
+
+def test_nothing_is_told_before_the_client_is_ready() -> None:
+    server = Server("tells", "1")
+
+    @server.tool
+    async def tell(context: Context) -> None:
+        await context.notify("com.example/early")
+
+    async def main() -> None:
+        async with converse(server, "") as client:
+            client.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT})
+            assert (await client.error("tools/call", {"name": "tell"}))[0] == -32600
+            client.notify("notifications/initialized")
+            await client.result("tools/call", {"name": "tell"})
+            await client.notification("com.example/early")
+
+    run(main())
+
+
 def test_an_sdk_client_takes_the_results_of_an_extension() -> None:
     extension = pytest.importorskip("mcp.client.extension", reason="mcp 2 is not installed")
     import mcp_types as types
@@ -731,13 +795,17 @@ def test_subscriptions_hold_no_slot() -> None:
     run(main())
 
 
-def test_calls_beyond_all_bounds_are_refused_and_lists_are_not() -> None:
+@pytest.mark.parametrize("has_source", [False, True])
+def test_calls_beyond_all_bounds_are_refused_and_lists_are_not(has_source: bool) -> None:
     async def main() -> None:
         release = asyncio.Event()
-        async with serving(busy_server(False, release), "2025-11-25", max_handlers=2, max_inbox=3) as client:
+        server = busy_server(has_source, release)
+        async with serving(server, "2025-11-25", max_handlers=2, max_inbox=3) as client:
             calls = [client.request("tools/call", {"name": "slow"}) for _ in range(9)]
             assert await client.result("ping") == {}
-            assert [prompt["name"] for prompt in (await client.result("prompts/list"))["prompts"]] == ["own"]
+            lists = [client.request(method) for method in ("prompts/list", "resources/list", "prompts/list")]
+            for id in lists:
+                assert "result" in await client.answer(id)
             refused = [await client.answer(id) for id in calls[5:]]
             assert {answer["error"]["code"] for answer in refused} == {SessionErrorCode.SERVER_BUSY}
             release.set()

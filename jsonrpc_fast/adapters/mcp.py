@@ -12,6 +12,9 @@ The SDK's own functions are called where only they can do the work: with streams
 `sys.stdout` that was replaced, with an encoding that is not UTF-8, on an event loop that is not asyncio's, and for the
 client on Windows.
 
+A session of the SDK drops what it has not answered when the stream ends. It is told of the end once all is answered, or
+half a second after its last answer.
+
 What differs: messages are judged by the rules of `MCP_2025_11_25`. Like the SDK, the adapter takes null for absent
 `params`, null beside a result or an error, and an empty method. The following the SDK's models let through, and the
 adapter does not: the session gets a `ParseError` instead of the message, so a request of this kind is never answered.
@@ -69,6 +72,9 @@ types: Any = mcp_types
 
 _READ_AHEAD: Final = 256
 """Messages that may wait for the session before reading is paused."""
+
+_ANSWER_SECONDS: Final = 0.5
+"""How long, since its last answer, the end of the stream is kept from a session that has not answered everything."""
 
 _LINGER_TURNS: Final = 8
 """Some 100 microseconds of a loop that has nothing else to do."""
@@ -227,7 +233,7 @@ def _encoded(message: Any) -> bytes:
 
 
 class _Unanswered:
-    """About how many of the peer's requests are being worked on: while there are some, an answer waits for others.
+    """The peer's requests that are being worked on: while there are some, an answer waits for others.
 
     The SDK's session needs several turns of the loop for each request, and so answers one request a turn, where one
     write for each of them would cost as much as all the rest of the transport.
@@ -235,11 +241,20 @@ class _Unanswered:
 
     def __init__(self, transport: ByteTransport) -> None:
         self._transport = transport
-        self._number = 0
+        self._ids: set[Any] = set()
+        self.onanswer: Callable[[], None] | None = None
 
-    def add(self, number: int) -> None:
-        self._number = max(0, self._number + number)  # a request that was cancelled may be answered all the same
-        self._transport.linger_turns = _LINGER_TURNS if self._number else 0
+    def __bool__(self) -> bool:
+        return bool(self._ids)
+
+    def add(self, id: Any) -> None:
+        self._ids.add(id)
+        self._transport.linger_turns = _LINGER_TURNS
+
+    def remove(self, id: Any) -> None:
+        self._ids.discard(id)  # a request that was cancelled may be answered all the same
+        if not self._ids:
+            self._transport.linger_turns = 0
 
 
 class _ReadStream:
@@ -256,19 +271,24 @@ class _ReadStream:
         self._has_ended = False
         self._is_closed = False
         self._taken = 0
+        self._end_timer: asyncio.TimerHandle | None = None
         transport.onmessage = self._message_received
         transport.onerror = self._put
-        transport.onend = self._end  # the answers that are being worked on may still leave
+        transport.onend = self._end_soon
         transport.onclose = self._end
 
     def _message_received(self, received: Received) -> None:
         if isinstance(received, Request):
-            self._unanswered.add(1)
+            self._unanswered.add(received.id)
         elif isinstance(received, Notification) and received.method == "notifications/cancelled":
-            self._unanswered.add(-1)
+            id = received.params.get("requestId") if isinstance(received.params, dict) else None
+            if isinstance(id, (str, int)):
+                self._unanswered.remove(id)
         try:
             self._put(_session_message(received))
         except ValueError as fault:  # the SDK's models know more rules
+            if isinstance(received, Request):
+                self._unanswered.remove(received.id)
             self._put(fault)
 
     def _put(self, item: SessionMessage | Exception) -> None:
@@ -279,7 +299,20 @@ class _ReadStream:
             self._transport.pause_reading()
         self._wake()
 
+    def _end_soon(self) -> None:
+        """The peer sends nothing more. The SDK drops what is unanswered when it sees the end, so it sees it later."""
+        if self._end_timer is not None:
+            self._end_timer.cancel()
+        if self._unanswered and not self._is_closed:
+            self._unanswered.onanswer = self._end_soon
+            self._end_timer = asyncio.get_running_loop().call_later(_ANSWER_SECONDS, self._end)
+        else:
+            self._end()
+
     def _end(self) -> None:
+        if self._end_timer is not None:
+            self._end_timer.cancel()
+        self._unanswered.onanswer = None
         self._has_ended = True
         self._wake()
 
@@ -318,6 +351,8 @@ class _ReadStream:
     def close(self) -> None:
         """No more is received; what waits is dropped."""
         self._is_closed = True
+        if self._end_timer is not None:
+            self._end_timer.cancel()
         self._waiting.clear()
         self._transport.resume_reading()
         self._wake()
@@ -358,10 +393,13 @@ class _WriteStream:
             raise anyio.ClosedResourceError
         message: Any = item.message if _wrapped is None else item.message.root  # type: ignore[union-attr]
         line = _encoded(message)
-        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-            self._unanswered.add(-1)
+        is_answer = isinstance(message, types.JSONRPCResponse | types.JSONRPCError)
+        if is_answer:
+            self._unanswered.remove(message.id)
         try:
             self._transport.send(line)
+            if is_answer and self._unanswered.onanswer is not None:
+                self._unanswered.onanswer()
             await self._transport.drain()
         except ConnectionLost as fault:
             raise anyio.BrokenResourceError from fault

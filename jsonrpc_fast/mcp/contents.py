@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from .._json import dumps
@@ -21,6 +22,8 @@ MAX_ITEMS: Final = 100_000
 """Maximum number of blocks, messages or contents in one result."""
 
 ROLES: Final = ("user", "assistant")
+
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")  # of a length that 4 divides
 
 _REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     "text": ("text",),
@@ -173,6 +176,7 @@ def _made_contents(uri: str, item: Any, path: str, mime_type: str | None) -> dic
     if "uri" in members and ("text" in members or "blob" in members):
         members = _present(members)
         _check(contents_fault(members, path))
+        _check_base64(members, "blob", path)
         if not validate_uri(members["uri"]).valid:
             raise TypeError(f"{path}/uri must be a URI")
         return members
@@ -187,6 +191,10 @@ def _made_block(value: Any, path: str, revision: Revision) -> dict[str, Any]:
         block["resource"] = _present(block["resource"])
     _check(block_fault(block, path, is_open=False))
     kind = block["type"]
+    if kind in ("image", "audio"):
+        _check_base64(block, "data", path)
+    elif kind == "resource":
+        _check_base64(block["resource"], "blob", f"{path}/resource")
     for uri in (block.get("uri"), block["resource"]["uri"] if kind == "resource" else None):
         if uri is not None and kind in ("resource", "resource_link") and not validate_uri(uri).valid:
             raise TypeError(f"{path} must have a URI")
@@ -210,6 +218,12 @@ def _members(value: Any, path: str) -> dict[str, Any]:
 def _present(members: dict[str, Any]) -> dict[str, Any]:
     """An object of the protocol without the members that are None."""
     return {name: value for name, value in members.items() if value is not None}
+
+
+def _check_base64(members: dict[str, Any], name: str, path: str) -> None:
+    text = members.get(name, "")
+    if not isinstance(text, str) or len(text) % 4 or not _BASE64.fullmatch(text):
+        raise TypeError(f"{path}/{name} must be bytes or base64")
 
 
 def _check(fault: str | None) -> None:

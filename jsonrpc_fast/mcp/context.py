@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from ..codes import UNSET, Unset
 from ..errors import MessageId
@@ -12,7 +12,12 @@ from ..session.handlers import RequestContext
 from .capabilities import ClientCapabilities, Implementation
 from .handshake import RequestContext as Rules
 from .inputs import capability_for
-from .versions import Revision
+from .values import to_json
+from .versions import REVISIONS, Revision
+
+_BY_HAND: Final = frozenset({"notifications/elicitation/complete", "notifications/tasks/status"})
+_BY_ITSELF: Final = frozenset().union(*[revision.server_notifications for revision in REVISIONS.values()]) - _BY_HAND
+"""What a server tells in another way than by `Context.notify`."""
 
 
 class Log(Protocol):
@@ -27,6 +32,12 @@ class Call(Protocol):
     async def __call__(
         self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None, key: str | None
     ) -> dict[str, Any]: ...
+
+
+class Notify(Protocol):
+    """Tells the client something, as soon as there is room."""
+
+    async def __call__(self, method: str, params: dict[str, Any] | None) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +62,17 @@ class Context:
     A function gets it by a parameter that is annotated with this class.
     """
 
-    __slots__ = ("_call", "_log", "_params", "_request", "_rules")
+    __slots__ = ("_call", "_log", "_notify", "_params", "_request", "_rules")
 
-    def __init__(self, request: RequestContext, rules: Rules, params: Mapping[str, Any], log: Log, call: Call) -> None:
+    def __init__(
+        self, request: RequestContext, rules: Rules, params: Mapping[str, Any], log: Log, call: Call, notify: Notify
+    ) -> None:
         self._request = request
         self._rules = rules
         self._params = params
         self._log = log
         self._call = call
+        self._notify = notify
 
     @property
     def request_id(self) -> MessageId:
@@ -134,6 +148,27 @@ class Context:
         if (capability := capability_for(method, params)) is not None:
             self.require(capability)
         return await self._call(method, params, timeout, key)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Tells the client something that this package does not tell itself: of an extension, or of tasks.
+
+            await context.notify("notifications/tasks/status", {"taskId": id, "status": "completed"})
+
+        It waits while the client reads nothing. The context may be kept, and used after the request was answered.
+
+        Args:
+            method: The notification. Those of lists, resources, progress and log messages have ways of their own.
+            params: Its params, an object in JSON.
+
+        Raises:
+            ValueError: The method is one of those that have ways of their own.
+            EncodeError: The params have no JSON.
+            RpcError: The client cannot be told anything yet (-32600, before `notifications/initialized`).
+            ConnectionLost, StateError: The client is gone.
+        """
+        if method in _BY_ITSELF:
+            raise ValueError(f"{method} is not told by notify")
+        await self._notify(method, None if params is None else to_json(dict(params)))
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Tells how far the request is: False when the client did not ask for that.

@@ -216,7 +216,7 @@ def _unservable(annotation: Any, refused: tuple[type, ...]) -> Any:
         return None
     if issubclass(kind, refused) or issubclass(kind, (Iterator, AsyncIterable)):
         return annotation
-    if issubclass(kind, Iterable):
+    if issubclass(kind, Iterable) and not typing.is_typeddict(kind):
         parts = (part for part in arguments if part is not Ellipsis)
         return next((part for part in parts if _unservable(part, ()) is not None), None)
     if issubclass(kind, (PurePath, types.NoneType)):

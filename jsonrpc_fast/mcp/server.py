@@ -293,7 +293,8 @@ class _Connection:
             return self._checked(request, rules.result)
         answering = self._own.get(request.method) or self._answers.find(request.method, self._capabilities)
         inputs = Inputs(request.method, params or {}) if rules.revision.is_modern else None
-        context = Context(request, rules, params or {}, self.log, self._call if inputs is None else inputs.call)
+        call = self._call if inputs is None else inputs.call
+        context = Context(request, rules, params or {}, self.log, call, self._notify)
         if not inspect.iscoroutinefunction(answering):
             result = answering(params or {}, context)
             return result if asyncio.isfuture(result) else self._finished(request, result, rules)
@@ -308,7 +309,7 @@ class _Connection:
         if function is None or rules is None or not is_due:
             return None
         params = params if isinstance(params, dict) else {}
-        return call_method(function, params, Context(request, rules, params, self.log, self._call))
+        return call_method(function, params, Context(request, rules, params, self.log, self._call, self._notify))
 
     async def _awaited(
         self, request: RequestContext, answering: Callable[[], Awaitable[Any]], rules: Rules, inputs: Inputs | None
@@ -386,6 +387,11 @@ class _Connection:
         if not isinstance(result, dict):  # the profile of the transport is not that of the protocol
             raise ValueError(f"the client's answer to {method} is wrong: it must be an object")
         return result
+
+    async def _notify(self, method: str, params: dict[str, Any] | None) -> None:
+        if not self._handshake.may_send(Notification(method, params)):
+            raise cannot_ask()
+        await self._session.notify(method, params)
 
     def list_changed(self, kind: str) -> None:
         self._tell_soon()

@@ -5,7 +5,7 @@ Rules:
     TypedDicts, enums, Decimal, UUID, datetime, sets and bytes (base64) as msgspec reads and writes them;
   - an annotation with anything of pydantic's in it is pydantic's, schema and check. It is imported for these alone;
   - constraints hold in the schema and in the check: those of `msgspec.Meta`, of annotated-types and of pydantic. One
-    that would hold in neither raises TypeError;
+    that would hold in neither, or that the type cannot be checked for, raises TypeError;
   - a number such as 1.0 is an integer, as in JSON Schema;
   - TypeError for a type that neither of both can read.
 """
@@ -27,6 +27,7 @@ import msgspec
 
 from .._json import dumps
 from ..errors import EncodeError
+from .constraints import check_constraints
 from .schemas import MAX_VALUE_PLACES, VALUE_DEPTH, measure
 
 _META_NAMES: Final = {
@@ -99,6 +100,7 @@ class PydanticType:
             self.adapter.json_schema()
         except pydantic.errors.PydanticUserError as error:
             raise TypeError(error.message.partition("\n")[0]) from None
+        check_constraints(self.adapter.core_schema)
 
     def convert(self, value: Any, *, strict: bool) -> Any:
         """As `MsgspecType.convert`. Whether texts become numbers is for the type to say, whatever `strict` is."""

@@ -9,7 +9,8 @@ Rules:
     something else before it answers. When it goes on, more handlers than `max_handlers` may run for a while;
   - what waits is bounded, the queue and the handlers that wait for the peer together: by `max_inbox` messages and
     `inbox_bytes` of memory. Beyond that a request of an async method is refused (SERVER_BUSY), and a notification is
-    dropped, which is a fault. Sync handlers and unknown methods are served all the same;
+    dropped, which is a fault. Sync handlers and unknown methods are served all the same. What needs no slot has the
+    same bounds for itself: it is not refused because others wait;
   - while more than `reply_bytes` wait in the transport's write buffer, the peer does not read, and nothing more is
     served: messages are held, within the same bounds. When these are reached, reading rests until the peer reads. If
     it reads nothing for REST_SECONDS it may be resting itself, so reading goes on and what comes is refused; until the
@@ -100,6 +101,8 @@ class Dispatcher:
         self._tasks: dict[asyncio.Task[None], Run] = {}  # that run or wait for the peer
         self._running = 0  # that have a slot
         self._waiting = 0  # that have none
+        self._alongside = 0  # that need none
+        self._alongside_bytes = 0
         self._queue: OrderedDict[Run, None] = OrderedDict()  # that are called, but not begun
         self._is_start_due = False
         self._is_overloaded = False
@@ -318,20 +321,29 @@ class Dispatcher:
                 self._queue[run] = None
                 self._bytes += run.size
                 return
-        elif not self._waiting or self._has_room(0):
-            if not needs_slot:
-                run.begin_wait()
-            self._start(run)
-            return
+        elif needs_slot:
+            if not self._waiting or self._has_room(0):
+                self._start(run)
+                return
+        elif self._alongside < self._max_inbox:
+            run.size = _size(run.item.params, self._max_bytes)
+            if not self._alongside_bytes or self._alongside_bytes + run.size <= self._max_bytes:
+                run.state = RunState.ALONGSIDE
+                self._start(run)
+                return
         run.state = RunState.ENDED
         self._discard(run)
         self._turn_away(run.item, run.trace)
 
     def _start(self, run: Run) -> None:
-        run.state = RunState.RUNNING
-        self._running += 1
-        if run.is_waiting:
-            self.run_waits(run)
+        if run.state is RunState.ALONGSIDE:
+            self._alongside += 1
+            self._alongside_bytes += run.size
+        else:
+            run.state = RunState.RUNNING
+            self._running += 1
+            if run.is_waiting:
+                self.run_waits(run)
         task = asyncio.Task(self._await(run), loop=asyncio.get_running_loop(), **_EAGER)
         if task.done():
             self._end(run, task)
@@ -384,6 +396,9 @@ class Dispatcher:
     def _end(self, run: Run, task: asyncio.Task[None]) -> None:
         if run.state is RunState.RUNNING:
             self._running -= 1
+        elif run.state is RunState.ALONGSIDE:
+            self._alongside -= 1
+            self._alongside_bytes -= run.size
         else:
             self._waiting -= 1
             self._bytes -= run.size

@@ -28,6 +28,7 @@ class RunState(enum.Enum):
     QUEUED = enum.auto()
     RUNNING = enum.auto()  # it has a slot
     WAITING = enum.auto()  # it has none
+    ALONGSIDE = enum.auto()  # it needs none
     ENDED = enum.auto()
 
 
