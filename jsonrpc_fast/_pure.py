@@ -780,6 +780,8 @@ def decode(
                         return request
     except (KeyError, TypeError):  # another member, no object
         pass
+    if type(value) is list and (fault := _batch_fault(len(value), profile)) is not None:
+        return fault
     if raw:
         return _decode_raw(data, value, profile)
     if _shows_all(data, value, profile):
@@ -809,6 +811,7 @@ def _to_bytes(data: object) -> bytes | ParseError:
 _QUOTED: Final = {name: b'"%b"' % name.encode() for name in _MEMBERS}
 _PAYLOADS: Final = frozenset({"params", "result", "error"})
 _SPACE: Final = b" \t\n\r"
+_PROVEN_BYTES: Final = 256 * 1024  # beyond them the strict reader is as fast, whatever the text is made of
 _has_escaped_letter = re.compile(rb"\\u00(?:6[1-9a-fA-F]|7[0-9aA])").search
 
 
@@ -923,12 +926,13 @@ def _decode_raw(text: bytes, value: object, profile: Profile) -> Message | list[
                 return message
         if type(value.get("id")) is not float and _leave_raw(text, [value], is_flat):
             return _judge_usual(value, profile) or _judge(value, profile)
-    elif type(value) is list and set(map(type, value)) == {dict}:
-        fault = _batch_fault(len(value), profile)
-        if fault is not None:
-            return fault
-        if float not in {type(item.get("id")) for item in value} and _leave_raw(text, value, False):
-            return [_judge_usual(item, profile) or _judge(item, profile, index) for index, item in enumerate(value)]
+    elif (
+        type(value) is list
+        and set(map(type, value)) == {dict}
+        and float not in {type(item.get("id")) for item in value}
+        and _leave_raw(text, value, False)
+    ):
+        return [_judge_usual(item, profile) or _judge(item, profile, index) for index, item in enumerate(value)]
     return _decode_proven(text, value, profile, True)
 
 
@@ -1001,11 +1005,11 @@ def _leave_error_raw(message: dict[str, Any], token: bytes) -> bool:
 
 def _decode_proven(text: bytes, value: object, profile: Profile, raw: bool) -> Message | list[Message]:
     """The same as `_decode_by_envelopes` for a text that orjson has read as `value`."""
+    if len(text) > _PROVEN_BYTES:
+        return _decode_by_envelopes(text, profile, raw)
     items = [value] if type(value) is dict else value
     if type(items) is not list or set(map(type, items)) != {dict} or not all(items) or not _is_within(text, profile):
         return _decode_by_envelopes(text, profile, raw)
-    if type(value) is list and (fault := _batch_fault(len(items), profile)) is not None:
-        return fault
     envelopes = scan_proven(text, type(value) is list)
     if type(value) is dict:
         return _judge_envelope(text, envelopes[0], profile, None, raw)

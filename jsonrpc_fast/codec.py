@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, Literal
 
 from ._sources import checksum
+from .profile import lower_default_limits
 
 BACKEND: Literal["cython", "python"] = "python"
 CORE_FAULT: str | None = None
@@ -62,6 +63,9 @@ else:
             CORE_FAULT = "the core was built from other sources than those beside it: build it again"
     if BACKEND == "python":
         from . import _pure as backend
+
+if BACKEND == "python" and not TYPE_CHECKING:
+    lower_default_limits()
 
 if TYPE_CHECKING:
     from ._pure import (

@@ -47,6 +47,9 @@ MAX_SKIPPED_BYTES: Final = 2**32 - 1
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _BLANK: Final = b" \t\r"
+_SHORT_BLANK: Final = 64
+# `re` remembers each turn of a repeated group, so their number is bounded.
+_blank_lines = re.compile(rb"(?:[ \t\r]{0,%d}\n){0,1000}" % _SHORT_BLANK).match
 
 _NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]*")
 _NOT_IN_A_VALUE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
@@ -135,6 +138,13 @@ class LineFrames:
         chunk = bytes(data)
         start = 0
         while (newline := chunk.find(b"\n", start)) >= 0:
+            if chunk[start] <= 0x20 and not (self._buffer or self._dropping or self._at_start):
+                blank = _blank_lines(chunk, start).end()  # type: ignore[union-attr]
+                if blank > start and self._limit >= _SHORT_BLANK:
+                    self._line += chunk.count(b"\n", start, blank)
+                    self._offset += blank - start
+                    start = blank
+                    continue
             self._append(chunk, start, newline, frames)
             if not self._dropping:
                 self._finish_line(frames)

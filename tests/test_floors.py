@@ -160,7 +160,7 @@ def test_asyncio_stays_where_it_belongs() -> None:
 
 def test_the_reader_of_imports_sees_what_is_there() -> None:
     assert "_json" in own_imports_of(PACKAGE / "_pure.py")
-    assert own_imports_of(PACKAGE / "codec.py") == {"_core", "_pure", "_sources"}
+    assert own_imports_of(PACKAGE / "codec.py") == {"_core", "_pure", "_sources", "profile"}
     assert own_imports_of(PACKAGE / "_core.pyx") >= {"_scanner", "_json", "errors", "codes", "profile"}
     assert own_imports_of(PACKAGE / "_decoder.py") == {"codes", "errors", "framing", "hints", "profile"}
     assert compiled_imports_of(

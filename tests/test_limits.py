@@ -7,6 +7,7 @@ from types import ModuleType
 import orjson
 import pytest
 
+import jsonrpc_fast
 from jsonrpc_fast.profile import JSONRPC, Limits, Profile
 
 from .describe import Description, describe, fault, fill, notification, request, result, text_fault
@@ -56,7 +57,8 @@ class TestMessageBytes:
         assert describe(impl.decode(batch, limited(message_bytes=38))) == fault("MESSAGE_TOO_LARGE")
 
     def test_default(self, impl: ModuleType) -> None:
-        size = 64 * 1024 * 1024
+        size = 67108864 if jsonrpc_fast.BACKEND == "cython" else 16777216
+        assert Limits().message_bytes == JSONRPC.limits.message_bytes == size
         text = REQUEST + (size - len(REQUEST)) * b" "
         assert describe(impl.decode(text)) == request(1, "m")
         assert describe(impl.decode(text + b" ")) == fault("MESSAGE_TOO_LARGE", 1)

@@ -68,7 +68,7 @@ def test_defaults() -> None:
         **DEFAULTS,
     }
     assert dataclasses.asdict(Limits()) == {
-        "message_bytes": 67108864,
+        "message_bytes": 67108864 if jsonrpc_fast.BACKEND == "cython" else 16777216,
         "depth": 1024,
         "batch_items": 10_000,
         "method_bytes": 1024,

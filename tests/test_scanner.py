@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import time
 from typing import Any
 
 import orjson
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jsonrpc_fast import _scanner
 from jsonrpc_fast._scanner import Envelope, Malformed, Value, scan
 
 from .mutations import mutated
@@ -198,3 +201,88 @@ class TestEnvelopes:
         assert (len(found.envelopes), found.too_many) == (2, False)
         with pytest.raises(Malformed):
             envelopes(b"[1,2,3,x]", batch_items=2)
+
+
+# Long texts are read piece by piece, each handed to orjson. What comes out is the same as without pieces.
+
+
+def found(text: bytes, any_width: bool, batch_items: int) -> object:
+    try:
+        return scan(text, any_width=any_width, batch_items=batch_items)
+    except Malformed as malformed:
+        return malformed.offset
+
+
+@settings(max_examples=300)
+@given(seed=st.integers(min_value=0), size=st.sampled_from([1, 3, 8, 20, 64, 128]))
+def test_pieces(seed: int, size: int) -> None:
+    rng = random.Random(seed)
+    text = message_in_pieces(rng)
+    with pytest.MonkeyPatch.context() as patch:
+        for any_width in (False, True):
+            for batch_items in (1, 10):
+                patch.setattr(_scanner, "_SMALL_PIECE", 10**9)
+                expected = found(text, any_width, batch_items)
+                patch.setattr(_scanner, "_SMALL_PIECE", size)
+                assert found(text, any_width, batch_items) == expected
+
+
+def message_in_pieces(rng: random.Random) -> bytes:
+    """A text with members of every sort many times over, perhaps broken."""
+    names = [b'"id"', b'"a"', b'"\\u0069d"', b'"method"', b'"params"', b'""', b'"x\\"id"']
+    values = [b"1", b"[]", b"{}", 310 * b"9", b'{"id":[' + 320 * b"9" + b"]}", b"[[{}]]", b"17e257", b'"\\n"', b"1.5"]
+    members = [rng.choice(names) + rng.choice((b":", b" : ")) + rng.choice(values) for _ in range(rng.randrange(30))]
+    text = b"{" + b",".join(members) + b"}"
+    if rng.random() < 0.5:
+        text = b"[" + text + b",[1]," + text + b"]"
+    while rng.random() < 0.5:
+        at = rng.randrange(len(text) + 1)
+        text = text[:at] + rng.choice((b",", b"}", b"]", b"[", b'"', b"e2", b":", b"1", b" ", b"")) + text[at + 1 :]
+    return text
+
+
+def test_a_number_ends_where_a_piece_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_scanner, "_SMALL_PIECE", 8)
+    assert fault_of(b'[{"a":"b"},[[17976931348623157e257e292,"1.0",1e-400,{}]]]') == 34
+
+
+HEAD = b'{"jsonrpc":"2.0","id":1,"method":"m","params":['
+HOSTILE = {
+    "integers": lambda n: HEAD + n // 2 * b"1," + b"1]}x",
+    "empty arrays": lambda n: HEAD + n // 3 * b"[]," + b"1]}x",
+    "arrays": lambda n: n * b"[",
+    "objects": lambda n: n // 5 * b'{"a":',
+    "steps": lambda n: HEAD + n // 10 * b"[[[[[[[[],",
+    "unknown members": lambda n: b"{" + n // 5 * b'"":1,',
+    "ids": lambda n: b"{" + n // 9 * b'"id":[0],' + b'"x":1}x',
+    "items": lambda n: b"[" + n // 11 * b'{"id":[0]},' + b"1]x",
+    "escapes": lambda n: HEAD + b'"' + n // 2 * b"\\n" + b'"]}x',
+    "closing": lambda n: n // 2 * b"[" + n // 2 * b"]" + b"x",
+    "wide ids": lambda n: b"[" + n // 320 * (b'{"id":' + 310 * b"9" + b"},") + b"1]x",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_text_costs_no_more_a_byte_when_it_is_longer(name: str) -> None:
+    def seconds(size: int) -> float:
+        text = HOSTILE[name](size)
+        begun = time.process_time()
+        assert fault_of(text) in (len(text), len(text) - 1)
+        return (time.process_time() - begun) / len(text)
+
+    short = min(seconds(200_000) for _ in range(3))
+    assert min(seconds(1_600_000) for _ in range(2)) < 4 * short
+
+
+@pytest.mark.parametrize("name", ["integers", "empty arrays", "objects", "unknown members", "ids", "items"])
+def test_pieces_save_most_of_the_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = HOSTILE[name](200_000)
+
+    def seconds() -> float:
+        begun = time.process_time()
+        fault_of(text)
+        return time.process_time() - begun
+
+    with_pieces = min(seconds() for _ in range(3))
+    monkeypatch.setattr(_scanner, "_SMALL_PIECE", 10**9)
+    assert 2 * with_pieces < min(seconds() for _ in range(3))

@@ -24,7 +24,8 @@ adapter does not: the session gets a `ParseError` instead of the message, so a r
     takes it for a notification);
   - NaN, Infinity, and numbers beyond the range of a double; bytes that are not UTF-8 (the SDK replaces them);
   - an error whose code is not an integer;
-  - a method of more than 1,024 bytes, an id of more than 512, a message of more than 64 MiB (see `Limits`).
+  - a method of more than 1,024 bytes, an id of more than 512, a message of more than 64 MiB (16 MiB with the
+    pure backend; see `Limits`).
 """
 
 from __future__ import annotations
