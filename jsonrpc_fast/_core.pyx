@@ -54,6 +54,7 @@ from ._scanner cimport (
     read_message,
     read_object,
     read_quick,
+    skip_character,
     skip_plain,
     skip_space,
     skip_value,
@@ -65,10 +66,11 @@ from types import GenericAlias
 
 from . import errors
 from ._decoder import M as _M
-from ._decoder import StreamDecoder, with_hint
+from ._decoder import StreamDecoder
 from ._json import (
     OPT_APPEND_NEWLINE,
     JSONDecodeError,
+    check_exact,
     check_option,
     dumps,
     exact_number,
@@ -82,7 +84,8 @@ from ._json import loads as _loads
 from ._pickling import remake
 from ._repr import SHOWN_BYTES as _SHOWN_BYTES
 from ._repr import shorten
-from .codes import RPC_MESSAGES, UNSET, ParseErrorCode, is_error_code, plain_error_code
+from .codes import RPC_MESSAGES, UNSET, Hint, ParseErrorCode, is_error_code, plain_error_code
+from .errors import _args_of as args_of
 from .errors import HANDLER_FAILURES, EncodeError, RpcError, error_for, internal_error, remake_parse_error
 from .framing import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
 from .framing import Frame, HeaderReader
@@ -143,7 +146,6 @@ cdef Py_ssize_t HEAD_BYTES = _HEAD_BYTES
 cdef Py_ssize_t MAX_HEADER_BYTES = _MAX_HEADER_BYTES
 SOURCES = JSONRPC_FAST_SOURCES
 cdef frozenset ERROR_MEMBERS = _ERROR_MEMBERS
-cdef object MESSAGE_TOO_LARGE = ParseErrorCode.MESSAGE_TOO_LARGE
 cdef object TRUNCATED = ParseErrorCode.TRUNCATED
 
 
@@ -164,6 +166,7 @@ def _make_fault(*state):
     return remake_parse_error(ParseError, *state)
 
 
+include "_core_faults.pxi"
 include "_core_messages.pxi"
 include "_core_rules.pxi"
 include "_core_text.pxi"

@@ -334,7 +334,7 @@ cdef class Raw:
         if not skip_value(&cursor, False, &value) or not read_end(&cursor):
             raise fault_of_text(start, &cursor, None)
         if value.depth > MAX_DEPTH:
-            raise ParseError.too_deep()
+            raise make_fault(TOO_DEEP)
         self.owner = text
         self.start = value.start
         self.size = value.end - value.start

@@ -90,10 +90,10 @@ def parse(obj, profile=JSONRPC):
 
 cdef object batch_fault(Py_ssize_t items, Rules rules):
     if not rules.batches:
-        return ParseError.batch_not_allowed()
+        return make_fault(BATCH_NOT_ALLOWED)
     if items > rules.batch_items:
-        return ParseError.batch_too_large()
-    return None if items else ParseError.empty_batch()
+        return make_fault(BATCH_TOO_LARGE)
+    return None if items else make_fault(EMPTY_BATCH)
 
 
 cdef inline object member_of(dict obj, name):
@@ -140,7 +140,7 @@ cdef object judge_dict(obj, Rules rules, index):
     cdef bint unexpected = False
     cdef dict members
     if not isinstance(obj, dict):
-        return ParseError.not_an_object(index=index)
+        return make_fault(NOT_AN_OBJECT, None, None, index)
     members = <dict>obj
     if rules.extra_members:
         message = judge_call_quickly(members, rules)
@@ -189,49 +189,49 @@ cdef object judge(
     bint duplicates,
 ):
     """The message that the members make, each ABSENT if absent; `_pure._judge` has the same order."""
-    factory = None
+    broken = None
     if too_deep:
-        factory = ParseError.too_deep
+        broken = TOO_DEEP
     elif isinstance(method, str) and is_string_longer(method, rules.method_bytes):
-        factory = ParseError.method_too_long
+        broken = METHOD_TOO_LONG
     elif is_id_too_long(id, rules.id_bytes):
-        factory = ParseError.id_too_long
+        broken = ID_TOO_LONG
     elif integer_too_large:
-        factory = ParseError.integer_too_large
+        broken = INTEGER_TOO_LARGE
     elif duplicates:
-        factory = ParseError.duplicate_member
+        broken = DUPLICATE_MEMBER
     elif jsonrpc is ABSENT and not rules.optional_jsonrpc:
-        factory = ParseError.missing_jsonrpc
+        broken = MISSING_JSONRPC
     elif jsonrpc is not VERSION and jsonrpc is not ABSENT and not (isinstance(jsonrpc, str) and jsonrpc == VERSION):
-        factory = ParseError.invalid_jsonrpc_version
+        broken = INVALID_JSONRPC_VERSION
     elif method is ABSENT:
         message = judge_response(rules, id, params, result, error, unexpected)
         if type(message) is Response:
             return message
-        factory = message
+        broken = message
     elif id is not ABSENT and not is_valid_id(id, rules.null_request_ids, rules):
-        factory = ParseError.invalid_id_type
+        broken = INVALID_ID_TYPE
     elif result is not ABSENT or error is not ABSENT:
-        factory = ParseError.ambiguous_message
+        broken = AMBIGUOUS_MESSAGE
     elif not isinstance(method, str):
-        factory = ParseError.invalid_method_type
+        broken = INVALID_METHOD_TYPE
     elif not rules.empty_methods and not method:
-        factory = ParseError.empty_method
+        broken = EMPTY_METHOD
     else:
         if params is ABSENT or (rules.null_params and is_null(params)):
             params = None
         elif not is_object_or_array(params, rules.array_params):
-            factory = ParseError.invalid_params_type
-        if factory is None:
+            broken = INVALID_PARAMS_TYPE
+        if broken is None:
             if unexpected and not rules.extra_members:
-                factory = ParseError.unexpected_member
+                broken = UNEXPECTED_MEMBER
             elif id is ABSENT or (id is None and jsonrpc is ABSENT):
                 return make_notification(method, params)
             else:
                 return make_request(id, method, params)
 
     id, reply_expected = known_of(rules, id, method, result is not ABSENT or error is not ABSENT, duplicates)
-    return factory(id, index=index, reply_expected=reply_expected)
+    return make_fault(<Rule?>broken, id, None, index, reply_expected)
 
 
 cdef tuple known_of(Rules rules, id, method, bint looks_like_response, bint duplicates):
@@ -243,7 +243,7 @@ cdef tuple known_of(Rules rules, id, method, bint looks_like_response, bint dupl
 
 
 cdef object judge_response(Rules rules, id, params, result, error, bint unexpected):
-    """The response that the members make, or the factory of the fault."""
+    """The response that the members make, or the rule that is broken."""
     cdef bint is_response
     cdef bint is_error
     if rules.null_companions and result is not ABSENT and error is not ABSENT:
@@ -256,16 +256,16 @@ cdef object judge_response(Rules rules, id, params, result, error, bint unexpect
 
     if id is ABSENT:
         if is_response and not (is_error and rules.errors_without_id):
-            return ParseError.missing_id
+            return MISSING_ID
         id = None
     elif not is_valid_id(
         id, (is_error or rules.null_result_ids) if is_response else rules.null_request_ids, rules
     ):
-        return ParseError.invalid_id_type
+        return INVALID_ID_TYPE
     if not is_response:
-        return ParseError.missing_method
+        return MISSING_METHOD
     if result is not ABSENT and error is not ABSENT:
-        return ParseError.result_and_error
+        return RESULT_AND_ERROR
     if is_error:
         if not rules.extra_members and isinstance(error, dict) and not ERROR_MEMBERS.issuperset(error):
             unexpected = True
@@ -275,27 +275,27 @@ cdef object judge_response(Rules rules, id, params, result, error, bint unexpect
         result = None
     else:
         if rules.object_results and not is_object_or_array(result, False):
-            return ParseError.invalid_result_type
+            return INVALID_RESULT_TYPE
         error = None
     if not rules.extra_members and (unexpected or params is not ABSENT):
-        return ParseError.unexpected_member
+        return UNEXPECTED_MEMBER
     return make_response(id, result, error)
 
 
 cdef object judge_error(obj):
-    """The Error that an object is, or the factory of the fault."""
+    """The Error that an object is, or the rule that is broken."""
     cdef Error error
     cdef int overflow = 0
     if not isinstance(obj, dict):
-        return ParseError.invalid_error_type
+        return INVALID_ERROR_TYPE
     code = member_of(<dict>obj, "code")
     if PyLong_CheckExact(code):
         PyLong_AsLongLongAndOverflow(code, &overflow)
     if (overflow or not PyLong_CheckExact(code)) and not is_error_code(code):
-        return ParseError.invalid_error_code
+        return INVALID_ERROR_CODE
     message = member_of(<dict>obj, "message")
     if not isinstance(message, str):
-        return ParseError.invalid_error_message
+        return INVALID_ERROR_MESSAGE
     error = Error.__new__(Error)
     error.code = code if PyLong_CheckExact(code) else int.__int__(code)
     error.message = message

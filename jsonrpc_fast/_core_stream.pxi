@@ -235,7 +235,7 @@ cdef class LineReader(Reader):
         if item is None:
             item = decode_by_envelopes(start, end - start, self.rules, raw)
             if type(item) is ParseError:
-                item = with_hint(item, PyBytes_FromStringAndSize(<char*>start, min(end - start, LOOKED_AT_BYTES)))
+                give_hint(item, start, end)
         items.append(item)
         return 0
 
@@ -301,7 +301,7 @@ cdef class BodyReader(Reader):
         if self.dropping:
             if self.head_due == 0:
                 return []
-            return [Frame(PyBytes_FromStringAndSize(<char*>self.buffer, self.size), None, 0, MESSAGE_TOO_LARGE)]
+            return [Frame(PyBytes_FromStringAndSize(<char*>self.buffer, self.size), None, 0, MESSAGE_TOO_LARGE.code)]
         if self.in_body:
             return [Frame(PyBytes_FromStringAndSize(<char*>self.buffer, self.size), None, 0, TRUNCATED)]
         fault = None if self.header is None else self.header.close()

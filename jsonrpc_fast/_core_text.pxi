@@ -7,17 +7,16 @@ What the scanner found and what a dict holds go through one `judge`.
 cdef object fault_of_text(const uint8_t* start, Cursor* cursor, Rules rules):
     """Why the text stops being JSON where the cursor says; whether it is UTF-8 comes first. rules: None if the text is no
     message."""
+    cdef const uint8_t* invalid
     if cursor.out_of_memory:
         raise MemoryError
-    view = PyMemoryView_FromMemory(<char*>start, cursor.end - start, PyBUF_READ)
-    try:
-        str(view, "utf-8")
-    except UnicodeDecodeError as error:
-        return ParseError.invalid_utf8(offset=error.start)
-    message = ParseError.malformed_json(offset=cursor.fault - start)
+    invalid = find_invalid(start, cursor.end)
+    if invalid != NULL:
+        return make_fault(INVALID_UTF8, None, invalid - start)
+    fault = make_fault(MALFORMED_JSON, None, cursor.fault - start)
     if rules is not None and cursor.fault < cursor.end and cursor.fault[0] == c"\\":
-        return fault_of_surrogate(start, cursor, rules, message)
-    return message
+        return fault_of_surrogate(start, cursor, rules, fault)
+    return fault
 
 
 cdef object fault_of_surrogate(const uint8_t* start, Cursor* found, Rules rules, fault):
@@ -42,7 +41,7 @@ cdef object fault_of_surrogate(const uint8_t* start, Cursor* found, Rules rules,
         envelope.members[<int>MEMBER_RESULT].start != NULL or envelope.members[<int>MEMBER_ERROR].start != NULL,
         envelope.duplicates,
     )
-    return ParseError.malformed_json(id, offset=fault.offset, reply_expected=reply_expected)
+    return make_fault(MALFORMED_JSON, id, fault._offset, None, reply_expected)
 
 
 cdef object certain_id(Value* value, Rules rules):
@@ -66,20 +65,20 @@ cdef object fault_of_large(const uint8_t* start, Py_ssize_t size, Rules rules):
     try:
         size = utf_8_decode(PyBytes_FromStringAndSize(<char*>start, size), "strict", False)[1]
     except UnicodeDecodeError:
-        return ParseError.message_too_large()
+        return make_fault(MESSAGE_TOO_LARGE)
     open_cursor(&cursor, start, size, True)
     cursor.any_surrogate = True
     skip_space(&cursor)
     if cursor.at >= cursor.end or cursor.at[0] != c"{":
-        return ParseError.message_too_large()
+        return make_fault(MESSAGE_TOO_LARGE)
     if not (read_message(&cursor, &envelope) and read_end(&cursor)):
         if cursor.out_of_memory:
             raise MemoryError
         if cursor.fault < cursor.end:
-            return ParseError.message_too_large()
+            return make_fault(MESSAGE_TOO_LARGE)
     is_response = has_begun(&envelope, MEMBER_RESULT) or has_begun(&envelope, MEMBER_ERROR)
     if not (is_response or has_begun(&envelope, MEMBER_METHOD) or has_begun(&envelope, MEMBER_PARAMS)):
-        return ParseError.message_too_large()
+        return make_fault(MESSAGE_TOO_LARGE)
     id = &envelope.members[<int>MEMBER_ID]
     found, reply_expected = known_of(
         rules,
@@ -89,7 +88,7 @@ cdef object fault_of_large(const uint8_t* start, Py_ssize_t size, Rules rules):
         is_response,
         envelope.duplicates,
     )
-    return ParseError.message_too_large(found, reply_expected=reply_expected)
+    return make_fault(MESSAGE_TOO_LARGE, found, None, None, reply_expected)
 
 
 cdef object bytes_of_str(text):
@@ -102,7 +101,7 @@ cdef object bytes_of_str(text):
         return PyUnicode_AsUTF8String(text)
     except UnicodeEncodeError as error:
         offset = PyBytes_GET_SIZE(PyUnicode_AsUTF8String(PyUnicode_Substring(text, 0, error.start)))
-    return ParseError.invalid_utf8(offset=offset)
+    return make_fault(INVALID_UTF8, None, offset)
 
 
 cdef object bytes_or_fault(data):
@@ -160,8 +159,11 @@ cdef object payload_of(Value* value, Rules rules, bint* too_large, raw):
     if value.wide and not rules.big_ints_as_float:
         if rules.big_ints_exact:
             try:
-                found = loads_exact(bytes_of(value))
-                return found if raw is None else make_raw(value.start, value.end - value.start, raw, True)
+                text = bytes_of(value)
+                if raw is None:
+                    return loads_exact(text)
+                check_exact(text)
+                return make_raw(value.start, value.end - value.start, raw, True)
             except ValueError:
                 pass
         too_large[0] = True
@@ -200,8 +202,8 @@ cdef object judge_envelope(Envelope* envelope, Rules rules, index, raw):
     cdef Value* value
     if not envelope.is_object:
         if envelope.depth > rules.depth:
-            return ParseError.too_deep(index=index)
-        return ParseError.not_an_object(index=index)
+            return make_fault(TOO_DEEP, None, None, index)
+        return make_fault(NOT_AN_OBJECT, None, None, index)
 
     value = &envelope.members[<int>MEMBER_JSONRPC]
     if value.start != NULL and value.end - value.start == 5 and memcmp(value.start, b'"2.0"', 5) == 0:
@@ -489,9 +491,15 @@ def _decode_by_envelopes(bytes text not None, profile, raw):
 
 
 cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw):
-    """The messages of a batch, judged as they are read; the text may still turn out not to be JSON."""
+    """The messages of a batch, judged as they are read; the text may still turn out not to be JSON.
+
+    A batch that is over the limit is found out after a part of the items that are allowed; from there on it is counted.
+    """
     cdef Envelope envelope
+    cdef Cursor saved
     cdef Py_ssize_t count = 0
+    cdef Py_ssize_t most = rules.batch_items if rules.batches else 0
+    cdef Py_ssize_t glance = most // 16
     cdef list messages = []
     cursor.at += 1
     skip_space(cursor)
@@ -499,9 +507,15 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw)
         cursor.at += 1
     else:
         while True:
+            # Another item is due. Each takes two bytes with what stands behind it.
+            if count == glance and glance < most and (cursor.end - cursor.at) // 2 > most - count:
+                saved = cursor[0]
+                if count_items(cursor, most - count + 1) > most - count:
+                    most = 0
+                cursor[0] = saved
             if not read_message(cursor, &envelope):
                 return fault_of_text(start, cursor, rules)
-            if rules.batches and count < rules.batch_items:
+            if count < most:
                 messages.append(judge_envelope(&envelope, rules, count, raw))
             count += 1
             skip_space(cursor)
@@ -515,6 +529,19 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw)
         return fault_of_text(start, cursor, rules)
     fault = batch_fault(count, rules)
     return messages if fault is None else fault
+
+
+cdef Py_ssize_t count_items(Cursor* cursor, Py_ssize_t most) noexcept:
+    """The items from the cursor on, up to `most`, or up to what is not JSON; moves the cursor."""
+    cdef Envelope envelope
+    cdef Py_ssize_t count = 0
+    while count < most and read_message(cursor, &envelope):
+        count += 1
+        skip_space(cursor)
+        if not expect(cursor, c","):
+            break
+        skip_space(cursor)
+    return count
 
 
 def decode(data, profile=JSONRPC, *, raw=False):

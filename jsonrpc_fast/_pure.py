@@ -22,6 +22,7 @@ from ._decoder import M, StreamDecoder
 from ._json import (
     Default,
     JSONDecodeError,
+    check_exact,
     check_option,
     dumps,
     dumps_unchecked,
@@ -1121,7 +1122,7 @@ def _are_integers_allowed(text: bytes, value: Value, profile: Profile) -> bool:
     """Whether the profile takes a value that holds an integer beyond 64 bits."""
     if profile.big_ints == "exact":
         try:
-            loads_exact(text[value.start : value.end])
+            check_exact(text[value.start : value.end])
         except ValueError:
             return False
     return profile.big_ints != "reject"

@@ -29,6 +29,8 @@ _FIELD_BYTES: Final = 6  # of the longest names and their colon
 _DATA_NAME: Final = re.compile(rb"data: ?")
 _LINE_ENDING: Final = re.compile(rb"\r\n|\r|\n")
 
+_LINE_ENDINGS: Final = re.compile(rb"[\r\n]+")
+
 SHOWN_BYTES: Final = 64
 """How much is kept of a line that is ignored."""
 
@@ -138,6 +140,7 @@ class EventDecoder:
             if is_fresh and chunk.startswith(b"data: ", at) and self._take_event(chunk, at, end, found):
                 at = end + (2 if end == feed else 4)
             else:
+                is_blank = is_fresh and end == at
                 if is_fresh and end - at < SHOWN_BYTES:
                     self._take_line(chunk[at:end], found)
                 else:
@@ -150,6 +153,11 @@ class EventDecoder:
                         at += 1
                     elif at == len(chunk):
                         self._after_return = True
+                blanks = _LINE_ENDINGS.match(chunk, at) if is_blank else None
+                if blanks is not None:
+                    # Blank lines behind another mean nothing.
+                    at = blanks.end()
+                    self._after_return = at == len(chunk) and chunk.endswith(b"\r")
             # Looked for again only when it is passed, so that each byte is searched once for each of the two.
             if 0 <= feed < at:
                 feed = chunk.find(b"\n", at)
@@ -225,7 +233,8 @@ class EventDecoder:
         # One byte over the limit tells as much as all the rest.
         line += chunk[start : min(end, start + max(longest + 1 - len(line), 0))]
         if len(line) > longest:
-            self._drop_event(found, line[_end_of_name(line) :] if is_data else b"")
+            value = _end_of_name(line) if is_data else len(line)
+            self._drop_event(found, line[value : value + HEAD_BYTES])
             self._dropping = True
             self._line = line[:SHOWN_BYTES]
 

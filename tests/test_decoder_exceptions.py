@@ -117,7 +117,10 @@ def test_a_trace_function_that_raises(impl: ModuleType, framing: str, bound: int
         # What a call returns is lost with its return.
         assert [each for each in returned if each < place - RETURNS] == [], (interrupted, place)
         places += place
-    assert places > (60 if framing == "headers" else 20)
+    if impl.__name__.endswith("_core") and framing == "newline" and bound is None:
+        assert places == 5  # no line of Python runs
+    else:
+        assert places > (60 if framing == "headers" else 20)
 
 
 # The most events of the package in which a call looks at its arguments, and in which it returns.

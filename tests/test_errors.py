@@ -8,8 +8,9 @@ import inspect
 import pickle
 import sys
 import traceback
+import tracemalloc
 from collections.abc import Iterator
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import orjson
@@ -311,3 +312,76 @@ def test_a_raised_fault_keeps_no_other(impl: ModuleType, data: bytes | str) -> N
         impl.Raw(data)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
+
+
+FAULTS = [
+    (b"x", "MALFORMED_JSON", {"offset": 0, "hint": Hint.PRINTED_TEXT}),
+    (b"{", "MALFORMED_JSON", {"offset": 1}),
+    (b"\xff", "INVALID_UTF8", {"offset": 0, "hint": Hint.PRINTED_TEXT}),
+    (b'{"a":"\xc3\xa4\xed\xa0\x80"}', "INVALID_UTF8", {"offset": 8}),
+    (b"x\xf0\x9f\x98\x80\xf0\x9f\x98", "INVALID_UTF8", {"offset": 5, "hint": Hint.PRINTED_TEXT}),
+    (b"1", "NOT_AN_OBJECT", {}),
+    (b"[]", "EMPTY_BATCH", {}),
+    (b'{"jsonrpc":"2.0","id":[]}', "INVALID_ID_TYPE", {}),
+    (b'{"id":"a","method":"m"}', "MISSING_JSONRPC", {"id": "a"}),
+    (b'{"method":"m"}', "MISSING_JSONRPC", {"reply_expected": False}),
+    (b'{"jsonrpc":"2.0","id":7,"error":1}', "INVALID_ERROR_TYPE", {"id": 7, "reply_expected": False}),
+]
+
+
+@pytest.mark.parametrize(("line", "code", "fields"), FAULTS)
+def test_faults_of_a_stream_are_what_the_class_makes(
+    impl: ModuleType, line: bytes, code: str, fields: dict[str, Any]
+) -> None:
+    (item,) = impl.Decoder().feed(line + b"\n")
+    expected = impl.ParseError(ParseErrorCode[code], **fields)
+    assert item == expected
+    assert type(item) is type(expected)
+    assert (repr(item), str(item), item.args) == (repr(expected), str(expected), expected.args)
+    assert (item.__dict__, item.__traceback__, item.__context__, item.__cause__) == ({}, None, None, None)
+    assert (pickle.loads(pickle.dumps(item)), copy.deepcopy(item)) == (expected, expected)
+    with pytest.raises(errors.ParseError) as caught:
+        raise item
+    assert caught.value is item
+    assert traceback.format_exception_only(item) == traceback.format_exception_only(expected)
+
+
+def test_faults_are_made_without_python_code(twins: tuple[ModuleType, ModuleType]) -> None:
+    """A stream of garbage costs the core about what as many messages do."""
+    called: list[str] = []
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        called.append(f"{event} {argument if event == 'c_call' else frame.f_code.co_name}")
+
+    core, _ = twins
+    feed = core.Decoder().feed
+    data = b"".join(line + b"\n" for line, _, _ in FAULTS)
+    sys.setprofile(note)
+    try:
+        items = feed(100 * data)
+    finally:
+        sys.setprofile(None)
+    assert len(items) == 100 * len(FAULTS)
+    assert len(called) < 100, called[:10]
+
+
+def test_a_batch_over_the_limit_is_not_built(twins: tuple[ModuleType, ModuleType]) -> None:
+    core, _ = twins
+    text = b"[" + 10_000 * b'{"jsonrpc":"2.0","method":"a","id":1},' + b"{}]"
+    tracemalloc.start()
+    try:
+        assert core.decode(text) == core.ParseError.batch_too_large()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000
+    for items, glance in ((16, 1), (17, 1), (40, 2)):
+        limited = JSONRPC.replace(limits=Limits(batch_items=items))
+        for count in (glance, glance + 1, items - 1, items, items + 1, 2 * items):
+            batch = b"[" + b" , ".join(count * [b"1"]) + b"]"
+            found = core.decode(batch, limited)
+            if count > items:
+                assert found == core.ParseError.batch_too_large()
+            else:
+                assert [item.index for item in found] == list(range(count))
+            assert core.decode(batch[:-1], limited) == core.ParseError.malformed_json(offset=len(batch) - 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,3 +69,17 @@ def test_only_the_beginning_counts(text: bytes) -> None:
     assert looks_like(text) is looks_like(text[:LOOKED_AT_BYTES])
     assert hint_of_line(text) is hint_of_line(text[:LOOKED_AT_BYTES])
     assert hint_of_header(text) is hint_of_header(text[:LOOKED_AT_BYTES])
+
+
+PARTS = [b"content-length", b"Content-TYPE", b"content\rlength", b"data", b"event", b"id", b"retry", b"printed"]
+PARTS += [b":", b" ", b"\t", b"\x0b", b"\x1b", b"\x00", b"\x7f", b"\xff", b"\xef\xbb\xbf", b"c", b"C", 30 * b"x"]
+PARTS += [b"[", b"{", b"]", b"}", b'"']
+
+
+@given(text=st.lists(st.sampled_from(PARTS), max_size=6).map(b"".join))
+def test_of_lines_in_a_stream(impl: ModuleType, text: bytes) -> None:
+    items = impl.Decoder().feed(b"1\n" + text + b"\n")[1:]
+    for item in items:
+        is_of_text = item.code.name in ("MALFORMED_JSON", "INVALID_UTF8")
+        assert item.hint is (hint_of_line(text.removesuffix(b"\r")) if is_of_text else None)
+        assert str(item) == item.message == item.args[0]

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast._json import (
+    check_exact,
     check_option,
     dumps,
     exact_number,
@@ -120,9 +121,29 @@ def test_loads_exact_literals() -> None:
     assert loads_exact(b'["\\\\",18446744073709551616,"\\"",18446744073709551616]') == ["\\", 2**64, '"', 2**64]
     assert loads_exact(b'{"a":18446744073709551616,"a":1}') == {"a": 1}
     assert repr(loads_exact(b"[18446744073709551616.0,18446744073709551616e0]")) == repr([2.0**64, 2.0**64])
+    wide = 12 * b"12"
+    text = b'[0.%b,1e-00%b,%b.5,%be0,-%b,"%b","\\"%b",0]' % ((wide,) * 7)
+    expected = [
+        float("0." + wide.decode()),
+        0.0,
+        float(wide),
+        float(wide),
+        -int(wide),
+        wide.decode(),
+        '"' + wide.decode(),
+        0,
+    ]
+    assert repr(loads_exact(text)) == repr(expected)
     assert loads_exact(1000 * b"[" + b"18446744073709551616" + 1000 * b"]") is not None
     with pytest.raises(ValueError, match="digits"):
         loads_exact(b"[" + 4301 * b"9" + b"]")
+
+
+def test_check_exact() -> None:
+    for text in (b"[" + 4300 * b"9" + b"]", b"[1." + 4301 * b"9" + b"]", b'["' + 4301 * b"9" + b'"]'):
+        check_exact(text)
+    with pytest.raises(ValueError, match="digits"):
+        check_exact(b"[" + 4301 * b"9" + b"]")
 
 
 @given(text=st.text(), limit=st.integers(1, 40))

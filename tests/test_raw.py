@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -249,3 +251,42 @@ def test_test_suite_of_parsers(impl: ModuleType, corpora: Path) -> None:
                 assert accepted, file.name
         else:
             assert accepted == file.name.startswith("y_"), file.name
+
+
+def held_of(make: Callable[[], Any]) -> tuple[int, int]:
+    """The memory that a value holds, and the most that making it took, in bytes."""
+    tracemalloc.start()
+    try:
+        value = make()
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert value is not None
+    return held, peak
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_small_payload_lets_a_large_message_go(impl: ModuleType, before: bool) -> None:
+    def make() -> list[Any]:
+        return [impl.decode(b"".join(parts), raw=True) for _ in range(10)]
+
+    parts = [b'{"jsonrpc":"2.0","id":1,"method":"m","params":[]', b',"other":"', 6_000_000 * b"x", b'"}']
+    if before:
+        parts = [b'{"other":"', 6_000_000 * b"x", b'",', parts[0][1:], b"}"]
+    held, _ = held_of(make)
+    assert held < 20_000
+
+
+def test_a_small_item_lets_a_large_batch_go(impl: ModuleType) -> None:
+    call = b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}'
+    large = b'{"jsonrpc":"2.0","id":1,"method":"m","params":["%b"]}' % (6_000_000 * b"x")
+    held, _ = held_of(lambda: [impl.decode(b"[" + call + b"," + large + b"]", raw=True)[0] for _ in range(10)])
+    assert held < 20_000
+
+
+def test_the_repr_of_a_large_one_is_cheap(impl: ModuleType) -> None:
+    raw = impl.Raw(b'["' + 6_000_000 * b"x" + b'"]')
+    message = impl.Request(1, "m", raw)
+    _, peak = held_of(lambda: (repr(raw), repr(message)))
+    assert peak < 20_000
+    assert len(repr(message)) < 200

@@ -1,0 +1,192 @@
+"""Faults: each `ParseError` that the core returns is made here, without a call of its class.
+
+A stream of garbage is nothing but faults, so they have to cost about what messages do.
+"""
+
+cdef extern from *:
+    """
+    /* What `cls.__new__(cls, *args)` does; the exception shares `args`. */
+    static PyObject *jsonrpc_fast_new(PyObject *cls, PyObject *args) {
+        return ((PyTypeObject *)cls)->tp_new((PyTypeObject *)cls, args, NULL);
+    }
+    /* What `slot.__set__(self, value)` does for the descriptor of a slot, which checks the type of `self`. */
+    static int jsonrpc_fast_set(PyObject *slot, PyObject *self, PyObject *value) {
+        return Py_TYPE(slot)->tp_descr_set(slot, self, value);
+    }
+    """
+    object new_exception "jsonrpc_fast_new"(object cls, tuple args)
+    int set_slot "jsonrpc_fast_set"(object slot, object self, object value) except -1
+
+cdef enum:
+    # Places in `HINTS`.
+    NO_HINT
+    PRINTED_TEXT
+    CONTENT_LENGTH_FRAMING
+    SSE_FRAMING
+
+cdef tuple HINTS = (None, Hint.PRINTED_TEXT, Hint.CONTENT_LENGTH_FRAMING, Hint.SSE_FRAMING)
+
+cdef object CODE_SLOT = errors.ParseError._code
+cdef object HINT_SLOT = errors.ParseError._hint
+cdef object ID_SLOT = errors.ParseError._id
+cdef object INDEX_SLOT = errors.ParseError._index
+cdef object OFFSET_SLOT = errors.ParseError._offset
+cdef object REPLY_EXPECTED_SLOT = errors.ParseError._reply_expected
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class Rule:
+    """A rule that messages break, with what the exceptions of it share."""
+
+    cdef object code
+    cdef list args  # of the exception, by the place of its hint
+
+    def __init__(self, code):
+        self.code = code
+        self.args = [args_of(code, hint) for hint in HINTS]
+
+
+cdef Rule AMBIGUOUS_MESSAGE = Rule(ParseErrorCode.AMBIGUOUS_MESSAGE)
+cdef Rule BATCH_NOT_ALLOWED = Rule(ParseErrorCode.BATCH_NOT_ALLOWED)
+cdef Rule BATCH_TOO_LARGE = Rule(ParseErrorCode.BATCH_TOO_LARGE)
+cdef Rule DUPLICATE_MEMBER = Rule(ParseErrorCode.DUPLICATE_MEMBER)
+cdef Rule EMPTY_BATCH = Rule(ParseErrorCode.EMPTY_BATCH)
+cdef Rule EMPTY_METHOD = Rule(ParseErrorCode.EMPTY_METHOD)
+cdef Rule ID_TOO_LONG = Rule(ParseErrorCode.ID_TOO_LONG)
+cdef Rule INTEGER_TOO_LARGE = Rule(ParseErrorCode.INTEGER_TOO_LARGE)
+cdef Rule INVALID_ERROR_CODE = Rule(ParseErrorCode.INVALID_ERROR_CODE)
+cdef Rule INVALID_ERROR_MESSAGE = Rule(ParseErrorCode.INVALID_ERROR_MESSAGE)
+cdef Rule INVALID_ERROR_TYPE = Rule(ParseErrorCode.INVALID_ERROR_TYPE)
+cdef Rule INVALID_ID_TYPE = Rule(ParseErrorCode.INVALID_ID_TYPE)
+cdef Rule INVALID_JSONRPC_VERSION = Rule(ParseErrorCode.INVALID_JSONRPC_VERSION)
+cdef Rule INVALID_METHOD_TYPE = Rule(ParseErrorCode.INVALID_METHOD_TYPE)
+cdef Rule INVALID_PARAMS_TYPE = Rule(ParseErrorCode.INVALID_PARAMS_TYPE)
+cdef Rule INVALID_RESULT_TYPE = Rule(ParseErrorCode.INVALID_RESULT_TYPE)
+cdef Rule INVALID_UTF8 = Rule(ParseErrorCode.INVALID_UTF8)
+cdef Rule MALFORMED_JSON = Rule(ParseErrorCode.MALFORMED_JSON)
+cdef Rule MESSAGE_TOO_LARGE = Rule(ParseErrorCode.MESSAGE_TOO_LARGE)
+cdef Rule METHOD_TOO_LONG = Rule(ParseErrorCode.METHOD_TOO_LONG)
+cdef Rule MISSING_ID = Rule(ParseErrorCode.MISSING_ID)
+cdef Rule MISSING_JSONRPC = Rule(ParseErrorCode.MISSING_JSONRPC)
+cdef Rule MISSING_METHOD = Rule(ParseErrorCode.MISSING_METHOD)
+cdef Rule NOT_AN_OBJECT = Rule(ParseErrorCode.NOT_AN_OBJECT)
+cdef Rule RESULT_AND_ERROR = Rule(ParseErrorCode.RESULT_AND_ERROR)
+cdef Rule TOO_DEEP = Rule(ParseErrorCode.TOO_DEEP)
+cdef Rule UNEXPECTED_MEMBER = Rule(ParseErrorCode.UNEXPECTED_MEMBER)
+
+
+cdef object make_fault(Rule rule, id=None, offset=None, index=None, bint reply_expected=True):
+    """What `ParseError` makes of the same arguments."""
+    fault = new_exception(ParseError, <tuple>rule.args[NO_HINT])
+    set_slot(CODE_SLOT, fault, rule.code)
+    set_slot(HINT_SLOT, fault, None)
+    set_slot(ID_SLOT, fault, id)
+    set_slot(INDEX_SLOT, fault, index)
+    set_slot(OFFSET_SLOT, fault, offset)
+    set_slot(REPLY_EXPECTED_SLOT, fault, reply_expected)
+    return fault
+
+
+cdef int give_hint(fault, const uint8_t* start, const uint8_t* end) except -1:
+    """Does to a fault that was made just now, of a line, what `with_hint` does."""
+    cdef Rule rule
+    cdef int hint
+    code = fault._code
+    if code is MALFORMED_JSON.code:
+        rule = MALFORMED_JSON
+    elif code is INVALID_UTF8.code:
+        rule = INVALID_UTF8
+    else:
+        return 0
+    hint = hint_of_line(start, end)
+    if hint != NO_HINT:
+        set_slot(HINT_SLOT, fault, HINTS[hint])
+        fault.args = rule.args[hint]
+    return 0
+
+
+cdef int hint_of_line(const uint8_t* at, const uint8_t* end) noexcept:
+    """The place of what `hints.hint_of_line` returns. Each byte is read below `end`."""
+    cdef const uint8_t* start
+    if end - at > LOOKED_AT_BYTES:
+        end = at + LOOKED_AT_BYTES
+    if begins_with(at, end, BYTE_ORDER_MARK, 3):
+        at += 3
+    while at < end and is_white(at[0]):
+        at += 1
+    if at == end or at[0] == c"{":
+        return NO_HINT
+    start = at
+    if at[0] == c"[":
+        at += 1
+        while at < end and is_white(at[0]):
+            at += 1
+        if at == end or at[0] == c"{" or at[0] == c"[" or at[0] == c"]":
+            return NO_HINT
+    elif at[0] | 0x20 == c"c":
+        at = behind_name(at, end, b"content-length", 14)
+        if at == NULL:
+            at = behind_name(start, end, b"content-type", 12)
+        while at != NULL and at < end and (at[0] == c" " or at[0] == c"\t"):
+            at += 1
+        if at != NULL and at < end and at[0] == c":":
+            return CONTENT_LENGTH_FRAMING
+    elif (
+        begins_with(at, end, b"data:", 5)
+        or begins_with(at, end, b"event:", 6)
+        or begins_with(at, end, b"id:", 3)
+        or begins_with(at, end, b"retry:", 6)
+    ):
+        return SSE_FRAMING
+    at = start
+    while at < end:
+        if is_control(at[0]):
+            return NO_HINT
+        at += 1
+    return PRINTED_TEXT
+
+
+cdef inline bint is_white(uint8_t byte) noexcept:
+    return byte == 0x20 or 0x09 <= byte <= 0x0D
+
+
+cdef inline bint is_control(uint8_t byte) noexcept:
+    return byte == 0x7F or (byte < 0x20 and byte != 0x1B and not 0x09 <= byte <= 0x0D)
+
+
+cdef inline bint begins_with(const uint8_t* at, const uint8_t* end, const char* text, size_t size) noexcept:
+    return end - at >= <Py_ssize_t>size and memcmp(at, text, size) == 0
+
+
+cdef inline const uint8_t* behind_name(const uint8_t* at, const uint8_t* end, const char* name, int size) noexcept:
+    """Where a name in lower case, of letters and hyphens, ends; NULL where another text begins."""
+    cdef int i
+    if end - at < size:
+        return NULL
+    for i in range(size):
+        # No byte but the letter itself, in either case, becomes the letter; a hyphen has the bit.
+        if at[i] | 0x20 != name[i] or (name[i] == c"-" and at[i] != c"-"):
+            return NULL
+    return at + size
+
+
+cdef const uint8_t* find_invalid(const uint8_t* at, const uint8_t* end) noexcept:
+    """The first byte that begins no UTF-8 character; NULL if there is none. Each word is read below `end`."""
+    cdef Cursor cursor
+    cdef uint64_t word
+    open_cursor(&cursor, at, end - at, False)
+    while cursor.at < end:
+        if cursor.at[0] >= 0x80:
+            at = cursor.at
+            if not skip_character(&cursor):
+                return at
+        elif end - cursor.at >= 8:
+            memcpy(&word, cursor.at, 8)
+            if word & <uint64_t>0x8080808080808080:
+                cursor.at += 1
+            else:
+                cursor.at += 8
+        else:
+            cursor.at += 1
+    return NULL
