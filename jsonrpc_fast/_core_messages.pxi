@@ -292,7 +292,7 @@ cdef class Error:
 
 cdef enum:
     # A `Raw` holds on to a text that is no longer than this, or than PINNED_FOLD times its own part of it.
-    PINNED_BYTES = 1024
+    PINNED_BYTES = 16384
     PINNED_FOLD = 4
 
 

@@ -98,7 +98,8 @@ class StreamDecoder(Generic[M]):
             TypeError: `data` is not bytes, or `max_items` is not an int.
             ValueError: `max_items` is below 1, or the decoder is closed.
             BaseException: What a signal handler or a trace function raises, MemoryError, RecursionError. It costs the
-                message that was being decoded; further calls return the others.
+                message that was being decoded; further calls return the others. At the very start of the call it
+                leaves `data` unread, and at the very end the items are lost, as for any function that returns.
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(f"data must be bytes, bytearray or memoryview, not {type(data).__name__}")
