@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import gc
 import math
 import threading
 from collections.abc import Callable
@@ -652,3 +653,26 @@ def test_what_waits_for_the_buffer_goes_on_when_tasks_are_eager(reply_bytes: int
                 assert await asyncio.gather(*calls) == ["x" * 20_000] * 50
 
     run(main())
+
+
+def test_call_threadsafe_is_lost_with_a_loop_that_is_closed() -> None:
+    """The loop stops between the check that it runs and the first turn of the call."""
+    loop = asyncio.new_event_loop()
+    one, other = memory_pair()
+    futures: list[concurrent.futures.Future[Any]] = []
+
+    async def main() -> None:
+        await other.start()
+        session = Session(one)
+        await session.start()
+        await settle()
+        # The last turn: what comes after it is never run.
+        futures.append(session.call_threadsafe("m"))
+        loop.stop()
+
+    task = loop.create_task(main())
+    loop.run_forever()
+    loop.close()
+    assert task.done()
+    gc.collect()
+    assert isinstance(futures[0].exception(1), ConnectionLost)

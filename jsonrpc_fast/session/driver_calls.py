@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import inf
@@ -27,6 +28,26 @@ from .driver_runs import current_run
 from .hooks import FoundHooks
 from .peer import Peer
 from .tracker import Call, Outcome
+
+
+class _Ticket:
+    """What the loop keeps of a call from another thread. When a closed loop lets go of it, the call is lost."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def settle(self, result: Any, error: BaseException | None) -> None:
+        with contextlib.suppress(concurrent.futures.InvalidStateError):  # cancelled a moment ago
+            if error is None:
+                self.future.set_result(result)
+            else:
+                self.future.set_exception(error)
+
+    def __del__(self) -> None:
+        if not self.future.done():
+            self.settle(None, ConnectionLost("the call was dropped together with the session's loop"))
 
 
 class Caller:
@@ -199,18 +220,45 @@ class Caller:
     ) -> concurrent.futures.Future[Any]:
         """`call`, from any other thread: the future has what `call` returns or raises. Cancelling it cancels the call.
 
+        It raises ConnectionLost when the loop is closed before. Of a loop that is stopped and not closed it waits for
+        the next run.
+
         Raises StateError when the session is not started, or its loop does not run.
         """
         if not self._is_started:
             raise StateError("the session is not started")
         if not self._loop.is_running():
             raise StateError("the session's loop does not run")
-        coroutine = self.call(method, params, timeout=timeout)
+        ticket = _Ticket()
+        future = ticket.future
         try:
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            self._loop.call_soon_threadsafe(self._begin_for, ticket, method, params, timeout)
         except RuntimeError:
-            coroutine.close()
             raise StateError("the session's loop is closed") from None
+        return future
+
+    def _begin_for(self, ticket: _Ticket, method: str, params: Any, timeout: float | Unset | None) -> None:
+        task = asyncio.Task(self._call_for(ticket, method, params, timeout), loop=self._loop)
+
+        def cancel(future: concurrent.futures.Future[Any]) -> None:
+            if future.cancelled():
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self._loop.call_soon_threadsafe(task.cancel)
+
+        ticket.future.add_done_callback(cancel)
+
+    async def _call_for(self, ticket: _Ticket, method: str, params: Any, timeout: float | Unset | None) -> None:
+        try:
+            ticket.settle(await self.call(method, params, timeout=timeout), None)
+        except asyncio.CancelledError:
+            ticket.future.cancel()
+            raise
+        except GeneratorExit:
+            raise  # thrown away together with its loop
+        except BaseException as error:
+            ticket.settle(None, error)
+            if not isinstance(error, Exception):
+                raise
 
     async def notify(self, method: str, params: Any = None) -> None:
         """Sends a notification. Raises as `call` does before sending; no more is ever known of it."""

@@ -34,11 +34,11 @@ from itertools import chain
 from math import inf
 from sys import getsizeof
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..codec import Raw
 from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
-from ..errors import ConnectionLost, RpcError, StateError
+from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError
 from ..transports.base import Transport
 from .driver_runs import Item, Run, RunState, Trace, current_run
 from .handlers import Handler, RequestContext
@@ -61,7 +61,15 @@ _TURN: Final = 256
 _PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 """What most results are, and what is surely not to be awaited."""
 
-_EAGER: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
+_Task: Final[Callable[..., asyncio.Task[None]]] = (
+    partial(cast("Any", asyncio.Task), eager_start=True) if sys.version_info >= (3, 12) else asyncio.Task
+)
+
+# Looked up once: before Python 3.12 the members of an enum are slow to get at.
+_RUNNING: Final = RunState.RUNNING
+_ALONGSIDE: Final = RunState.ALONGSIDE
+_ENDED: Final = RunState.ENDED
+_RESULT: Final = Outcome.RESULT
 
 
 class Dispatcher:
@@ -117,8 +125,8 @@ class Dispatcher:
         self._drainer: asyncio.Task[None] | None = None
         self._bytes = 0  # that all that waits takes
         # The end.
-        self.deadline = inf
-        self.unanswered = 0
+        self.deadline: float = inf
+        self.unanswered: int = 0
         """How many requests were dropped or cut off because the session was closed."""
         self._closing: set[Run] = set()
         self._bell: asyncio.Future[None] | None = None
@@ -311,7 +319,7 @@ class Dispatcher:
         """Starts a handler that has returned an awaitable, or puts it into the queue."""
         current_run.set(run)
         needs_slot = type(run.work) is CoroutineType or not asyncio.isfuture(run.work)
-        has_slot = not self._queue and self._running < self._max_handlers
+        has_slot = self._running < self._max_handlers and not self._queue
         if needs_slot and not has_slot:
             run.size = _size(run.item.params, self._max_bytes)
             if self._has_room(run.size):
@@ -328,29 +336,33 @@ class Dispatcher:
         elif self._alongside < self._max_inbox:
             run.size = _size(run.item.params, self._max_bytes)
             if not self._alongside_bytes or self._alongside_bytes + run.size <= self._max_bytes:
-                run.state = RunState.ALONGSIDE
+                run.state = _ALONGSIDE
                 self._start(run)
                 return
-        run.state = RunState.ENDED
+        run.state = _ENDED
         self._discard(run)
         self._turn_away(run.item, run.trace)
 
     def _start(self, run: Run) -> None:
-        if run.state is RunState.ALONGSIDE:
+        if run.state is _ALONGSIDE:
             self._alongside += 1
             self._alongside_bytes += run.size
         else:
-            run.state = RunState.RUNNING
+            run.state = _RUNNING
             self._running += 1
-            if run.is_waiting:
+            if run.waits:
                 self.run_waits(run)
-        task = asyncio.Task(self._await(run), loop=asyncio.get_running_loop(), **_EAGER)
+        task = _Task(self._await(run), loop=asyncio.get_running_loop())
         if task.done():
-            self._end(run, task)
+            # An eager one. What of it was not left in `_await` is left here.
+            if run.state is not _ENDED:
+                self._leave(run)
+                self._judge(run, task)
             return
         run.task = task
+        run.when_done = when_done = partial(self._task_done, run)
+        task.add_done_callback(when_done)
         self._tasks[task] = run
-        task.add_done_callback(partial(self._task_done, run))
         if run.request is not None:
             run.request.task = run
 
@@ -385,29 +397,40 @@ class Dispatcher:
         else:
             run.is_concluded = True
             self._succeeded(run.item, run.request, run.trace, result)
+        # Here and not in `_task_done`, which would cost a turn of the loop: nothing comes between this and the end.
+        task = run.task
+        if task is not None:
+            task.remove_done_callback(run.when_done)
+            del self._tasks[task]
+        self._leave(run)
+        if self._queue:
+            self._start_soon()
+        if self._bell is not None:
+            self._look_idle()
 
     def _task_done(self, run: Run, task: asyncio.Task[None]) -> None:
+        """A handler ended in another way than by its own: it was cancelled before its first step, for one."""
         del self._tasks[task]
-        self._end(run, task)
+        self._leave(run)
+        self._judge(run, task)
         if self._queue:
             self._start_queued()
         self._look_idle()
 
-    def _end(self, run: Run, task: asyncio.Task[None]) -> None:
-        if run.state is RunState.RUNNING:
+    def _leave(self, run: Run) -> None:
+        if run.state is _RUNNING:
             self._running -= 1
-        elif run.state is RunState.ALONGSIDE:
+        elif run.state is _ALONGSIDE:
             self._alongside -= 1
             self._alongside_bytes -= run.size
         else:
             self._waiting -= 1
             self._bytes -= run.size
-        run.state = RunState.ENDED
+        run.state = _ENDED
         if self._closing:
             self._closing.discard(run)
-        self._judge(run, task)
         # The task refers to its context, and that to the run: what is garbage is to be freed at once.
-        run.task = None
+        run.task = run.when_done = None
         if run.request is not None:
             run.request.task = None
 
@@ -443,7 +466,7 @@ class Dispatcher:
 
     def run_goes_on(self, run: Run) -> None:
         """It has its answer."""
-        run.state = RunState.RUNNING
+        run.state = _RUNNING
         self._running += 1
         self._waiting -= 1
         self._bytes -= run.size
@@ -454,7 +477,7 @@ class Dispatcher:
             return
         del self._queue[run]
         self._bytes -= run.size
-        run.state = RunState.ENDED
+        run.state = _ENDED
         self._discard(run)
         context, run.context = run.context, None
         assert context is not None
@@ -467,7 +490,7 @@ class Dispatcher:
 
     def spare(self, run: Run) -> None:
         """A handler ends the session: it is neither waited for nor cancelled."""
-        if run.state is not RunState.ENDED:
+        if run.state is not _ENDED:
             self._closing.add(run)
 
     def finish_by(self, deadline: float) -> None:
@@ -526,11 +549,11 @@ class Dispatcher:
     # What came of it.
 
     def _succeeded(self, item: Item, request: InboundRequest | None, trace: Trace, result: Any) -> None:
-        outcome, code = Outcome.RESULT, None
+        outcome, code = _RESULT, None
         if request is not None:
             try:
                 text = self._peer.answer(request, result)
-            except Exception as error:  # EncodeError, or what a payload's own methods raise
+            except HANDLER_FAILURES as error:  # EncodeError, or what a payload's own methods raise
                 self._hooks.handler_fault(error, item.method, request.id)
                 outcome, code = Outcome.ERROR, int(ErrorCode.INTERNAL_ERROR)
                 text = self._peer.refuse(request, code, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
@@ -560,7 +583,7 @@ class Dispatcher:
         try:
             code = int(error.code)
             text = self._peer.refuse(request, code, error.message, error.data)
-        except Exception as fault:  # data that cannot be written, or a subclass that lacks one of the others
+        except HANDLER_FAILURES as fault:  # data that cannot be written, or a subclass that lacks one of the others
             self._hooks.handler_fault(fault, request.method, request.id)
             code = int(ErrorCode.INTERNAL_ERROR)
             text = self._peer.refuse(request, code, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])

@@ -32,16 +32,19 @@ class RunState(enum.Enum):
     ENDED = enum.auto()
 
 
+_QUEUED: Final = RunState.QUEUED  # before Python 3.12 the members of an enum are slow to get at
+
+
 class Run:
     """An async handler, from its invocation to its end.
 
     work          what the handler returned
     context       that it runs in, while it is queued
+    waits         how many things in it wait for a peer
     is_concluded  what came of it has been reported
     """
 
     __slots__ = (
-        "_waits",
         "context",
         "dispatcher",
         "is_concluded",
@@ -51,6 +54,8 @@ class Run:
         "state",
         "task",
         "trace",
+        "waits",
+        "when_done",
         "work",
     )
 
@@ -62,33 +67,29 @@ class Run:
         request: InboundRequest | None,
         trace: Trace,
     ) -> None:
-        self.dispatcher = dispatcher
-        self.work = work
-        self.item = item
-        self.request = request
-        self.trace = trace
-        self.state = RunState.QUEUED
+        self.dispatcher: Dispatcher = dispatcher
+        self.work: Awaitable[Any] = work
+        self.item: Item = item
+        self.request: InboundRequest | None = request
+        self.trace: Trace = trace
+        self.state: RunState = _QUEUED
         self.context: Context | None = None
-        self.size = -1  # bytes of the params, once they are counted
+        self.size: int = -1  # bytes of the params, once they are counted
         self.task: Any = None
-        self.is_concluded = False
-        self._waits = 0
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether something in the handler waits for a peer."""
-        return self._waits > 0
+        self.when_done: Any = None
+        self.is_concluded: bool = False
+        self.waits: int = 0
 
     def begin_wait(self) -> None:
         """Something in the handler begins to wait for a peer."""
-        self._waits += 1
+        self.waits += 1
         if self.state is RunState.RUNNING:
             self.dispatcher.run_waits(self)
 
     def end_wait(self) -> None:
         """It waits no longer."""
-        self._waits -= 1
-        if not self._waits and self.state is RunState.WAITING:
+        self.waits -= 1
+        if not self.waits and self.state is RunState.WAITING:
             self.dispatcher.run_goes_on(self)
 
     def cancel(self) -> None:
