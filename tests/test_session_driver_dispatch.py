@@ -678,10 +678,10 @@ def test_the_memory_of_params_is_counted_up_to_a_bound() -> None:
     assert _size(Raw(b'["' + b"x" * 1000 + b'"]'), 100) > 1000
     params = [0] * 1_000_000
     assert _size({"a": params, "b": "x"}, 1000) > 1000
-    began = time.perf_counter()
+    began = time.thread_time()
     for _ in range(1000):
         _size(params, 1_000_000)
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1
 
 
 def test_what_was_served_leaves_nothing_to_the_collector() -> None:

@@ -278,11 +278,11 @@ def seconds_per_call(pending: int) -> float:
     for _ in range(pending):
         tracker.begin("m", 0.0, numbers.uniform(1000, 2000))
     timeouts = [numbers.uniform(0, 900) for _ in range(2000)]
-    started = time.perf_counter()
+    started = time.thread_time()
     for timeout in timeouts:
         tracker.begin("m", 0.0, timeout)
     assert len(tracker.expire(950.0)) == 2000
-    taken = time.perf_counter() - started
+    taken = time.thread_time() - started
     assert len(tracker) == pending
     return taken / 2000
 
