@@ -147,6 +147,7 @@ class ParseError(ValueError):
     """
 
     __match_args__ = ("code", "message", "id", "offset", "index")
+    args: tuple[Any, ...]
     __slots__ = ("_code", "_hint", "_id", "_index", "_offset", "_reply_expected")
 
     def __init__(
