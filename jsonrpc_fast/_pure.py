@@ -759,6 +759,10 @@ def decode(
         data = text
     if len(data) > limits.message_bytes:
         return _too_large(data[: min(limits.message_bytes, HEAD_BYTES)], profile)
+    if raw or ((len(data) > 256 or data.count(b":") > 4) and _is_usual_faster(data)):
+        usual = _decode_usual(data, profile, raw)
+        if usual is not None:
+            return usual
     try:
         value = loads(data)
     except JSONDecodeError:
@@ -805,6 +809,134 @@ def _to_bytes(data: object) -> bytes | ParseError:
         return ParseError.invalid_utf8(offset=len(str.encode(str.__getitem__(data, slice(error.start)))))
 
 
+# Most messages have one payload, and around it members that a pattern reads. What the pattern leaves is handed to
+# orjson alone: if it is one value, then the text is JSON, and holds these members and no others.
+
+
+def _pattern(text: bytes) -> re.Pattern[bytes]:
+    """V: the version. I: an id that is sure to be valid. M: a method. S: space, bounded as `re` tries shorter ones."""
+    following = rb"(?:,S(?=\")|(?=\}))"
+    text = text.replace(b"V", rb'"jsonrpc"S:S"2\.0"S' + following)
+    text = text.replace(b"I", rb'"id"S:S(0|-?[1-9][0-9]{0,17}|"[ !#-\[\]-~]*")S' + following)
+    text = text.replace(b"M", rb'"method"S:S"([ !#-\[\]-~]+)"S' + following)
+    return re.compile(text.replace(b"S", rb"[ \t\n\r]{0,64}"))
+
+
+_BATCH_ITEM_BYTES: Final = {False: 256, True: 128}  # of smaller items, the dicts are faster; by raw
+_TAIL_BYTES: Final = 128
+_head = _pattern(rb'S\{S(V)?(?:I)?(V)?(?:M)?(V)?(?:I)?(?:"(params|result|error)"S:S|\})').match
+_tail = _pattern(rb"(V)?(?:I)?\}").fullmatch
+_next_item = _pattern(rb'\}S,S(?=\{S"(?:jsonrpc|id|method|params|result|error)")').search
+
+
+def _is_usual_faster(text: bytes) -> bool:
+    """Whether `_decode_usual` beats the dict on a text that is not small and flat: not where a small one begins with
+    another member than the version."""
+    return text.find(b'"jsonrpc"', 0, 16) > 0 or len(text) > 1024 or b"\\u00" in text
+
+
+def _decode_usual(text: bytes, profile: Profile, raw: bool) -> Message | list[Message] | None:
+    """Fast path: the message or batch whose text is of the usual form; None if it may be another."""
+    if not _is_within(text, profile):
+        return None
+    head = _head(text)
+    stripped = text.rstrip(_SPACE)
+    if head is not None:
+        return _read_usual(text, head, len(stripped) - 1, profile, raw)
+    begin = text[:_TAIL_BYTES].lstrip(_SPACE)
+    if not begin.startswith(b"[") or not stripped.endswith(b"]") or not profile.batches:
+        return None
+    if len(text) < _BATCH_ITEM_BYTES[raw] * text.count(_QUOTED["jsonrpc"]):
+        return None
+    at = text.index(b"[") + 1
+    last = len(stripped[:-1].rstrip(_SPACE)) - 1
+    messages: list[Message] = []
+    while len(messages) < profile.limits.batch_items:
+        head = _head(text, at)
+        if head is None:
+            return None
+        following = _next_item(text, head.end() - 1)
+        message = _read_usual(text, head, last if following is None else following.start(), profile, raw)
+        if message is None:
+            return None
+        messages.append(message)
+        if following is None:
+            return messages
+        at = following.end()
+    return None
+
+
+def _read_usual(text: bytes, head: re.Match[bytes], last: int, profile: Profile, raw: bool) -> Message | None:
+    """The message that begins with `head`, if text[last] is the brace that ends it; None if it may be another."""
+    version, id_token, second_version, method_token, third_version, second_id_token, name = head.groups()
+    at = head.end()
+    end = last
+    if version is None or id_token is None:
+        fourth_version = third_id_token = None
+        if name is not None:
+            has_version = version is not None or second_version is not None or third_version is not None
+            quoted = _QUOTED["id" if has_version else "jsonrpc"]
+            place = text.rfind(quoted, max(at, last - _TAIL_BYTES), last)
+            tail = None if place < 0 else _tail(text, place, last + 1)
+            if tail is not None:
+                fourth_version, third_id_token = tail.groups()
+                end = at + len(text[at:place].rstrip(_SPACE)) - 1
+                if end < at or text[end] != _COMMA:
+                    return None
+        versions = (version, second_version, third_version, fourth_version)
+        if versions.count(None) != 3 or (id_token, second_id_token, third_id_token).count(None) < 2:
+            return None
+        id_token = id_token or second_id_token or third_id_token
+    elif second_version is not None or third_version is not None or second_id_token is not None:
+        return None
+    if text[last : last + 1] != b"}":
+        return None
+    value: Any = None
+    payload: Any = None
+    if name is None:
+        if at != last + 1:
+            return None
+    else:
+        token = text[at:end]
+        try:
+            values = loads(b"[%b]" % token)  # as deep as in the message
+        except JSONDecodeError:
+            return None
+        if len(values) != 1:
+            return None
+        payload = value = values[0]
+        if raw:
+            payload = _make_raw(token.rstrip(_SPACE), False)
+    id: int | str | None = None
+    if id_token is not None:
+        if not id_token.startswith(b'"'):
+            id = int(id_token)
+        elif len(id_token) - 2 <= profile.limits.id_bytes:
+            id = id_token[1:-1].decode()
+        else:
+            return None
+    if method_token is not None:
+        if len(method_token) > profile.limits.method_bytes:
+            return None
+        if name is not None and (
+            name != b"params" or not (type(value) is dict or (type(value) is list and profile.array_params))
+        ):
+            return None
+        method = method_token.decode()
+        return _make_notification(method, payload) if id is None else _make_request(id, method, payload)
+    if id is None:
+        return None
+    if name == b"result" and (not profile.object_results or type(value) is dict):
+        return _make_response(id, payload, None)
+    if name == b"error" and type(value) is dict and (profile.extra_members or value.keys() <= ERROR_MEMBERS):
+        message = {"error": value}
+        if not raw or _leave_error_raw(message, token.rstrip(_SPACE)):
+            error = _judge_error(message["error"])
+            if type(error) is Error:
+                return _make_response(id, None, error)
+    return None
+
+
 # A text that orjson has read is JSON, and the dict tells nearly all of it. It does not tell of a member that is there
 # twice, of a wide number that became a float, and of where a payload lies. `_decode_by_envelopes`, which reads every
 # byte, says the same: the tests hold one against the other.
@@ -812,6 +944,7 @@ def _to_bytes(data: object) -> bytes | ParseError:
 _QUOTED: Final = {name: b'"%b"' % name.encode() for name in _MEMBERS}
 _PAYLOADS: Final = frozenset({"params", "result", "error"})
 _SPACE: Final = b" \t\n\r"
+_COMMA: Final = ord(",")
 _PROVEN_BYTES: Final = 256 * 1024  # beyond them the strict reader is as fast, whatever the text is made of
 _has_escaped_letter = re.compile(rb"\\u00(?:6[1-9a-fA-F]|7[0-9aA])").search
 
@@ -952,6 +1085,8 @@ def _leave_raw(text: bytes, items: list[dict[str, Any]], is_flat: bool) -> bool:
     next(rest)
     for item in items:
         following = next(rest, None)
+        if not is_flat and not item.keys() <= _QUOTED.keys():
+            return False  # another member may be there twice, and the dict has the first place of it
         count = ("params" in item) + ("result" in item) + ("error" in item)
         if count == 0:
             continue

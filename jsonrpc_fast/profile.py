@@ -27,8 +27,8 @@ class Limits:
     method_bytes   of the method's UTF-8, 1 or more
     id_bytes       of the id: a string's UTF-8, a number as written; 32 to 640
 
-    The pure backend's default is lower because it needs longer to tell where a hostile text stops being JSON, up to 0.3
-    microseconds a byte, which is 5 seconds for 16 MiB.
+    The pure backend's default is lower because it needs longer to tell where a hostile text stops being JSON, up to
+    0.34 microseconds a byte, which is 6 seconds for 16 MiB.
     """
 
     message_bytes: int = dataclasses.field(default_factory=lambda: _message_bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,21 @@ def assert_agreement(text: bytes) -> None:
         for raw in (False, True):
             expected = shown(_pure._decode_by_envelopes(text, profile, raw))
             assert shown(_pure.decode(text, profile, raw=raw)) == expected, (text, profile, raw)
+
+
+def assert_usual_agrees(text: bytes) -> bool:
+    """Whether the fast path for usual messages takes `text`; if so, it says what the slow path does."""
+    taken = False
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_pure, "_BATCH_ITEM_BYTES", {False: 0, True: 0})
+        for profile in PROFILES:
+            for raw in (False, True):
+                found = _pure._decode_usual(text, profile, raw)
+                if found is not None:
+                    taken = True
+                    expected = shown(_pure._decode_by_envelopes(text, profile, raw))
+                    assert shown(found) == expected, (text, profile, raw)
+    return taken
 
 
 def spellings(value: Any) -> list[bytes]:
@@ -122,6 +138,8 @@ def test_spellings(value: Any) -> None:
         b'{"":"","jsonrpc":"2.0","id":1,"result":""}',
         b'{"jsonrpc":"2.0","id":1,"result":"\\\\"}',
         b'{"jsonrpc":"2.0","id":1,"result":"}"} ',
+        b'{"x":1,"jsonrpc":"2.0","id":1,"method":"m","params":[{"a":1}],"x":2}',
+        b'[{"x":1,"jsonrpc":"2.0","id":1,"result":[{"a":1}],"x":2},{"jsonrpc":"2.0","id":1,"result":1}]',
         b"{}",
         b"[[]]",
         b"[{}]",
@@ -132,6 +150,90 @@ def test_what_a_dict_does_not_show(text: bytes) -> None:
     assert_agreement(text)
 
 
+HEADS = [
+    b'"jsonrpc":"2.0","id":1,"method":"m","params":%b',
+    b'"id":"a}","jsonrpc":"2.0","result":%b',
+    b'"method":"m","params":%b,"jsonrpc":"2.0","id":-7',
+    b'"jsonrpc":"2.0","method":"m","params":%b,"id":0',
+    b'"result":%b,"jsonrpc":"2.0","id":1',
+    b'"jsonrpc":"2.0","method":"m","params":%b',
+    b'"jsonrpc":"2.0","id":1,"error":%b',
+    b'"method":"m","params":%b,"jsonrpc":"2.0"',
+]
+PAYLOADS = [
+    b"{}",
+    b'{"id":1,"jsonrpc":"2.0"}',
+    b'["\\u0069d",1.5,"},{\\"jsonrpc\\":"]',
+    b'{"code":1,"message":"m"}',
+    b'{"code":1,"message":"m","data":[{"a":"}"}]}',
+    b'[{"a":1},{"jsonrpc":"2.0","id":1,"result":{}}]',
+]
+USUAL = [b"{" + head % payload + b"}" for head in HEADS for payload in PAYLOADS]
+
+
+@pytest.mark.parametrize("space", [b"", b" ", b"\r\n\t "])
+def test_usual_messages(space: bytes) -> None:
+    for text in USUAL:
+        spaced = re.sub(rb'("(?:[^"\\\\]|\\.)*")|([,:{}])', lambda m: m[1] or space + m[2] + space, text)
+        is_error_payload = b'"code"' in text
+        assert assert_usual_agrees(spaced) or (b'"error"' in text and not is_error_payload), spaced
+        assert_usual_agrees(b"[" + spaced + b"," + spaced + b"]")
+    plain = [text for text in USUAL if b'"error"' not in text and b"},{" not in text]
+    assert assert_usual_agrees(space + b"[" + space + (space + b"," + space).join(plain[:9]) + space + b"]" + space)
+
+
+@pytest.mark.parametrize("message", USUAL)
+def test_what_is_nearly_usual(message: bytes) -> None:
+    for wrong in [
+        message[:-1],
+        message + b"}",
+        message + b"]",
+        message[:-1] + b",}",
+        message[:-1] + b',"id":2}',
+        message[:-1] + b',"jsonrpc":"2.0"}',
+        message[:-1] + b',"params":{}}',
+        message[:-1] + b',"":1}',
+        b'{"id":2,' + message[1:],
+        b'{"jsonrpc":"2.0",' + message[1:],
+        b'{"method":"n",' + message[1:],
+        b'{"\\u0069d":2,' + message[1:],
+        message.replace(b'"2.0"', b'"1.0"'),
+        message.replace(b'"id":1', b'"id":12345678901234567890'),
+        message.replace(b'"id":1', b'"id":1.0'),
+        message.replace(b'"id":1', b'"id":01'),
+        message.replace(b'"id":1', b'"id":null'),
+        message.replace(b'"id":1', b'"id":"%b"' % (b"a" * 33)),
+        message.replace(b'"m"', b'""'),
+        message.replace(b'"m"', b'"mmmmm"'),
+        message.replace(b'"m"', b'"\xff"'),
+        message.replace(b"1.5", b"12345678901234567890"),
+        message.replace(b":{", b":{},{"),
+        message.replace(b":[", b":[],["),
+        message.replace(b"[", b"[[[").replace(b"]", b"]]]"),
+    ]:
+        for text in (wrong, b"[" + wrong + b"]", b"[" + message + b"," + wrong + b"]", b"[" + wrong + b",]"):
+            assert_usual_agrees(text)
+            assert_agreement(text)
+
+
+@pytest.mark.parametrize("depth", [1023, 1024, 1025])
+@pytest.mark.parametrize("batch", [False, True])
+def test_usual_depth(depth: int, batch: bool) -> None:
+    for head in HEADS[:2]:
+        text = b"{" + head % (b"[" * depth + b"]" * depth) + b"}"
+        text = b"[" + text + b"]" if batch else text
+        for raw in (False, True):
+            expected = _pure._decode_by_envelopes(text, JSONRPC, raw)
+            found = _pure._decode_usual(text, JSONRPC, raw)
+            for decoded in (_pure.decode(text, raw=raw), *([] if found is None else [found])):
+                assert type(decoded) is type(expected)
+                for one, other in zip(
+                    *[each if isinstance(each, list) else [each] for each in (decoded, expected)], strict=True
+                ):
+                    assert type(one) is type(other)
+                    assert not raw or one == other
+
+
 @settings(max_examples=100)
 @given(st.integers(min_value=0))
 def test_texts_of_the_grammar(seed: int) -> None:
@@ -139,6 +241,7 @@ def test_texts_of_the_grammar(seed: int) -> None:
     lines = [line for file in sorted(WIRE.iterdir()) for line in file.read_bytes().splitlines() if len(line) < 500]
     for _ in range(20):
         text = message(rng, lines)
+        assert_usual_agrees(text)
         for raw in (False, True):
             profile = rng.choice(PROFILES)
             if len(text) <= profile.limits.message_bytes:
