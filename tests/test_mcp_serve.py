@@ -133,9 +133,12 @@ def test_what_was_asked_before_the_end_is_answered(server: Process) -> None:
 
 
 def children_of(pid: int) -> list[int]:
-    return [
-        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
-    ]
+    while True:
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        try:
+            return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # a thread has ended meanwhile: its children are another thread's now
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
