@@ -206,7 +206,7 @@ class StreamDecoder(Generic[M]):
         raise NotImplementedError
 
     def _too_large(self, head: bytes) -> Any:
-        """The twin's part: the fault of a text over the size limit, of which this is the beginning."""
+        """The backend's part: the fault of a text over the size limit, of which this is the beginning."""
         raise NotImplementedError
 
     def _item(self, frame: Frame) -> Any:

@@ -1,5 +1,5 @@
-"""Selects the twin: the compiled core where it can be imported and is built from the sources beside it, else the one in
-plain Python.
+"""Selects the backend: the compiled core where it can be imported and is built from the sources beside it, else the
+pure one.
 
 `JSONRPC_FAST_PURE=1` in the environment asks for plain Python. Type checkers always see that one.
 """
