@@ -9,18 +9,17 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from . import loops
 from .command_line import MIXED
+from .support.examples import register_profiles
 
 TWINS = {"cython": "jsonrpc_fast._core", "python": "jsonrpc_fast._pure"}
 OF_THE_CORE_ALONE = ("test_lanes.py",)
+LEFT_OUT = "slow, left out without --slow"
 ROOT = Path(__file__).resolve().parent.parent
 
-settings.register_profile("default", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("default"), max_examples=300, derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "default")
+register_profiles()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,6 +28,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="test the plain Python alone, for an installation without the core (as JSONRPC_FAST_EXTENSION=no does)",
     )
+    parser.addoption("--slow", action="store_true", help="run the tests marked as slow, too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: takes seconds; left out without --slow")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--slow"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason=LEFT_OUT))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    left_out = sum(LEFT_OUT in str(report.longrepr) for report in skipped)
+    if left_out:
+        terminalreporter.write_line(f"{left_out} slow tests left out: run them with --slow", yellow=True)
 
 
 def is_pure_only(config: pytest.Config) -> bool:

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import orjson
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast.codes import UNSET
@@ -17,6 +17,7 @@ from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_03_26, PRESETS, Limi
 
 from .describe import describe
 from .mutations import LINES, REPLACEMENTS, mutated
+from .support.examples import scaled_examples
 
 Twins = tuple[ModuleType, ModuleType]
 
@@ -53,33 +54,30 @@ def check(twins: Twins, call: Callable[[ModuleType], Any], show: Callable[[Any],
     assert outcome(lambda: call(core), show) == outcome(lambda: call(pure), show)
 
 
-@settings(max_examples=2000)
+@scaled_examples(7)
 @given(text=TEXTS, profile=st.sampled_from(PROFILES), raw=st.booleans())
 def test_decode(twins: Twins, text: bytes, profile: Profile, raw: bool) -> None:
     check(twins, lambda twin: twin.decode(text, profile, raw=raw))
 
 
-@settings(max_examples=300)
 @given(text=mutated(), raw=st.booleans())
 def test_decode_in_every_profile(twins: Twins, text: bytes, raw: bool) -> None:
     for profile in PROFILES:
         check(twins, lambda twin, profile=profile: twin.decode(text, profile, raw=raw))
 
 
-@settings(max_examples=300)
 @given(text=st.text(), around=st.sampled_from(['"%s"', "%s", '{"jsonrpc":"2.0","id":"%s","method":"m"}', '["%s",{}]']))
 def test_decode_str(twins: Twins, text: str, around: str) -> None:
     check(twins, lambda twin: twin.decode(around % text))
     check(twins, lambda twin: twin.decode(around.replace("%s", text.replace("\\", "\ud800"))))
 
 
-@settings(max_examples=300)
 @given(text=TEXTS)
 def test_classify(twins: Twins, text: bytes) -> None:
     check(twins, lambda twin: twin.classify(text), tuple)
 
 
-@settings(max_examples=500)
+@scaled_examples(2)
 @given(
     texts=st.lists(TEXTS, max_size=4),
     sizes=st.lists(st.integers(0, 200), max_size=12),
@@ -147,7 +145,7 @@ OBJECTS = st.one_of(
 )
 
 
-@settings(max_examples=1500)
+@scaled_examples(5)
 @given(obj=st.one_of(OBJECTS, st.lists(OBJECTS, max_size=3)), profile=st.sampled_from(PROFILES))
 def test_parse(twins: Twins, obj: Any, profile: Profile) -> None:
     check(twins, lambda twin: twin.parse(obj, profile), show)
@@ -155,7 +153,6 @@ def test_parse(twins: Twins, obj: Any, profile: Profile) -> None:
         check(twins, lambda twin, name=name: getattr(twin, name).from_dict(obj, profile), show)
 
 
-@settings(max_examples=300)
 @given(text=mutated(), profile=st.sampled_from(PROFILES))
 def test_parse_of_what_orjson_reads(twins: Twins, text: bytes, profile: Profile) -> None:
     try:
@@ -185,7 +182,7 @@ OPTIONS = st.sampled_from(
 DEFAULTS = st.sampled_from([None, str, sorted, repr, lambda _: 1 / 0, lambda _: object()])
 
 
-@settings(max_examples=1500)
+@scaled_examples(5)
 @given(
     name=st.sampled_from(["encode_request", "encode_notification", "encode_result", "encode_error"]),
     arguments=st.lists(ODD, min_size=4, max_size=4),
@@ -216,7 +213,7 @@ def test_encode(
     check(twins, encode, bytes)
 
 
-@settings(max_examples=500)
+@scaled_examples(2)
 @given(obj=st.lists(OBJECTS, max_size=4), default=DEFAULTS, option=OPTIONS, delimited=st.booleans())
 def test_encode_what_was_parsed(twins: Twins, obj: Any, default: Any, option: int, delimited: bool) -> None:
     def encode(twin: ModuleType) -> bytes:
@@ -226,7 +223,6 @@ def test_encode_what_was_parsed(twins: Twins, obj: Any, default: Any, option: in
     check(twins, encode, bytes)
 
 
-@settings(max_examples=300)
 @given(text=mutated(LINES), raw=st.booleans())
 def test_answer(twins: Twins, text: bytes, raw: bool) -> None:
     def answer(twin: ModuleType) -> bytes:
@@ -238,7 +234,7 @@ def test_answer(twins: Twins, text: bytes, raw: bool) -> None:
     check(twins, answer, bytes)
 
 
-@settings(max_examples=500)
+@scaled_examples(2)
 @given(text=TEXTS)
 def test_raw(twins: Twins, text: bytes) -> None:
     check(twins, lambda twin: twin.Raw(text), lambda raw: (bytes(raw), raw.decode(), repr(raw), len(raw)))

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast.profile import JSONRPC, LSP, MCP_2025_11_25, Limits
@@ -239,7 +239,6 @@ def test_any_chunking(impl: ModuleType, lines: list[bytes], ends: list[bytes], s
     assert repr(decode_all(impl, bytewise(data), limits=limits)) == repr(whole)
 
 
-@settings(max_examples=200)
 @given(lines=st.lists(LINE, max_size=6))
 def test_a_stream_is_its_lines(impl: ModuleType, lines: list[bytes]) -> None:
     limits = Limits(message_bytes=250)

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast import errors
@@ -23,6 +23,7 @@ from jsonrpc_fast.codes import ErrorCode, Hint, ParseErrorCode
 from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_11_25, Limits, Profile
 
 from .mutations import LINES, MADE, TOKEN, mutated
+from .support.examples import scaled_examples
 
 TEXT_FAULTS = ["MALFORMED_JSON", "INVALID_UTF8", "TRUNCATED", "INVALID_FRAMING"]
 WITHOUT_ID = ["BATCH_TOO_LARGE", "NOT_AN_OBJECT", "EMPTY_BATCH", "BATCH_NOT_ALLOWED"]
@@ -283,7 +284,7 @@ def test_nothing_of_a_marked_message_is_shown(impl: ModuleType) -> None:
         assert sum(check_nothing_is_shown(impl, text, profile) for text in MARKED) > 1000
 
 
-@settings(max_examples=500)
+@scaled_examples(2)
 @given(text=mutated(MARKED), profile=st.sampled_from(PROFILES))
 def test_nothing_of_a_mutated_message_is_shown(impl: ModuleType, text: bytes, profile: Profile) -> None:
     check_nothing_is_shown(impl, text, profile)

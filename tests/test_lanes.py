@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast import JSONRPC, PRESETS, Limits
@@ -136,7 +136,6 @@ def test_every_truncation_and_every_byte(twins: tuple[ModuleType, ModuleType], r
                 assert found is None, found
 
 
-@settings(max_examples=300)
 @given(st.integers(min_value=0))
 def test_texts_of_the_grammar(twins: tuple[ModuleType, ModuleType], seed: int) -> None:
     rng = random.Random(seed)
@@ -180,7 +179,6 @@ def written(value: Any, spaced: bool, draw: random.Random) -> str:
     return repr(value)
 
 
-@settings(max_examples=300)
 @given(
     st.lists(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error", "x"]), max_size=6),
     st.lists(JSON, min_size=6, max_size=6),

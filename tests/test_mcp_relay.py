@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast import JSONRPC, MCP_2025_03_26, MCP_2025_11_25, ParseErrorCode, Profile, Raw, encode
@@ -29,6 +29,8 @@ from jsonrpc_fast.session import McpConvention, ReplyBudget, RequestContext, Ses
 from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
 from jsonrpc_fast.transports.memory import MemoryTransport, memory_pair
 from jsonrpc_fast.transports.stdio import StdioClient
+
+from .support.examples import scaled_examples
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -727,7 +729,7 @@ class Talker:
                     self.questions = [id for id in self.questions if id != message["params"]["requestId"]]
 
 
-@settings(max_examples=60)
+@scaled_examples(0.2)
 @given(st.lists(st.tuples(st.booleans(), actions), max_size=30))
 def test_any_conversation(conversation: list[tuple[bool, tuple[str, Any]]]) -> None:
     async def test() -> None:

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import orjson
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast.codes import UNSET
@@ -18,6 +18,7 @@ from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.profile import JSONRPC, LENIENT, LSP, MAX_ID_BYTES, MCP_2026_07_28, Limits
 
 from .describe import describe
+from .support.examples import scaled_examples
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 JSON = st.recursive(
@@ -66,7 +67,6 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other and repr(describe(one)) == repr(describe(other))
 
 
-@settings(max_examples=300)
 @given(parts=PARTS)
 def test_decode_encode(impl: ModuleType, parts: tuple[Any, ...]) -> None:
     message = make(impl, parts)
@@ -80,7 +80,6 @@ def test_decode_encode(impl: ModuleType, parts: tuple[Any, ...]) -> None:
     assert message.to_bytes_delimited() == line
 
 
-@settings(max_examples=200)
 @given(parts=PARTS)
 def test_dicts(impl: ModuleType, parts: tuple[Any, ...]) -> None:
     message = make(impl, parts)
@@ -88,14 +87,12 @@ def test_dicts(impl: ModuleType, parts: tuple[Any, ...]) -> None:
     assert same(type(message).from_dict(message.to_dict()), message)
 
 
-@settings(max_examples=200)
 @given(parts=PARTS)
 def test_what_is_written_is_the_dict(impl: ModuleType, parts: tuple[Any, ...]) -> None:
     message = make(impl, parts)
     assert repr(json.loads(message.to_bytes())) == repr(message.to_dict())
 
 
-@settings(max_examples=200)
 @given(batch=st.lists(PARTS, min_size=1, max_size=5))
 def test_batches(impl: ModuleType, batch: list[tuple[Any, ...]]) -> None:
     messages = [make(impl, parts) for parts in batch]
@@ -106,7 +103,6 @@ def test_batches(impl: ModuleType, batch: list[tuple[Any, ...]]) -> None:
     assert all(same(one, other) for one, other in zip(read, messages, strict=True))
 
 
-@settings(max_examples=200)
 @given(batch=st.lists(PARTS, max_size=6), size=st.integers(1, 50))
 def test_streams(impl: ModuleType, batch: list[tuple[Any, ...]], size: int) -> None:
     messages = [make(impl, parts) for parts in batch]
@@ -118,7 +114,6 @@ def test_streams(impl: ModuleType, batch: list[tuple[Any, ...]], size: int) -> N
     assert read == messages
 
 
-@settings(max_examples=300)
 @given(parts=PARTS)
 def test_across_the_twins(twins: tuple[ModuleType, ModuleType], parts: tuple[Any, ...]) -> None:
     core, pure = twins
@@ -128,7 +123,6 @@ def test_across_the_twins(twins: tuple[ModuleType, ModuleType], parts: tuple[Any
     assert same(core.decode(line), make(core, parts))
 
 
-@settings(max_examples=200)
 @given(
     id=st.one_of(st.integers(), TEXT),
     method=TEXT.filter(bool),
@@ -145,7 +139,6 @@ def test_every_profile_takes_the_plainest_messages(impl: ModuleType, id: Any, me
             assert same(impl.decode(message.to_bytes(), profile), message)
 
 
-@settings(max_examples=300)
 @given(obj=st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"]), JSON))
 def test_decode_is_parse_of_the_dict(impl: ModuleType, obj: dict[str, Any]) -> None:
     obj.setdefault("jsonrpc", "2.0")
@@ -255,7 +248,7 @@ def attempt(impl: ModuleType, parts: tuple[Any, ...], option: int) -> tuple[str,
         return f"{type(error).__name__}: {error}", b""
 
 
-@settings(max_examples=400)
+@scaled_examples(1.5)
 @given(parts=WRITTEN, option=OPTIONS)
 def test_what_is_written_is_accepted(impl: ModuleType, parts: tuple[Any, ...], option: int) -> None:
     _, line = attempt(impl, parts, option)
@@ -285,7 +278,7 @@ def test_what_is_written_is_accepted(impl: ModuleType, parts: tuple[Any, ...], o
                 assert message.error.message == str.__str__(text)
 
 
-@settings(max_examples=400)
+@scaled_examples(1.5)
 @given(parts=WRITTEN, option=OPTIONS)
 def test_both_twins_write_the_same(twins: tuple[ModuleType, ModuleType], parts: tuple[Any, ...], option: int) -> None:
     core, pure = twins

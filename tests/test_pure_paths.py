@@ -10,13 +10,14 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast import _pure
 from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_11_25, Limits, Profile
 
 from .fuzz.mutate import message
+from .support.examples import scaled_examples
 
 WIRE = Path(__file__).parent / "vectors" / "wire"
 PROFILES: list[Profile] = [
@@ -234,7 +235,7 @@ def test_usual_depth(depth: int, batch: bool) -> None:
                     assert not raw or one == other
 
 
-@settings(max_examples=100)
+@scaled_examples(0.3)
 @given(st.integers(min_value=0))
 def test_texts_of_the_grammar(seed: int) -> None:
     rng = random.Random(seed)

@@ -10,13 +10,14 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast import _scanner
 from jsonrpc_fast._scanner import Envelope, Malformed, Value, scan
 
 from .mutations import mutated
+from .support.examples import scaled_examples
 from .test_json import VALUES
 
 JSON_TEXT = st.tuples(VALUES, st.booleans(), st.sampled_from([None, 0, 1])).map(
@@ -79,26 +80,24 @@ def check_offset(text: bytes, offset: int) -> None:
         assert {fault_of(text + more) for more in (b" ", b'"', b"]", b"}", b",", b"x")} == {offset}
 
 
-@settings(max_examples=300)
 @given(text=JSON_TEXT)
 def test_json(text: bytes) -> None:
     check_against_orjson(text)
     assert fault_of(text) is None
 
 
-@settings(max_examples=500)
+@scaled_examples(2)
 @given(parts=TORN)
 def test_torn_json(parts: tuple[bytes, list[tuple[int, int | None]], int]) -> None:
     check_against_orjson(torn(*parts))
 
 
-@settings(max_examples=500)
+@scaled_examples(2)
 @given(text=mutated())
 def test_mutated_messages(text: bytes) -> None:
     check_against_orjson(text)
 
 
-@settings(max_examples=300)
 @given(text=st.text(st.sampled_from('{}[]:,"\\u0123dDabefnrtlse+-. \n'), max_size=12))
 def test_made_of_what_counts(text: str) -> None:
     check_against_orjson(text.encode())
@@ -214,7 +213,6 @@ def found(text: bytes, any_width: bool, batch_items: int) -> object:
         return malformed.offset
 
 
-@settings(max_examples=300)
 @given(seed=st.integers(min_value=0), size=st.sampled_from([1, 3, 8, 20, 64, 128]))
 def test_pieces(seed: int, size: int) -> None:
     rng = random.Random(seed)

@@ -15,6 +15,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from jsonrpc_fast.errors import MessageId, StateError
 from jsonrpc_fast.session.tracker import Call, Outcome, Serving, Tracker
 
+from .support.examples import scaled_examples
+
 ANSWERS = st.sampled_from([Outcome.RESULT, Outcome.ERROR, Outcome.FAULT])
 SECONDS = st.one_of(st.none(), st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 5.0]))
 
@@ -142,7 +144,7 @@ class TrackerMachine(RuleBasedStateMachine):
 
 
 TestTracker = TrackerMachine.TestCase
-TestTracker.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestTracker.settings = settings(scaled_examples(0.5), stateful_step_count=40)
 
 
 def test_ids_count_from_one() -> None:

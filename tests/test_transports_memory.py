@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast import (
@@ -25,6 +25,8 @@ from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
 from jsonrpc_fast.framing import FRAMINGS, Framing
 from jsonrpc_fast.transports import MemoryTransport, Transport, base, memory_pair
 from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
+
+from .support.examples import scaled_examples
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("each_loop")]
 
@@ -521,14 +523,14 @@ def tiny_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("loop", "tiny_turns")
-@settings(max_examples=30)
+@scaled_examples(0.1)
 @given(framing=st.sampled_from(FRAMINGS), steps=STEPS, closes=st.booleans())
 def test_whatever_is_done_meanwhile_all_arrives_in_tiny_turns(framing: Framing, steps: list[Any], closes: bool) -> None:
     check_that_all_arrives(framing, steps, closes)
 
 
 @pytest.mark.usefixtures("loop")
-@settings(max_examples=50)
+@scaled_examples(0.2)
 @given(framing=st.sampled_from(FRAMINGS), steps=STEPS, closes=st.booleans())
 def test_whatever_is_done_meanwhile_all_that_was_sent_arrives(framing: Framing, steps: list[Any], closes: bool) -> None:
     check_that_all_arrives(framing, steps, closes)

@@ -1,0 +1,28 @@
+"""How many examples Hypothesis tries: a number for each profile, and factors for the tests that need more or fewer.
+
+The profiles, chosen by `HYPOTHESIS_PROFILE` or `--hypothesis-profile`:
+
+    dev       30 examples (the default)
+    ci        300 examples, the same in every run
+    thorough  3000 examples
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+
+def register_profiles() -> None:
+    """Register the profiles with Hypothesis, and load the one that the environment names."""
+    common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("dev", common, max_examples=30)
+    settings.register_profile("ci", common, max_examples=300, derandomize=True, print_blob=True)
+    settings.register_profile("thorough", common, max_examples=3000)
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+
+
+def scaled_examples(factor: float) -> settings:
+    """Return settings with `factor` times the profile's number of examples: `@scaled_examples(2)` above `@given`."""
+    return settings(max_examples=max(1, round(factor * settings.default.max_examples)))
