@@ -11,6 +11,7 @@ Nothing here does IO. `BACKEND` tells which twin is in use: "cython" or "python"
 
 from __future__ import annotations
 
+from ._version import __version__
 from .codec import (
     BACKEND,
     Decoder,
@@ -61,8 +62,6 @@ from .profile import (
     Limits,
     Profile,
 )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BACKEND",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn
+from typing import Any, Generic, Literal, NoReturn, TypeVar
 
 from .codes import ParseErrorCode
 from .errors import ParseError
@@ -12,16 +12,8 @@ from .framing import FRAMINGS, Frame, Frames, Framing, FramingDetector, frames_o
 from .hints import hint_of_line
 from .profile import JSONRPC, Limits, Profile
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    from ._pure import Message
-
-    M = TypeVar("M", default=Message)
-else:
-    from typing import TypeVar
-
-    M = TypeVar("M")
+M = TypeVar("M")
+"""What decoding makes of one message."""
 
 
 class StreamDecoder(Generic[M]):

@@ -10,7 +10,7 @@ from .codec import Message, ParseError, _too_large, decode
 from .framing import Frame
 
 
-class LocatingDecoder(StreamDecoder):
+class LocatingDecoder(StreamDecoder[Message]):
     """The stream decoder, for either twin, that tells of each item which frame it was in."""
 
     __slots__ = ()

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAlias, final, overload
 
 from . import errors
-from ._decoder import M, StreamDecoder
+from ._decoder import StreamDecoder
 from ._json import (
     Default,
     JSONDecodeError,
@@ -57,11 +57,13 @@ if TYPE_CHECKING:
 
     P = TypeVar("P", bound="Params", covariant=True, default="dict[str, Any] | list[Any] | None")
     R = TypeVar("R", covariant=True, default=Any)
+    M = TypeVar("M", default="Message")
 else:
     from typing import TypeVar
 
     P = TypeVar("P")
     R = TypeVar("R")
+    M = TypeVar("M")
 T = TypeVar("T")
 
 Params: TypeAlias = "dict[str, Any] | list[Any] | Raw | None"

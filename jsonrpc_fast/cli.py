@@ -20,9 +20,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from . import __version__, serve
+from . import serve
 from ._json import ORJSON_VERSION
 from ._located import LocatingDecoder
+from ._version import __version__
 from .codec import BACKEND, CORE_FAULT, Notification, ParseError, Request
 from .codes import ParseErrorCode
 from .framing import FRAMINGS, Frame, Framing

@@ -7,7 +7,8 @@ Rules:
   - params in an array are the positional arguments, params in an object the named ones (section 4.2). Params that do
     not fit the signature are -32602, and the function is not called. Types are the function's own business;
   - the signature is read once, when the function is registered;
-  - a parameter that is annotated with `RequestContext` is given that; the peer can neither set nor miss it;
+  - a parameter that is annotated with `RequestContext`, or with `SessionContext` in a session, is given that; the
+    peer can neither set nor miss it;
   - names that begin with `rpc.` belong to JSON-RPC itself (section 4.3), and are refused;
   - an RpcError that a function raises is the answer. Any other exception, and a result that cannot be written, is
     -32603 without a word about it to the peer, and an error with its traceback in the log;
@@ -431,4 +432,4 @@ def _is_context(annotation: object) -> bool:
     return any(_is_context(part) for part in get_args(annotation))
 
 
-_CONTEXT_NAME: Final = re.compile(rf"\b{RequestContext.__name__}\b")
+_CONTEXT_NAME: Final = re.compile(r"\b(?:Request|Session)Context\b")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from jsonrpc_fast.session import Handlers, RequestContext, Session
+from jsonrpc_fast.session import Handlers, Session, SessionContext
 from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
 T = TypeVar("T")
@@ -109,22 +109,22 @@ def asking_handlers() -> dict[str, Callable[..., Any]]:
     """What both ends serve in tests of two sessions that call each other from their handlers."""
     noted = 0
 
-    async def ask(context: RequestContext, value: int, depth: int = 0) -> int:
+    async def ask(context: SessionContext, value: int, depth: int = 0) -> int:
         """Asks the peer back, which asks back `depth` more times."""
         if depth:
             return int(await context.session.call("ask", [value, depth - 1]))
         return int(await context.session.call("double", [value]))
 
-    async def note(context: RequestContext, value: int) -> None:
+    async def note(context: SessionContext, value: int) -> None:
         nonlocal noted
         assert await context.session.call("double", [value]) == 2 * value
         noted += 1
 
-    async def notify(context: RequestContext, count: int) -> None:
+    async def notify(context: SessionContext, count: int) -> None:
         for number in range(count):
             context.session.notify_soon("note", [number])
 
-    async def call(context: RequestContext, count: int, depth: int = 0) -> bool:
+    async def call(context: SessionContext, count: int, depth: int = 0) -> bool:
         results = await asyncio.gather(*[context.session.call("ask", [number, depth]) for number in range(count)])
         return results == [2 * number for number in range(count)]
 

@@ -16,6 +16,7 @@ import jsonrpc_fast
 
 PACKAGE = Path(jsonrpc_fast.__file__).resolve().parent
 FLOORS = {
+    "_version": 0,
     "codes": 0,
     "errors": 0,
     "profile": 0,

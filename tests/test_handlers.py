@@ -295,13 +295,14 @@ def annotated(annotation: object) -> Any:
     "annotation",
     [
         RequestContext,
-        session_handlers.RequestContext,
+        session_handlers.SessionContext,
         RequestContext | None,
         "RequestContext",
         "'RequestContext'",
         "handlers.RequestContext",
         "None | RequestContext",
-        "Optional[session.RequestContext]",
+        "Optional[session.SessionContext]",
+        "SessionContext",
     ],
 )
 def test_the_peer_can_neither_set_nor_miss_the_context(dispatch: Dispatch, annotation: object) -> None:
@@ -311,7 +312,9 @@ def test_the_peer_can_neither_set_nor_miss_the_context(dispatch: Dispatch, annot
         assert dispatch(methods, call("m", 1, params)) == error(-32602, "Invalid params") + b"\n"
 
 
-@pytest.mark.parametrize("annotation", ["MyRequestContext", "RequestContexts", "RequestContext2", int, None])
+@pytest.mark.parametrize(
+    "annotation", ["MyRequestContext", "SessionContexts", "RequestContexts", "RequestContext2", int, None]
+)
 def test_other_annotations_are_the_peers_to_set(dispatch: Dispatch, annotation: object) -> None:
     assert dispatch(Handlers({"m": annotated(annotation)}), call("m", 1, ["x", 1])) == RESULT % b'"str"' + b"\n"
 
@@ -638,5 +641,5 @@ assert not {"asyncio", "logging", "anyio", "trio", "jsonrpc_fast.session"} & sys
 
 def test_sessions_have_the_same_classes() -> None:
     assert session_handlers.Handlers is Handlers
-    assert issubclass(session_handlers.RequestContext, RequestContext)
+    assert issubclass(session_handlers.SessionContext, RequestContext)
     assert jsonrpc_fast.RpcError is RpcError

@@ -20,7 +20,7 @@ from jsonrpc_fast.mcp.handshake import (
     Call,
     ClientHandshake,
     Ready,
-    RequestContext,
+    RequestRules,
     ServerContext,
     ServerHandshake,
 )
@@ -48,7 +48,7 @@ def server(versions: tuple[str, ...] = VERSIONS, **options: Any) -> ServerHandsh
     return ServerHandshake(SERVER, OFFERS, versions=versions, **options)
 
 
-def ask(handshake: ServerHandshake, method: str, params: Any = None) -> RequestContext | Answer:
+def ask(handshake: ServerHandshake, method: str, params: Any = None) -> RequestRules | Answer:
     return handshake.receive_request(Request(1, method, params))
 
 
@@ -85,7 +85,7 @@ def test_initialize() -> None:
     assert handshake.is_initialized
     assert not handshake.receive_notification(Notification("notifications/initialized"))
     context = ask(handshake, "prompts/list")
-    assert isinstance(context, RequestContext)
+    assert isinstance(context, RequestRules)
     assert context.revision is REVISIONS["2025-06-18"]
     assert context.client_capabilities.supports("roots.listChanged")
     assert context.client_info == CLIENT
@@ -153,7 +153,7 @@ def test_before_initialize() -> None:
 def test_requests_may_follow_initialize_at_once() -> None:
     handshake = server()
     ask(handshake, "initialize", INITIALIZE)
-    assert isinstance(ask(handshake, "prompts/list"), RequestContext)
+    assert isinstance(ask(handshake, "prompts/list"), RequestRules)
     assert ask(handshake, "ping") == Answer({})
 
 
@@ -161,7 +161,7 @@ def test_methods_of_other_revisions_are_not_found() -> None:
     handshake = initialized()
     assert refused(handshake, "tasks/list") == (-32601, "Method not found")
     assert refused(handshake, "subscriptions/listen") == (-32601, "Method not found")
-    assert isinstance(ask(handshake, "vendor/own"), RequestContext)
+    assert isinstance(ask(handshake, "vendor/own"), RequestRules)
 
 
 def test_what_the_server_may_send() -> None:
@@ -183,7 +183,7 @@ def test_what_the_server_may_send() -> None:
 def test_a_modern_request_stands_for_itself() -> None:
     handshake = server()
     context = ask(handshake, "prompts/list", {"_meta": {**META, "progressToken": "p", LOG_LEVEL_KEY: "info"}})
-    assert isinstance(context, RequestContext)
+    assert isinstance(context, RequestRules)
     assert context.revision.version == "2026-07-28"
     assert context.client_capabilities.supports("elicitation.url")
     assert context.client_info == CLIENT
@@ -196,18 +196,18 @@ def test_both_kinds_on_one_stream() -> None:
     handshake = initialized()
     modern = ask(handshake, "prompts/list", {"_meta": META})
     legacy = ask(handshake, "prompts/list", {"_meta": {"progressToken": 5}})
-    assert isinstance(modern, RequestContext)
-    assert isinstance(legacy, RequestContext)
+    assert isinstance(modern, RequestRules)
+    assert isinstance(legacy, RequestRules)
     assert (modern.revision.version, legacy.revision.version) == ("2026-07-28", "2025-06-18")
     assert legacy.progress_token == 5
     assert refused(handshake, "ping", {"_meta": META}) == (-32601, "Method not found")
     assert refused(handshake, "logging/setLevel", {"_meta": META}) == (-32601, "Method not found")
-    assert isinstance(ask(handshake, "subscriptions/listen", {"_meta": META}), RequestContext)
+    assert isinstance(ask(handshake, "subscriptions/listen", {"_meta": META}), RequestRules)
 
 
 def test_a_modern_request_knows_no_initialize() -> None:
     handshake = server()
-    assert isinstance(ask(handshake, "prompts/list", {"_meta": META}), RequestContext)
+    assert isinstance(ask(handshake, "prompts/list", {"_meta": META}), RequestRules)
     assert refused(handshake, "initialize", {**INITIALIZE, "_meta": META}) == (-32601, "Method not found")
     assert handshake.session is None
     # Not by its `_meta` alone: only what makes a request modern counts.
@@ -227,16 +227,16 @@ def test_registered_methods_are_of_every_revision() -> None:
     handshake = server(methods={"tasks/get", "logging/setLevel", "vendor/x"})
     for method in ("tasks/get", "vendor/x"):
         assert refused(handshake, method) == (-32600, "initialize comes first")
-        assert isinstance(ask(handshake, method, {"_meta": META}), RequestContext)
+        assert isinstance(ask(handshake, method, {"_meta": META}), RequestRules)
     assert refused(handshake, "tasks/cancel", {"_meta": META})[0] == -32601
     ask(handshake, "initialize", INITIALIZE)
-    assert isinstance(ask(handshake, "tasks/get"), RequestContext)
+    assert isinstance(ask(handshake, "tasks/get"), RequestRules)
     assert refused(handshake, "tasks/cancel")[0] == -32601
 
 
 def test_raw_params() -> None:
     context = ask(server(), "prompts/list", Raw(json.dumps({"_meta": META})))
-    assert isinstance(context, RequestContext)
+    assert isinstance(context, RequestRules)
     assert context.revision.is_modern
 
 
@@ -322,7 +322,7 @@ def test_a_server_of_modern_clients_alone() -> None:
         {"supported": ["2026-07-28"], "requested": "2025-06-18"},
     )
     assert refused(handshake, "prompts/list")[0] == -32602
-    assert isinstance(ask(handshake, "prompts/list", {"_meta": META}), RequestContext)
+    assert isinstance(ask(handshake, "prompts/list", {"_meta": META}), RequestRules)
 
 
 def test_a_server_of_legacy_clients_alone() -> None:
@@ -331,13 +331,13 @@ def test_a_server_of_legacy_clients_alone() -> None:
     assert not handshake.receive_notification(Notification("notifications/cancelled"))
     assert isinstance(ask(handshake, "initialize", INITIALIZE), Answer)
     context = ask(handshake, "prompts/list", {"_meta": META})
-    assert isinstance(context, RequestContext)
+    assert isinstance(context, RequestRules)
     assert context.revision.version == "2025-06-18"
 
 
 def test_required_capability(corpora: Path) -> None:
     modern = ask(server(), "prompts/list", {"_meta": META})
-    assert isinstance(modern, RequestContext)
+    assert isinstance(modern, RequestRules)
     modern.require("elicitation.url")
     with pytest.raises(RpcError) as caught:
         modern.require("sampling.tools")
@@ -346,7 +346,7 @@ def test_required_capability(corpora: Path) -> None:
     whole = {"jsonrpc": "2.0", "id": 1, "error": {"code": error.code, "message": error.message, "data": error.data}}
     schema_of(corpora, "2026-07-28", "MissingRequiredClientCapabilityError").validate(whole)
     legacy = ask(initialized(), "prompts/list")
-    assert isinstance(legacy, RequestContext)
+    assert isinstance(legacy, RequestRules)
     with pytest.raises(RpcError) as caught:
         legacy.require("sampling")
     assert caught.value.code == -32600
@@ -355,8 +355,8 @@ def test_required_capability(corpora: Path) -> None:
 def test_complete() -> None:
     handshake = server(ttl_ms=7)
     modern, legacy = ask(handshake, "prompts/list", {"_meta": META}), ask(initialized(), "prompts/list")
-    assert isinstance(modern, RequestContext)
-    assert isinstance(legacy, RequestContext)
+    assert isinstance(modern, RequestRules)
+    assert isinstance(legacy, RequestRules)
     info = {"io.modelcontextprotocol/serverInfo": SERVER.to_dict()}
     assert handshake.complete(modern, "prompts/list", {"prompts": [], "_meta": {"a": 1}}) == {
         "resultType": "complete",
@@ -622,7 +622,7 @@ def test_every_client_with_every_server(mode: str, versions: tuple[str, ...]) ->
     if step.notification is not None:
         assert theirs.receive_notification(step.notification)
     context = ask(theirs, "prompts/list", step.server.params())
-    assert isinstance(context, RequestContext)
+    assert isinstance(context, RequestRules)
     assert context.revision is step.server.revision
     assert step.server.revision.version in versions
     assert step.server.revision.is_modern is (mode != "legacy" and "2026-07-28" in versions)
@@ -644,7 +644,7 @@ def test_official_requests_are_served(corpora: Path) -> None:
             params["_meta"] = {**META, **params.get("_meta", {})}
         handshake = server() if REVISIONS[version].is_modern else initialized(protocolVersion=version)
         decision = ask(handshake, method, message.get("params"))
-        if isinstance(decision, RequestContext):
+        if isinstance(decision, RequestRules):
             assert decision.revision.version == version
         else:
             assert method in ("ping", "server/discover")
@@ -659,7 +659,7 @@ def test_wire_of_another_client(corpora: Path) -> None:
         message = json.loads(line)
         if "id" in message:
             context = ask(handshake, message["method"], message["params"])
-            assert isinstance(context, RequestContext)
+            assert isinstance(context, RequestRules)
             assert context.client_info == Implementation(name="py-client", version="1.0.0")
             assert context.client_capabilities.supports("roots.listChanged")
 
@@ -667,7 +667,7 @@ def test_wire_of_another_client(corpora: Path) -> None:
 def test_completed_results_match_the_schema(corpora: Path) -> None:
     handshake = server()
     context = ask(handshake, "prompts/list", {"_meta": META})
-    assert isinstance(context, RequestContext)
+    assert isinstance(context, RequestRules)
     for method, name, result in (
         ("prompts/list", "ListPromptsResult", {"prompts": []}),
         ("resources/read", "ReadResourceResult", {"contents": []}),

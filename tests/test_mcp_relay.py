@@ -25,7 +25,7 @@ from jsonrpc_fast import JSONRPC, MCP_2025_03_26, MCP_2025_11_25, ParseErrorCode
 from jsonrpc_fast.errors import ConnectionLost, RpcError, StateError
 from jsonrpc_fast.mcp.client import connect
 from jsonrpc_fast.mcp.relay import RELAY_ERROR, Relay
-from jsonrpc_fast.session import McpConvention, ReplyBudget, RequestContext, Session
+from jsonrpc_fast.session import McpConvention, ReplyBudget, Session, SessionContext
 from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
 from jsonrpc_fast.transports.memory import MemoryTransport, memory_pair
 from jsonrpc_fast.transports.stdio import StdioClient
@@ -767,7 +767,7 @@ class Server:
     def fail(self, number: int) -> None:
         raise RpcError(number, "failed", {"number": number})
 
-    async def wait(self, context: RequestContext, number: int, **members: object) -> None:
+    async def wait(self, context: SessionContext, number: int, **members: object) -> None:
         context.report_progress({"progress": number})
         try:
             await asyncio.sleep(3600)

@@ -11,7 +11,7 @@ import pytest
 
 from jsonrpc_fast import Limits, Notification, ParseError, Request, Response
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
-from jsonrpc_fast.session import LspConvention, RequestContext, Session
+from jsonrpc_fast.session import LspConvention, Session, SessionContext
 from jsonrpc_fast.transports import TcpClient, TcpServer, Transport, memory_pair
 
 from .session_pairs import Faults, Wire, run, session_and_wire, sessions, settle
@@ -39,7 +39,7 @@ def test_both_ends_call_each_other() -> None:
 
 
 def test_a_handler_calls_back() -> None:
-    async def outer(context: RequestContext, depth: int) -> int:
+    async def outer(context: SessionContext, depth: int) -> int:
         return 0 if depth == 0 else 1 + await context.session.call("down", [depth - 1])
 
     async def main() -> None:
@@ -173,7 +173,7 @@ def test_close_lets_the_inbox_finish() -> None:
 
 
 def test_a_handler_may_call_while_the_session_closes() -> None:
-    async def work(context: RequestContext) -> Any:
+    async def work(context: SessionContext) -> Any:
         await asyncio.sleep(0.02)
         return await context.session.call("ask")
 
@@ -307,7 +307,7 @@ def test_a_peer_that_does_not_read_cannot_hold_up_a_cancelled_close() -> None:
 def test_a_handler_may_close_the_session(pause: float) -> None:
     ended = []
 
-    async def leave(context: RequestContext) -> None:
+    async def leave(context: SessionContext) -> None:
         if pause:
             await asyncio.sleep(pause)
         await context.session.close()
@@ -497,7 +497,7 @@ def test_what_a_peer_asked_before_it_ended_its_stream(end_seconds: float | None,
 def test_a_transport_asks_its_session_to_end(grace: float | None, answered: bool) -> None:
     """As a server does that closes. What runs may still call its peer."""
 
-    async def work(context: RequestContext) -> Any:
+    async def work(context: SessionContext) -> Any:
         await asyncio.sleep(0.2)
         return await context.session.call("ask")
 
@@ -541,7 +541,7 @@ def test_a_stdio_server_waits_for_its_handlers_after_the_end_of_its_input() -> N
 def test_a_handler_may_close_the_session_from_a_task_of_its_own(how: str) -> None:
     ended = []
 
-    async def leave(context: RequestContext) -> None:
+    async def leave(context: SessionContext) -> None:
         await asyncio.sleep(0.02)
         closing = context.session.close()
         if how == "wait_for":

@@ -14,7 +14,7 @@ import pytest
 
 from jsonrpc_fast import Notification, ParseError, Request, Response
 from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, EncodeError, RpcError, StateError
-from jsonrpc_fast.session import Convention, LspConvention, McpConvention, RequestContext, Session
+from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Session, SessionContext
 from jsonrpc_fast.session.driver_line import Line
 from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
@@ -155,7 +155,7 @@ def test_progress_keeps_a_call_alive(convention: Convention) -> None:
     seen: list[Any] = []
     seconds = 0.15
 
-    async def work(context: RequestContext, **_: Any) -> str:
+    async def work(context: SessionContext, **_: Any) -> str:
         for number in range(5):
             await asyncio.sleep(seconds / 3)
             assert context.report_progress({"progress": number})

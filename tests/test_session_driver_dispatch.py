@@ -14,7 +14,7 @@ import pytest
 
 from jsonrpc_fast import Notification, Raw, Request, Response, encode, encode_result
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError
-from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Outcome, RequestContext, Session, driver
+from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Outcome, Session, SessionContext, driver
 from jsonrpc_fast.session.driver_dispatch import _size
 from jsonrpc_fast.transports import memory_pair
 
@@ -381,7 +381,7 @@ def test_a_wrapped_async_handler() -> None:
 def test_a_cancelled_request(convention: Convention, cancellation: bytes, answer: int | None, where: str) -> None:
     seen: list[bool] = []
 
-    async def work(context: RequestContext) -> str:
+    async def work(context: SessionContext) -> str:
         try:
             await asyncio.sleep(5)
         except asyncio.CancelledError:
@@ -456,7 +456,7 @@ def test_a_handler_that_is_cancelled_before_its_first_step() -> None:
 def test_the_context() -> None:
     seen: list[Any] = []
 
-    def request(context: RequestContext, value: int) -> None:
+    def request(context: SessionContext, value: int) -> None:
         seen.append((context.id, context.method, context.is_notification, context.is_cancelled, value))
         assert not context.report_progress(1)
 
@@ -514,7 +514,7 @@ def test_sync_handlers_and_notifications_wait_for_no_slot() -> None:
 
 
 def test_answers_and_cancellations_do_not_wait_in_the_inbox() -> None:
-    async def work(context: RequestContext) -> Any:
+    async def work(context: SessionContext) -> Any:
         return await context.session.call("ask")
 
     async def main() -> None:

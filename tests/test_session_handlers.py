@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jsonrpc_fast import Raw
 from jsonrpc_fast.errors import RpcError
-from jsonrpc_fast.session import Handler, Handlers, RequestContext
+from jsonrpc_fast.session import Handler, Handlers, SessionContext
 
 
 def none() -> Any:
@@ -126,15 +126,15 @@ def test_what_fits_is_what_python_takes(function: Any, params: Any) -> None:
 # The context.
 
 
-def first(context: RequestContext, a: Any) -> Any:
+def first(context: SessionContext, a: Any) -> Any:
     return context, a
 
 
-def named(a: Any, *, context: RequestContext) -> Any:
+def named(a: Any, *, context: SessionContext) -> Any:
     return context, a
 
 
-def any_name(context: RequestContext, **names: Any) -> Any:
+def any_name(context: SessionContext, **names: Any) -> Any:
     return context, names
 
 
@@ -142,11 +142,11 @@ def evaluated(context: Any, a: Any) -> Any:
     return context, a
 
 
-evaluated.__annotations__["context"] = RequestContext
+evaluated.__annotations__["context"] = SessionContext
 
 
 class Methods:
-    def method(self, context: RequestContext, a: Any) -> Any:
+    def method(self, context: SessionContext, a: Any) -> Any:
         return context, a
 
 
@@ -172,7 +172,7 @@ def test_the_peer_cannot_set_the_context() -> None:
 
 
 def test_a_context_that_is_neither_first_nor_named_is_refused() -> None:
-    def second(a: Any, context: RequestContext) -> None:
+    def second(a: Any, context: SessionContext) -> None:
         raise AssertionError
 
     with pytest.raises(TypeError):

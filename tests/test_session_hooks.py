@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast.errors import CallTimeout, RpcError
-from jsonrpc_fast.session import LspConvention, Outcome, RequestContext
+from jsonrpc_fast.session import LspConvention, Outcome, SessionContext
 
 from .session_pairs import run, session_and_wire, sessions, settle
 
@@ -144,7 +144,7 @@ def test_each_request_has_a_context_of_its_own() -> None:
         def request_served(self, *event: Any) -> None:
             seen.append(("served", variable.get()))
 
-    async def waits(context: RequestContext) -> None:
+    async def waits(context: SessionContext) -> None:
         await asyncio.sleep(0.01)
         seen.append(("handler", variable.get()))
 

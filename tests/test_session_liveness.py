@@ -16,7 +16,7 @@ import pytest
 
 from jsonrpc_fast import Notification, Request, Response
 from jsonrpc_fast.errors import RpcError
-from jsonrpc_fast.session import LspConvention, RequestContext, Session
+from jsonrpc_fast.session import LspConvention, Session, SessionContext
 from jsonrpc_fast.transports import StdioClient, TcpClient, TcpServer, Transport, memory_pair
 
 from . import loops
@@ -116,37 +116,37 @@ def test_nine_thousand_requests_at_once() -> None:
 # What holds no slot.
 
 
-async def awaits(context: RequestContext) -> Any:
+async def awaits(context: SessionContext) -> Any:
     return await context.session.call("ask")
 
 
-async def awaits_with_a_timeout(context: RequestContext) -> Any:
+async def awaits_with_a_timeout(context: SessionContext) -> Any:
     return await asyncio.wait_for(context.session.call("ask"), 30)
 
 
-async def gathers(context: RequestContext) -> Any:
+async def gathers(context: SessionContext) -> Any:
     return (await asyncio.gather(context.session.call("ask"), context.session.call("ask")))[0]
 
 
-async def calls_in_a_batch(context: RequestContext) -> Any:
+async def calls_in_a_batch(context: SessionContext) -> Any:
     return (await context.session.call_batch([("ask", None), ("ask", None)]))[0]
 
 
-async def asks_in_a_thread(context: RequestContext) -> Any:
+async def asks_in_a_thread(context: SessionContext) -> Any:
     return await asyncio.to_thread(lambda: context.session.call_threadsafe("ask").result(30))
 
 
-async def waits_for_a_callback(context: RequestContext) -> Any:
+async def waits_for_a_callback(context: SessionContext) -> Any:
     done = asyncio.get_running_loop().create_future()
     context.session.call_soon("ask", on_result=done.set_result)
     return await done
 
 
-def returns_a_future(context: RequestContext) -> Any:
+def returns_a_future(context: SessionContext) -> Any:
     return asyncio.gather(context.session.call("ask"))
 
 
-def returns_a_task(context: RequestContext) -> Any:
+def returns_a_task(context: SessionContext) -> Any:
     return asyncio.ensure_future(context.session.call("ask"))
 
 
@@ -204,13 +204,13 @@ def test_a_handler_that_waits_for_the_peer_of_another_session_holds_no_slot() ->
         async def forward(depth: int) -> int:
             return int(await upstream.call("up", [depth]))
 
-        async def up(context: RequestContext, depth: int) -> int:
+        async def up(context: SessionContext, depth: int) -> int:
             return int(await context.session.call("down", [depth]))
 
-        async def down(context: RequestContext, depth: int) -> int:
+        async def down(context: SessionContext, depth: int) -> int:
             return int(await gateway.call("down", [depth]))
 
-        async def client_down(context: RequestContext, depth: int) -> int:
+        async def client_down(context: SessionContext, depth: int) -> int:
             return depth if depth == 0 else 1 + await context.session.call("forward", [depth - 1])
 
         async with sessions({"up": up}, {"down": down}, {"max_handlers": 1}, max_handlers=1) as (one, _):
@@ -374,10 +374,10 @@ def test_a_peer_that_never_reads_cannot_fill_the_memory(method: str, is_request:
         await asyncio.sleep(0)
         return "y" * 1000
 
-    async def asks(context: RequestContext) -> Any:
+    async def asks(context: SessionContext) -> Any:
         return await context.session.call("x", ["y" * 100])
 
-    def notes(context: RequestContext) -> None:
+    def notes(context: SessionContext) -> None:
         context.session.notify_soon("x", ["y" * 1000])
 
     async def main() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast.errors import CallTimeout, RpcError
-from jsonrpc_fast.session import RequestContext
+from jsonrpc_fast.session import SessionContext
 
 from .session_pairs import run, session_and_wire, sessions
 
@@ -65,7 +65,7 @@ def telemetry() -> Iterator[Telemetry]:
 
 
 def test_spans_of_a_call(telemetry: Telemetry) -> None:
-    async def work(context: RequestContext, depth: int) -> int:
+    async def work(context: SessionContext, depth: int) -> int:
         await asyncio.sleep(0)
         return 0 if depth == 0 else 1 + await context.session.call("work", [depth - 1])
 

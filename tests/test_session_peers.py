@@ -14,7 +14,7 @@ import pytest
 
 from jsonrpc_fast import LSP, Notification
 from jsonrpc_fast.errors import CallTimeout, RpcError
-from jsonrpc_fast.session import LspConvention, RequestContext, Session
+from jsonrpc_fast.session import LspConvention, Session, SessionContext
 from jsonrpc_fast.transports import StdioClient, TcpClient
 
 from .peers.node import node_command
@@ -113,7 +113,7 @@ def test_vscode_sends_nine_thousand_requests_that_are_asked_back() -> None:
     async def main() -> None:
         async with vscode() as (session, handlers):
 
-            async def double(context: RequestContext, value: int) -> int:
+            async def double(context: SessionContext, value: int) -> int:
                 return int(await context.session.call("add", [value, value], timeout=50))
 
             session.register("double back", double)

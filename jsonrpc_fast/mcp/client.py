@@ -30,8 +30,8 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
-from .. import __version__
 from .._json import dumps
+from .._version import __version__
 from ..codes import UNSET, Unset
 from ..errors import CallTimeout, ConnectionLost, EncodeError, StateError
 from ..profile import MCP_2025_11_25

@@ -21,7 +21,7 @@ from ..codes import RPC_MESSAGES, UNSET, ErrorCode
 from ..errors import CallTimeout, RpcError, StateError
 from ..handlers import is_awaitable
 from ..profile import MCP_2025_11_25
-from ..session import Handler, Handlers, McpConvention, RequestContext, Session, SessionOptions
+from ..session import Handler, Handlers, McpConvention, Session, SessionContext, SessionOptions
 from ..transports.base import Received, Transport
 from ..validator import JsonRpcValidator
 from .capabilities import ClientCapabilities, Elicitation, Roots, Sampling
@@ -100,7 +100,7 @@ class ClientSession(Session):
         else:
             super()._on_message(message)
 
-    def _serve(self, context: RequestContext, params: Any) -> Any:
+    def _serve(self, context: SessionContext, params: Any) -> Any:
         """Serves a request or a notification of the server."""
         params = plain(params) or {}
         if not isinstance(params, dict):
@@ -216,7 +216,7 @@ class _Convention(McpConvention):
 class _Handlers(Handlers):
     """One function for all that the server asks and tells."""
 
-    def __init__(self, serve: Callable[[RequestContext, Any], Any]) -> None:
+    def __init__(self, serve: Callable[[SessionContext, Any], Any]) -> None:
         super().__init__()
         self._only = Handler(serve, unpack=False)
 

@@ -8,9 +8,9 @@ from typing import Any, Final, Protocol
 
 from ..codes import UNSET, Unset
 from ..errors import MessageId
-from ..session.handlers import RequestContext
+from ..session.handlers import SessionContext
 from .capabilities import ClientCapabilities, Implementation
-from .handshake import RequestContext as Rules
+from .handshake import RequestRules
 from .inputs import capability_for
 from .values import to_json
 from .versions import REVISIONS, Revision
@@ -23,7 +23,7 @@ _BY_ITSELF: Final = frozenset().union(*[revision.server_notifications for revisi
 class Log(Protocol):
     """Sends a log message, if the client wants it. `rules` are those of the request that it belongs to, if any."""
 
-    def __call__(self, level: str, data: Any, logger: str | None, rules: Rules | None) -> None: ...
+    def __call__(self, level: str, data: Any, logger: str | None, rules: RequestRules | None) -> None: ...
 
 
 class Call(Protocol):
@@ -65,7 +65,13 @@ class Context:
     __slots__ = ("_call", "_log", "_notify", "_params", "_request", "_rules")
 
     def __init__(
-        self, request: RequestContext, rules: Rules, params: Mapping[str, Any], log: Log, call: Call, notify: Notify
+        self,
+        request: SessionContext,
+        rules: RequestRules,
+        params: Mapping[str, Any],
+        log: Log,
+        call: Call,
+        notify: Notify,
     ) -> None:
         self._request = request
         self._rules = rules

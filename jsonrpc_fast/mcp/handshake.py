@@ -73,7 +73,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestContext:
+class RequestRules:
     """By which rules a request is served.
 
     revision             the protocol revision
@@ -135,11 +135,11 @@ class ServerHandshake:
         self._instructions = instructions
         self._cache_hints = {"ttlMs": ttl_ms, "cacheScope": cache_scope}
         self._methods = methods
-        self._session: RequestContext | None = None
+        self._session: RequestRules | None = None
         self._is_initialized = False
 
     @property
-    def session(self) -> RequestContext | None:
+    def session(self) -> RequestRules | None:
         """What `initialize` agreed on, for what the server sends of its own; None without a legacy session."""
         return self._session
 
@@ -148,8 +148,8 @@ class ServerHandshake:
         """The legacy client has sent `notifications/initialized`."""
         return self._is_initialized
 
-    def receive_request(self, request: Request) -> RequestContext | Answer:
-        """How to serve a request: by a handler, with this context, or with this answer.
+    def receive_request(self, request: Request) -> RequestRules | Answer:
+        """How to serve a request: by a handler, by these rules, or with this answer.
 
         Call it for every request, in the order of their arrival. Raises RpcError, which is the answer then.
         """
@@ -191,20 +191,20 @@ class ServerHandshake:
             return True
         return session is not None and message.method in _BEFORE_INITIALIZED
 
-    def complete(self, context: RequestContext, method: str, result: Mapping[str, Any]) -> dict[str, Any]:
+    def complete(self, rules: RequestRules, method: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """A handler's result as the request's revision wants it; what the handler has set stays.
 
         From 2026-07-28 on it says what kind of result it is, how long it may be kept and whose it is; before that
         it has no such members.
         """
-        if not context.revision.is_modern:
+        if not rules.revision.is_modern:
             return {name: value for name, value in result.items() if name not in ("resultType", "ttlMs", "cacheScope")}
         completed: dict[str, Any] = {"resultType": "complete"}
         # A request for more input is no result to keep.
-        if method in context.revision.cacheable and result.get("resultType", "complete") == "complete":
+        if method in rules.revision.cacheable and result.get("resultType", "complete") == "complete":
             completed |= self._cache_hints
         completed |= result
-        server_info = {SERVER_INFO_KEY: self._info.to_dict(context.revision.version)}
+        server_info = {SERVER_INFO_KEY: self._info.to_dict(rules.revision.version)}
         completed["_meta"] = {**server_info, **(result.get("_meta") or {})}
         return completed
 
@@ -213,7 +213,7 @@ class ServerHandshake:
         if self._session is not None:
             raise RpcError(ErrorCode.INVALID_REQUEST, "initialize was received already")
         version = negotiate(requested, self._legacy_versions)
-        self._session = RequestContext(
+        self._session = RequestRules(
             REVISIONS[version],
             _record(ClientCapabilities, params, "capabilities", version),
             _record(Implementation, params, "clientInfo", version),
@@ -225,7 +225,7 @@ class ServerHandshake:
         }
         return Answer(result if self._instructions is None else {**result, "instructions": self._instructions})
 
-    def _receive_legacy(self, method: str, meta: object) -> RequestContext | Answer:
+    def _receive_legacy(self, method: str, meta: object) -> RequestRules | Answer:
         if method == "ping":
             return Answer({})
         session = self._session
@@ -238,9 +238,9 @@ class ServerHandshake:
         token = _progress_token(meta)
         if token is None:
             return session
-        return RequestContext(session.revision, session.client_capabilities, session.client_info, token)
+        return RequestRules(session.revision, session.client_capabilities, session.client_info, token)
 
-    def _receive_modern(self, method: str, meta: object) -> RequestContext | Answer:
+    def _receive_modern(self, method: str, meta: object) -> RequestRules | Answer:
         if not isinstance(meta, dict) or PROTOCOL_VERSION_KEY not in meta:
             raise _invalid_params(f"_meta lacks {PROTOCOL_VERSION_KEY}")
         version = _version_of(meta, PROTOCOL_VERSION_KEY)
@@ -254,19 +254,19 @@ class ServerHandshake:
         level = meta.get(LOG_LEVEL_KEY)
         if level is not None and level not in LOG_LEVELS:
             raise _invalid_params(f"{LOG_LEVEL_KEY} must be one of {', '.join(LOG_LEVELS)}")
-        context = RequestContext(revision, capabilities, info, _progress_token(meta), level)
+        rules = RequestRules(revision, capabilities, info, _progress_token(meta), level)
         if method in _NO_CLIENT_REQUESTS[version] and method not in self._methods:
             raise _not_found()
-        return self._discover(context) if method == "server/discover" else context
+        return self._discover(rules) if method == "server/discover" else rules
 
-    def _discover(self, context: RequestContext) -> Answer:
+    def _discover(self, rules: RequestRules) -> Answer:
         result = {
             "supportedVersions": self._request_versions(),
-            "capabilities": self._capabilities.to_dict(context.revision.version),
+            "capabilities": self._capabilities.to_dict(rules.revision.version),
         }
         if self._instructions is not None:
             result["instructions"] = self._instructions
-        return Answer(self.complete(context, "server/discover", result))
+        return Answer(self.complete(rules, "server/discover", result))
 
     def _unsupported(self, requested: str) -> RpcError:
         """Error -32022. It names the versions that `server/discover` names."""

@@ -28,7 +28,7 @@ from typing import Any, Final
 from .._json import dumps, loads
 from ..codes import ErrorCode, Unset
 from ..errors import EncodeError, RpcError
-from .handshake import RequestContext as RequestRules
+from .handshake import RequestRules
 
 MAX_STATE_BYTES: Final = 1024 * 1024
 """How large `requestState` may be: what a client has answered in all rounds but the last."""

@@ -41,7 +41,7 @@ from ..codes import ErrorCode, Unset
 from ..errors import ConnectionLost, RpcError, StateError
 from ..profile import Profile
 from ..session import McpConvention, Session, SessionOptions
-from ..session.handlers import Handler, Handlers, RequestContext
+from ..session.handlers import Handler, Handlers, SessionContext
 from ..session.options import check_options
 from ..transports.base import Options, Received, Transport
 from ..transports.stdio import run_stdio
@@ -49,8 +49,7 @@ from ..validator import JsonRpcValidator, Report
 from .answers import Answering, Answers, call_method
 from .capabilities import Implementation, ServerCapabilities
 from .context import Context
-from .handshake import LOG_LEVELS, Answer, ServerHandshake
-from .handshake import RequestContext as Rules
+from .handshake import LOG_LEVELS, Answer, RequestRules, ServerHandshake
 from .inputs import Inputs, cannot_ask, check_input_required
 from .registry import Registry
 from .resources import check_uri
@@ -280,7 +279,7 @@ class _Connection:
         session = self._handshake.session
         return session is not None and session.revision.profile.batches
 
-    def serve(self, request: RequestContext, params: Any) -> Any:
+    def serve(self, request: SessionContext, params: Any) -> Any:
         """Takes a message: a request gives its result, or an awaitable of one."""
         if isinstance(params, Raw):
             params = params.decode()
@@ -302,7 +301,7 @@ class _Connection:
         # The session takes a task for work that has begun, which needs no slot.
         return asyncio.ensure_future(work) if request.method in _LISTS else work
 
-    def _take_notification(self, request: RequestContext, params: Any) -> Any:
+    def _take_notification(self, request: SessionContext, params: Any) -> Any:
         is_due = self._handshake.receive_notification(Notification(request.method, params))
         function = self._server.notifications.get(request.method)
         rules = self._handshake.session
@@ -312,7 +311,11 @@ class _Connection:
         return call_method(function, params, Context(request, rules, params, self.log, self._call, self._notify))
 
     async def _awaited(
-        self, request: RequestContext, answering: Callable[[], Awaitable[Any]], rules: Rules, inputs: Inputs | None
+        self,
+        request: SessionContext,
+        answering: Callable[[], Awaitable[Any]],
+        rules: RequestRules,
+        inputs: Inputs | None,
     ) -> Any:
         try:
             # Called here and not before: what is cancelled before it begins must not leave a coroutine behind.
@@ -326,12 +329,12 @@ class _Connection:
             check_input_required(request.method, result, rules)
         return self._finished(request, result, rules)
 
-    def _finished(self, request: RequestContext, result: Any, rules: Rules) -> Any:
+    def _finished(self, request: SessionContext, result: Any, rules: RequestRules) -> Any:
         if isinstance(result, dict):
             result = self._handshake.complete(rules, request.method, result)
         return self._checked(request, result)
 
-    def _checked(self, request: RequestContext, result: Any) -> Any:
+    def _checked(self, request: SessionContext, result: Any) -> Any:
         """The result, if it is one by the protocol. Raises the RpcError that is to be answered instead."""
         _raise_fallback(self._validator.validate_response({"jsonrpc": "2.0", "id": request.id, "result": result}))
         return result
@@ -421,7 +424,7 @@ class _Connection:
         """A client that reads nothing is told nothing more, for the time being."""
         return self._transport.write_buffer_bytes > _BLOCKED_BYTES
 
-    def log(self, level: str, data: Any, logger: str | None, rules: Rules | None) -> None:
+    def log(self, level: str, data: Any, logger: str | None, rules: RequestRules | None) -> None:
         """Sends a log message if the client wants it; `rules`: those of the request that it belongs to."""
         if level not in LOG_LEVELS:
             raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import watchfiles
 
-from .. import __version__
+from .._version import __version__
 from ..transports.base import Transport
 from ..transports.stdio import run_stdio
 from .prompts import Prompt, TemplatePrompts

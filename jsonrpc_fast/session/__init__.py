@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .conventions import Cancellation, Convention, LspConvention, McpConvention, Progress
 from .driver import Session
-from .handlers import Handler, Handlers, RequestContext
+from .handlers import Handler, Handlers, SessionContext
 from .hooks import CallSettledHook, CallStartedHook, FaultHook, Hooks, RequestServedHook, RequestStartedHook
 from .options import DEFAULT_TIMEOUT, SessionOptions
 from .peer import Cancelled, Event, Fault, InboundRequest, Peer, Progressed, ReplyBudget
@@ -35,11 +35,11 @@ __all__ = [
     "Progress",
     "Progressed",
     "ReplyBudget",
-    "RequestContext",
     "RequestServedHook",
     "RequestStartedHook",
     "Serving",
     "Session",
+    "SessionContext",
     "SessionOptions",
     "Tracker",
 ]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, overload
@@ -28,7 +29,7 @@ from .conventions import Convention
 from .driver_calls import Caller
 from .driver_dispatch import Dispatcher
 from .driver_runs import Run, current_run
-from .handlers import Function, Handlers
+from .handlers import Function, Handlers, SessionContext
 from .hooks import FoundHooks, Hooks
 from .options import DEFAULT_TIMEOUT, check_options
 from .peer import Cancelled, Event, Fault, InboundRequest, Peer, Progressed, ReplyBudget, ReplyPolicy
@@ -133,7 +134,9 @@ class Session(Caller):
         self._is_cut_off_told = False
         self._batch: Iterable[Event] | None = None  # what is left of one that takes several turns
         self._dispatcher = Dispatcher(
-            self,
+            self.handlers,
+            partial(SessionContext, self),
+            lambda: self.is_connected,
             peer,
             transport,
             self._hooks,
@@ -321,7 +324,7 @@ class Session(Caller):
     def _on_stop(self, grace_seconds: float | None) -> None:
         """This side is to end. The handler that has it end, if one does, is not waited for."""
         run = current_run.get()
-        if run is not None and run.dispatcher is self._dispatcher:
+        if run is not None and run.owner is self._dispatcher:
             self._dispatcher.spare(run)
         if self._state is not _State.CLOSED:
             self._begin_closing(grace_seconds)
@@ -346,12 +349,6 @@ class Session(Caller):
     def register(self, method: str, function: Any = None, *, unpack: bool = True) -> Any:
         """Serves `method` by a function, or is a decorator that does. As `Handlers.register`."""
         return self.handlers.register(method, function, unpack=unpack)
-
-    def report_progress(self, request: InboundRequest, value: Any) -> bool:
-        """Tells the peer how far its request is: see `RequestContext.report_progress`."""
-        text = self._peer.report_progress(request, value)
-        self._send(text)
-        return bool(text)
 
     def _on_message(self, message: Received) -> None:
         if self._batch is not None:

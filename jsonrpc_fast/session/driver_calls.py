@@ -26,7 +26,7 @@ from ..transports.base import HIGH_WATER_BYTES, Transport
 from .driver_line import Line
 from .driver_runs import current_run
 from .hooks import FoundHooks
-from .peer import Peer
+from .peer import InboundRequest, Peer
 from .tracker import Call, Outcome
 
 
@@ -286,6 +286,21 @@ class Caller:
         """
         call = self._peer.calls.find(id)
         return call is not None and self._cancel(call, reason)
+
+    def report_progress(self, request: InboundRequest, value: Any) -> bool:
+        """Reports progress on a request to the peer: see `SessionContext.report_progress`."""
+        text = self._peer.report_progress(request, value)
+        self._send(text)
+        return bool(text)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the session is started, and neither closed nor cut off."""
+        raise NotImplementedError
+
+    async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
+        """Ends the session: see `Session.close`."""
+        raise NotImplementedError
 
     def _begin(
         self,

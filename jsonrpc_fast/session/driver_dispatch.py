@@ -34,20 +34,17 @@ from itertools import chain
 from math import inf
 from sys import getsizeof
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from ..codec import Raw
 from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError
+from ..handlers import Handler, Handlers, RequestContext
 from ..transports.base import Transport
 from .driver_runs import Item, Run, RunState, Trace, current_run
-from .handlers import Handler, RequestContext
 from .hooks import FoundHooks
 from .peer import InboundRequest, Peer
 from .tracker import Outcome
-
-if TYPE_CHECKING:
-    from .driver import Session
 
 REST_SECONDS: Final = 0.5
 """How long reading rests for a peer that reads nothing, before it goes on."""
@@ -75,15 +72,20 @@ _RESULT: Final = Outcome.RESULT
 class Dispatcher:
     """Serves the messages of one session.
 
-    send      sends bytes that may be b"", and never raises
-    deadline  by the loop's clock, in seconds: how long `finish` waits
+    make_context  makes what a function is given that wants a context, from the method and the request, None for a
+                  notification
+    is_connected  whether the session is started, and neither closed nor cut off
+    send          sends bytes that may be b"", and never raises
+    deadline      by the loop's clock, in seconds: how long `finish` waits
 
     The others are options of `Session`.
     """
 
     def __init__(
         self,
-        session: Session,
+        handlers: Handlers,
+        make_context: Callable[[str, InboundRequest | None], RequestContext],
+        is_connected: Callable[[], bool],
         peer: Peer,
         transport: Transport,
         hooks: FoundHooks,
@@ -94,7 +96,9 @@ class Dispatcher:
         inbox_bytes: int,
         reply_bytes: int,
     ) -> None:
-        self._session = session
+        self._handlers = handlers
+        self._make_context = make_context
+        self._is_connected = is_connected
         self._peer = peer
         self._transport = transport
         self._hooks = hooks
@@ -291,7 +295,7 @@ class Dispatcher:
         request = item if type(item) is InboundRequest else None
         if request is not None and request.is_cancelled:
             return
-        handler = self._session.handlers.find(item.method)
+        handler = self._handlers.find(item.method)
         if handler is None:
             if request is not None:
                 self._refuse(request, None, RpcError(ErrorCode.METHOD_NOT_FOUND, "Method not found"))
@@ -302,7 +306,7 @@ class Dispatcher:
     def _call(self, handler: Handler, item: Item, request: InboundRequest | None) -> None:
         trace = self._started(item, request) if self._is_traced else None
         try:
-            context = RequestContext(self._session, item.method, request) if handler.wants_context else None
+            context = self._make_context(item.method, request) if handler.wants_context else None
             result = handler.invoke(item.params, context)
         except BaseException as error:
             self._failed(item, request, trace, error)
@@ -563,7 +567,7 @@ class Dispatcher:
 
     def _failed(self, item: Item, request: InboundRequest | None, trace: Trace, error: BaseException) -> None:
         if isinstance(error, asyncio.CancelledError) and (
-            request is None or request.is_cancelled or not self._session.is_connected
+            request is None or request.is_cancelled or not self._is_connected()
         ):
             if request is not None:
                 self._give_up(request, trace)

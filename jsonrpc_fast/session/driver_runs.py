@@ -11,13 +11,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Awaitable
 from contextvars import Context, ContextVar
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from ..codec import Notification
 from .peer import InboundRequest
-
-if TYPE_CHECKING:
-    from .driver_dispatch import Dispatcher
 
 Item = InboundRequest | Notification
 Trace = tuple[Any, float] | None
@@ -35,6 +32,19 @@ class RunState(enum.Enum):
 _QUEUED: Final = RunState.QUEUED  # before Python 3.12 the members of an enum are slow to get at
 
 
+class RunOwner(Protocol):
+    """What starts and ends runs, and counts how many are at work."""
+
+    def run_waits(self, run: Run) -> None:
+        """A handler begins to wait for a peer."""
+
+    def run_goes_on(self, run: Run) -> None:
+        """It waits no longer."""
+
+    def abandon(self, run: Run) -> None:
+        """A handler is cancelled while it is queued."""
+
+
 class Run:
     """An async handler, from its invocation to its end.
 
@@ -46,9 +56,9 @@ class Run:
 
     __slots__ = (
         "context",
-        "dispatcher",
         "is_concluded",
         "item",
+        "owner",
         "request",
         "size",
         "state",
@@ -61,13 +71,13 @@ class Run:
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
+        owner: RunOwner,
         work: Awaitable[Any],
         item: Item,
         request: InboundRequest | None,
         trace: Trace,
     ) -> None:
-        self.dispatcher: Dispatcher = dispatcher
+        self.owner: RunOwner = owner
         self.work: Awaitable[Any] = work
         self.item: Item = item
         self.request: InboundRequest | None = request
@@ -84,20 +94,20 @@ class Run:
         """Something in the handler begins to wait for a peer."""
         self.waits += 1
         if self.state is RunState.RUNNING:
-            self.dispatcher.run_waits(self)
+            self.owner.run_waits(self)
 
     def end_wait(self) -> None:
         """It waits no longer."""
         self.waits -= 1
         if not self.waits and self.state is RunState.WAITING:
-            self.dispatcher.run_goes_on(self)
+            self.owner.run_goes_on(self)
 
     def cancel(self) -> None:
         """The peer has no use for the answer any more."""
         if self.task is not None:
             self.task.cancel()
         else:
-            self.dispatcher.abandon(self)
+            self.owner.abandon(self)
 
 
 current_run: Final[ContextVar[Run | None]] = ContextVar("jsonrpc_fast.session.current_run", default=None)

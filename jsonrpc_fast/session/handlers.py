@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .. import handlers
-from ..handlers import Function, Handler, Handlers
+from ..handlers import Function, Handler, Handlers, RequestContext
+from .driver_calls import Caller
 from .peer import InboundRequest
 
-if TYPE_CHECKING:
-    from .driver import Session
-
-__all__ = ["Function", "Handler", "Handlers", "RequestContext"]
+__all__ = ["Function", "Handler", "Handlers", "SessionContext"]
 
 
-class RequestContext(handlers.RequestContext):
+class SessionContext(RequestContext):
     """What a handler may want to know of the message that it serves.
 
-    session  to call the peer back
+    session  the calling half of the session, to call the peer back
     method   of the message
     id       of the request; None for a notification, too
     is_notification  no answer is going to be sent
@@ -25,9 +22,9 @@ class RequestContext(handlers.RequestContext):
 
     __slots__ = ("_request", "session")
 
-    def __init__(self, session: Session, method: str, request: InboundRequest | None) -> None:
+    def __init__(self, session: Caller, method: str, request: InboundRequest | None) -> None:
         super().__init__(method, None if request is None else request.id, request is None)
-        self.session: Session = session
+        self.session: Caller = session
         self._request = request
 
     @property

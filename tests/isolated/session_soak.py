@@ -28,7 +28,7 @@ from typing import Any, Final
 from jsonrpc_fast import LSP, Notification
 from jsonrpc_fast.codes import SessionErrorCode
 from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, RpcError
-from jsonrpc_fast.session import LspConvention, Outcome, RequestContext, Session
+from jsonrpc_fast.session import LspConvention, Outcome, Session, SessionContext
 from jsonrpc_fast.transports import StdioClient, StdioServer, TcpClient, TcpServer, Transport, memory_pair
 
 from .. import loops
@@ -98,7 +98,7 @@ def refuse(code: int) -> None:
     raise RpcError(code, "refused", {"code": code})
 
 
-async def back(context: RequestContext, value: Any) -> Any:
+async def back(context: SessionContext, value: Any) -> Any:
     return await context.session.call("echo", [value])
 
 

@@ -38,8 +38,7 @@ from jsonrpc_fast import (
 )
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.handlers import Handlers, RequestContext
-from jsonrpc_fast.session import Hooks, Outcome, Session
-from jsonrpc_fast.session import RequestContext as SessionContext
+from jsonrpc_fast.session import Hooks, Outcome, Session, SessionContext
 from jsonrpc_fast.transports import memory_pair
 from jsonrpc_fast.validator import JsonRpcValidator, Report
 
