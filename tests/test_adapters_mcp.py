@@ -318,6 +318,7 @@ async def use(session: ClientSession) -> None:
     assert (await session.call_tool("echo", {"n": 1})).structured_content == {"n": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("client", "server"), [("sdk", "fast"), ("fast", "sdk"), ("fast", "fast")])
 def test_a_client_and_a_server_of_the_python_sdk(client: str, server: str) -> None:
     stdio_client = mcp.client.stdio.stdio_client if client == "sdk" else adapter.stdio_client
@@ -334,6 +335,7 @@ def test_a_client_and_a_server_of_the_python_sdk(client: str, server: str) -> No
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["1", "2"])
 def test_a_client_of_the_typescript_sdk(version: str) -> None:
     command = node_command("tool_client.mjs", version, sys.executable, SERVER, "fast")
@@ -476,6 +478,7 @@ def test_a_wrapper_around_the_same_descriptor_is_no_replacement() -> None:
     assert (process.returncode, process.stdout, process.stderr) == (0, b"", b"to stderr\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "answer"),
     [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +19,7 @@ from jsonrpc_fast.profile import LSP, Limits
 from .chunks import bytewise, cut
 from .describe import Description, describe, notification, request, text_fault
 from .mutations import LINES, MADE, mutated
+from .support.timing import least_seconds, thread_seconds
 
 ONE = b'{"jsonrpc":"2.0","id":1,"method":"m"}'
 TWO = b'{"jsonrpc":"2.0","method":"n"}'
@@ -342,14 +343,13 @@ def test_one_byte_at_a_time_is_linear(impl: ModuleType, framing: Any) -> None:
         decoder = impl.Decoder(framing)
         text = b'{"jsonrpc":"2.0","id":1,"result":"' + size * b"x" + b'"}'
         pieces = bytewise(frame(text, "content-length" if framing == "auto" else framing))
-        started = time.thread_time()
-        items = [item for piece in pieces for item in decoder.feed(piece)]
-        taken = time.thread_time() - started
+        items: list[Any] = []
+        taken = thread_seconds(lambda: items.extend(item for piece in pieces for item in decoder.feed(piece)))
         assert len(items) == 1
         return taken
 
     # Sixteen times the bytes; quadratic cost would be 256 times.
-    few, many = (min([seconds(size) for _ in range(3)]) for size in (10_000, 160_000))
+    few, many = least_seconds(lambda: seconds(5_000), lambda: seconds(80_000))
     assert many < 64 * few
 
 
@@ -554,11 +554,12 @@ def test_a_fault_that_ends_the_stream_comes_in_its_turn(impl: ModuleType) -> Non
 def test_many_small_turns_cost_linear_time(impl: ModuleType, framing: Any) -> None:
     """A large chunk is not copied for each item that is taken from it, nor for what is fed meanwhile."""
 
-    def turns(decoder: Any, fed: bytes) -> float:
-        began = time.thread_time()
-        for _ in range(200):
-            assert len(decoder.feed(fed, 1)) == 1
-        return time.thread_time() - began
+    def seconds(decoder: Any, fed: bytes) -> float:
+        def turns() -> None:
+            for _ in range(100):
+                assert len(decoder.feed(fed, 1)) == 1
+
+        return thread_seconds(turns)
 
     # Of many messages that are not read in this time, or of one.
     few, many = (impl.Decoder(framing) for _ in range(2))
@@ -567,4 +568,5 @@ def test_many_small_turns_cost_linear_time(impl: ModuleType, framing: Any) -> No
         1000 * frame(TWO, framing) + frame(b'{"jsonrpc":"2.0","id":1,"result":"%b"}' % (30_000_000 * b"x"), framing), 1
     )
     for fed in (b"", frame(TWO, framing)):
-        assert turns(many, fed) < 20 * turns(few, fed) + 0.1
+        least, most = least_seconds(partial(seconds, few, fed), partial(seconds, many, fed), rounds=2)
+        assert most < 20 * least + 0.1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 
 import pytest
@@ -20,6 +19,7 @@ from jsonrpc_fast.framing import (
 )
 
 from .chunks import bytewise, cut
+from .support.timing import least_seconds, thread_seconds
 
 BOM = b"\xef\xbb\xbf"
 PIECES = st.lists(
@@ -296,15 +296,17 @@ def test_one_byte_at_a_time_is_linear() -> None:
     def seconds(size: int) -> float:
         splitter = ContentLengthFrames(10**9)
         splitter.feed(b"Content-Length: %d\r\n\r\n" % size)
-        started = time.thread_time()
-        for _ in range(size - 1):
-            splitter.feed(b"x")
-        taken = time.thread_time() - started
+
+        def feed() -> None:
+            for _ in range(size - 1):
+                splitter.feed(b"x")
+
+        taken = thread_seconds(feed)
         assert splitter.feed(b"x")[0].text == size * b"x"
         return taken
 
     # Sixteen times the bytes; quadratic cost would be 256 times.
-    few, many = (min([seconds(size) for _ in range(3)]) for size in (20_000, 320_000))
+    few, many = least_seconds(lambda: seconds(10_000), lambda: seconds(160_000))
     assert many < 64 * few
 
 

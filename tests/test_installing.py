@@ -24,6 +24,7 @@ REPORT = "import json, jsonrpc_fast.codec as c; print(json.dumps([c.BACKEND, c.C
 NO_CYTHON = "raise ImportError('there is no Cython here')\n"
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(400),
     pytest.mark.skipif(not (ROOT / "setup.py").is_file(), reason="the package is not in its source folder"),
 ]

@@ -51,6 +51,7 @@ def command_of(server: str) -> list[str]:
     return [sys.executable, str(PEERS / server)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("server", "mode", "version"),
     [
@@ -136,6 +137,7 @@ def test_a_server_of_another_library(server: str, mode: str, version: str) -> No
     run(test)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_what_a_server_asks_and_tells(mode: str) -> None:
     """Pages, completion, roots and sampling, input by state alone, errors with data, subscriptions."""
@@ -1064,6 +1066,7 @@ def test_a_result_of_an_extension() -> None:
     run(test)
 
 
+@pytest.mark.slow
 def test_an_extension_of_an_sdk_server() -> None:
     pytest.importorskip("mcp.server.extension", reason="mcp 2 is not installed")
 

@@ -15,6 +15,7 @@ import pytest
 from .peers.node import node_command
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(120),
     pytest.mark.skipif(sys.platform == "win32", reason="a shell notes the server's exit code"),
 ]

@@ -627,6 +627,7 @@ def test_the_python_sdk(mode: str) -> None:
     run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["1", "legacy", MODERN])
 def test_the_typescript_sdk(mode: str) -> None:
     ran = subprocess.run(node_command("asking_client.mjs", mode, *COMMAND), capture_output=True, text=True, timeout=60)

@@ -887,6 +887,7 @@ def test_a_program_that_is_fed_and_ends() -> None:
     assert (done.stderr, done.returncode) == (b"", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 def test_a_client_and_a_server_of_another_library_see_no_relay(mode: str) -> None:
     pytest.importorskip("mcp.server.mcpserver")

@@ -424,7 +424,7 @@ def test_close_does_not_wait_for_a_peer_that_works_on_a_lost_call(kind: str, cha
             await listener.start()
             async with Session(TcpClient("127.0.0.1", listener.address[1])) as client:
                 await hang(client)
-            await listener.close()
+            await listener.close(grace_seconds=0)
 
     run(main())
 

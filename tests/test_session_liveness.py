@@ -59,6 +59,7 @@ async def over_pipes() -> AsyncIterator[Session]:
 CHANNELS = {"memory": over_memory, "tcp": over_tcp, "pipes": over_pipes}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_default_settings_survive_whatever_asks_back(channel: str) -> None:
     """Each once, then all at the same time in both directions."""
@@ -91,6 +92,7 @@ def test_default_settings_survive_whatever_asks_back(channel: str) -> None:
     run(main(), 100)
 
 
+@pytest.mark.slow
 def test_nine_thousand_requests_at_once() -> None:
     """From a peer that sends all of them before it answers the first question."""
     count = 9000
@@ -363,9 +365,7 @@ class Unread:
         self.session = Session(one, handlers, **{"close_seconds": 0, "hooks": Faults(), **session_options})
 
 
-@pytest.mark.parametrize(
-    "method", [b"large", b"small", b"async", b"asks", b"notes", b"unknown", b'x","params":1,"y":"']
-)
+@pytest.mark.parametrize("method", ["large", "small", "async", "asks", "notes", "unknown", 'x","params":1,"y":"'])
 @pytest.mark.parametrize("is_request", [True, False], ids=["request", "notification"])
 def test_a_peer_that_never_reads_cannot_fill_the_memory(method: str, is_request: bool) -> None:
     count = 8000
@@ -392,9 +392,9 @@ def test_a_peer_that_never_reads_cannot_fill_the_memory(method: str, is_request:
                 id = f'"id":{number},' if is_request else ""
                 unread.transport.send(f'{{"jsonrpc":"2.0",{id}"method":"{method}"}}'.encode())
             for _ in range(10):
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.01)
                 assert session._dispatcher.inbox_items <= 501
-                assert unread.mine.write_buffer_bytes <= 600_000
+                assert unread.mine.write_buffer_bytes <= 1_000_000
             unread.transport.resume_reading()
             while unread.transport.write_buffer_bytes or session._dispatcher.inbox_items:
                 await asyncio.sleep(0)
@@ -427,6 +427,7 @@ def test_a_peer_that_reads_slowly_is_served_in_full() -> None:
     run(main(), 60)
 
 
+@pytest.mark.slow
 def test_two_sessions_that_both_stopped_reading_go_on() -> None:
     """The bounds are so tight that each stops because the other has."""
 

@@ -20,7 +20,7 @@ from jsonrpc_fast.transports import StdioClient, TcpClient
 from .peers.node import node_command
 from .session_pairs import Faults
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("loop")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.usefixtures("loop")]
 PEERS = Path(__file__).parent / "peers"
 HERE = "127.0.0.1"
 

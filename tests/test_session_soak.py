@@ -8,7 +8,7 @@ import pytest
 
 from .isolated.session_soak import CHANNELS, kill, soak
 
-pytestmark = pytest.mark.usefixtures("each_loop")
+pytestmark = [pytest.mark.usefixtures("each_loop"), pytest.mark.slow]
 
 
 @pytest.mark.timeout(60)

@@ -580,6 +580,7 @@ def test_bytes_are_missed_where_messages_are_not_lines() -> None:
 # Real peers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "peer", "seen", "logged"),
     [

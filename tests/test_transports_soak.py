@@ -16,6 +16,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", transport_soak.SCENES)
 def test_scene(scene: str) -> None:
     asyncio.run(asyncio.wait_for(transport_soak.SCENES[scene](4000), 50))

@@ -17,6 +17,8 @@ import jsonrpc_fast
 
 from .test_readme import BLOCKS
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(jsonrpc_fast.__file__).resolve().parent
 PUBLIC = Path(__file__).resolve().parent / "typed" / "public.py"
 
