@@ -111,6 +111,34 @@ class Profile:
         return dataclasses.replace(self, **changes)
 
 
+_PERMISSIONS: Final = (
+    "null_request_ids",
+    "null_result_ids",
+    "float_ids",
+    "errors_without_id",
+    "optional_jsonrpc",
+    "empty_methods",
+    "array_params",
+    "null_params",
+    "null_companions",
+    "extra_members",
+)
+"""The fields of a profile that let more messages pass when they are true."""
+
+
+def is_at_least_as_strict(profile: Profile, other: Profile) -> bool:
+    """Return whether each message that is valid in `profile` is valid in `other`, so that `parse` need not check it.
+
+    Batches, and what only the text shows (its size and depth, integers beyond 64 bits), are not compared.
+    """
+    return (
+        all(getattr(profile, name) <= getattr(other, name) for name in _PERMISSIONS)
+        and profile.object_results >= other.object_results
+        and profile.limits.method_bytes <= other.limits.method_bytes
+        and profile.limits.id_bytes <= other.limits.id_bytes
+    )
+
+
 def lower_default_limits() -> None:
     """Makes `PURE_MESSAGE_BYTES` the default, also of the presets: called once, when the pure backend is chosen."""
     global _message_bytes

@@ -18,12 +18,13 @@ import jsonschema_rs
 import pytest
 
 from jsonrpc_fast import ErrorCode, ParseError, ParseErrorCode, mcp
+from jsonrpc_fast.codec import parse
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, HandshakeError, RpcError, StateError
 from jsonrpc_fast.mcp import client as client_module
 from jsonrpc_fast.mcp.capabilities import ClientCapabilities, Implementation, Roots
 from jsonrpc_fast.mcp.client import MAX_PAGES, MAX_ROUNDS, Client, connect
 from jsonrpc_fast.mcp.server import Server
-from jsonrpc_fast.profile import JSONRPC, MCP_2025_11_25
+from jsonrpc_fast.profile import JSONRPC, MCP_2025_11_25, Profile
 from jsonrpc_fast.transports.memory import MemoryTransport, memory_pair
 from jsonrpc_fast.transports.stdio import StdioClient
 
@@ -700,6 +701,26 @@ def test_requests_are_checked_although_the_transport_lets_all_through() -> None:
             await client.notify("notifications/roots/list_changed")
             await turns()
             assert script.told[1:] == [{"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}]
+
+    run(test)
+
+
+@pytest.mark.parametrize(("profile", "times"), [(MCP_2025_11_25, 0), (JSONRPC, 1)])
+def test_requests_are_judged_again_only_where_the_transport_is_looser(
+    profile: Profile, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[Any] = []
+
+    def counted(obj: Any, rules: Profile) -> Any:
+        judged.append(obj["method"])
+        return parse(obj, rules)
+
+    async def test() -> None:
+        async with scripted(profile=profile, handlers={"roots/list": lambda params: {"roots": []}}) as (_, script):
+            monkeypatch.setattr("jsonrpc_fast.validator.parse", counted)
+            assert (await script.ask("roots/list"))["result"] == {"roots": []}
+            assert (await script.ask("sampling/createMessage", {}))["error"]["code"] == -32601
+        assert judged == times * ["roots/list", "sampling/createMessage"]
 
     run(test)
 

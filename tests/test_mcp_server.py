@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import pytest
 
-from jsonrpc_fast import JSONRPC
+from jsonrpc_fast import JSONRPC, MCP_2025_11_25, Limits, Profile, parse
 from jsonrpc_fast.codes import SessionErrorCode
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, StateError
 from jsonrpc_fast.mcp.capabilities import ServerCapabilities
@@ -208,6 +208,7 @@ def test_a_stream_that_is_cancelled_at_once_is_gone() -> None:
                 id = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
                 client.notify("notifications/cancelled", {"requestId": id})
             await client.result("tools/list")
+            await client.settle()  # the last cancellations take some turns of the loop
             client.notifications.clear()
             server.tool("new")(lambda: None)
             await client.result("tools/list")
@@ -337,6 +338,44 @@ def test_requests_are_checked_although_the_transport_lets_all_through() -> None:
             client.send({"jsonrpc": "2.0", "id": 1.5, "method": "tools/list"})
             for id in ("a", "b", 1.5):
                 assert (await client.answer(id))["error"] == {"code": -32600, "message": "Invalid Request"}
+
+    run(main())
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize(
+    ("profile", "limits", "times"),
+    [
+        (None, None, 0),
+        (MCP_2025_11_25, Limits(message_bytes=10_000), 0),
+        (MCP_2025_11_25, Limits(id_bytes=513), 1),
+        (JSONRPC, None, 1),
+    ],
+)
+def test_messages_are_judged_again_only_where_the_transport_is_looser(
+    profile: Profile | None,
+    limits: Limits | None,
+    times: int,
+    version: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = sample()
+    judged: list[Any] = []
+
+    def counted(obj: Any, rules: Profile) -> Any:
+        judged.append(obj["method"])
+        assert rules == server.profile
+        return parse(obj, rules)
+
+    async def main() -> None:
+        async with converse(server, version, profile=profile or server.profile, limits=limits) as client:
+            monkeypatch.setattr("jsonrpc_fast.validator.parse", counted)
+            for _ in range(3):
+                result = await client.result("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+                assert result["structuredContent"] == {"sum": 3}
+            assert (await client.result("tools/call", {"name": "fail"}))["isError"]
+            assert (await client.error("tools/call", {"name": "none"}))[0] == -32602
+        assert judged == 5 * times * ["tools/call"]
 
     run(main())
 

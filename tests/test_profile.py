@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import pickle
 from types import ModuleType
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import jsonrpc_fast
-from jsonrpc_fast.profile import JSONRPC, PRESETS, Limits, Profile
+from jsonrpc_fast.profile import JSONRPC, PRESETS, Limits, Profile, is_at_least_as_strict
 
 DEFAULTS = {
     "null_request_ids": True,
@@ -179,3 +180,79 @@ def test_each_of_many_profiles_has_its_own_rules(impl: ModuleType) -> None:
             assert impl.decode(text % ((number + 1) * "m"), profile).code.name == "METHOD_TOO_LONG"
         for number in (1, 70, 199):
             assert type(impl.decode(text % (number * "m"), profiles[number - 1])) is impl.Request
+
+
+STRICTEST = Profile(
+    null_request_ids=False,
+    null_result_ids=False,
+    float_ids=False,
+    empty_methods=False,
+    array_params=False,
+    object_results=True,
+    extra_members=False,
+    limits=Limits(method_bytes=8, id_bytes=40),
+)
+LOOSER: list[dict[str, Any]] = [
+    {"null_request_ids": True},
+    {"null_result_ids": True},
+    {"float_ids": True},
+    {"errors_without_id": True},
+    {"optional_jsonrpc": True},
+    {"empty_methods": True},
+    {"array_params": True},
+    {"null_params": True},
+    {"null_companions": True},
+    {"object_results": False},
+    {"extra_members": True},
+    {"limits": Limits(method_bytes=9, id_bytes=40)},
+    {"limits": Limits(method_bytes=8, id_bytes=41)},
+]
+NOT_COMPARED: list[dict[str, Any]] = [
+    {"name": "other"},
+    {"batches": False},
+    {"big_ints": "reject"},
+    {"limits": Limits(message_bytes=1, depth=1, batch_items=1, method_bytes=8, id_bytes=40)},
+]
+
+
+@pytest.mark.parametrize("fields", LOOSER, ids=str)
+def test_one_permission_makes_a_profile_looser(fields: dict[str, Any]) -> None:
+    looser = STRICTEST.replace(**fields)
+    assert is_at_least_as_strict(STRICTEST, looser)
+    assert not is_at_least_as_strict(looser, STRICTEST)
+
+
+@pytest.mark.parametrize("fields", NOT_COMPARED, ids=str)
+def test_what_strictness_leaves_out(fields: dict[str, Any]) -> None:
+    other = STRICTEST.replace(**fields)
+    assert is_at_least_as_strict(STRICTEST, other)
+    assert is_at_least_as_strict(other, STRICTEST)
+
+
+def test_what_a_strict_profile_accepts_the_other_one_accepts(impl: ModuleType) -> None:
+    members = {
+        "jsonrpc": ["2.0"],
+        "id": [1, "a", None, 1.5, "i" * 41, 10**40],
+        "method": ["m", "", "m" * 9],
+        "params": [{}, [], None],
+        "result": [{}, 1, None],
+        "error": [{"code": 1, "message": "m"}, {"code": 1, "message": "m", "more": 1}, None],
+        "more": [1],
+    }
+    absent = object()
+    messages: list[dict[str, Any]] = [
+        {name: value for name, value in zip(members, values, strict=True) if value is not absent}
+        for values in itertools.product(*[[absent, *values] for values in members.values()])
+        if sum(value is not absent for value in values) <= 5
+    ]
+    profiles = [STRICTEST, *[STRICTEST.replace(**fields) for fields in LOOSER], *PRESETS.values()]
+    accepted = [
+        {index for index, message in enumerate(messages) if type(impl.parse(message, profile)) is not impl.ParseError}
+        for profile in profiles
+    ]
+    assert all(len(indexes) > 10 for indexes in accepted)
+    pairs = list(itertools.product(range(len(profiles)), repeat=2))
+    assert sum(is_at_least_as_strict(profiles[one], profiles[other]) for one, other in pairs) > 3 * len(profiles)
+    for one, other in pairs:
+        if is_at_least_as_strict(profiles[one], profiles[other]):
+            assert accepted[one] <= accepted[other], (profiles[one], profiles[other])

@@ -22,7 +22,7 @@ from ..errors import CallTimeout, RpcError, StateError
 from ..handlers import is_awaitable
 from ..profile import MCP_2025_11_25
 from ..session import Handler, Handlers, McpConvention, Session, SessionContext, SessionOptions
-from ..transports.base import Received, Transport
+from ..transports.base import Received, Transport, is_strict_enough
 from ..validator import JsonRpcValidator
 from .capabilities import ClientCapabilities, Elicitation, Roots, Sampling
 from .handshake import Answer, Call, ClientHandshake, Ready
@@ -64,6 +64,7 @@ class ClientSession(Session):
         own: SessionOptions = {"convention": _Convention(), "reply_policy": "never"}
         own.update(options)
         super().__init__(transport, _Handlers(self._serve), **own)
+        self._must_validate = not is_strict_enough(transport, MCP_2025_11_25)
         self._handshake = handshake
         self._functions: dict[str, Callable[[dict[str, Any]], Any]] = {}
         self._hearing: dict[str, Callable[[dict[str, Any]], Any]] = {}
@@ -111,7 +112,7 @@ class ClientSession(Session):
                 return hearing(params)
             return None if self._on_notification is None else self._on_notification(context.method, params)
         request = Request(context.id, context.method, params)
-        if not _validator.validate_request(request.to_dict()).valid:  # the transport may have looser rules
+        if self._must_validate and not _validator.validate_request(request.to_dict()).valid:
             raise RpcError(ErrorCode.INVALID_REQUEST, RPC_MESSAGES[ErrorCode.INVALID_REQUEST])
         step = self._handshake.receive_request(request)
         if isinstance(step, Answer):

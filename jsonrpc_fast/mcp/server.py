@@ -43,7 +43,7 @@ from ..profile import Profile
 from ..session import McpConvention, Session, SessionOptions
 from ..session.handlers import Handler, Handlers, SessionContext
 from ..session.options import check_options
-from ..transports.base import Options, Received, Transport
+from ..transports.base import Options, Received, Transport, is_strict_enough
 from ..transports.stdio import run_stdio
 from ..validator import JsonRpcValidator, Report
 from .answers import Answering, Answers, call_method
@@ -253,6 +253,7 @@ class _Connection:
         )
         self._answers = server._answers
         self._validator = JsonRpcValidator(server.profile)
+        self._must_validate = not is_strict_enough(transport, server.profile)
         self._subscriptions = Subscriptions(self._capabilities)
         self._ends: dict[Stream, tuple[asyncio.Future[Any], Context]] = {}  # of the streams that are open
         self._log_level = DEFAULT_LOG_LEVEL
@@ -286,10 +287,11 @@ class _Connection:
         if request.is_notification:
             return self._take_notification(request, params)
         message = Request(request.id, request.method, params)
-        _raise_fallback(self._validator.validate_request(message.to_dict()))
+        if self._must_validate:
+            _raise_fallback(self._validator.validate_request(message.to_dict()))
         rules = self._handshake.receive_request(message)
         if isinstance(rules, Answer):
-            return self._checked(request, rules.result)
+            return rules.result
         answering = self._own.get(request.method) or self._answers.find(request.method, self._capabilities)
         inputs = Inputs(request.method, params or {}) if rules.revision.is_modern else None
         call = self._call if inputs is None else inputs.call
@@ -330,12 +332,9 @@ class _Connection:
         return self._finished(request, result, rules)
 
     def _finished(self, request: SessionContext, result: Any, rules: RequestRules) -> Any:
+        """Complete a result. Raises the RpcError that is the answer instead if MCP does not allow the result."""
         if isinstance(result, dict):
-            result = self._handshake.complete(rules, request.method, result)
-        return self._checked(request, result)
-
-    def _checked(self, request: SessionContext, result: Any) -> Any:
-        """The result, if it is one by the protocol. Raises the RpcError that is to be answered instead."""
+            return self._handshake.complete(rules, request.method, result)
         _raise_fallback(self._validator.validate_response({"jsonrpc": "2.0", "id": request.id, "result": result}))
         return result
 

@@ -30,7 +30,7 @@ from typing import Any, ClassVar, Final, TypedDict
 from ..codec import Decoder, ParseError, encode
 from ..errors import ConnectionLost, StateError
 from ..framing import Framing, frame
-from ..profile import JSONRPC, Limits, Profile
+from ..profile import JSONRPC, Limits, Profile, is_at_least_as_strict
 from . import debug
 from .options import check_count, check_seconds
 from .protocol import Received, Sendable, Transport
@@ -90,6 +90,7 @@ class ByteTransport:
 
     answers_after_end  whether the peer most likely waits for answers when it has ended its stream, as the client of a
                        process does that closes its stdin
+    profile            the rules that messages are decoded by, with the limits
     waits_for_peer     whether `close` waits for the peer's end, so that the peer loses nothing
 
     Beside the callbacks of the protocol there are two more. When `onend` is set, the peer's end of the stream calls it
@@ -116,7 +117,7 @@ class ByteTransport:
         check_count("max_faults", max_faults, 0)
         self._decoder = Decoder(framing, profile, limits, raw)
         self._feed: Callable[..., list[Any]] = self._decoder.feed
-        self._limits = profile.limits if limits is None else limits
+        self.profile: Final[Profile] = profile if limits is None else profile.replace(limits=limits)
         self._drain_seconds = drain_seconds
         self._max_faults = max_faults
         self.onmessage: Callable[[Received], None] | None = None
@@ -213,7 +214,7 @@ class ByteTransport:
             self._abort()
             raise ConnectionLost("the transport was closed while it was connecting")
         self._state = State.CONNECTED
-        self._log = debug.log_for(self._label(), self._decoder, self._limits)
+        self._log = debug.log_for(self._label(), self._decoder, self.profile.limits)
         if self._log is not None:
             self._feed = self._log.feed
         self._may_send = True
@@ -655,3 +656,9 @@ class ByteTransport:
     def _report_unhandled(self, fault: BaseException, callback: str) -> None:
         context = {"message": f"an exception in {callback} of a transport", "exception": fault, "transport": self}
         asyncio.get_running_loop().call_exception_handler(context)
+
+
+def is_strict_enough(transport: Transport, profile: Profile) -> bool:
+    """Return whether a transport lets no message pass that breaks `profile`; False if it does not tell its rules."""
+    rules = getattr(transport, "profile", None)
+    return isinstance(rules, Profile) and is_at_least_as_strict(rules, profile)
