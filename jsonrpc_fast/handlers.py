@@ -1,19 +1,19 @@
-"""From a text to its reply, without IO: functions by the names of their methods.
+"""Serve JSON-RPC without IO: functions by method name, from a text to its reply.
 
     handlers = Handlers({"add": lambda a, b: a + b})
     handlers.dispatch(b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}')
 
 Rules:
-  - params in an array are the positional arguments, params in an object the named ones (section 4.2). Params that do
-    not fit the signature are -32602, and the function is not called. Types are the function's own business;
+  - an array of params gives the positional arguments, an object the named ones (section 4.2). Params that do not fit
+    the signature are answered with -32602, and the function is not called. Types are up to the function;
   - the signature is read once, when the function is registered;
-  - a parameter that is annotated with `RequestContext`, or with `SessionContext` in a session, is given that; the
-    peer can neither set nor miss it;
-  - names that begin with `rpc.` belong to JSON-RPC itself (section 4.3), and are refused;
-  - an RpcError that a function raises is the answer. Any other exception, and a result that cannot be written, is
-    -32603 without a word about it to the peer, and an error with its traceback in the log;
-  - each item of a batch is served alone, and the answers are in the order of the batch (section 6);
-  - a notification is never answered (section 4.1), nor is anything that looks like a response.
+  - a parameter annotated with `RequestContext`, or with `SessionContext` in a session, gets the context; the peer can
+    neither set it nor leave it out;
+  - names that begin with `rpc.` are reserved by JSON-RPC (section 4.3) and refused;
+  - an RpcError that a function raises is the answer. Any other exception, and a result that cannot be encoded, is
+    answered with -32603 without details, and logged with its traceback;
+  - the items of a batch are served separately, and answered in the order of the batch (section 6);
+  - notifications and responses are never answered (section 4.1).
 """
 
 from __future__ import annotations
@@ -48,17 +48,18 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-_PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
-"""The types of most results, which are surely not awaitable."""
+NEVER_AWAITABLE: Final = frozenset({dict, list, str, int, float, bool, type(None)})
+"""The types of most results: a quick check before the type is asked for `__await__`."""
 
 
 class RequestContext:
-    """What a function may want to know of the message that it serves.
+    """What a function can ask about the message that it serves.
 
-    context          what was given to `dispatch` or `dispatch_async`: who calls, the headers of an HTTP request, …
-    id               of the request; None for a notification, too
-    is_notification  no answer is going to be sent
-    method           of the message
+    Attributes:
+        method: The method of the message.
+        id: The id of the request; None for a notification.
+        is_notification: Whether the message is a notification, which gets no answer.
+        context: The object that was passed to `dispatch` or `dispatch_async`, such as the headers of an HTTP request.
     """
 
     __slots__ = ("context", "id", "is_notification", "method")
@@ -71,10 +72,14 @@ class RequestContext:
 
 
 class Handler:
-    """A function, and which params it takes.
+    """A function and the params that it accepts.
 
-    function  sync or async
-    unpack    False: the params are one argument, as they came: a dict, a list, a `Raw` or None
+    Args:
+        function: A sync or async function.
+        unpack: If False, pass the params as one argument, as received: a dict, a list, a `Raw` or None.
+
+    Raises:
+        TypeError: `function` is not callable, or its context parameter is in the wrong place.
     """
 
     __slots__ = (
@@ -82,8 +87,8 @@ class Handler:
         "_context_keyword",
         "_context_name",
         "_function",
-        "_least",
-        "_most",
+        "_max_positional",
+        "_min_positional",
         "_names",
         "_required",
         "_takes_object",
@@ -97,16 +102,16 @@ class Handler:
         self._function = function
         self._unpack = unpack
         self.wants_context: bool = False
-        self._context_name: str | None = None  # which the peer must not give
-        self._context_keyword: str | None = None  # by which it is handed over, unless it goes first
-        self._least, self._most = 0, sys.maxsize  # positional arguments
+        self._context_name: str | None = None  # the peer must not pass it
+        self._context_keyword: str | None = None  # None: the context is the first positional argument
+        self._min_positional, self._max_positional = 0, sys.maxsize
         self._takes_object = self._any_name = True
-        self._names: frozenset[str] = frozenset()  # that may be given
-        self._required: frozenset[str] = frozenset()  # that have to be
+        self._names: frozenset[str] = frozenset()
+        self._required: frozenset[str] = frozenset()
         try:
             signature = inspect.signature(function)
         except ValueError:
-            return  # a built-in that does not tell
+            return  # a built-in without a signature
         self._read(list(signature.parameters.values()))
 
     def _read(self, parameters: list[Parameter]) -> None:
@@ -129,16 +134,25 @@ class Handler:
         self._any_name = Parameter.VAR_KEYWORD in kinds
         required = [parameter for parameter in positional if parameter.default is Parameter.empty]
         self._takes_object = not any(parameter.kind is Parameter.POSITIONAL_ONLY for parameter in required)
-        self._least = len(required)
+        self._min_positional = len(required)
         if self._required - {parameter.name for parameter in positional}:
-            self._most = -1  # a keyword-only parameter is required: no array fits
+            self._max_positional = -1  # a keyword-only parameter is required: no array fits
         elif Parameter.VAR_POSITIONAL not in kinds:
-            self._most = len(positional)
+            self._max_positional = len(positional)
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
-        """What the function returns: a result, or an awaitable of one. `context` is needed where it is wanted.
+        """Call the function.
 
-        Raises RpcError -32602 for params that do not fit, and whatever the function raises.
+        Args:
+            params: The params of the message.
+            context: The context; required if `wants_context` is true.
+
+        Returns:
+            What the function returns: a result, or an awaitable of one.
+
+        Raises:
+            RpcError: The params do not fit the signature (-32602).
+            Exception: Whatever the function raises.
         """
         if not self._unpack:
             return self._invoke_with_context([params], context) if self.wants_context else self._function(params)
@@ -149,8 +163,7 @@ class Handler:
                 return self._invoke_with_context(params, context)
             return self._function(**params) if type(params) is dict else self._function(*(params or ()))
         except TypeError:
-            # Either the params do not fit, and nothing was run, or it is the function's own. To look only now saves
-            # looking each time.
+            # Checking the params only after a failure saves the check in each successful call.
             if self._fits(params):
                 raise
         raise RpcError(ErrorCode.INVALID_PARAMS, RPC_MESSAGES[ErrorCode.INVALID_PARAMS])
@@ -168,16 +181,22 @@ class Handler:
 
     def _fits(self, params: Any) -> bool:
         if type(params) is not dict:
-            return self._least <= len(params or ()) <= self._most
+            return self._min_positional <= len(params or ()) <= self._max_positional
         if not self._takes_object or self._context_name in params:
             return False
         return self._required <= params.keys() and (self._any_name or params.keys() <= self._names)
 
 
 class Handlers:
-    """Functions by the names of their methods. Several sessions may share one.
+    """Functions by method name. Several sessions may share one.
 
-    functions: a mapping of names to functions, or None. What `find` returns decides, and may be overridden.
+    A subclass may override `find` to look methods up in another way.
+
+    Args:
+        functions: Functions by method name.
+
+    Raises:
+        TypeError, ValueError: See `register`.
     """
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]] | None = None) -> None:
@@ -192,10 +211,20 @@ class Handlers:
     def register(self, method: str, function: Function, *, unpack: bool = True) -> Function: ...
 
     def register(self, method: str, function: Any = None, *, unpack: bool = True) -> Any:
-        """Serves `method` by a function from now on; without a function it is a decorator.
+        """Register a function for a method. Without a function, return a decorator.
 
-        unpack: False hands the params over as one argument, as they came.
-        Raises ValueError for a name that is taken or begins with `rpc.`, TypeError for what is not callable.
+        Args:
+            method: The method name.
+            function: A sync or async function.
+            unpack: If False, pass the params as one argument, as received.
+
+        Returns:
+            The function.
+
+        Raises:
+            TypeError: `method` is not a str, `function` is not callable, or its context parameter is in the wrong
+                place.
+            ValueError: The method has a handler already, or begins with `rpc.`.
         """
         if not isinstance(method, str):
             raise TypeError(f"method must be a str, not {type(method).__name__}")
@@ -209,7 +238,7 @@ class Handlers:
         return function
 
     def find(self, method: str) -> Handler | None:
-        """What serves `method`; None: nothing does."""
+        """Return the handler of a method, or None."""
         return self._handlers.get(method)
 
     def dispatch(
@@ -223,28 +252,28 @@ class Handlers:
         default: Default = None,
         option: int = 0,
     ) -> bytes:
-        """Serves a text by sync functions, and returns the reply.
+        """Serve a text with sync functions and return the reply.
+
+        What a function raises becomes the answer, except KeyboardInterrupt, cancellations and other exceptions that
+        are not an `Exception`. A function that returns an awaitable needs `dispatch_async`; here it is answered with
+        -32603, and the log says why.
 
         Args:
-            data: one JSON text, a message or a batch; or what `decode` returned.
-            profile: the rules and limits that the text is decoded with. `Limits.batch_items` bounds how many functions
-                one text calls.
-            context: any object, for functions that take a `RequestContext`.
-            raw: decode with `raw=True`, so that functions registered with `unpack=False` get `Raw` params.
-            delimited: end the reply in a newline.
-            default: as in `encode`, for results and error data.
-            option: as in `encode`.
+            data: One JSON text (a message or a batch), or what `decode` returned.
+            profile: The rules and limits for decoding. `Limits.batch_items` bounds the number of functions that one
+                text calls.
+            context: Any object, for functions that take a `RequestContext`.
+            raw: Decode with `raw=True`, so that functions registered with `unpack=False` get `Raw` params.
+            delimited: End the reply with a newline.
+            default: As in `encode`, for results and error data.
+            option: As in `encode`.
 
         Returns:
-            The reply as one line of JSON; b"" if none is due.
+            The reply as one line of JSON; b"" if there is nothing to reply.
 
         Raises:
             TypeError: `data` is of another type.
-            ValueError: `option` breaks lines.
-
-        What a function raises is answered and does not come out here, except for KeyboardInterrupt, cancellations and
-        other exceptions that are no `Exception`. A function that returns an awaitable needs `dispatch_async`; here it
-        is answered with -32603, and the log says so.
+            ValueError: `option` adds line breaks.
         """
         return _Dispatch(self, data, profile, context, raw, delimited, default, option).run()
 
@@ -259,17 +288,26 @@ class Handlers:
         default: Default = None,
         option: int = 0,
     ) -> bytes:
-        """Serves a text by sync and async functions, and returns the reply.
+        """Serve a text with sync and async functions and return the reply.
 
-        Args, Returns and Raises are those of `dispatch`. Under asyncio the async functions of a batch run at the same
-        time, each in a task of its own, and all have ended when this returns or is cancelled. Under another event loop,
-        such as trio's, they run one after another.
+        Under asyncio the async functions of a batch run concurrently, each in a task of its own, and all have ended
+        when this returns or is cancelled. Under another event loop, such as trio's, they run one after another.
+
+        Args:
+            data: As in `dispatch`, like the other arguments.
+
+        Returns:
+            The reply as one line of JSON; b"" if there is nothing to reply.
+
+        Raises:
+            TypeError: `data` is of another type.
+            ValueError: `option` adds line breaks.
         """
         return await _Dispatch(self, data, profile, context, raw, delimited, default, option).run_async()
 
 
 class _Dispatch:
-    """Serves one text."""
+    """One text that is being served."""
 
     __slots__ = ("_context", "_delimited", "_encoding", "_handlers", "_received")
 
@@ -303,7 +341,7 @@ class _Dispatch:
         if not isinstance(self._received, list):
             reply = self._begin(self._received)
             return reply if isinstance(reply, bytes) else await self._finish(self._received, reply)
-        # Not imported here: where nobody has, no loop of asyncio runs. Without a task it is a host of another loop.
+        # If asyncio is not imported, or no task of it runs, the event loop is another one.
         asyncio = sys.modules.get("asyncio")
         try:
             is_concurrent = asyncio is not None and asyncio.current_task() is not None
@@ -318,7 +356,7 @@ class _Dispatch:
         return self._batch(replies)
 
     async def _run_tasks(self, asyncio: Any) -> list[bytes]:
-        """The replies to a batch, its async functions in tasks that have all ended afterwards."""
+        """Serve a batch and return its replies; all tasks have ended afterwards."""
         loop = asyncio.get_running_loop()
         replies: list[bytes] = []
         tasks: dict[int, Any] = {}
@@ -337,16 +375,16 @@ class _Dispatch:
             for task in tasks.values():
                 task.cancel()
             while pending := [task for task in tasks.values() if not task.done()]:
-                # Cancelled again, as anyio does until it works: the first one goes on when all have ended.
+                # anyio cancels again and again: wait for the tasks all the same.
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait(pending)
             for work in begun:
                 if isinstance(work, Coroutine):
-                    work.close()  # its task was cancelled before the first step
+                    work.close()  # its task may have been cancelled before the first step
         for index, task in tasks.items():
             try:
                 replies[index] = task.result()
-            except asyncio.CancelledError as error:  # nobody cancelled the batch: it is the function's own
+            except asyncio.CancelledError as error:  # the function raised it: nobody cancelled the batch
                 replies[index] = self._fail(self._received[index], error)
         return replies
 
@@ -365,7 +403,7 @@ class _Dispatch:
         return self._fail(item, TypeError("the function is async: dispatch_async serves it, dispatch does not"))
 
     def _begin(self, item: Any) -> bytes | Awaitable[Any]:
-        """The reply to an item, or what has to be awaited for it."""
+        """Return the reply to an item, or the awaitable of its result."""
         if not isinstance(item, (Request, Notification)):
             if isinstance(item, ParseError):
                 return encode(item.to_response(), **self._encoding) if item.reply_expected else b""
@@ -400,7 +438,7 @@ class _Dispatch:
             return b""
         try:
             return encode_result(item.id, result, **self._encoding)
-        except HANDLER_FAILURES as error:  # an EncodeError, or what a payload's own methods raise
+        except HANDLER_FAILURES as error:  # an EncodeError, or what the methods of a payload raise
             return self._refuse(item, internal_error(error, item.method, item.id))
 
     def _fail(self, item: Request[Any] | Notification[Any], error: BaseException) -> bytes:
@@ -413,18 +451,18 @@ class _Dispatch:
     def _refuse(self, item: Request, error: RpcError) -> bytes:
         try:
             return encode_error(item.id, error.code, error.message, error.data, **self._encoding)
-        except HANDLER_FAILURES as failure:  # data that cannot be written, or a subclass that lacks one of the others
+        except HANDLER_FAILURES as failure:  # data that cannot be encoded, or a subclass without one of the fields
             error = internal_error(failure, item.method, item.id)
             return encode_error(item.id, error.code, error.message, **self._encoding)
 
 
 def is_awaitable(result: object) -> bool:
-    """Whether `await` takes it. It asks the type, as `await` does: a result's own attributes may do anything."""
-    return type(result) not in _PLAIN and hasattr(type(result), "__await__")
+    """Return whether `await` accepts a result. Like `await`, it asks the type: attributes of a result are not safe."""
+    return type(result) not in NEVER_AWAITABLE and hasattr(type(result), "__await__")
 
 
 def _is_context(annotation: object) -> bool:
-    """Whether an annotation names the context, also as `RequestContext | None`. Texts are not evaluated."""
+    """Return whether an annotation names the context, also as `RequestContext | None`. Strings are not evaluated."""
     if isinstance(annotation, str):
         return _CONTEXT_NAME.search(annotation) is not None
     if isinstance(annotation, type):

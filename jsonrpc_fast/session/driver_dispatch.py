@@ -39,7 +39,7 @@ from typing import Any, Final, cast
 from ..codec import Raw
 from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError
-from ..handlers import Handler, Handlers, RequestContext
+from ..handlers import NEVER_AWAITABLE, Handler, Handlers, RequestContext
 from ..transports.base import Transport
 from .driver_runs import Item, Run, RunState, Trace, current_run
 from .hooks import FoundHooks
@@ -54,9 +54,6 @@ _REFUSAL_FACTOR: Final = 16
 
 _TURN: Final = 256
 """How many messages that waited are served in one turn of the loop."""
-
-_PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
-"""What most results are, and what is surely not to be awaited."""
 
 _Task: Final[Callable[..., asyncio.Task[None]]] = (
     partial(cast("Any", asyncio.Task), eager_start=True) if sys.version_info >= (3, 12) else asyncio.Task
@@ -313,8 +310,8 @@ class Dispatcher:
             if isinstance(error, KeyboardInterrupt):
                 raise
         else:
-            # Of the type, as `await` does: a result may have any attributes, and fail when it is asked for one.
-            if type(result) not in _PLAIN and hasattr(type(result), "__await__"):
+            # As `is_awaitable`, without a call.
+            if type(result) not in NEVER_AWAITABLE and hasattr(type(result), "__await__"):
                 self._begin(Run(self, result, item, request, trace))
             else:
                 self._succeeded(item, request, trace, result)
