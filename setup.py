@@ -18,7 +18,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
-PACKAGE = "jsonrpc_fast"
+PACKAGE = "jsonrpc_fast.codec"
+FOLDER = os.path.join("jsonrpc_fast", "codec")
 CHOICE = os.environ.get("JSONRPC_FAST_EXTENSION") or "unset"
 if CHOICE not in ("yes", "no", "unset"):
     sys.exit(f"JSONRPC_FAST_EXTENSION must be yes, no or unset, not {CHOICE!r}")
@@ -62,7 +63,7 @@ class BuildPackage(build_py):
     def run(self):
         super().run()
         if not self.distribution.ext_modules:
-            folder = PACKAGE if self.editable_mode else os.path.join(self.build_lib, PACKAGE)
+            folder = FOLDER if self.editable_mode else os.path.join(self.build_lib, FOLDER)
             clear(folder)
             record(folder)
 
@@ -71,7 +72,7 @@ class BuildCore(build_ext):
     """Builds the core, and where it need not be there says why it is not."""
 
     def run(self):
-        folders = [os.path.join(self.build_lib, PACKAGE)] + [PACKAGE] * bool(self.inplace)
+        folders = [os.path.join(self.build_lib, FOLDER)] + [FOLDER] * bool(self.inplace)
         for folder in folders:
             clear(folder)
         try:
@@ -95,9 +96,9 @@ def extensions():
     try:
         from Cython.Build import cythonize
 
-        checksum = runpy.run_path(os.path.join(PACKAGE, "_sources.py"))["checksum"](PACKAGE)
+        checksum = runpy.run_path(os.path.join(FOLDER, "_sources.py"))["checksum"](FOLDER)
         macros = [("JSONRPC_FAST_SOURCES", f"{checksum}UL")]
-        core = Extension(f"{PACKAGE}._core", [f"{PACKAGE}/_core.pyx"], define_macros=macros)
+        core = Extension(f"{PACKAGE}._core", [f"{FOLDER}/_core.pyx"], define_macros=macros)
         built = cythonize([core], force=True)
     except Exception as error:  # no Cython, one that is too old, or no C file can be written
         give_up(error)

@@ -17,7 +17,8 @@ import orjson
 import pjrpc
 
 import jsonrpc_fast
-from jsonrpc_fast import _pure, codec
+from jsonrpc_fast import codec
+from jsonrpc_fast.codec import _pure
 
 from .data import Kind, Payload, payloads, stream_of
 

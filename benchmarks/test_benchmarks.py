@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from jsonrpc_fast import _pure
+from jsonrpc_fast.codec import _pure
 
 from . import summary
 from .data import CORPORA, payloads, stream_of, typescript_order

@@ -35,19 +35,9 @@ from .codec import (
     encode_result,
     parse,
 )
-from .codes import UNSET, ErrorBand, ErrorCode, Hint, LspErrorCode, McpErrorCode, ParseErrorCode, error_band
-from .errors import (
-    CallCancelled,
-    CallTimeout,
-    ConnectionLost,
-    EncodeError,
-    HandshakeError,
-    MessageId,
-    RpcError,
-    StateError,
-)
-from .framing import Framing
-from .kinds import Classification
+from .codes import ErrorBand, ErrorCode, Hint, LspErrorCode, McpErrorCode, ParseErrorCode, error_band
+from .errors import CallCancelled, CallTimeout, ConnectionLost, EncodeError, HandshakeError, RpcError, StateError
+from .framing.frames import Framing
 from .profile import (
     JSONRPC,
     JSONRPC_1,
@@ -62,6 +52,7 @@ from .profile import (
     Limits,
     Profile,
 )
+from .types import UNSET, Classification, MessageId
 
 __all__ = [
     "BACKEND",

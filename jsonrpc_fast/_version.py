@@ -1,3 +1,3 @@
-"""The version of the package, and nothing else: modules of every layer and the build read it."""
+"""The version of the package."""
 
 __version__ = "0.1.0"

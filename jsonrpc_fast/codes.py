@@ -7,7 +7,7 @@ protocols (-32002 does), so each protocol has an enum of its own.
 from __future__ import annotations
 
 import enum
-from typing import Final, Literal, TypeGuard
+from typing import Final, TypeGuard
 
 
 class ErrorCode(enum.IntEnum):
@@ -167,18 +167,3 @@ RPC_MESSAGES: Final = {
 
 BUSY_MESSAGE: Final = "Server busy"
 """The message of `SessionErrorCode.SERVER_BUSY`."""
-
-
-class Unset(enum.Enum):
-    """The type of `UNSET`, which stands for a member that is not there (`None` is JSON's null)."""
-
-    UNSET = "UNSET"
-
-    def __repr__(self) -> str:
-        return "UNSET"
-
-    def __bool__(self) -> bool:
-        return False
-
-
-UNSET: Final[Literal[Unset.UNSET]] = Unset.UNSET

@@ -26,13 +26,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ._repr import shorten
-from .codes import RPC_MESSAGES, UNSET, ErrorCode, Hint, ParseErrorCode, plain_error_code
+from .codes import RPC_MESSAGES, ErrorCode, Hint, ParseErrorCode, plain_error_code
+from .types import UNSET, MessageId
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-MessageId = int | str | float | None
-"""What an id may be. None is JSON's null, or no id at all where the class says so."""
 
 
 class EncodeError(TypeError):

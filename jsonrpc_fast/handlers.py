@@ -26,7 +26,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from inspect import Parameter
 from typing import Any, Final, TypeVar, get_args, overload
 
-from ._json import Default, check_option
 from .codec import (
     Message,
     Notification,
@@ -40,9 +39,11 @@ from .codec import (
     encode_error,
     encode_result,
 )
+from .codec._json import Default, check_option
 from .codes import RPC_MESSAGES, ErrorCode
-from .errors import HANDLER_FAILURES, MessageId, RpcError, error_for, internal_error
+from .errors import HANDLER_FAILURES, RpcError, error_for, internal_error
 from .profile import JSONRPC, Profile
+from .types import MessageId
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass, replace
 from types import MethodType
 from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, overload
 
-from ._json import has_surrogates, is_integer_longer, is_longer
 from .codec import Error, Notification, ParseError, Raw, Request, Response, parse
+from .codec._json import has_surrogates, is_integer_longer, is_longer
 from .codes import RPC_MESSAGES, ErrorCode, ParseErrorCode, is_error_code
-from .errors import MessageId
 from .profile import JSONRPC, Profile
+from .types import MessageId
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,12 +10,12 @@ from types import ModuleType
 
 import pytest
 
-from . import loops
-from .command_line import MIXED
+from .support import loops
+from .support.command_line import MIXED
 from .support.examples import register_profiles
 
-TWINS = {"cython": "jsonrpc_fast._core", "python": "jsonrpc_fast._pure"}
-OF_THE_CORE_ALONE = ("test_lanes.py",)
+TWINS = {"cython": "jsonrpc_fast.codec._core", "python": "jsonrpc_fast.codec._pure"}
+OF_THE_CORE_ALONE = ("test_paths.py",)
 LEFT_OUT = "slow, left out without --slow"
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from hypothesis import strategies as st
 
-WIRE = sorted((Path(__file__).parent / "vectors" / "wire").glob("*.ndjson"))
+from .support.places import WIRE
+
+WIRE = sorted((WIRE).glob("*.ndjson"))
 LINES = [line for path in WIRE for line in path.read_bytes().splitlines()]
 MADE = [
     rb'{"jsonrpc":"2.0","id":18446744073709551616,"method":"m","params":[123456789012345678901234567890,-0,1e2]}',

@@ -11,7 +11,6 @@ import logging
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Generator, Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -19,13 +18,15 @@ import pytest
 
 import jsonrpc_fast
 from jsonrpc_fast import handlers as module
-from jsonrpc_fast.codes import UNSET
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.handlers import Handlers, RequestContext
 from jsonrpc_fast.profile import JSONRPC, LSP, MCP_2025_11_25, Limits
-from jsonrpc_fast.session import handlers as session_handlers
+from jsonrpc_fast.session import context as session_handlers
+from jsonrpc_fast.types import UNSET
 
-EXAMPLES = json.loads((Path(__file__).parent / "vectors" / "spec" / "jsonrpc20_examples.json").read_bytes())
+from .support.places import SPEC
+
+EXAMPLES = json.loads((SPEC / "jsonrpc20_examples.json").read_bytes())
 SECRET = "the secret text"
 
 

@@ -48,19 +48,13 @@ from mcp.shared.message import SessionMessage
 from pydantic_core import to_jsonable_python
 from typing_extensions import Self
 
-from ..codec import (
-    Notification,
-    Request,
-    encode_error,
-    encode_notification,
-    encode_request,
-    encode_result,
-)
-from ..codes import UNSET
+from ..codec import Notification, Request, encode_error, encode_notification, encode_request, encode_result
 from ..errors import ConnectionLost, EncodeError
 from ..profile import MCP_2025_11_25
 from ..transports.base import ByteTransport, Received
-from ..transports.stdio import StdioClient, StdioServer
+from ..transports.stdio.client import StdioClient
+from ..transports.stdio.server import StdioServer
+from ..types import UNSET
 
 try:
     import mcp_types

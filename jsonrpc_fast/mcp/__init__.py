@@ -24,12 +24,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .client import connect as connect
+    from .client.client import connect as connect
 
 
 def __getattr__(name: str) -> Any:
     if name == "connect":
-        from .client import connect
+        from .client.client import connect
 
         return connect
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

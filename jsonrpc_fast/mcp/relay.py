@@ -48,12 +48,14 @@ from ..codec import (
     encode_request,
     encode_result,
 )
-from ..codes import RPC_MESSAGES, UNSET, ErrorCode
+from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import ConnectionLost, EncodeError, StateError
-from ..session.peer import InboundBatch, ReplyBudget, ReplyPolicy
+from ..session.budget import ReplyBudget, ReplyPolicy
+from ..session.events import InboundBatch
 from ..session.tracker import Call, Outcome, Serving, Tracker
 from ..transports.base import HIGH_WATER_BYTES, Received, Transport
-from .handshake import SUBSCRIPTION_ID_KEY
+from ..types import UNSET
+from .protocol.meta import SUBSCRIPTION_ID_KEY
 
 if TYPE_CHECKING:
     from typing_extensions import Self

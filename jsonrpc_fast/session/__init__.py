@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+from ..handlers import Handler, Handlers
+from .budget import ReplyBudget
+from .context import SessionContext
 from .conventions import Cancellation, Convention, LspConvention, McpConvention, Progress
-from .driver import Session
-from .handlers import Handler, Handlers, SessionContext
+from .events import Cancelled, Event, Fault, InboundRequest, Progressed
 from .hooks import CallSettledHook, CallStartedHook, FaultHook, Hooks, RequestServedHook, RequestStartedHook
 from .options import DEFAULT_TIMEOUT, SessionOptions
-from .peer import Cancelled, Event, Fault, InboundRequest, Peer, Progressed, ReplyBudget
+from .peer import Peer
+from .session import Session
 from .tracker import Call, Outcome, Serving, Tracker
 
 __all__ = [

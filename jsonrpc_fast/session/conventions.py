@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple, TypeGuard
 
 from ..codes import LspErrorCode
-from ..errors import MessageId
+from ..types import MessageId
 
 ProgressToken = int | str
 Message = tuple[str, dict[str, Any]]

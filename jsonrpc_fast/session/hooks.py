@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
 from .._repr import shorten
-from ..errors import MessageId
+from ..types import MessageId
 from .tracker import Outcome
 
 logger: Final = logging.getLogger("jsonrpc_fast.session")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from ..codes import UNSET, Unset
 from ..errors import RpcError
 from ..transports.options import check_count, check_seconds
+from ..types import UNSET, Unset
+from .budget import ReplyBudget, ReplyPolicy
 from .conventions import Convention
 from .hooks import Hooks
-from .peer import ReplyBudget, ReplyPolicy
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

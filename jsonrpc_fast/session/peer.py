@@ -24,12 +24,11 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, cast
 
 from ..codec import (
     Decoder,
     Notification,
-    Params,
     ParseError,
     Raw,
     Request,
@@ -39,123 +38,13 @@ from ..codec import (
     encode_request,
     encode_result,
 )
-from ..codes import RPC_MESSAGES, UNSET, ErrorCode, ParseErrorCode
-from ..errors import MessageId, StateError
+from ..codes import RPC_MESSAGES, ErrorCode, ParseErrorCode
+from ..errors import StateError
+from ..types import UNSET
+from .budget import ReplyBudget, ReplyPolicy
 from .conventions import Cancellation, Convention, Progress, ProgressToken
+from .events import Cancelled, Event, Fault, InboundBatch, InboundRequest, OutboundBatch, Progressed, Received
 from .tracker import Call, Outcome, Serving, Tracker
-
-
-class InboundRequest:
-    """A request of the peer that is being served: to be handed to `answer` or `refuse`.
-
-    id, method, params  those of the message
-    is_cancelled        the peer told that it has no use for the answer
-    """
-
-    __slots__ = ("batch", "id", "index", "is_cancelled", "method", "params", "task")
-
-    def __init__(self, message: Request, batch: InboundBatch | None = None, index: int = 0) -> None:
-        self.id: MessageId = message.id
-        self.method: str = message.method
-        self.params: Params = message.params
-        self.batch: InboundBatch | None = batch
-        self.index: int = index
-        self.is_cancelled: bool = False
-        self.task: Any = None  # the driver's
-
-
-class InboundBatch:
-    """The answers to a batch as they come in, in the order of the batch."""
-
-    __slots__ = ("_replies", "_waiting")
-
-    def __init__(self, items: int) -> None:
-        self._replies: list[bytes] = [b""] * items
-        self._waiting = 0
-
-    def wait(self) -> None:
-        self._waiting += 1
-
-    def put(self, index: int, reply: bytes) -> None:
-        self._replies[index] = reply
-
-    def finish(self, index: int, reply: bytes) -> bytes:
-        """Takes the answer to a request, b"" where it gets none. Returns the array when it was the last."""
-        self._replies[index] = reply
-        self._waiting -= 1
-        return self.text()
-
-    def text(self) -> bytes:
-        """The array, or b"" as long as a request waits and when there is nothing to say."""
-        if self._waiting:
-            return b""
-        replies = [reply for reply in self._replies if reply]
-        return b"[" + b",".join(replies) + b"]\n" if replies else b""
-
-
-class OutboundBatch:
-    """The calls of one batch of this side."""
-
-    __slots__ = ("calls", "in_flight")
-
-    def __init__(self, calls: list[Call]) -> None:
-        self.calls: list[Call] = calls
-        self.in_flight: int = len(calls)
-
-
-class Progressed(NamedTuple):
-    """The peer told the progress of a call that has an `on_progress`."""
-
-    call: Call
-    value: Any
-
-
-class Cancelled(NamedTuple):
-    """The peer has no use for the answer any more. The request still has to be answered or refused."""
-
-    request: InboundRequest
-    reason: str | None
-
-
-class Fault(NamedTuple):
-    """Something was wrong with what came. It was dropped, and the conversation goes on.
-
-    error  a ParseError; a StateError for an answer to no call and for an id that is in flight already
-    reply  what to send to the peer because of it, or b""
-    """
-
-    error: Exception
-    reply: bytes
-
-
-Received = Request | Notification | Response | ParseError
-
-Event = Call | InboundRequest | Notification | Progressed | Cancelled | Fault | bytes
-"""What came: a call that has settled, something to serve, or bytes that the other end is to be sent."""
-
-ReplyPolicy = Literal["always", "never", "limited"]
-
-
-class ReplyBudget:
-    """How many unreadable messages are answered: `burst` at once, and `per_second` in the long run."""
-
-    __slots__ = ("_burst", "_left", "_per_second", "_seen")
-
-    def __init__(self, per_second: float = 1.0, burst: int = 10) -> None:
-        self._per_second = per_second
-        self._burst = self._left = float(burst)
-        self._seen: float | None = None
-
-    def take(self, now: float) -> bool:
-        """Whether one more may be answered, `now` in seconds."""
-        if self._seen is not None:
-            self._left = min(self._burst, self._left + max(0.0, now - self._seen) * self._per_second)
-        self._seen = now
-        if self._left < 1.0:
-            return False
-        self._left -= 1.0
-        return True
-
 
 _INVALID_REQUEST: Final = RPC_MESSAGES[ErrorCode.INVALID_REQUEST]
 

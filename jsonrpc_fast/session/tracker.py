@@ -25,7 +25,8 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any, Final, Generic, TypeVar
 
-from ..errors import MessageId, StateError
+from ..errors import StateError
+from ..types import MessageId
 
 T = TypeVar("T")
 

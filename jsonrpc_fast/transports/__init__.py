@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from .base import ByteTransport, Received, Sendable, Transport
 from .memory import MemoryTransport, memory_pair
-from .stdio import StdioClient, StdioServer, run_stdio
+from .stdio.client import StdioClient
+from .stdio.main import run_stdio
+from .stdio.server import StdioServer
 from .stream import StreamServer, StreamTransport, TcpClient, TcpServer, UnixClient, UnixServer
 
 __all__ = [

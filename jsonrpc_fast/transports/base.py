@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Final, TypedDict
 
 from ..codec import Decoder, ParseError, encode
 from ..errors import ConnectionLost, StateError
-from ..framing import Framing, frame
+from ..framing.frames import Framing, frame
 from ..profile import JSONRPC, Limits, Profile, is_at_least_as_strict
 from . import debug
 from .options import check_count, check_seconds

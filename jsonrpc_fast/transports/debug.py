@@ -20,9 +20,10 @@ from typing import Any, Final
 from .._repr import shorten
 from ..codec import Decoder, Notification, ParseError, Request, Response, classify
 from ..codes import ParseErrorCode
-from ..framing import Frame, Frames, frames_of
-from ..kinds import Classification
+from ..framing.detector import Frames, frames_of
+from ..framing.frames import Frame
 from ..profile import Limits
+from ..types import Classification
 
 logger: Final = logging.getLogger("jsonrpc_fast")
 if logger.level == logging.NOTSET:

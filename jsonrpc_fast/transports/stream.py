@@ -27,7 +27,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import ConnectionLost, StateError
-from ..framing import HttpDetector
+from ..framing.http import HttpDetector
 from .base import HIGH_WATER_BYTES, LOW_WATER_BYTES, OVERDUE_SECONDS, SERVE_SECONDS, ByteTransport, Options, State
 from .options import check_count, check_seconds
 

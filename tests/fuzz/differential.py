@@ -16,16 +16,15 @@ import random
 import sys
 import time
 from array import array
-from pathlib import Path
 from typing import Any
 
-from jsonrpc_fast import JSONRPC, PRESETS, UNSET, Limits, Profile, _core, _pure
+from jsonrpc_fast import JSONRPC, PRESETS, UNSET, Limits, Profile
+from jsonrpc_fast.codec import _core, _pure
 from jsonrpc_fast.errors import EncodeError, ParseError
-from jsonrpc_fast.framing import FRAMINGS
+from jsonrpc_fast.framing.frames import FRAMINGS
 
+from ..support.places import WIRE
 from .mutate import message
-
-WIRE = Path(__file__).parents[1] / "vectors" / "wire"
 
 HEADERS_ENDS = [
     b"\r\n\r\n",

@@ -31,7 +31,7 @@ from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, RpcE
 from jsonrpc_fast.session import LspConvention, Outcome, Session, SessionContext
 from jsonrpc_fast.transports import StdioClient, StdioServer, TcpClient, TcpServer, Transport, memory_pair
 
-from .. import loops
+from ..support import loops
 from .stream_memory import resident_bytes
 
 CHANNELS: Final = ("memory", "tcp", "pipes")

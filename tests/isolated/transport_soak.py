@@ -32,7 +32,7 @@ from jsonrpc_fast.errors import ConnectionLost
 from jsonrpc_fast.transports import StdioClient, run_stdio
 from jsonrpc_fast.transports.base import ByteTransport
 
-from .. import loops
+from ..support import loops
 
 LARGEST = 1_000_000
 TEXT = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=LARGEST + 1000))

@@ -10,8 +10,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import StdioServer
-from tests import loops
-from tests.session_pairs import asking_handlers
+from tests.support import loops
+from tests.support.session_pairs import asking_handlers
 
 
 async def main() -> None:

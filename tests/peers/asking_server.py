@@ -6,8 +6,8 @@ import asyncio
 import sys
 from typing import Any
 
-from jsonrpc_fast.mcp.context import Context
-from jsonrpc_fast.mcp.server import Server
+from jsonrpc_fast.mcp.server.context import Context
+from jsonrpc_fast.mcp.server.server import Server
 
 server = Server("asking", "1.0")
 

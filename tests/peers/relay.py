@@ -6,7 +6,9 @@ import sys
 
 from jsonrpc_fast import MCP_2025_11_25
 from jsonrpc_fast.mcp.relay import Relay
-from jsonrpc_fast.transports.stdio import StdioClient, StdioServer, run_stdio
+from jsonrpc_fast.transports.stdio.client import StdioClient
+from jsonrpc_fast.transports.stdio.main import run_stdio
+from jsonrpc_fast.transports.stdio.server import StdioServer
 
 
 async def serve(transport: StdioServer) -> None:

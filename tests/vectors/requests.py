@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..describe import error, fault, notification, request, result
+from ..support.describe import error, fault, notification, request, result
 from .vector import vector
 
 VERSION = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..describe import error, fault, fill, result
+from ..support.describe import error, fault, fill, result
 from .vector import vector
 
 RESPONSES = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..describe import error, fault, notification, request, result, text_fault
+from ..support.describe import error, fault, notification, request, result, text_fault
 from .vector import vector
 
 MEMBERS = [

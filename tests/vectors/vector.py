@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..describe import Description
+from ..support.describe import Description
 
 PRESET_NAMES = (
     "jsonrpc",

@@ -1,0 +1,1 @@
+"""The command line: `jsonrpc-fast`, or `python -m jsonrpc_fast`."""

@@ -1,0 +1,71 @@
+"""`info`: the versions, the backend and the rules of the profiles."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import platform
+from collections.abc import Iterator
+
+from .._version import __version__
+from ..codec import BACKEND, CORE_FAULT
+from ..codec._json import ORJSON_VERSION
+from ..profile import PRESETS, Profile
+from .output import _VALID
+
+
+def _info(options: argparse.Namespace) -> int:
+    """Prints what is installed and what the profiles are."""
+    facts = {
+        "version": __version__,
+        "backend": BACKEND,
+        "core_fault": CORE_FAULT,
+        "orjson": ORJSON_VERSION,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+    }
+    profiles = {name: _rules(profile) for name, profile in PRESETS.items()}
+    if options.json:
+        print(json.dumps({**facts, "profiles": profiles}))
+        return _VALID
+    for name, fact in facts.items():
+        if fact is not None:
+            print(f"{name:<10}  {fact}")
+    print()
+    for line in _table(profiles):
+        print(line)
+    return _VALID
+
+
+def _rules(profile: Profile) -> dict[str, str | int]:
+    """The fields of a profile and of its limits."""
+    rules = dataclasses.asdict(profile)
+    limits = rules.pop("limits")
+    del rules["name"]
+    return {**rules, **limits}
+
+
+def _table(profiles: dict[str, dict[str, str | int]]) -> Iterator[str]:
+    """A table of the rules that differ between profiles, then the other rules, as lines."""
+    # "mcp-2025-11-25" would make the table too wide: it stands in three lines.
+    names = [name.split("-", 2) for name in profiles]
+    height = max(map(len, names))
+    rows = list(zip(*[[""] * (height - len(parts)) + parts for parts in [["profile"], *names]], strict=True))
+    same = []
+    for rule in _rules(Profile()):
+        values = [_shown(rules[rule]) for rules in profiles.values()]
+        if len(set(values)) == 1:
+            same.append(f"{rule} {values[0]}")
+        else:
+            rows.append((rule, *values))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]).rstrip()
+    yield ""
+    yield f"the same in all: {', '.join(same)}"
+
+
+def _shown(value: str | int) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)

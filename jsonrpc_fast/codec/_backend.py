@@ -1,0 +1,141 @@
+"""Selects the backend: the compiled core where it can be imported and is built from the sources beside it, else the
+pure one.
+
+`JSONRPC_FAST_PURE=1` in the environment asks for plain Python. Type checkers always see that one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..profile import lower_default_limits
+from ._sources import checksum
+
+BACKEND: Literal["cython", "python"] = "python"
+CORE_FAULT: str | None = None
+"""Why the core is not in use, or None."""
+
+
+def _why_missing(folder: str, error: ImportError) -> str:
+    """Why there is no core, as far as a folder tells: what the build left there, or that it is a clone's."""
+    from importlib.machinery import EXTENSION_SUFFIXES
+
+    if not isinstance(error, ModuleNotFoundError) or any(
+        os.path.exists(os.path.join(folder, f"_core{suffix}")) for suffix in EXTENSION_SUFFIXES
+    ):
+        return str(error)
+    try:
+        with open(os.path.join(folder, "_build.txt"), encoding="utf-8") as record:
+            return f"the core was not built: {record.read().strip()}"
+    except OSError:
+        pass
+    if os.path.exists(os.path.join(folder, "..", "..", "setup.py")):
+        return (
+            "this is the source folder, in which no core is built, and it hides an installed package: run Python in "
+            "another folder, or build the core here with pip install -e ."
+        )
+    return str(error)
+
+
+if TYPE_CHECKING:
+    from . import _pure as backend
+elif os.environ.get("JSONRPC_FAST_PURE", "").strip().lower() not in ("", "0", "false", "no"):
+    from . import _pure as backend
+
+    CORE_FAULT = "JSONRPC_FAST_PURE is set"
+else:
+    _folder = os.path.dirname(__file__)
+    try:
+        # A missing module named as such: `from . import` would speak of a circular import instead.
+        backend = importlib.import_module("._core", __package__)
+        BACKEND = "cython"
+    except ImportError as error:
+        CORE_FAULT = _why_missing(_folder, error)
+    else:
+        try:
+            _found = checksum(_folder)
+        except OSError:  # imported from an archive, for one: no sources are there to compare
+            _found = None
+        if _found is not None and _found != backend.SOURCES:
+            BACKEND = "python"
+            CORE_FAULT = "the core was built from other sources than those beside it: build it again"
+    if BACKEND == "python":
+        from . import _pure as backend
+
+if BACKEND == "python" and not TYPE_CHECKING:
+    lower_default_limits()
+
+if TYPE_CHECKING:
+    from ._pure import (
+        Decoder,
+        Error,
+        Message,
+        Notification,
+        Params,
+        ParseError,
+        Raw,
+        RawMessage,
+        Request,
+        Response,
+        answer,
+        classify,
+        decode,
+        encode,
+        encode_error,
+        encode_many,
+        encode_notification,
+        encode_request,
+        encode_result,
+        parse,
+    )
+    from ._pure import _too_large as _too_large
+else:
+    Request = backend.Request
+    Notification = backend.Notification
+    Response = backend.Response
+    Error = backend.Error
+    ParseError = backend.ParseError
+    Raw = backend.Raw
+    Decoder = backend.Decoder
+    decode = backend.decode
+    parse = backend.parse
+    classify = backend.classify
+    encode = backend.encode
+    encode_many = backend.encode_many
+    encode_request = backend.encode_request
+    encode_notification = backend.encode_notification
+    encode_result = backend.encode_result
+    encode_error = backend.encode_error
+    answer = backend.answer
+    _too_large = backend._too_large
+    Message = Request | Notification | Response | ParseError
+    RawMessage = Request[Raw | None] | Notification[Raw | None] | Response[Raw] | ParseError
+    Params = dict[str, Any] | list[Any] | Raw | None
+
+__all__ = [
+    "BACKEND",
+    "CORE_FAULT",
+    "Decoder",
+    "Error",
+    "Message",
+    "Notification",
+    "Params",
+    "ParseError",
+    "Raw",
+    "RawMessage",
+    "Request",
+    "Response",
+    "answer",
+    "backend",
+    "classify",
+    "decode",
+    "encode",
+    "encode_error",
+    "encode_many",
+    "encode_notification",
+    "encode_request",
+    "encode_result",
+    "parse",
+]

@@ -1,0 +1,175 @@
+# cython: language_level=3, embedsignature=True, embedsignature.format=clinic
+"""The compiled core. `_pure.py` says what it does and why; this file says only what C adds.
+
+A text is first read in the usual forms (`decode_quick`): around the payload, whose bytes orjson then proves. What that
+leaves is read by the scanner to the last byte (`decode_by_envelopes`); only payloads go to orjson. What the scanner found
+and what a dict holds go through one `judge`.
+
+No directive loosens Cython's checks: Python sequences are never indexed here, and what reads through pointers argues its
+bounds where it stands, most of it in `_scanner.pxd`.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next, PyDict_Size
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_FromLongLong
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_Substring
+from libc.math cimport isfinite
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr, memcmp, memcpy
+
+cdef extern from *:
+    """
+    #ifndef JSONRPC_FAST_SOURCES
+    #define JSONRPC_FAST_SOURCES 0UL
+    #endif
+    """
+    unsigned long JSONRPC_FAST_SOURCES  # the checksum of the sources, which setup.py gives
+
+from ._scanner cimport (
+    MEMBER_CODE,
+    MEMBER_DATA,
+    MEMBER_ERROR,
+    MEMBER_ID,
+    MEMBER_JSONRPC,
+    MEMBER_MESSAGE,
+    MEMBER_METHOD,
+    MEMBER_PARAMS,
+    MEMBER_RESULT,
+    MEMBER_UNKNOWN,
+    Cursor,
+    Envelope,
+    Quick,
+    Value,
+    expect,
+    has_begun,
+    is_digit,
+    is_space,
+    read_end,
+    read_message,
+    read_object,
+    read_quick,
+    skip_character,
+    skip_plain,
+    skip_space,
+    skip_value,
+)
+
+from codecs import utf_8_decode
+from inspect import Parameter, Signature
+from types import GenericAlias
+
+from .. import errors
+from ._stream import M as _M
+from ._stream import StreamDecoder
+from ._json import (
+    OPT_APPEND_NEWLINE,
+    JSONDecodeError,
+    check_exact,
+    check_option,
+    dumps,
+    exact_number,
+    has_surrogates,
+    is_integer_longer,
+    is_longer,
+    loads_exact,
+)
+from ._json import dumps_unchecked as _dumps_unchecked
+from ._json import loads as _loads
+from ._pickling import remake
+from .._repr import SHOWN_BYTES as _SHOWN_BYTES
+from .._repr import shorten
+from ..codes import RPC_MESSAGES, Hint, ParseErrorCode, is_error_code, plain_error_code
+from ..errors import _args_of as args_of
+from ..errors import HANDLER_FAILURES, EncodeError, RpcError, error_for, internal_error, remake_parse_error
+from ..framing.frames import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
+from ..framing.content_length import HeaderReader
+from ..framing.frames import Frame
+from ..framing.hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES
+from ..types import ERROR_MEMBERS as _ERROR_MEMBERS
+from ..types import UNSET, Classification
+from ..profile import HEAD_BYTES as _HEAD_BYTES
+from ..profile import JSONRPC, Profile
+from ..profile import MAX_DEPTH as _MAX_DEPTH
+from ..profile import MAX_ID_BYTES as _MAX_ID_BYTES
+
+cdef extern from "Python.h":
+    PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* text, Py_ssize_t size) except NULL
+    int resize_bytes "_PyBytes_Resize"(PyObject** text, Py_ssize_t size) except -1
+    object PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
+    void* PyUnicode_DATA(object text)
+    bint PyUnicode_IS_ASCII(object text)
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
+    bint PyBytes_CheckExact(object value)
+    bint PyDict_Check(object value)
+    bint PyList_Check(object value)
+    PyObject* PyList_GET_ITEM(object items, Py_ssize_t index)
+    Py_ssize_t PyList_GET_SIZE(object items)
+    Py_ssize_t PY_SSIZE_T_MAX
+    bint PyLong_CheckExact(object value)
+    bint PyUnicode_Check(object value)
+    bint PyUnicode_CheckExact(object value)
+
+cdef enum:
+    # From here on a payload goes to orjson as a view of the text; below, copying is cheaper than making the view.
+    VIEW_BYTES = 2048
+    # The widest 64-bit integer, and its sign.
+    INTEGER_BYTES = 20
+
+    # What a decoder's buffer may hold on to between lines.
+    KEPT_BYTES = 65536
+    # Longer lists are left to orjson.
+    SIMPLE_LIST_BYTES = 128
+    # From about here on it costs less to let orjson write the envelope, too, than to copy what it wrote.
+    LARGE_BYTES = 2048
+    LARGE_NODES = 16
+    GLANCES = 64
+
+cdef const char* BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+cdef const char* NULL_TEXT = b"null"
+cdef str VERSION = "2.0"
+# What is called for each message, without a look-up.
+cdef object loads = _loads
+cdef object dumps_unchecked = _dumps_unchecked
+cdef object ZERO = 0
+cdef object ABSENT = object()  # of a member that is not there
+cdef object APPEND_NEWLINE = OPT_APPEND_NEWLINE
+cdef Py_ssize_t MAX_DEPTH = _MAX_DEPTH
+cdef Py_ssize_t SHOWN_BYTES = _SHOWN_BYTES
+cdef Py_ssize_t MAX_ID_BYTES = _MAX_ID_BYTES
+cdef Py_ssize_t LOOKED_AT_BYTES = _LOOKED_AT_BYTES
+cdef Py_ssize_t HEAD_BYTES = _HEAD_BYTES
+cdef Py_ssize_t MAX_HEADER_BYTES = _MAX_HEADER_BYTES
+SOURCES = JSONRPC_FAST_SOURCES
+cdef frozenset ERROR_MEMBERS = _ERROR_MEMBERS
+cdef object TRUNCATED = ParseErrorCode.TRUNCATED
+
+
+class ParseError(errors.ParseError):
+    __doc__ = errors.ParseError.__doc__
+    __slots__ = ()
+
+    def to_response(self):
+        """The error response that tells the peer: the specification's own code and message, and the id if known."""
+        return Response(self.id, error=Error(self.rpc_code, RPC_MESSAGES[self.rpc_code]))
+
+    def __reduce__(self):
+        return remake, (__name__, "_make_fault", *self._state())
+
+
+def _make_fault(*state):
+    """A `ParseError` from its pickle."""
+    return remake_parse_error(ParseError, *state)
+
+
+include "_core_parts/faults.pxi"
+include "_core_parts/messages.pxi"
+include "_core_parts/rules.pxi"
+include "_core_parts/decoding.pxi"
+include "_core_parts/streams.pxi"
+include "_core_parts/encoding.pxi"

@@ -1,0 +1,159 @@
+"""orjson, and what the codec has to add to it about options, numbers and lengths.
+
+The only module that imports orjson.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+
+from ..errors import EncodeError
+
+ORJSON_VERSION: Final[str] = orjson.__version__
+
+Default = Callable[[Any], Any] | None
+"""orjson's `default`: called with what orjson cannot write, returns what it can."""
+
+JSONDecodeError = orjson.JSONDecodeError
+OPT_APPEND_NEWLINE: Final = orjson.OPT_APPEND_NEWLINE
+loads = orjson.loads
+dumps_unchecked = orjson.dumps  # raises TypeError where `dumps` raises EncodeError
+
+# A frame's line breaks belong to the framing: these two options would put one inside a message.
+FORBIDDEN_OPTIONS: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+
+
+def check_option(option: int) -> None:
+    """Raises ValueError for an option that breaks lines."""
+    if option & FORBIDDEN_OPTIONS:
+        raise ValueError("OPT_INDENT_2 and OPT_APPEND_NEWLINE would break the framing")
+
+
+def dumps(value: object, default: Default = None, option: int = 0) -> bytes:
+    """`value` as JSON on one line. Raises EncodeError. The option has been checked."""
+    try:
+        if default is None:  # orjson would call it
+            return orjson.dumps(value, option=option)
+        return orjson.dumps(value, default, option)
+    except orjson.JSONEncodeError as error:
+        # orjson's text names a type or a limit, never a value.
+        raise EncodeError(str(error)) from error.__cause__
+
+
+def exact_number(token: bytes) -> int | float | None:
+    """The number that `token`, a valid JSON number, stands for; None where a float would change it.
+
+    A reply has to carry the very number that the request had, so 0.1 and 1e2 will do, and
+    12345678901234567.8 will not. The spelling may differ: 1e2 comes back as 100.0.
+    """
+    if b"." not in token and b"e" not in token and b"E" not in token:
+        return int(token)
+    number = float(token)
+    return number if _decimal(token) == _decimal(repr(number).encode()) else None
+
+
+def _decimal(token: bytes) -> tuple[bool, bytes, int]:
+    """Sign, digits without zeros at either end, and power of ten."""
+    mantissa, _, exponent = token.lower().partition(b"e")
+    whole, _, fraction = mantissa.removeprefix(b"-").partition(b".")
+    digits = (whole + fraction).rstrip(b"0")
+    if not digits:
+        return token.startswith(b"-"), b"", 0
+    power = int(exponent or b"0") + len(whole) - len(digits)
+    return token.startswith(b"-"), digits.lstrip(b"0"), power
+
+
+# An integer of 19 digits or more outside strings, which may be wider than 64 bits.
+_WIDE_INTEGER: Final = re.compile(rb"(?<![0-9.eE+-])(-?[0-9]{19,})(?![0-9.eE])")
+
+
+def loads_exact(text: bytes) -> Any:
+    """`orjson.loads` of valid JSON, with integers of any width exact.
+
+    Raises ValueError for an integer of more digits than CPython reads (`sys.set_int_max_str_digits`).
+    orjson makes floats of wide integers, so each is handed to it as a string that starts with a mark nobody can
+    foresee, and is made an integer in the result. The standard library's parser would do it too, but its
+    recursion ends where the caller's stack happens to.
+    """
+    if _WIDE_INTEGER.search(text) is None:
+        return loads(text)
+    mark = uuid.uuid4().hex
+    opening = b'"' + mark.encode()
+    # Escapes without a quote in them, at the same places, so that strings end at the next quote.
+    masked = text.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in text else text
+    parts = masked.split(b'"')
+    at = 0
+    for place, part in enumerate(parts):
+        end = at + len(part)
+        if place % 2:  # a string
+            parts[place] = text[at:end]
+        elif len(part) >= 19:
+            pieces = _WIDE_INTEGER.split(part)  # each second one is an integer
+            count = len(pieces) // 2
+            marked = [b""] * (4 * count + 1)
+            marked[0::4] = pieces[0::2]
+            marked[1::4] = [opening] * count
+            marked[2::4] = pieces[1::2]
+            marked[3::4] = [b'"'] * count
+            parts[place] = b"".join(marked)
+        at = end + 1
+    top = [loads(b'"'.join(parts))]
+    size = len(mark)
+    containers: list[Any] = [top]
+    while containers:
+        container = containers.pop()
+        for key, item in container.items() if type(container) is dict else enumerate(container):
+            if type(item) is str:
+                if item.startswith(mark):
+                    container[key] = int(item[size:])
+            elif type(item) is dict or type(item) is list:
+                containers.append(item)
+    return top[0]
+
+
+def check_exact(text: bytes) -> None:
+    """Raises ValueError where `loads_exact` does."""
+    # Absent from the first releases of 3.10.
+    limit = getattr(sys, "get_int_max_str_digits", int)()
+    if 0 < limit < len(text) and re.search(rb"(?<![0-9])[0-9]{%d}" % (limit + 1), text) is not None:
+        loads_exact(text)
+
+
+def is_wide_integer(token: bytes) -> bool:
+    """Whether a string or number token is an integer that does not fit in 64 bits, signed or unsigned."""
+    digits = token.removeprefix(b"-")
+    if not digits.isdigit() or len(digits) < 19:
+        return False
+    bound = b"9223372036854775808" if token.startswith(b"-") else b"18446744073709551615"
+    return (len(digits), digits) > (len(bound), bound)
+
+
+def is_longer(text: str, limit: int) -> bool:
+    """Whether `text` is more than `limit` bytes of UTF-8; a lone surrogate counts as three."""
+    # `str`'s own methods: a subclass may say otherwise than what is written of it.
+    length = str.__len__(text)
+    if length * 4 <= limit:
+        return False
+    return length > limit or len(str.encode(text, "utf-8", "surrogatepass")) > limit
+
+
+def is_integer_longer(number: int, limit: int) -> bool:
+    """Whether `number` is more than `limit` characters as written; 20 or more of them."""
+    number = int.__int__(number)
+    # 64 bits are at most 20 characters.
+    return number.bit_length() > 64 and not -(10 ** (limit - 1)) < number < 10**limit
+
+
+def has_surrogates(text: str) -> bool:
+    """Whether `text` holds a lone surrogate, so that it cannot be written as UTF-8."""
+    try:
+        str.encode(text)
+    except UnicodeEncodeError:
+        return True
+    return False

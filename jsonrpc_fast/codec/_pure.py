@@ -1,0 +1,1556 @@
+"""The codec in plain Python: the specification that the compiled core has to agree with on every input.
+
+Section numbers are those of the JSON-RPC 2.0 specification. Decoding goes
+
+    text -> orjson -> dict -> _judge -> message
+
+and where the dict cannot show everything that the text says (a member twice, a number that a float would
+change, why the text is refused), through the envelopes that `_scanner` finds in the text.
+"""
+
+from __future__ import annotations
+
+import codecs
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAlias, final, overload
+
+from .. import errors
+from .._repr import shorten
+from ..codes import RPC_MESSAGES, is_error_code, plain_error_code
+from ..errors import HANDLER_FAILURES, RpcError, error_for, internal_error, remake_parse_error
+from ..framing.frames import Framing
+from ..profile import HEAD_BYTES, JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Limits, Profile
+from ..types import ERROR_MEMBERS, UNSET, Classification, MessageId
+from ._json import (
+    Default,
+    JSONDecodeError,
+    check_exact,
+    check_option,
+    dumps,
+    dumps_unchecked,
+    exact_number,
+    has_surrogates,
+    is_integer_longer,
+    is_longer,
+    loads,
+    loads_exact,
+)
+from ._pickling import remake
+from ._scanner import (
+    Envelope,
+    Malformed,
+    Value,
+    scan,
+    scan_error,
+    scan_head,
+    scan_proven,
+    scan_value,
+    without_surrogates,
+)
+from ._stream import StreamDecoder
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # has defaults before Python 3.13
+
+    P = TypeVar("P", bound="Params", covariant=True, default="dict[str, Any] | list[Any] | None")
+    R = TypeVar("R", covariant=True, default=Any)
+    M = TypeVar("M", default="Message")
+else:
+    from typing import TypeVar
+
+    P = TypeVar("P")
+    R = TypeVar("R")
+    M = TypeVar("M")
+T = TypeVar("T")
+
+Params: TypeAlias = "dict[str, Any] | list[Any] | Raw | None"
+"""What the params of a call may be; None if absent."""
+
+
+class ParseError(errors.ParseError):
+    __doc__ = errors.ParseError.__doc__
+    __slots__ = ()
+
+    def to_response(self) -> Response:
+        """The error response that tells the peer: the specification's own code and message, and the id if known."""
+        return Response(self.id, error=Error(self.rpc_code, RPC_MESSAGES[self.rpc_code]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return remake, (__name__, "_make_fault", *self._state())
+
+
+def _make_fault(*state: Any) -> ParseError:
+    """A `ParseError` from its pickle."""
+    return remake_parse_error(ParseError, *state)
+
+
+class _Value:
+    """Made once, by `__new__`; compared, copied, pickled and shown by the fields that `__match_args__` names."""
+
+    __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    __hash__: ClassVar[None]  # type: ignore[assignment]  # payloads are mutable
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        base = cls.__bases__[0].__name__
+        if not base.startswith("_"):
+            raise TypeError(f"type '{base}' is not an acceptable base type")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable")
+
+    def _fields(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self.__match_args__])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Value) or type(other) is not type(self):
+            return NotImplemented
+        mine, theirs = self._fields(), other._fields()
+        # The first field may be an id: 1 and 1.0 are written differently, so they are two ids.
+        return mine == theirs and isinstance(mine[0], float) == isinstance(theirs[0], float)
+
+    def __repr__(self) -> str:
+        fields = ", ".join([f"{name}={shorten(getattr(self, name))}" for name in self.__match_args__])
+        return f"{type(self).__name__}({fields})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return remake, (__name__, type(self).__name__, *self._fields())
+
+
+class _Message(_Value):
+    __slots__ = ()
+
+    def to_bytes(self) -> bytes:
+        """The message as one line of JSON without a line ending. Raises EncodeError."""
+        return _encode_message(self)
+
+    def to_bytes_delimited(self) -> bytes:
+        """The message as one line of JSON that ends in the only `\\n` in it. Raises EncodeError."""
+        return _encode_message(self) + b"\n"
+
+    def to_str(self) -> str:
+        """The message as one line of JSON without a line ending. Raises EncodeError."""
+        return _encode_message(self).decode()
+
+
+@final
+class Request(_Message, Generic[P]):
+    """A call that expects a response (section 4).
+
+    id      int, str, float or None (null). The reply carries the very same
+    method  str
+    params  dict, list, or None if absent
+
+    Raises TypeError for another type, ValueError for a float that JSON has no number for, and for an id of more than
+    640 bytes, which no profile reads.
+    """
+
+    __match_args__: ClassVar[tuple[Literal["id"], Literal["method"], Literal["params"]]] = ("id", "method", "params")
+    if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
+
+        @property
+        def id(self) -> MessageId: ...
+
+        @property
+        def method(self) -> str: ...
+
+        @property
+        def params(self) -> P: ...
+
+    else:
+        __slots__ = ("id", "method", "params")
+
+    @overload
+    def __new__(cls, id: MessageId, method: str, params: None = None) -> Request[None]: ...
+
+    @overload
+    def __new__(cls, id: MessageId, method: str, params: P) -> Request[P]: ...
+
+    def __new__(cls, id: MessageId, method: str, params: Params = None) -> Request[Any]:
+        _check_id(id)
+        _check_method(method)
+        _check_params(params)
+        return _make_request(id, method, params)
+
+    @classmethod
+    def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Request | None:
+        """The request that a decoded JSON object is, or None. Never raises."""
+        return _of_class(Request, obj, profile)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The message as a dict, which shares the payload with it."""
+        message = {"jsonrpc": "2.0", "id": self.id, "method": self.method}
+        return message if self.params is None else {**message, "params": self.params}
+
+
+@final
+class Notification(_Message, Generic[P]):
+    """A call that expects no response (section 4.1).
+
+    method  str
+    params  dict, list, or None if absent
+
+    Raises TypeError for another type.
+    """
+
+    __match_args__: ClassVar[tuple[Literal["method"], Literal["params"]]] = ("method", "params")
+    if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
+
+        @property
+        def method(self) -> str: ...
+
+        @property
+        def params(self) -> P: ...
+
+    else:
+        __slots__ = ("method", "params")
+
+    @overload
+    def __new__(cls, method: str, params: None = None) -> Notification[None]: ...
+
+    @overload
+    def __new__(cls, method: str, params: P) -> Notification[P]: ...
+
+    def __new__(cls, method: str, params: Params = None) -> Notification[Any]:
+        _check_method(method)
+        _check_params(params)
+        return _make_notification(method, params)
+
+    @classmethod
+    def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Notification | None:
+        """The notification that a decoded JSON object is, or None. Never raises."""
+        return _of_class(Notification, obj, profile)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The message as a dict, which shares the payload with it."""
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": self.method}
+        return message if self.params is None else {**message, "params": self.params}
+
+
+@final
+class Response(_Message, Generic[R]):
+    """The answer to a request (section 5): an error where `error` is not None, else a result.
+
+    id      int, str, float or None (null, or an error that lacks it in a profile that allows it)
+    result  any value
+    error   an Error or None
+
+    Raises TypeError for another type, ValueError for both a result and an error, and for an id as in `Request`.
+    """
+
+    __match_args__: ClassVar[tuple[Literal["id"], Literal["result"], Literal["error"]]] = ("id", "result", "error")
+    if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
+        # None is one of the two, always. `| Any` spares a check that patterns and `is_error` have made.
+
+        @property
+        def id(self) -> MessageId: ...
+
+        @property
+        def result(self) -> R | Any: ...
+
+        @property
+        def error(self) -> Error | Any: ...
+
+    else:
+        __slots__ = ("error", "id", "result")
+
+    @overload
+    def __new__(cls, id: MessageId, result: R, error: None = None) -> Response[R]: ...
+
+    @overload
+    def __new__(cls, id: MessageId, result: None = None, error: Error | None = None) -> Response[None]: ...
+
+    def __new__(cls, id: MessageId, result: Any = None, error: Error | None = None) -> Response[Any]:
+        _check_id(id)
+        if error is not None:
+            if not isinstance(error, Error):
+                raise TypeError(f"error must be an Error or None, not {type(error).__name__}")
+            if result is not None:
+                raise ValueError("a response has a result or an error, not both")
+        return _make_response(id, result, error)
+
+    @property
+    def is_error(self) -> bool:
+        return self.error is not None
+
+    @classmethod
+    def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Response | None:
+        """The response that a decoded JSON object is, or None. Never raises."""
+        return _of_class(Response, obj, profile)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The message as a dict, which shares the payload with it."""
+        if self.error is not None:
+            return {"jsonrpc": "2.0", "id": self.id, "error": self.error.to_dict()}
+        return {"jsonrpc": "2.0", "id": self.id, "result": self.result}
+
+
+@final
+class Error(_Value):
+    """What went wrong, inside a response (section 5.1).
+
+    code     int of 64 bits, kept as a plain one
+    message  str
+    data     any value; UNSET if there is no such member, while None is `"data": null`
+
+    Raises TypeError for another type, ValueError for a code beyond 64 bits.
+    """
+
+    __match_args__: ClassVar[tuple[Literal["code"], Literal["message"], Literal["data"]]] = ("code", "message", "data")
+    if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
+
+        @property
+        def code(self) -> int: ...
+
+        @property
+        def message(self) -> str: ...
+
+        @property
+        def data(self) -> Any: ...
+
+    else:
+        __slots__ = ("code", "data", "message")
+
+    def __new__(cls, code: int, message: str, data: Any = UNSET) -> Error:
+        return _make_error(_check_error(code, message), message, data)
+
+    @classmethod
+    def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Error | None:
+        """The error that a decoded JSON object is, or None. Never raises."""
+        try:
+            error = _judge_error(obj)
+        except (MemoryError, RecursionError):
+            raise
+        except Exception:  # a key's own comparison
+            return None
+        return error if isinstance(error, Error) else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as a dict, which shares `data` with it."""
+        error: dict[str, Any] = {"code": self.code, "message": self.message}
+        return error if self.data is UNSET else {**error, "data": self.data}
+
+
+# What decoding makes has been judged already, and is immutable: its fields are set through the slots' descriptors.
+
+_new: Final = object.__new__
+_set_request_id, _set_request_method, _set_request_params = (
+    vars(Request)[name].__set__ for name in Request.__match_args__
+)
+_set_notification_method, _set_notification_params = (
+    vars(Notification)[name].__set__ for name in Notification.__match_args__
+)
+_set_response_id, _set_response_result, _set_response_error = (
+    vars(Response)[name].__set__ for name in Response.__match_args__
+)
+_set_error_code, _set_error_message, _set_error_data = (vars(Error)[name].__set__ for name in Error.__match_args__)
+
+
+def _make_request(id: MessageId, method: str, params: Any) -> Request[Any]:
+    request = _new(Request)
+    _set_request_id(request, id)
+    _set_request_method(request, method)
+    _set_request_params(request, params)
+    return request
+
+
+def _make_notification(method: str, params: Any) -> Notification[Any]:
+    notification = _new(Notification)
+    _set_notification_method(notification, method)
+    _set_notification_params(notification, params)
+    return notification
+
+
+def _make_response(id: MessageId, result: Any, error: Error | None) -> Response[Any]:
+    response = _new(Response)
+    _set_response_id(response, id)
+    _set_response_result(response, result)
+    _set_response_error(response, error)
+    return response
+
+
+def _make_error(code: int, message: str, data: Any) -> Error:
+    error = _new(Error)
+    _set_error_code(error, code)
+    _set_error_message(error, message)
+    _set_error_data(error, data)
+    return error
+
+
+@final
+class Raw:
+    """A checked JSON text, kept as bytes: a payload that is passed on, or read later.
+
+    data: bytes, bytearray, memoryview or str that hold one JSON value, in UTF-8.
+    Raises TypeError for another type, ParseError (a ValueError) for what is not JSON or nests deeper than 1024.
+    """
+
+    __slots__ = ("_data", "_exact")
+
+    _data: bytes
+    _exact: bool
+
+    def __new__(cls, data: bytes | bytearray | memoryview | str) -> Raw:
+        text = _to_bytes(data)
+        value = text if isinstance(text, ParseError) else _check_text(text)
+        if isinstance(value, ParseError):
+            del data, text  # the traceback holds this frame
+            raise value
+        return _make_raw(text[value.start : value.end], False)  # type: ignore[index]  # no ParseError
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("type 'Raw' is not an acceptable base type")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("Raw is immutable")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("Raw is immutable")
+
+    @overload
+    def decode(self) -> Any: ...
+
+    @overload
+    def decode(self, decoder: Callable[[bytes], T]) -> T: ...
+
+    def decode(self, decoder: Callable[[bytes], Any] | None = None) -> Any:
+        """What a decoder makes of the bytes: orjson, or one that is given, such as a typed one. Raises what it does."""
+        if decoder is not None:
+            return decoder(self._data)
+        return loads_exact(self._data) if self._exact else loads(self._data)
+
+    def __bytes__(self) -> bytes:
+        return self._data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Raw):
+            return NotImplemented
+        return self._data == other._data
+
+    def __hash__(self) -> int:
+        return hash(self._data)
+
+    def __repr__(self) -> str:
+        return f"Raw({shorten(self._data)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return remake, (__name__, "_make_raw", self._data, self._exact)
+
+
+Message: TypeAlias = Request | Notification | Response | ParseError
+"""What decoding makes of one message."""
+
+RawMessage: TypeAlias = Request[Raw | None] | Notification[Raw | None] | Response[Raw] | ParseError
+"""What decoding with `raw=True` makes of one message."""
+
+
+def _check_text(text: bytes) -> Value | ParseError:
+    """Where the one value in `text` is, or why there is none. No exception is left behind: it would hold the text."""
+    try:
+        text.decode()
+        value = scan_value(text)
+    except UnicodeDecodeError as error:
+        return ParseError.invalid_utf8(offset=error.start)
+    except Malformed as malformed:
+        return ParseError.malformed_json(offset=malformed.offset)
+    return ParseError.too_deep() if value.depth > MAX_DEPTH else value
+
+
+_set_raw_data, _set_raw_exact = (vars(Raw)[name].__set__ for name in Raw.__slots__)
+
+
+def _make_raw(data: bytes, exact: bool) -> Raw:
+    """A `Raw` of bytes that have been checked. exact: integers of any width (`big_ints="exact"`)."""
+    raw = object.__new__(Raw)
+    _set_raw_data(raw, data)
+    _set_raw_exact(raw, exact)
+    return raw
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict) or (isinstance(value, Raw) and bytes(value).startswith(b"{"))
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, list) or (isinstance(value, Raw) and bytes(value).startswith(b"["))
+
+
+def _is_null(value: object) -> bool:
+    return value is None or (isinstance(value, Raw) and bytes(value) == b"null")
+
+
+# What constructors and encoders check: the caller's bugs.
+
+
+def _check_id(id: object) -> None:
+    if isinstance(id, bool) or not (id is None or isinstance(id, (int, str, float))):
+        raise TypeError(f"id must be an int, a str, a float or None, not {type(id).__name__}")
+    if isinstance(id, float) and not math.isfinite(id):
+        raise ValueError("id must be a finite number")
+    if _is_id_too_long(id, MAX_ID_BYTES):
+        raise ValueError(f"id must be {MAX_ID_BYTES} bytes or less")
+
+
+def _check_method(method: object) -> None:
+    if not isinstance(method, str):
+        raise TypeError(f"method must be a str, not {type(method).__name__}")
+
+
+def _check_params(params: object) -> None:
+    if not (params is None or _is_object(params) or _is_array(params)):
+        raise TypeError(f"params must be a dict, a list, a Raw of one, or None, not {type(params).__name__}")
+
+
+def _check_error(code: object, message: object) -> int:
+    """The code as a plain int."""
+    plain = plain_error_code(code)
+    if not isinstance(message, str):
+        raise TypeError(f"message must be a str, not {type(message).__name__}")
+    return plain
+
+
+# Decoding: the rules.
+
+_MEMBERS: Final = ("jsonrpc", "id", "method", "params", "result", "error")
+_REQUEST_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params"})
+_RESPONSE_MEMBERS: Final = frozenset({"jsonrpc", "id", "result", "error"})
+_ABSENT: Final = object()
+
+
+def parse(obj: object, profile: Profile = JSONRPC) -> Message | list[Message]:
+    """Judges what a JSON parser has made of a message or a batch already.
+
+    obj: a dict, or a list of them. Returns what `decode` does. What only the text shows is not judged: members
+    that are there twice, the size and the depth.
+    """
+    _check_profile(profile)
+    return _judge_value(obj, profile)
+
+
+def _judge_value(obj: object, profile: Profile) -> Message | list[Message]:
+    if isinstance(obj, list):
+        fault = _batch_fault(len(obj), profile)
+        return fault or [_judge(item, profile, index) for index, item in enumerate(obj)]
+    return _judge(obj, profile)
+
+
+def _check_profile(profile: object) -> None:
+    if not isinstance(profile, Profile):
+        raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
+
+
+def _batch_fault(items: int, profile: Profile) -> ParseError | None:
+    if not profile.batches:
+        return ParseError.batch_not_allowed()
+    if items > profile.limits.batch_items:
+        return ParseError.batch_too_large()
+    return None if items else ParseError.empty_batch()
+
+
+def _judge(
+    obj: object,
+    profile: Profile,
+    index: int | None = None,
+    integer_too_large: bool = False,
+    duplicates: bool = False,
+) -> Message:
+    """The message that one object is. The first rule broken, in this order, is the one reported."""
+    if not isinstance(obj, dict):
+        return ParseError.not_an_object(index=index)
+
+    id = obj.get("id", _ABSENT)
+    method = obj.get("method", _ABSENT)
+    limits = profile.limits
+    if isinstance(method, str) and is_longer(method, limits.method_bytes):
+        return _fault(ParseError.method_too_long, obj, profile, index, duplicates)
+    if id is not _ABSENT and _is_id_too_long(id, limits.id_bytes):
+        return _fault(ParseError.id_too_long, obj, profile, index, duplicates)
+    if integer_too_large:
+        return _fault(ParseError.integer_too_large, obj, profile, index, duplicates)
+    if duplicates:
+        return _fault(ParseError.duplicate_member, obj, profile, index, duplicates)
+
+    version = obj.get("jsonrpc", _ABSENT)
+    if version is _ABSENT:
+        if not profile.optional_jsonrpc:
+            return _fault(ParseError.missing_jsonrpc, obj, profile, index)
+    elif not isinstance(version, str) or version != "2.0":
+        return _fault(ParseError.invalid_jsonrpc_version, obj, profile, index)
+
+    if method is _ABSENT:
+        return _judge_response(obj, id, profile, index)
+
+    if id is not _ABSENT and not _is_valid_id(id, profile.null_request_ids, profile):
+        return _fault(ParseError.invalid_id_type, obj, profile, index)
+    if "result" in obj or "error" in obj:
+        return _fault(ParseError.ambiguous_message, obj, profile, index)
+    if not isinstance(method, str):
+        return _fault(ParseError.invalid_method_type, obj, profile, index)
+    if not method and not profile.empty_methods:
+        return _fault(ParseError.empty_method, obj, profile, index)
+    params = obj.get("params", _ABSENT)
+    if params is _ABSENT or (profile.null_params and _is_null(params)):
+        params = None
+    elif not _is_object(params) and not (profile.array_params and _is_array(params)):
+        return _fault(ParseError.invalid_params_type, obj, profile, index)
+    if not profile.extra_members and not obj.keys() <= _REQUEST_MEMBERS:
+        return _fault(ParseError.unexpected_member, obj, profile, index)
+    if id is _ABSENT or (id is None and version is _ABSENT):  # null is how 1.0 says that there is none
+        return _make_notification(method, params)
+    return _make_request(id, method, params)
+
+
+def _judge_response(obj: dict[str, Any], id: object, profile: Profile, index: int | None) -> Message:
+    """The response that an object without `method` is."""
+    result = obj.get("result", _ABSENT)
+    error = obj.get("error", _ABSENT)
+    if profile.null_companions and result is not _ABSENT and error is not _ABSENT:
+        if _is_null(error):
+            error = _ABSENT
+        elif _is_null(result):
+            result = _ABSENT
+    is_response = result is not _ABSENT or error is not _ABSENT
+    is_error = error is not _ABSENT and result is _ABSENT
+
+    if id is _ABSENT:
+        if is_response and not (is_error and profile.errors_without_id):
+            return _fault(ParseError.missing_id, obj, profile, index)
+        id = None
+    else:
+        null_allowed = (is_error or profile.null_result_ids) if is_response else profile.null_request_ids
+        if not _is_valid_id(id, null_allowed, profile):
+            return _fault(ParseError.invalid_id_type, obj, profile, index)
+    if not is_response:
+        return _fault(ParseError.missing_method, obj, profile, index)
+    if result is not _ABSENT and error is not _ABSENT:
+        return _fault(ParseError.result_and_error, obj, profile, index)
+    if is_error:
+        is_exact = profile.extra_members or not isinstance(error, dict) or error.keys() <= ERROR_MEMBERS
+        error = _judge_error(error)
+        if not isinstance(error, Error):
+            return _fault(error, obj, profile, index)
+        if not is_exact:
+            return _fault(ParseError.unexpected_member, obj, profile, index)
+        result = None
+    else:
+        if profile.object_results and not _is_object(result):
+            return _fault(ParseError.invalid_result_type, obj, profile, index)
+        error = None
+    if not profile.extra_members and not obj.keys() <= _RESPONSE_MEMBERS:
+        return _fault(ParseError.unexpected_member, obj, profile, index)
+    return _make_response(id, result, error)  # type: ignore[arg-type]  # judged above
+
+
+def _judge_error(obj: object) -> Error | Callable[..., ParseError]:
+    """The Error that an object is, or the fault of it."""
+    if not isinstance(obj, dict):
+        return ParseError.invalid_error_type
+    code = obj.get("code")
+    if not is_error_code(code):
+        return ParseError.invalid_error_code
+    message = obj.get("message")
+    if not isinstance(message, str):
+        return ParseError.invalid_error_message
+    return _make_error(int.__int__(code), message, obj.get("data", UNSET))
+
+
+def _is_valid_id(id: object, null_allowed: bool, profile: Profile) -> bool:
+    if isinstance(id, str):
+        return id.isascii() or not has_surrogates(id)
+    if isinstance(id, int):
+        return not isinstance(id, bool)
+    if isinstance(id, float):
+        return profile.float_ids and math.isfinite(id)
+    return id is None and null_allowed
+
+
+def _is_id_too_long(id: object, limit: int) -> bool:
+    if isinstance(id, str):
+        return is_longer(id, limit)
+    return isinstance(id, int) and is_integer_longer(id, limit)
+
+
+def _fault(
+    factory: Callable[..., ParseError],
+    obj: dict[str, Any],
+    profile: Profile,
+    index: int | None,
+    duplicates: bool = False,
+) -> ParseError:
+    """The fault with what is known of the message."""
+    id, reply_expected = _known(obj, profile, duplicates)
+    return factory(id, index=index, reply_expected=reply_expected)
+
+
+def _known(obj: dict[str, Any], profile: Profile, duplicates: bool) -> tuple[MessageId, bool]:
+    """What is known of a message that breaks a rule: its id, if that is certain, and whether its sender waits."""
+    id = obj.get("id")
+    if duplicates or _is_id_too_long(id, profile.limits.id_bytes) or not _is_valid_id(id, False, profile):
+        id = None
+    looks_like_response = "result" in obj or "error" in obj
+    looks_like_notification = "id" not in obj and isinstance(obj.get("method"), str)
+    return id, not (looks_like_response or looks_like_notification)
+
+
+def _of_class(cls: type[T], obj: object, profile: Profile) -> T | None:
+    _check_profile(profile)
+    try:
+        message = _judge(obj, profile)
+    except (MemoryError, RecursionError):
+        raise
+    except Exception:  # a key's own comparison
+        return None
+    return message if isinstance(message, cls) else None
+
+
+# Decoding: the text.
+
+_has_wide_integer = re.compile(rb"[0-9]{19}").search
+_NO_JSON_TYPE: Final = object()
+
+
+@overload
+def decode(
+    data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC, *, raw: Literal[False] = False
+) -> Message | list[Message]: ...
+
+
+@overload
+def decode(
+    data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC, *, raw: Literal[True]
+) -> RawMessage | list[RawMessage]: ...
+
+
+@overload
+def decode(
+    data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC, *, raw: bool
+) -> Message | RawMessage | list[Message] | list[RawMessage]: ...
+
+
+def decode(
+    data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC, *, raw: bool = False
+) -> Message | RawMessage | list[Message] | list[RawMessage]:
+    """Decodes and validates one JSON text.
+
+    data     UTF-8 bytes, or a str
+    profile  the rules
+    raw      leave `params`, `result` and an error's `data` as `Raw`, checked but not decoded
+
+    Returns a Request, a Notification, a Response or a ParseError, or for a batch a list of those, each judged alone.
+    Raises TypeError for another type of `data`; a fault of the text is returned, never raised.
+    """
+    try:
+        limits = profile.limits
+    except AttributeError:
+        _check_profile(profile)
+        raise
+    if type(data) is not bytes:
+        text = _to_bytes(data)
+        if isinstance(text, ParseError):
+            return text
+        data = text
+    if len(data) > limits.message_bytes:
+        return _too_large(data[: min(limits.message_bytes, HEAD_BYTES)], profile)
+    if raw or ((len(data) > 256 or data.count(b":") > 4) and _is_usual_faster(data)):
+        usual = _decode_usual(data, profile, raw)
+        if usual is not None:
+            return usual
+    try:
+        value = loads(data)
+    except JSONDecodeError:
+        return _decode_by_envelopes(data, profile, raw)
+    # What costs the least to read is not to cost more to judge: a request without params, a result that is a string.
+    try:
+        if len(value) == 3 == data.count(b":"):
+            id = value["id"]
+            if type(id) is int and value["jsonrpc"] == "2.0":
+                if "result" in value:
+                    if type(value["result"]) is str and not profile.object_results and not raw:
+                        return _make_response(id, value["result"], None)
+                else:
+                    method = value["method"]
+                    if type(method) is str and 0 < len(method) * 4 <= limits.method_bytes:
+                        request = _new(Request)
+                        _set_request_id(request, id)
+                        _set_request_method(request, method)
+                        _set_request_params(request, None)
+                        return request
+    except (KeyError, TypeError):  # another member, no object
+        pass
+    if type(value) is list and (fault := _batch_fault(len(value), profile)) is not None:
+        return fault
+    if raw:
+        return _decode_raw(data, value, profile)
+    if _shows_all(data, value, profile):
+        if type(value) is dict:
+            return _judge_usual(value, profile) or _judge(value, profile)
+        return _judge_value(value, profile)
+    return _decode_proven(data, value, profile, raw)
+
+
+def _to_bytes(data: object) -> bytes | ParseError:
+    """`data` as bytes; the fault of a str that is not UTF-8. Raises TypeError."""
+    # No method of `data` is called: a subclass may do as it likes.
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(memoryview(data))
+    if not isinstance(data, str):
+        raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
+    try:
+        return str.encode(data)
+    except UnicodeEncodeError as error:
+        return ParseError.invalid_utf8(offset=len(str.encode(str.__getitem__(data, slice(error.start)))))
+
+
+# Most messages have one payload, and around it members that a pattern reads. What the pattern leaves is handed to
+# orjson alone: if it is one value, then the text is JSON, and holds these members and no others.
+
+
+def _pattern(text: bytes) -> re.Pattern[bytes]:
+    """V: the version. I: an id that is sure to be valid. M: a method. S: space, bounded as `re` tries shorter ones."""
+    following = rb"(?:,S(?=\")|(?=\}))"
+    text = text.replace(b"V", rb'"jsonrpc"S:S"2\.0"S' + following)
+    text = text.replace(b"I", rb'"id"S:S(0|-?[1-9][0-9]{0,17}|"[ !#-\[\]-~]*")S' + following)
+    text = text.replace(b"M", rb'"method"S:S"([ !#-\[\]-~]+)"S' + following)
+    return re.compile(text.replace(b"S", rb"[ \t\n\r]{0,64}"))
+
+
+_BATCH_ITEM_BYTES: Final = {False: 256, True: 128}  # of smaller items, the dicts are faster; by raw
+_TAIL_BYTES: Final = 128
+_head = _pattern(rb'S\{S(V)?(?:I)?(V)?(?:M)?(V)?(?:I)?(?:"(params|result|error)"S:S|\})').match
+_tail = _pattern(rb"(V)?(?:I)?\}").fullmatch
+_next_item = _pattern(rb'\}S,S(?=\{S"(?:jsonrpc|id|method|params|result|error)")').search
+
+
+def _is_usual_faster(text: bytes) -> bool:
+    """Whether `_decode_usual` beats the dict on a text that is not small and flat: not where a small one begins with
+    another member than the version."""
+    return text.find(b'"jsonrpc"', 0, 16) > 0 or len(text) > 1024 or b"\\u00" in text
+
+
+def _decode_usual(text: bytes, profile: Profile, raw: bool) -> Message | list[Message] | None:
+    """Fast path: the message or batch whose text is of the usual form; None if it may be another."""
+    if not _is_within(text, profile):
+        return None
+    head = _head(text)
+    stripped = text.rstrip(_SPACE)
+    if head is not None:
+        return _read_usual(text, head, len(stripped) - 1, profile, raw)
+    begin = text[:_TAIL_BYTES].lstrip(_SPACE)
+    if not begin.startswith(b"[") or not stripped.endswith(b"]") or not profile.batches:
+        return None
+    if len(text) < _BATCH_ITEM_BYTES[raw] * text.count(_QUOTED["jsonrpc"]):
+        return None
+    at = text.index(b"[") + 1
+    last = len(stripped[:-1].rstrip(_SPACE)) - 1
+    messages: list[Message] = []
+    while len(messages) < profile.limits.batch_items:
+        head = _head(text, at)
+        if head is None:
+            return None
+        following = _next_item(text, head.end() - 1)
+        message = _read_usual(text, head, last if following is None else following.start(), profile, raw)
+        if message is None:
+            return None
+        messages.append(message)
+        if following is None:
+            return messages
+        at = following.end()
+    return None
+
+
+def _read_usual(text: bytes, head: re.Match[bytes], last: int, profile: Profile, raw: bool) -> Message | None:
+    """The message that begins with `head`, if text[last] is the brace that ends it; None if it may be another."""
+    version, id_token, second_version, method_token, third_version, second_id_token, name = head.groups()
+    at = head.end()
+    end = last
+    if version is None or id_token is None:
+        fourth_version = third_id_token = None
+        if name is not None:
+            has_version = version is not None or second_version is not None or third_version is not None
+            quoted = _QUOTED["id" if has_version else "jsonrpc"]
+            place = text.rfind(quoted, max(at, last - _TAIL_BYTES), last)
+            tail = None if place < 0 else _tail(text, place, last + 1)
+            if tail is not None:
+                fourth_version, third_id_token = tail.groups()
+                end = at + len(text[at:place].rstrip(_SPACE)) - 1
+                if end < at or text[end] != _COMMA:
+                    return None
+        versions = (version, second_version, third_version, fourth_version)
+        if versions.count(None) != 3 or (id_token, second_id_token, third_id_token).count(None) < 2:
+            return None
+        id_token = id_token or second_id_token or third_id_token
+    elif second_version is not None or third_version is not None or second_id_token is not None:
+        return None
+    if text[last : last + 1] != b"}":
+        return None
+    value: Any = None
+    payload: Any = None
+    if name is None:
+        if at != last + 1:
+            return None
+    else:
+        token = text[at:end]
+        try:
+            values = loads(b"[%b]" % token)  # as deep as in the message
+        except JSONDecodeError:
+            return None
+        if len(values) != 1:
+            return None
+        payload = value = values[0]
+        if raw:
+            payload = _make_raw(token.rstrip(_SPACE), False)
+    id: int | str | None = None
+    if id_token is not None:
+        if not id_token.startswith(b'"'):
+            id = int(id_token)
+        elif len(id_token) - 2 <= profile.limits.id_bytes:
+            id = id_token[1:-1].decode()
+        else:
+            return None
+    if method_token is not None:
+        if len(method_token) > profile.limits.method_bytes:
+            return None
+        if name is not None and (
+            name != b"params" or not (type(value) is dict or (type(value) is list and profile.array_params))
+        ):
+            return None
+        method = method_token.decode()
+        return _make_notification(method, payload) if id is None else _make_request(id, method, payload)
+    if id is None:
+        return None
+    if name == b"result" and (not profile.object_results or type(value) is dict):
+        return _make_response(id, payload, None)
+    if name == b"error" and type(value) is dict and (profile.extra_members or value.keys() <= ERROR_MEMBERS):
+        message = {"error": value}
+        if not raw or _leave_error_raw(message, token.rstrip(_SPACE)):
+            error = _judge_error(message["error"])
+            if type(error) is Error:
+                return _make_response(id, None, error)
+    return None
+
+
+# A text that orjson has read is JSON, and the dict tells nearly all of it. It does not tell of a member that is there
+# twice, of a wide number that became a float, and of where a payload lies. `_decode_by_envelopes`, which reads every
+# byte, says the same: the tests hold one against the other.
+
+_QUOTED: Final = {name: b'"%b"' % name.encode() for name in _MEMBERS}
+_PAYLOADS: Final = frozenset({"params", "result", "error"})
+_SPACE: Final = b" \t\n\r"
+_COMMA: Final = ord(",")
+_PROVEN_BYTES: Final = 256 * 1024  # beyond them the strict reader is as fast, whatever the text is made of
+_has_escaped_letter = re.compile(rb"\\u00(?:6[1-9a-fA-F]|7[0-9aA])").search
+
+
+def _shows_all(text: bytes, value: object, profile: Profile) -> bool:
+    """Whether what orjson made of `text` surely tells what its envelopes would. If not, one has to look there."""
+    if not _is_within(text, profile):
+        return False
+    items: list[dict[str, Any]] = []
+    if type(value) is dict:
+        items = [value]
+    elif type(value) is list:
+        items = [item for item in value if type(item) is dict]
+    for item in items:
+        if type(item.get("id")) is float:  # or an integer that orjson made one
+            return False
+    # A member that was there twice is once in the dict, but both its colons are in the text.
+    if text.count(b":") == sum(map(len, items)):
+        return True
+    # Where orjson writes the very same text, nothing was lost on the way.
+    if text.endswith((b"}", b"]")) and b'": ' not in text:
+        try:
+            if dumps_unchecked(value) == text:
+                return True
+        except TypeError:  # too deep to write
+            pass
+    if b"\\u00" in text and _has_escaped_letter(text):
+        return False
+    counts = _count_members(items)
+    if _are_alone(text, counts):
+        return True
+    # Where the payloads hold such names, too: a string that orjson dropped is in the text, but not in what it writes.
+    # A quote in a string is written with a backslash, so that what follows it counts in both, unless it is \\u0022.
+    try:
+        written = dumps_unchecked(value)
+    except TypeError:  # too deep to write
+        return False
+    for name in counts:
+        quoted = _QUOTED[name]
+        if text.count(quoted) + text.count(b"\\u0022" + quoted[1:]) != written.count(quoted):
+            return False
+    return True
+
+
+def _is_within(text: bytes, profile: Profile) -> bool:
+    """Whether `text`, which orjson has read, surely nests no deeper than allowed and holds no integer to be refused."""
+    if profile.limits.depth < MAX_DEPTH and text.count(b"[") + text.count(b"{") > profile.limits.depth:
+        return False
+    return profile.big_ints == "float" or not _has_wide_integer(text)
+
+
+def _count_members(items: list[dict[str, Any]]) -> dict[str, int]:
+    """How many of the dicts have each of JSON-RPC's members."""
+    if len(items) == 1:
+        return {name: 1 for name in items[0] if name in _MEMBERS}
+    counts: dict[str, int] = {}
+    for names, number in Counter(map(tuple, items)).items():
+        for name in names:
+            if name in _MEMBERS:
+                counts[name] = counts.get(name, 0) + number
+    return counts
+
+
+def _are_alone(text: bytes, counts: dict[str, int]) -> bool:
+    """Whether the names of the members stand nowhere else in `text`, in which no letter is escaped."""
+    for name, count in counts.items():
+        if text.count(_QUOTED[name]) != count:
+            return False
+    return True
+
+
+def _judge_usual(obj: dict[str, Any], profile: Profile) -> Message | None:
+    """Fast path: the valid message that a decoded object with the standard members only is; None otherwise."""
+    id = obj.get("id", _ABSENT)
+    kind = type(id)
+    if not (kind is int or (kind is str and len(id) * 4 <= profile.limits.id_bytes) or id is _ABSENT):
+        return None
+    if obj.get("jsonrpc") != "2.0":
+        return None
+    method = obj.get("method")
+    if method is None:
+        if len(obj) != 3 or id is _ABSENT:
+            return None
+        if "result" in obj:
+            result = obj["result"]
+            return None if profile.object_results and not _is_object(result) else _make_response(id, result, None)
+        error = _judge_error(obj.get("error")) if profile.extra_members else None
+        return _make_response(id, None, error) if type(error) is Error else None
+    if type(method) is not str or not 0 < len(method) * 4 <= profile.limits.method_bytes:
+        return None
+    params = obj.get("params")
+    size = 2
+    if params is not None:
+        size = 3
+        if type(params) is not dict and not (_is_object(params) or (profile.array_params and _is_array(params))):
+            return None
+    if id is _ABSENT:
+        return _make_notification(method, params) if len(obj) == size else None
+    return _make_request(id, method, params) if len(obj) == size + 1 else None
+
+
+def _decode_raw(text: bytes, value: object, profile: Profile) -> Message | list[Message]:
+    """`decode` with raw payloads, of a text that orjson has read as `value`."""
+    if not _is_within(text, profile):
+        return _decode_by_envelopes(text, profile, True)
+    if type(value) is dict:
+        is_flat = text.count(b":") == len(value)
+        if is_flat and (name := next(reversed(value), "")) in ("params", "result") and text.count(_QUOTED[name]) == 1:
+            at = text.index(b":", text.index(_QUOTED[name])) + 1
+            value[name] = _make_raw(text[at : text.rindex(b"}")].strip(_SPACE), False)
+            message = _judge_usual(value, profile)
+            if message is not None:
+                return message
+        if type(value.get("id")) is not float and _leave_raw(text, [value], is_flat):
+            return _judge_usual(value, profile) or _judge(value, profile)
+    elif (
+        type(value) is list
+        and set(map(type, value)) == {dict}
+        and float not in {type(item.get("id")) for item in value}
+        and _leave_raw(text, value, False)
+    ):
+        return [_judge_usual(item, profile) or _judge(item, profile, index) for index, item in enumerate(value)]
+    return _decode_proven(text, value, profile, True)
+
+
+def _leave_raw(text: bytes, items: list[dict[str, Any]], is_flat: bool) -> bool:
+    """Makes the payloads of messages raw. Returns whether it is sure where they lie.
+
+    The members' names stand in the text once for each message that has them, so in the order of the dicts.
+    is_flat: each colon in the text is that of a member.
+    """
+    if not is_flat and not (
+        (b"\\u00" not in text or not _has_escaped_letter(text)) and _are_alone(text, _count_members(items))
+    ):
+        return False
+    at = 0
+    rest = iter(items)
+    next(rest)
+    for item in items:
+        following = next(rest, None)
+        if not is_flat and not item.keys() <= _QUOTED.keys():
+            return False  # another member may be there twice, and the dict has the first place of it
+        count = ("params" in item) + ("result" in item) + ("error" in item)
+        if count == 0:
+            continue
+        if count > 1:
+            return False
+        name = last = next(reversed(item))
+        if name not in _PAYLOADS:
+            name = "params" if "params" in item else "result" if "result" in item else "error"
+        quoted = _QUOTED[name]
+        if is_flat and text.count(quoted) != 1:
+            return False
+        at = text.index(b":", text.index(quoted, at)) + 1
+        if last != name:
+            names = list(item)
+            after = _QUOTED.get(names[names.index(name) + 1])
+            if after is None or (is_flat and text.count(after) != 1):
+                return False
+            token = text[at : text.index(after, at)].rstrip(_SPACE)[:-1]
+        elif following is None:
+            token = text[at : text.rindex(b"}")]
+        else:
+            after = _QUOTED.get(next(iter(following), ""))
+            if after is None:
+                return False
+            end = text.index(after, at)
+            if text.startswith(b"},{", end - 3):
+                token = text[at : end - 3]
+            else:
+                token = text[at : text.rindex(b"}", at, text.rindex(b"{", at, end))]
+        token = token.strip(_SPACE)
+        if name != "error":
+            item[name] = _make_raw(token, False)
+        elif not _leave_error_raw(item, token):
+            return False
+    return True
+
+
+def _leave_error_raw(message: dict[str, Any], token: bytes) -> bool:
+    """Makes the data of an error raw. Returns whether it is sure where it lies."""
+    error = message["error"]
+    if type(error) is not dict or "data" not in error:
+        return True
+    for member in error:
+        if member not in ERROR_MEMBERS or token.count(b'"%b"' % member.encode()) != 1:
+            return False
+    if next(reversed(error)) != "data":
+        return False
+    start = token.index(b":", token.index(b'"data"') + 6) + 1
+    message["error"] = {**error, "data": _make_raw(token[start:-1].strip(_SPACE), False)}
+    return True
+
+
+def _decode_proven(text: bytes, value: object, profile: Profile, raw: bool) -> Message | list[Message]:
+    """The same as `_decode_by_envelopes` for a text that orjson has read as `value`."""
+    if len(text) > _PROVEN_BYTES:
+        return _decode_by_envelopes(text, profile, raw)
+    items = [value] if type(value) is dict else value
+    if type(items) is not list or set(map(type, items)) != {dict} or not all(items) or not _is_within(text, profile):
+        return _decode_by_envelopes(text, profile, raw)
+    envelopes = scan_proven(text, type(value) is list)
+    if type(value) is dict:
+        return _judge_envelope(text, envelopes[0], profile, None, raw)
+    return [_judge_envelope(text, item, profile, index, raw) for index, item in enumerate(envelopes)]
+
+
+def _decode_by_envelopes(text: bytes, profile: Profile, raw: bool) -> Message | list[Message]:
+    """The same as through the dict, with all that the text says."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        return ParseError.invalid_utf8(offset=error.start)
+    try:
+        found = scan(text, any_width=profile.big_ints != "float", batch_items=profile.limits.batch_items)
+    except Malformed as malformed:
+        return _malformed(text, malformed.offset, profile)
+    if not found.is_batch:
+        return _judge_envelope(text, found.envelopes[0], profile, None, raw)
+    fault = _batch_fault(len(found.envelopes) + found.too_many, profile)
+    return fault or [_judge_envelope(text, item, profile, index, raw) for index, item in enumerate(found.envelopes)]
+
+
+def _malformed(text: bytes, offset: int, profile: Profile) -> ParseError:
+    """The fault of a text that is not JSON from `offset` on. Lone surrogates leave the rest of the message known."""
+    if text[offset : offset + 1] == b"\\":
+        try:
+            found = scan(without_surrogates(text), any_width=profile.big_ints != "float", batch_items=1)
+        except Malformed:
+            pass
+        else:
+            members = found.envelopes[0].members
+            if members is not None and not found.is_batch:
+                obj = {name: _read_certain(text, name, value, profile) for name, value in members.items()}
+                id, reply_expected = _known(obj, profile, found.envelopes[0].duplicates)
+                return ParseError.malformed_json(id, offset=offset, reply_expected=reply_expected)
+    return ParseError.malformed_json(offset=offset)
+
+
+def _too_large(head: bytes, profile: Profile) -> ParseError:
+    """The fault of a text over the size limit, of which `head` is the beginning.
+
+    Its id is certain where the head is the beginning of JSON, shows no member twice, has the id whole, and has the name
+    of a member that tells a request from a response. Whether the id comes again behind the head is not known: only a
+    sender that breaks the rules writes it twice, and it gets the reply, or has its answer counted, under the first.
+    """
+    try:
+        head = head[: codecs.utf_8_decode(head, "strict", False)[1]]
+    except UnicodeDecodeError:
+        return ParseError.message_too_large()
+    found = scan_head(without_surrogates(head))
+    if found is None or not {"method", "params", "result", "error"}.intersection(found.names):
+        return ParseError.message_too_large()
+    obj: dict[str, Any] = dict.fromkeys(found.names)
+    value = found.members.get("id")
+    if value is not None and value.end < len(head):  # a number might go on
+        obj["id"] = _read_certain(head, "id", value, profile)
+    id, reply_expected = _known(obj, profile, len(obj) < len(found.names))
+    return ParseError.message_too_large(id, reply_expected=reply_expected)
+
+
+def _read_certain(text: bytes, name: str, value: Value, profile: Profile) -> object:
+    """What `_known` needs of a member: the id, and whether the method is a string. Lone surrogates make no id."""
+    token = text[value.start : value.end]
+    if name == "method":
+        return "" if token.startswith(b'"') else None
+    if name != "id":
+        return None
+    try:
+        return _read_id(token, profile.limits.id_bytes)
+    except JSONDecodeError:
+        return None
+
+
+def _judge_envelope(text: bytes, envelope: Envelope, profile: Profile, index: int | None, raw: bool) -> Message:
+    too_deep = envelope.depth > profile.limits.depth
+    if envelope.members is None:
+        return ParseError.too_deep(index=index) if too_deep else ParseError.not_an_object(index=index)
+    obj: dict[str, Any] = {}
+    integer_too_large = False
+    for name, value in envelope.members.items():
+        if name == "id":
+            obj[name] = _read_id(text[value.start : value.end], profile.limits.id_bytes)
+        elif value.depth > profile.limits.depth:
+            obj[name] = None
+        elif value.wide and not _are_integers_allowed(text, value, profile):
+            integer_too_large = True
+            obj[name] = None
+        elif raw and name == "error":
+            error = scan_error(text, value)
+            if error is None:
+                obj[name] = _read(text, value, profile, raw=False)
+            else:
+                obj[name] = {
+                    name: _read(text, value, profile, raw=name == "data")
+                    for name, value in (error.members or {}).items()
+                }
+                if error.unexpected:
+                    obj[name]["?"] = None
+        else:
+            obj[name] = _read(text, value, profile, raw and name in ("params", "result"))
+    if envelope.unexpected:
+        obj["?"] = None  # any name that is not one of JSON-RPC's
+    if too_deep:
+        return _fault(ParseError.too_deep, obj, profile, index, envelope.duplicates)
+    return _judge(obj, profile, index, integer_too_large, envelope.duplicates)
+
+
+def _are_integers_allowed(text: bytes, value: Value, profile: Profile) -> bool:
+    """Whether the profile takes a value that holds an integer beyond 64 bits."""
+    if profile.big_ints == "exact":
+        try:
+            check_exact(text[value.start : value.end])
+        except ValueError:
+            return False
+    return profile.big_ints != "reject"
+
+
+def _read(text: bytes, value: Value, profile: Profile, raw: bool) -> Any:
+    token = text[value.start : value.end]
+    exact = value.wide and profile.big_ints == "exact"
+    if raw:
+        return _make_raw(token, exact)
+    return loads_exact(token) if exact else loads(token)
+
+
+def _read_id(token: bytes, limit: int) -> object:
+    if token[0] in b"-0123456789":
+        if len(token) > limit:
+            return 10**limit  # as long
+        number = exact_number(token)
+        return _NO_JSON_TYPE if number is None else number
+    if token[0] in b"{[":
+        return _NO_JSON_TYPE
+    return loads(token)
+
+
+def classify(data: bytes | bytearray | memoryview | str) -> Classification:
+    """A message's kind, method and id: those of what `decode(data)` returns. Raises TypeError as `decode` does."""
+    message = decode(data)
+    if isinstance(message, Request):
+        return Classification("request", message.method, message.id)
+    if isinstance(message, Notification):
+        return Classification("notification", message.method)
+    if isinstance(message, Response):
+        return Classification("error" if message.is_error else "result", None, message.id)
+    if isinstance(message, list):
+        return Classification("batch")
+    return Classification("invalid", None, message.id)
+
+
+class Decoder(StreamDecoder[M]):
+    __doc__ = StreamDecoder.__doc__
+    __slots__ = ()
+    _fault_class = ParseError
+
+    @overload
+    def __init__(
+        self: Decoder[Message],
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        raw: Literal[False] = False,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Decoder[RawMessage],
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        *,
+        raw: Literal[True],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Decoder[Message | RawMessage],
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        raw: bool = False,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        raw: bool = False,
+    ) -> None:
+        super().__init__(framing, profile, limits, raw)
+
+    def _decode(self, text: bytes) -> Any:
+        return decode(text, self._profile, raw=self._raw)
+
+    def _too_large(self, head: bytes) -> ParseError:
+        return _too_large(head, self._profile)
+
+
+# Encoding.
+
+
+def encode(
+    message: Request[Any] | Notification[Any] | Response[Any] | list[Any],
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """A message, or a list of them as a batch, as one line of JSON.
+
+    delimited        end in `\\n`
+    default, option  orjson's own, for the payloads; OPT_INDENT_2 and OPT_APPEND_NEWLINE are refused
+
+    An empty list gives b"", for an empty batch is no message (section 6).
+    Raises EncodeError for a value that cannot be written, TypeError for what is not a message, ValueError for an
+    option that breaks lines, and for an id or a code that no profile reads.
+    """
+    if isinstance(message, list):
+        if not message:
+            return b""
+        text = b"[" + b",".join([_encode_message(item, default, option) for item in message]) + b"]"
+    else:
+        text = _encode_message(message, default, option)
+    return text + b"\n" if delimited else text
+
+
+def encode_many(messages: Iterable[Any], *, default: Default = None, option: int = 0) -> bytes:
+    """Messages and batches, each as one line of JSON that ends in `\\n`, one after another.
+
+    messages: an iterable of what `encode` takes. Raises as `encode` does, and then nothing is written.
+    """
+    return b"".join([encode(message, default=default, option=option) for message in messages])
+
+
+def _encode_message(message: object, default: Default = None, option: int = 0) -> bytes:
+    if isinstance(message, Request):
+        return encode_request(
+            message.id, message.method, message.params, delimited=False, default=default, option=option
+        )
+    if isinstance(message, Notification):
+        return encode_notification(message.method, message.params, delimited=False, default=default, option=option)
+    if isinstance(message, Response):
+        error = message.error
+        if error is None:
+            return encode_result(message.id, message.result, delimited=False, default=default, option=option)
+        return encode_error(
+            message.id, error.code, error.message, error.data, delimited=False, default=default, option=option
+        )
+    raise TypeError(f"message must be a Request, a Notification or a Response, not {type(message).__name__}")
+
+
+def encode_request(
+    id: MessageId,
+    method: str,
+    params: Any = None,
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """A request as one line of JSON, without making a `Request`.
+
+    params: what orjson writes as an object or an array, or None if absent. The rest is as in `encode`.
+    """
+    check_option(option)
+    text = b'{"jsonrpc":"2.0","id":%b,"method":%b' % (_encode_id(id), _encode_method(method))
+    return text + _encode_params(params, default, option) + (b"}\n" if delimited else b"}")
+
+
+def encode_notification(
+    method: str,
+    params: Any = None,
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """A notification as one line of JSON, without making a `Notification`. As `encode_request`."""
+    check_option(option)
+    text = b'{"jsonrpc":"2.0","method":%b' % _encode_method(method)
+    return text + _encode_params(params, default, option) + (b"}\n" if delimited else b"}")
+
+
+def encode_result(
+    id: MessageId,
+    result: Any,
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """The response that carries a result, as one line of JSON. The arguments are as in `encode`."""
+    check_option(option)
+    text = b'{"jsonrpc":"2.0","id":%b,"result":%b' % (_encode_id(id), _encode_payload(result, default, option))
+    return text + (b"}\n" if delimited else b"}")
+
+
+def encode_error(
+    id: MessageId,
+    code: int,
+    message: str,
+    data: Any = UNSET,
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """The response that carries an error, as one line of JSON. No `data` member if UNSET. The rest as in `encode`."""
+    check_option(option)
+    text = b'{"jsonrpc":"2.0","id":%b' % _encode_id(id)
+    text += b',"error":{"code":%d,"message":%b' % (_check_error(code, message), dumps(message))
+    if data is not UNSET:
+        text += b',"data":%b' % _encode_payload(data, default, option)
+    return text + (b"}}\n" if delimited else b"}}")
+
+
+def _encode_id(id: MessageId) -> bytes:
+    _check_id(id)
+    return b"%d" % id if isinstance(id, int) else dumps(id)  # orjson stops at 64 bits
+
+
+def _encode_method(method: str) -> bytes:
+    _check_method(method)
+    return dumps(method)
+
+
+def _encode_payload(value: Any, default: Default, option: int) -> bytes:
+    if isinstance(value, Raw):
+        # Line breaks between its tokens become spaces; in its strings there are none.
+        return bytes(value).replace(b"\n", b" ").replace(b"\r", b" ")
+    return dumps(value, default, option)
+
+
+def _encode_params(params: Any, default: Default, option: int) -> bytes:
+    if params is None:
+        return b""
+    text = _encode_payload(params, default, option)
+    if not text.startswith((b"{", b"[")):
+        raise TypeError(f"params must be an object or an array in JSON, not what {type(params).__name__} is written as")
+    return b',"params":' + text
+
+
+def answer(
+    received: Message | RawMessage | list[Any],
+    handler: Callable[[Request[Any] | Notification[Any]], Response[Any] | None],
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """The reply to what `decode` returned, as bytes; b"" where none is due (sections 4.1 and 6).
+
+    handler: called with each request, for which it returns a Response, and with each notification. A ParseError is
+    answered where its sender waits for it, a response never. A batch is answered by a batch, in its order.
+
+    An RpcError that the handler raises is the answer. Any other exception, a return value that is not a Response to a
+    request, and a response that cannot be written are answered with -32603 and logged, and cost no other item.
+    KeyboardInterrupt and cancellations pass on. `jsonrpc_fast.handlers` calls functions by name and takes async ones.
+    Raises TypeError for what `decode` does not return, ValueError for an option that breaks lines.
+    """
+    check_option(option)
+    if isinstance(received, list):
+        replies = [_answer(item, handler, False, default, option) for item in received]
+        text = b",".join([reply for reply in replies if reply])
+        if not text:
+            return b""
+        return b"[" + text + (b"]\n" if delimited else b"]")
+    return _answer(received, handler, delimited, default, option)
+
+
+def _answer(
+    received: object,
+    handler: Callable[[Request[Any] | Notification[Any]], Response[Any] | None],
+    delimited: bool,
+    default: Default,
+    option: int,
+) -> bytes:
+    """The reply to one message."""
+    if isinstance(received, Request):
+        try:
+            response = handler(received)
+            if not isinstance(response, Response):
+                raise TypeError(f"the handler must return a Response to a request, not {type(response).__name__}")
+            return encode(response, delimited=delimited, default=default, option=option)
+        except HANDLER_FAILURES as failure:
+            error = error_for(failure, received.method, received.id)
+        try:
+            return encode_error(
+                received.id, error.code, error.message, error.data, delimited=delimited, default=default, option=option
+            )
+        except HANDLER_FAILURES as failure:
+            error = internal_error(failure, received.method, received.id)
+        return encode_error(received.id, error.code, error.message, delimited=delimited)
+    if isinstance(received, Notification):
+        try:
+            handler(received)
+        except RpcError:
+            pass
+        except HANDLER_FAILURES as failure:
+            internal_error(failure, received.method)
+    elif isinstance(received, ParseError):
+        return encode(received.to_response(), delimited=delimited) if received.reply_expected else b""
+    elif not isinstance(received, Response):
+        raise TypeError(f"received must be what decode returned, not {type(received).__name__}")
+    return b""

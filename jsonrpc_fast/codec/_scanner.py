@@ -1,0 +1,617 @@
+"""Reading a message's envelope from its text, in plain Python: the specification of `_scanner.pxd`.
+
+A strict reader of RFC 8259 that builds no objects. It tells where the text stops being JSON and where the
+members of each message lie. The text must be UTF-8 already; then everything outside strings is judged byte by byte.
+
+The offset of a fault is
+  - that of the first byte that cannot stand where it does, or the length of the text where it ends too early;
+  - in a string, that of the control character, or of the backslash of the escape that is wrong (a lone surrogate is);
+  - that of the first digit or minus of a number too large for a double.
+So where the offset is the length of the text, more text could have made it JSON. (And where the text ends in a number
+that is too large: a negative exponent might have come.)
+
+No function here calls itself: nesting is kept in a bytearray of the closing brackets that are due.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from itertools import accumulate, islice
+from typing import Any, Final, NamedTuple
+
+from ..types import ERROR_MEMBERS
+from ._json import JSONDecodeError, is_wide_integer, loads
+
+MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
+
+
+class Malformed(Exception):
+    """The text is not JSON from `offset` on."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+
+
+class Value(NamedTuple):
+    """Where a value lies: text[start:end]. How deep it nests; whether it holds an integer beyond 64 bits."""
+
+    start: int
+    end: int
+    depth: int
+    wide: bool
+
+
+class Envelope(NamedTuple):
+    """One message of a text: the last member of each name that JSON-RPC knows, and what else there was.
+
+    `members` is None for a message that is not an object.
+    """
+
+    members: dict[str, Value] | None
+    depth: int
+    duplicates: bool = False
+    unexpected: bool = False
+
+
+class Text(NamedTuple):
+    """A whole text: one message, or the messages of a batch and whether there were more than asked for."""
+
+    is_batch: bool
+    envelopes: list[Envelope]
+    too_many: bool = False
+
+
+_space = re.compile(rb"[ \t\n\r]*").match
+_plain = re.compile(rb'[^"\\\x00-\x1f]*').match
+# A high surrogate must be followed by a low one, and a low one must follow a high one.
+_ESCAPE: Final = (
+    rb'\\(?:["\\/bfnrt]|u(?:[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?![dD][89a-fA-F])[0-9a-fA-F]{4}))'
+)
+# `re` remembers each turn of a repeated group, so their number is bounded.
+_escapes = re.compile(rb'(?:[^"\\\x00-\x1f]*%b){0,1000}' % _ESCAPE).match
+_escape_begun = re.compile(
+    rb"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?)?"
+).fullmatch
+_surrogate = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+# Every beginning of a number: it is one when it ends in a digit.
+_number = re.compile(rb"-?(?:0|[1-9][0-9]*)?(?:(?<=[0-9])\.[0-9]*)?(?:(?<=[0-9])[eE][+-]?[0-9]*)?").match
+_simple_member = re.compile(  # one that ends for sure
+    rb'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*'
+    rb'("[^"\\\x00-\x1f]*"|-?(?:0|[1-9][0-9]{0,17})(?![0-9.eE])|true|false|null)[ \t\n\r]*[,}]'
+).match
+_NAMES: Final = {name.encode(): name for name in MEMBERS | ERROR_MEMBERS}
+_LITERALS: Final = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
+_QUOTE, _BACKSLASH, _COMMA, _COLON = b'"\\,:'
+_OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = b"{}[]"
+_NOT_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b'{}[]"')))
+_DIGITS_AND_MINUS: Final = frozenset(b"-0123456789")
+
+
+def scan(text: bytes, *, any_width: bool, batch_items: int) -> Text:
+    """The envelopes in `text`, which is UTF-8. Raises Malformed.
+
+    any_width: an integer may be too large for a double. An id always may.
+    """
+    at = _space(text).end()  # type: ignore[union-attr]
+    if at < len(text) and text[at] == _OPEN_ARRAY:
+        return _scan_batch(text, at, any_width, batch_items)
+    envelope, at = _scan_message(text, at, any_width)
+    _end_of_text(text, at)
+    return Text(False, [envelope])
+
+
+def _scan_batch(text: bytes, at: int, any_width: bool, batch_items: int) -> Text:
+    envelopes: list[Envelope] = []
+    at = _skip_space(text, at + 1)
+    if _byte(text, at) == _CLOSE_ARRAY:
+        _end_of_text(text, at + 1)
+        return Text(True, envelopes)
+    while True:
+        envelope, at = _scan_message(text, at, any_width)
+        envelopes.append(envelope)
+        at = _skip_space(text, at)
+        if _byte(text, at) == _CLOSE_ARRAY:
+            _end_of_text(text, at + 1)
+            return Text(True, envelopes)
+        at = _skip_space(text, _expect(text, at, _COMMA))
+        if len(envelopes) == batch_items:
+            end = _walk(text, at, any_width, _NEXT, bytearray(b"]"), id_level=2)[0]
+            _end_of_text(text, end)
+            return Text(True, envelopes, too_many=True)
+
+
+def without_surrogates(text: bytes) -> bytes:
+    """`text` with other escapes, as long, in place of surrogates and of escaped quotes and backslashes.
+
+    It is JSON where lone surrogates are all that keeps `text` from being that, and its members are at the same places.
+    """
+    masked = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+    return _surrogate.sub(rb"\\u0000", masked)
+
+
+class Head(NamedTuple):
+    """What the beginning of a text shows: the members' names, and the values that are there whole."""
+
+    names: list[str]
+    members: dict[str, Value]
+
+
+def scan_head(text: bytes) -> Head | None:
+    """The members of the object that `text` is the beginning of; None if it cannot be the beginning of one."""
+    head = Head([], {})
+    at = _space(text).end()  # type: ignore[union-attr]
+    try:
+        if _byte(text, at) != _OPEN_OBJECT:
+            return None
+        _end_of_text(text, _scan_object(text, at, True, MEMBERS, head)[1])
+    except Malformed as malformed:
+        if malformed.offset < len(text):
+            return None
+    return head
+
+
+def scan_proven(text: bytes, is_batch: bool) -> list[Envelope]:
+    """The envelopes in `text`, which is JSON, and holds an object with members or an array of such.
+
+    Depths and widths are left out. Strings cannot hide what is between them: split at its quotes, the text is outside
+    and inside of strings in turn, and the brackets outside tell how deep each string is.
+    """
+    masked = text.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in text else text
+    parts = masked.split(b'"')
+    outside = parts[::2]
+    brackets = b'"'.join(outside).translate(None, _NOT_BRACKETS).split(b'"')
+    depths = accumulate(map(_Deltas().__getitem__, brackets))
+    ends = list(accumulate(map(len, parts)))
+    level = 2 if is_batch else 1
+    envelopes: list[Envelope] = []
+    members: dict[str, Value] = {}
+    duplicates = unexpected = False
+    name, start = "", 0  # of the member begun
+
+    def end_member(end: int) -> None:
+        if name in MEMBERS:
+            members[name] = Value(start, start + len(text[start:end].rstrip(b" \t\n\r")), 0, False)
+
+    for index in [index for index, depth in enumerate(depths) if depth == level]:
+        before = outside[index].rstrip(b" \t\n\r")
+        if before.endswith(b":"):
+            continue  # a value
+        at = ends[2 * index] + 2 * index  # the name's opening quote
+        before_at = at - len(outside[index])
+        if before.endswith(b"{"):
+            if before_at:
+                end_member(text.rindex(b"}", before_at, before_at + len(before) - 1))
+                envelopes.append(Envelope(members, 0, duplicates, unexpected))
+            members = {}
+            duplicates = unexpected = False
+        else:
+            end_member(before_at + len(before) - 1)
+        end = ends[2 * index + 1] + 2 * index + 2
+        name = _member_name(text[at:end])
+        if name in MEMBERS:
+            duplicates = duplicates or name in members
+        else:
+            unexpected = True
+        start = _skip_space(text, text.index(b":", end) + 1)
+    last = len(text.rstrip(b" \t\n\r"))
+    if is_batch:
+        last = len(text[: last - 1].rstrip(b" \t\n\r"))
+    end_member(last - 1)
+    envelopes.append(Envelope(members, 0, duplicates, unexpected))
+    return envelopes
+
+
+class _Deltas(dict[bytes, int]):
+    """How much deeper it is behind brackets than before them."""
+
+    def __missing__(self, brackets: bytes) -> int:
+        opened = brackets.count(b"{") + brackets.count(b"[")
+        delta = self[brackets] = 2 * opened - len(brackets)
+        return delta
+
+
+def scan_value(text: bytes) -> Value:
+    """The one value that `text`, which is UTF-8, holds. Raises Malformed."""
+    value = _scan_value(text, _skip_space(text, 0), any_width=False)
+    _end_of_text(text, value.end)
+    return value
+
+
+def scan_error(text: bytes, error: Value) -> Envelope | None:
+    """The members of an error object, as of a message; None if the value is no object."""
+    if text[error.start] != _OPEN_OBJECT:
+        return None
+    return _scan_object(text, error.start, True, ERROR_MEMBERS)[0]
+
+
+def _scan_message(text: bytes, at: int, any_width: bool) -> tuple[Envelope, int]:
+    if _byte(text, at) == _OPEN_OBJECT:
+        return _scan_object(text, at, any_width, MEMBERS)
+    value = _scan_value(text, at, any_width)
+    return Envelope(None, value.depth), value.end
+
+
+def _scan_object(
+    text: bytes, at: int, any_width: bool, names: frozenset[str], head: Head | None = None
+) -> tuple[Envelope, int]:
+    """The object at `at`, of whose members those of `names` count, and where it ends.
+
+    head: takes what is read even if the text ends too early.
+    """
+    members: dict[str, Value] = {} if head is None else head.members
+    depth = 0
+    duplicates = unexpected = False
+    at = _skip_space(text, at + 1)
+    if _byte(text, at) == _CLOSE_OBJECT:
+        return Envelope(members, depth), at + 1
+    size = _SMALL_PIECE
+    slow_until = at + size if head is None else len(text)
+    pieces: dict[str, tuple[int, int]] = {}  # where a name was last, not yet read member by member
+    while True:
+        piece = None if at < slow_until else _prove_piece(text, at, size, any_width, _NEXT, _IN_OBJECT)
+        end = at if piece is None else piece.end
+        if piece is not None and (piece.due or piece.state == _VALUE):
+            try:
+                end, inner_depth, _ = _walk(text, end, any_width, piece.state, bytearray(piece.due))
+                depth = max(depth, inner_depth)
+            except Malformed:
+                if "id" not in piece.value:
+                    raise
+                piece = None  # it may be an id's value, in which integers may be of any width
+                size = _SMALL_PIECE
+        if piece is not None:
+            start = at
+            depth = max(depth, piece.depth)
+            size = min(2 * size, _LARGE_PIECE)
+            slow_until = end
+            found = names.intersection(piece.value)
+            for name in found:
+                duplicates = duplicates or name in members or name in pieces
+                pieces[name] = (start, end)
+            unexpected = unexpected or not piece.value.keys() <= found | {_NO_NAME}
+            if piece.state == _NEXT and not piece.due:
+                at = _skip_space(text, end)
+                continue
+        elif at >= slow_until and size > _SMALL_PIECE:
+            size = max(size // 8, _SMALL_PIECE)
+            continue
+        else:
+            if at >= slow_until:
+                slow_until = at + size
+            name, value = _scan_member(text, at, any_width, names, head)
+            depth = max(depth, value.depth)
+            if name in names:
+                duplicates = duplicates or name in members or name in pieces
+                members[name] = value
+                pieces.pop(name, None)
+            else:
+                unexpected = True
+            end = value.end
+        at = _skip_space(text, end)
+        if _byte(text, at) == _CLOSE_OBJECT:
+            break
+        at = _skip_space(text, _expect(text, at, _COMMA))
+    for start, end in set(pieces.values()):
+        seen: set[str] = set()
+        while start < end:
+            name, value = _scan_member(text, start, any_width, names)
+            duplicates = duplicates or name in seen
+            if name in pieces and pieces[name][1] == end:
+                seen.add(name)
+                members[name] = value
+            start = _skip_space(text, value.end)
+            if start < end:
+                start = _skip_space(text, _expect(text, start, _COMMA))
+    return Envelope(members, depth, duplicates, unexpected), at + 1
+
+
+def _scan_member(
+    text: bytes, at: int, any_width: bool, names: frozenset[str], head: Head | None = None
+) -> tuple[str, Value]:
+    """The name and the value of the member at `at`."""
+    simple = _simple_member(text, at)
+    if simple is not None:
+        name = _NAMES.get(simple[1], "")
+        if head is not None and name in names:
+            head.names.append(name)
+        return name, Value(simple.start(2), simple.end(2), 0, False)
+    end = _scan_string(text, at)
+    name = _member_name(text[at:end])
+    at = _skip_space(text, _expect(text, _skip_space(text, end), _COLON))
+    if head is not None and name in names:
+        head.names.append(name)
+    return name, _scan_value(text, at, any_width or name == "id")
+
+
+def _member_name(token: bytes) -> str:
+    """The name that a string token stands for, escapes read; "" where it is too long for any that counts."""
+    if len(token) > len('""') + len("jsonrpc") * len("\\u0000"):
+        return ""
+    name: str = loads(token)
+    return name
+
+
+def _scan_value(text: bytes, at: int, any_width: bool) -> Value:
+    """The value that begins at `at`."""
+    end, depth, wide = _walk(text, at, any_width, _VALUE, bytearray())
+    return Value(at, end, depth, wide)
+
+
+# What may come next, as the last byte tells that was neither space nor a scalar.
+_FIRST: Final = 0  # after "[" or "{"
+_NEXT: Final = 1  # after ","
+_VALUE: Final = 2  # after ":"
+_AFTER: Final = 3  # after a value
+_STATES: Final = {_OPEN_ARRAY: _FIRST, _OPEN_OBJECT: _FIRST, _COMMA: _NEXT, _COLON: _VALUE}
+_IN_OBJECT: Final = bytearray(b"}")
+_SMALL_PIECE: Final = 128
+_LARGE_PIECE: Final = 65536
+
+
+def _walk(
+    text: bytes, at: int, any_width: bool, state: int, due: bytearray, id_level: int = -1
+) -> tuple[int, int, bool]:
+    """Goes on inside the containers of which `due` are the closing brackets, to where the last of them ends.
+
+    Returns the end, how deep it went, and whether there was an integer beyond 64 bits. Goes token by token; but what
+    is long is handed to orjson piece by piece, each closed so that orjson can read it.
+
+    id_level: how deep an object is whose member "id" may be an integer of any width.
+    """
+    depth = len(due)
+    wide = in_id = False
+    size = _SMALL_PIECE
+    slow_until = at + _SMALL_PIECE
+    while True:
+        if at >= slow_until and due:
+            piece = _prove_piece(text, at, size, any_width or in_id, state, due, -1 if in_id else id_level)
+            leaves_id = False
+            if piece is not None and len(due) - len(piece.closing) <= id_level:
+                leaves_id = in_id
+                if in_id or (piece.is_cut(id_level - len(due) + 1) and _has_id(text, at, piece.end)):
+                    piece = None  # where an id begins or ends is told token by token
+            if piece is not None:
+                depth = max(depth, len(due) + piece.depth) if len(due) + piece.opened > depth else depth
+                wide = wide or _holds_wide(piece.outside)
+                del due[len(due) - len(piece.closing) :]
+                due += piece.due
+                state = piece.state
+                at = slow_until = piece.end
+                size = min(2 * size, _LARGE_PIECE)
+                continue
+            if size > _SMALL_PIECE:
+                size = max(size // 8, _SMALL_PIECE)
+                continue
+            slow_until = len(text) if leaves_id else at + size
+        at = _skip_space(text, at)
+        byte = _byte(text, at)
+        if state == _AFTER or (state == _FIRST and byte == due[-1]):
+            if byte == due[-1]:
+                due.pop()
+                at += 1
+                state = _AFTER
+                if in_id and len(due) < id_level:
+                    in_id = False
+                    slow_until = at
+                if not due:
+                    return at, depth, wide
+            else:
+                at = _expect(text, at, _COMMA)
+                state = _NEXT
+                if in_id and len(due) == id_level:
+                    in_id = False
+                    slow_until = at
+        elif state != _VALUE and due[-1] == _CLOSE_OBJECT:
+            end = _scan_string(text, at)
+            if len(due) == id_level:
+                in_id = _member_name(text[at:end]) == "id"
+            at = _expect(text, _skip_space(text, end), _COLON)
+            state = _VALUE
+        elif byte in (_OPEN_OBJECT, _OPEN_ARRAY):
+            due.append(_CLOSE_OBJECT if byte == _OPEN_OBJECT else _CLOSE_ARRAY)
+            depth = max(depth, len(due))
+            at += 1
+            state = _FIRST
+        else:
+            if byte == _QUOTE:
+                at = _scan_string(text, at)
+            elif byte in _DIGITS_AND_MINUS:
+                end = _scan_number(text, at, any_width or in_id)
+                wide = wide or is_wide_integer(text[at:end])
+                at = end
+            else:
+                at = _scan_literal(text, at)
+            if not due:
+                return at, depth, wide
+            state = _AFTER
+
+
+class Piece(NamedTuple):
+    """A piece of JSON that orjson has accepted."""
+
+    end: int
+    closing: bytes  # the brackets of before that it closes
+    due: bytes  # the closing brackets of those that it opens and leaves open
+    opened: int  # how many it opens
+    brackets: bytes
+    outside: bytes  # its text with a quote in place of each string
+    value: Any  # what orjson made of it, within the containers around it
+
+    @property
+    def state(self) -> int:
+        return _STATES.get(self.outside[-1], _AFTER)
+
+    def is_cut(self, level: int) -> bool:
+        """Whether it ends inside the value of a member, or in an item, of the container `level` above its beginning.
+
+        level: 1 is the container that it begins in.
+        """
+        rise = 1 + len(self.due) - len(self.closing)
+        return rise > level or (rise == level and self.state == _VALUE)
+
+    @property
+    def depth(self) -> int:
+        """How much deeper than before its deepest place is."""
+        return max(accumulate(memoryview(self.brackets.translate(_STEPS)).cast("b")), default=0)
+
+
+_NOT_STRUCTURE: Final = bytes(sorted(set(range(256)) - set(b"{}[],:")))
+_NO_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"{}[]")))
+_STEPS: Final = bytes.maketrans(b"{[}]", b"\x01\x01\xff\xff")
+_MIRRORED: Final = bytes.maketrans(b"{[}]", b"}]{[")
+_brackets = re.compile(rb"[][{}]").finditer
+_closed_and_opened = re.compile(rb"([\]}]*)([\[{]*)").fullmatch
+_long_integer = re.compile(rb"((?<![0-9.eE+-])-?[0-9]{17})[0-9]{291,}(?![0-9.eE])")
+_wide_integers = re.compile(rb"(?<![0-9.eE+-])-?[0-9]{19,}(?![0-9.eE])").finditer
+_CLOSING: Final = b"]}"
+_has_id = re.compile(rb'"(?:i|\\u0069)(?:d|\\u0064)"').search
+_NO_NAME: Final = uuid.uuid4().hex  # nobody can foresee it, so no text holds it
+_NO_MEMBER: Final = b'"%b":0' % _NO_NAME.encode()
+_BEGINNINGS: Final = {
+    # A space, for digits would go on a number.
+    _CLOSE_ARRAY: (b"[", b"[0,", b"", b"[0 "),
+    _CLOSE_OBJECT: (b"{", b"{%b," % _NO_MEMBER, b'{"":', b"{%b " % _NO_MEMBER),
+}
+
+
+def _prove_piece(
+    text: bytes, at: int, size: int, any_width: bool, state: int, due: bytearray, level: int = -1
+) -> Piece | None:
+    """The longest piece of up to `size` bytes from `at` that ends in a comma, colon or bracket, if orjson accepts it.
+
+    level: how deep it may end, if not -1.
+    orjson is given the brackets that the piece closes before it, and those that it leaves open behind it.
+    """
+    window = text[at : at + size]
+    masked = window.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in window else window
+    parts = masked.split(b'"')
+    outside = b'"'.join(parts[::2]).rstrip(_NOT_STRUCTURE)
+    if not outside:
+        return None
+    brackets = outside.translate(None, _NO_BRACKETS)
+    if level >= 0:
+        outside, brackets = _up_to_level(outside, brackets, level - len(due))
+        if not outside:
+            return None
+    strings = outside.count(b'"')
+    length = len(outside) - outside.rfind(b'"') - 1
+    if strings:
+        length += len(b'"'.join(parts[: 2 * strings])) + 1
+    found = _closed_and_opened(_without_pairs(brackets))
+    if found is None:
+        return None
+    closing, opening = found.groups()
+    if len(closing) >= len(due) or not due.endswith(closing[::-1]) or len(closing) + len(opening) > 1000:
+        return None
+    around = due[-len(closing) - 1 :]  # the outermost first; it stays open
+    before = around[:-1].translate(_MIRRORED).replace(b"{", b'{"":') + _BEGINNINGS[around[-1]][state]
+    opened_due = opening.translate(_MIRRORED)
+    ended = opened_due[::-1] + around[:1]
+    inner = ended[0]
+    last = outside[-1]
+    if last == _COMMA:
+        ended = (b"0" if inner == _CLOSE_ARRAY else _NO_MEMBER) + ended
+    elif last == _COLON:
+        ended = b"0" + ended
+    piece = window[:length]
+    if any_width:
+        piece = _long_integer.sub(rb"\1", piece)
+    try:
+        value = loads(before + piece + ended)
+    except JSONDecodeError:
+        return None
+    opened = brackets.count(b"[") + brackets.count(b"{")
+    return Piece(at + length, closing, opened_due, opened, brackets, outside, value)
+
+
+def _up_to_level(outside: bytes, brackets: bytes, rise: int) -> tuple[bytes, bytes]:
+    """Both up to the last bracket that leads no higher than `rise`, where they end higher; up to no colon."""
+    levels = list(accumulate(memoryview(brackets.translate(_STEPS)).cast("b")))
+    count = len(levels)
+    while count and levels[count - 1] > rise:
+        count -= 1
+    if count == len(levels):
+        if outside.endswith(b":"):
+            outside = outside[: max(outside.rfind(b","), outside.rfind(b"{")) + 1]
+        return outside, brackets
+    if not count:
+        return b"", b""
+    last = next(islice(_brackets(outside), count - 1, None))
+    return outside[: last.end()], brackets[:count]
+
+
+def _without_pairs(brackets: bytes) -> bytes:
+    """The brackets without those that close each other."""
+    for _ in range(4):
+        shorter = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        if len(shorter) == len(brackets):
+            return brackets
+        brackets = shorter
+    rest = bytearray()
+    for byte in brackets:
+        if rest and byte in _CLOSING and rest[-1] == _MIRRORED[byte]:
+            rest.pop()
+        else:
+            rest.append(byte)
+    return bytes(rest)
+
+
+def _holds_wide(outside: bytes) -> bool:
+    return any(is_wide_integer(found.group()) for found in _wide_integers(outside))
+
+
+def _scan_string(text: bytes, at: int) -> int:
+    at = _expect(text, at, _QUOTE)
+    while True:
+        at = _plain(text, at).end()  # type: ignore[union-attr]
+        byte = _byte(text, at)
+        if byte == _QUOTE:
+            return at + 1
+        end = _escapes(text, at).end()  # type: ignore[union-attr]
+        if end == at:
+            # Too short, or wrong?
+            raise Malformed(len(text) if len(text) - at < 12 and _escape_begun(text, at) else at)
+        at = end
+
+
+def _scan_number(text: bytes, at: int, any_width: bool) -> int:
+    end = _number(text, at).end()  # type: ignore[union-attr]
+    if text[end - 1] not in b"0123456789":
+        raise Malformed(end)
+    token = text[at:end]
+    is_integer = token.removeprefix(b"-").isdigit()
+    if not (is_integer and (any_width or len(token) <= 308)) and float(token) in (float("inf"), float("-inf")):
+        raise Malformed(at)
+    return end
+
+
+def _scan_literal(text: bytes, at: int) -> int:
+    literal = _LITERALS.get(text[at])
+    if literal is None:
+        raise Malformed(at)
+    for byte in literal:
+        at = _expect(text, at, byte)
+    return at
+
+
+def _skip_space(text: bytes, at: int) -> int:
+    return _space(text, at).end()  # type: ignore[union-attr]
+
+
+def _byte(text: bytes, at: int) -> int:
+    if at == len(text):
+        raise Malformed(at)
+    return text[at]
+
+
+def _expect(text: bytes, at: int, byte: int) -> int:
+    if at == len(text) or text[at] != byte:
+        raise Malformed(at)
+    return at + 1
+
+
+def _end_of_text(text: bytes, at: int) -> None:
+    at = _skip_space(text, at)
+    if at != len(text):
+        raise Malformed(at)

@@ -1,0 +1,259 @@
+"""Streams of messages, over either twin's `decode`."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from typing import Any, Generic, Literal, NoReturn, TypeVar
+
+from ..codes import ParseErrorCode
+from ..errors import ParseError
+from ..framing.detector import Frames, FramingDetector, frames_of
+from ..framing.frames import FRAMINGS, Frame, Framing
+from ..framing.hints import hint_of_line
+from ..profile import JSONRPC, Limits, Profile
+
+M = TypeVar("M")
+"""What decoding makes of one message."""
+
+
+class StreamDecoder(Generic[M]):
+    """Decodes a stream of frames, chunk by chunk. Any chunking gives the same items; the cost is linear.
+
+    framing  "newline": a message a line; "content-length": LSP's headers; "sse": the data of server-sent events;
+             "auto": the first or the second, as the first bytes tell
+    profile  the rules
+    limits   the bounds; the profile's own if None
+    raw      leave payloads as `Raw`
+
+    A fault in one message costs that message alone; only headers that leave no way to the next frame end the stream
+    (`ended`). Memory is bounded by `Limits.message_bytes` and the last chunk, and by what was fed while `has_more`.
+    """
+
+    __slots__ = ("_closed", "_detector", "_frames", "_framing", "_items", "_profile", "_raw", "_unread", "_waiting")
+
+    _fault_class: type[Any]  # the twin's ParseError
+    _frames: Frames
+
+    def __init__(
+        self,
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        raw: bool = False,
+    ) -> None:
+        if framing not in FRAMINGS:
+            raise ValueError(f"framing must be one of {', '.join(FRAMINGS)}")
+        if not isinstance(profile, Profile):
+            raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
+        self._profile = profile if limits is None else profile.replace(limits=limits)
+        self._raw = raw
+        self._closed = False
+        self._waiting: deque[Frame] = deque()  # frames that no call has returned yet
+        # What an exception left: items that were not returned, and the bytes that were not split.
+        self._items: list[Any] = []
+        self._unread = b""
+        self._framing = framing
+        self._detector: FramingDetector | None = None
+        if framing == "auto":
+            self._detector = FramingDetector()
+        self._begin("newline" if framing == "auto" else framing)
+
+    @property
+    def framing(self) -> Framing:
+        """The framing of the stream; "auto" until the first bytes tell which it is."""
+        return self._framing
+
+    @property
+    def ended(self) -> bool:
+        """Whether a fault of the framing ended the stream, and `feed` has returned it: nothing more is read."""
+        return self._frames.ended and not self.has_more
+
+    @property
+    def has_more(self) -> bool:
+        """Whether items wait that `feed(b"")` returns, because a call had returned `max_items` or was interrupted."""
+        return bool(self._waiting or self._items or self._unread)
+
+    def feed(self, data: bytes | bytearray | memoryview, max_items: int | None = None) -> list[M | list[M]]:
+        """Takes bytes of the stream and returns the items that are complete.
+
+        Args:
+            data: The next bytes of the stream, or `b""`.
+            max_items: The maximum number of items to return, 1 or more; None for no bound. A batch counts as the
+                messages in it; the last one that is returned may exceed the bound. The items beyond it stay in the
+                decoder (`has_more`), and further calls return them first: `feed(b"", max_items)`.
+
+        Returns:
+            What `decode` returns, one item for each frame, in the order of the stream. Nothing once the stream has
+            ended.
+
+        Raises:
+            TypeError: `data` is not bytes, or `max_items` is not an int.
+            ValueError: `max_items` is below 1, or the decoder is closed.
+            BaseException: What a signal handler or a trace function raises, MemoryError, RecursionError. It costs the
+                message that was being decoded; further calls return the others. At the very start of the call it
+                leaves `data` unread, and at the very end the items are lost, as for any function that returns.
+        """
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(f"data must be bytes, bytearray or memoryview, not {type(data).__name__}")
+        if self._closed:
+            raise ValueError("the decoder is closed")
+        if type(data) is not bytes:
+            data = bytes(memoryview(data))  # as it is, whatever the methods of a subclass say
+        return self._feed(data, check_max_items(max_items))
+
+    def close(self) -> list[M | list[M]]:
+        """Ends the stream.
+
+        Returns:
+            The items that still wait (`has_more`), all of them, and the item of a last frame that lacks its ending.
+            Nothing when called again.
+        """
+        if self._closed:
+            return []
+        self._closed = True
+        if self._detector is not None:
+            self._undetected()
+        items = self._feed(b"", None)
+        return items + [self._last_item(frame) for frame in self._rest()]
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object")
+
+    def _begin(self, framing: Literal["newline", "content-length", "sse"]) -> None:
+        self._frames = frames_of(framing, self._profile.limits.message_bytes)
+
+    def _detect(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview | None:
+        """What is to be read once the framing is known, None before."""
+        detector = self._detector
+        if detector is None:
+            return data
+        saved = detector.save()
+        try:
+            framing = detector.feed(data)
+            if framing is None:
+                self._unread = b""
+                return None
+            return self._settle(framing, detector)
+        except BaseException:
+            if self._detector is not None:
+                self._unread = bytes(data)
+                self._unsettle()
+                detector.restore(saved)
+            raise
+
+    def _undetected(self) -> bytes | bytearray:
+        """What the end of the stream makes newline framing, because it told nothing else."""
+        return b"" if self._detector is None else self._settle("newline", self._detector)
+
+    def _settle(self, framing: Literal["newline", "content-length"], detector: FramingDetector) -> bytes:
+        self._framing = framing
+        self._begin(framing)
+        self._unread = bytes(detector.seen)
+        self._detector = None  # last, for an exception before it takes the rest back
+        return self._unread
+
+    def _feed(self, data: Any, max_items: int | None) -> list[Any]:
+        if self._unread:
+            data = self._unread + data
+        data = self._detect(data)
+        return self._take(b"" if data is None else data, max_items)
+
+    def _unsettle(self) -> None:
+        """As before `_settle`."""
+        self._framing = "auto"
+
+    def _take(self, data: Any, max_items: int | None) -> list[Any]:
+        waiting = self._waiting
+        count = len(waiting)
+        saved = self._frames.save()
+        try:
+            waiting += self._frames.feed(data)
+            self._unread = b""
+        except BaseException:
+            if len(waiting) == count:
+                self._unread = data
+                self._frames.restore(saved)
+            else:
+                self._unread = b""
+            raise
+        items = self._items
+        most = sys.maxsize if max_items is None else max_items
+        taken = weight = 0
+        while weight < most and (taken < len(items) or waiting):
+            if taken == len(items):
+                items.append(self._item(waiting.popleft()))
+            item = items[taken]
+            weight += len(item) or 1 if type(item) is list else 1
+            taken += 1
+        self._items = items[taken:]
+        del items[taken:]
+        return items
+
+    def _rest(self) -> list[Frame]:
+        """The frame that the end of the stream ends, if there is one."""
+        return self._frames.close()
+
+    def _decode(self, text: bytes) -> Any:
+        """The twin's part: what `decode` makes of a text."""
+        raise NotImplementedError
+
+    def _too_large(self, head: bytes) -> Any:
+        """The backend's part: the fault of a text over the size limit, of which this is the beginning."""
+        raise NotImplementedError
+
+    def _item(self, frame: Frame) -> Any:
+        text, line, _, fault, hint = frame
+        if fault is ParseErrorCode.TRUNCATED and text is not None:
+            return self._fault_class.truncated(offset=len(text))
+        if fault is ParseErrorCode.MESSAGE_TOO_LARGE and text is not None:
+            return self._too_large(text)
+        if text is None or fault is not None:
+            return self._fault_class(fault, hint=hint)
+        item = self._decode(text)
+        return item if line is None else with_hint(item, text)
+
+    def _last_item(self, frame: Frame) -> Any:
+        """What the stream ended in: a message, or TRUNCATED for the beginning of one."""
+        item = self._item(frame)
+        text = frame.text
+        if frame.fault is None and text is not None and isinstance(item, ParseError):
+            end = len(text)
+            if item.code is ParseErrorCode.INVALID_UTF8 and item.offset is not None and _is_begun(text[item.offset :]):
+                # Cut inside a character: is the text before it cut, too?
+                end = item.offset
+                begun = self._decode(text[:end])
+            else:
+                begun = self._decode(text)
+            if begun == ParseError.malformed_json(offset=end):
+                return type(item).truncated(offset=len(text))
+        return item
+
+
+def check_max_items(max_items: int | None) -> int | None:
+    """Returns `max_items`. Raises TypeError or ValueError where it is no bound that `feed` can keep."""
+    if max_items is not None:
+        if type(max_items) is not int:
+            raise TypeError(f"max_items must be an int or None, not {type(max_items).__name__}")
+        if max_items < 1:
+            raise ValueError("max_items must be 1 or more")
+    return max_items
+
+
+def with_hint(item: Any, text: bytes) -> Any:
+    """What a line was decoded to: a fault of the text is told with what the line looks like."""
+    if isinstance(item, ParseError) and item.code in (ParseErrorCode.MALFORMED_JSON, ParseErrorCode.INVALID_UTF8):
+        hint = hint_of_line(text)
+        if hint is not None:
+            item._with_hint(hint)
+    return item
+
+
+def _is_begun(tail: bytes) -> bool:
+    """Whether `tail` is the beginning of one UTF-8 character: whether some bytes more make it one."""
+    for rest in (b"\x80", b"\x80\x80", b"\x80\x80\x80", b"\xa0\x80", b"\x90\x80\x80"):
+        try:
+            return len((tail + rest).decode()) == 1
+        except UnicodeDecodeError:
+            pass
+    return False

@@ -1,0 +1,10 @@
+"""Framing: bytes to frames and back, without IO and without knowing what a message is.
+
+`Decoder(framing=...)` uses it. `frame` writes one frame; `sse` is for authors of HTTP transports.
+"""
+
+from __future__ import annotations
+
+from .frames import FRAMINGS, Frame, Framing, frame
+
+__all__ = ["FRAMINGS", "Frame", "Framing", "frame"]

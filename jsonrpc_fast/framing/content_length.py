@@ -1,0 +1,306 @@
+"""Content-Length framing: a body behind header lines.
+
+Rules (LSP 3.17, base protocol; names and values as in RFC 9110, section 5):
+  - header lines `name: value` in any order and case, then a blank line, then the body; a line ends at 0x0A, one 0x0D
+    before it is dropped, and so are spaces and tabs around a value;
+  - Content-Length is there once, in decimal digits: the bytes of the body, or 0 for no frame at all;
+  - the charset of a Content-Type, if it names one, is utf-8 or utf8; other headers are not read;
+  - a byte order mark at the very start of the stream is dropped, and so are blank lines before the headers;
+  - a body over the limit is one frame with the beginning of its text, told as soon as that has come; the body is
+    dropped as it comes, and the stream goes on;
+  - nobody knows where the next frame begins after headers that break these rules, are larger than MAX_HEADER_BYTES or
+    announce more than MAX_SKIPPED_BYTES (where that is more than the limit): such a fault ends the stream.
+"""
+
+from __future__ import annotations
+
+import re
+from operator import attrgetter
+from typing import Any, Final
+
+from ..codes import Hint, ParseErrorCode
+from ..profile import HEAD_BYTES
+from .events import _EVENT_NAMES
+from .frames import _BLANK, _BYTE_ORDER_MARK, MAX_HEADER_BYTES, MAX_SKIPPED_BYTES, Frame
+from .hints import hint_of_header
+
+_NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]*")
+
+
+_NOT_IN_A_VALUE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+_CONTENT_TYPE: Final = rb"(?:content-type:[ \t]?application/vscode-jsonrpc;[ \t]?charset=utf-?8\r?\n)?"
+
+
+_USUAL_SECTION: Final = re.compile(
+    _CONTENT_TYPE + rb"content-length:[ \t]?([0-9]{1,9})\r?\n" + _CONTENT_TYPE + rb"\r?\n", re.IGNORECASE
+)
+
+
+_PARAMETER: Final = re.compile(rb';([^;="]*)=([ \t]*"(?:[^"\\]|\\.)*"|[^;]*)')
+
+
+class HeaderReader:
+    """Reads one header section, chunk by chunk, until it is complete or breaks a rule.
+
+    length  the bytes of the body, once the section is complete; None before
+    is_bad  whether it breaks a rule
+    hint    which one, or what the bytes look like instead
+    at      the byte, counted from 0, at which the line begun or the line at fault begins
+    """
+
+    __slots__ = (
+        "_at_start",
+        "_content_length",
+        "_is_event",
+        "_line",
+        "_longest",
+        "_room",
+        "at",
+        "hint",
+        "is_bad",
+        "length",
+    )
+
+    def __init__(self, limit: int, at_start: bool) -> None:
+        """limit: of a body, in bytes. at_start: this is the start of the stream."""
+        self._longest = max(limit, MAX_SKIPPED_BYTES)
+        self._at_start = at_start  # a byte order mark may still come
+        self._line = bytearray()  # the line begun
+        self._room = MAX_HEADER_BYTES
+        self._content_length: int | None = None
+        self._is_event: bool | None = None  # whether a header had the name of an event's field; None before any
+        self.length: int | None = None
+        self.is_bad: bool = False
+        self.hint: Hint | None = None
+        self.at: int = 0
+
+    def save(self) -> tuple[Any, ...]:
+        return self._line, len(self._line), _header_state(self)
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        self._line, size, state = saved
+        del self._line[size:]
+        (
+            self._at_start,
+            self._room,
+            self._content_length,
+            self._is_event,
+            self.length,
+            self.is_bad,
+            self.hint,
+            self.at,
+        ) = state
+
+    def read(self, chunk: bytes, start: int) -> int:
+        """Takes what is the section's from `chunk[start:]`. Returns where that ends."""
+        if self._is_event is None and not self._line:
+            usual = _USUAL_SECTION.match(chunk, start)
+            if usual is not None:
+                self.length = int(usual[1])  # below MAX_SKIPPED_BYTES, for want of digits
+                return usual.end()
+        end = start
+        while self.length is None and not self.is_bad:
+            begin = end
+            feed = chunk.find(b"\n", begin, begin + self._room)
+            end = feed + 1 if feed >= 0 else min(len(chunk), begin + self._room)
+            self._line += chunk[begin:end]
+            self._room -= end - begin
+            if feed >= 0:
+                self._end_line()
+            elif self._room == 0:
+                hint = hint_of_header(self._line_begun())
+                self._fail(hint if hint is Hint.NEWLINE_FRAMING else Hint.HEADER_TOO_LARGE)
+            else:
+                if self._line_begun().startswith(b"{"):
+                    # Told at once: a peer that writes no headers may write no line ending either.
+                    self._fail(Hint.NEWLINE_FRAMING)
+                break
+        return end
+
+    def close(self) -> ParseErrorCode | None:
+        """What is wrong when the stream ends here; None if no header was begun."""
+        line = self._line_begun().removesuffix(b"\r")
+        if self._is_event is None and not line.strip(_BLANK):
+            return None
+        name, _, value = line.partition(b":")
+        if (name or not line) and _NAME.fullmatch(name) and not _NOT_IN_A_VALUE.search(value):
+            return ParseErrorCode.TRUNCATED
+        self._fail(hint_of_header(line))
+        return ParseErrorCode.INVALID_FRAMING
+
+    def _line_begun(self) -> bytes:
+        line = bytes(self._line)
+        return line.removeprefix(_BYTE_ORDER_MARK) if self._at_start else line
+
+    def _end_line(self) -> None:
+        line = self._line_begun()[:-1].removesuffix(b"\r")
+        if self._is_event is None and not line.strip(_BLANK):
+            self._room = MAX_HEADER_BYTES
+        elif line:
+            self._take(line)
+        elif self._content_length is None:
+            self._fail(Hint.SSE_FRAMING if self._is_event else Hint.MISSING_LENGTH)
+        else:
+            self.length = self._content_length
+        if not self.is_bad:
+            self.at += len(self._line)
+        self._line = bytearray()
+        self._at_start = False
+
+    def _take(self, line: bytes) -> None:
+        name, colon, value = line.partition(b":")
+        if not (name and colon and _NAME.fullmatch(name)) or _NOT_IN_A_VALUE.search(value):
+            self._fail(hint_of_header(line))
+            return
+        name = name.lower()
+        self._is_event = self._is_event or name in _EVENT_NAMES
+        if name == b"content-length":
+            self._take_length(value.strip(b" \t"))
+        elif name == b"content-type" and not _has_known_charset(value):
+            self._fail(Hint.UNKNOWN_CHARSET)
+
+    def _take_length(self, digits: bytes) -> None:
+        if self._content_length is not None:
+            self._fail(Hint.DUPLICATE_LENGTH)
+        elif not digits.isdigit():
+            self._fail(Hint.INVALID_LENGTH)
+        else:
+            # An int is not made of thousands of digits: that takes long, and CPython may refuse to.
+            digits = digits.lstrip(b"0")[: len(str(self._longest)) + 1]
+            self._content_length = int(digits or b"0")
+            if self._content_length > self._longest:
+                self._fail(Hint.LENGTH_TOO_LARGE)
+
+    def _fail(self, hint: Hint | None) -> None:
+        self.is_bad = True
+        self.hint = hint
+
+
+def _has_known_charset(content_type: bytes) -> bool:
+    for name, value in _PARAMETER.findall(content_type):
+        if name.strip().lower() == b"charset" and value.strip().strip(b'"').lower() not in (b"utf-8", b"utf8"):
+            return False
+    return True
+
+
+_header_state = attrgetter("_at_start", "_room", "_content_length", "_is_event", "length", "is_bad", "hint", "at")
+
+
+class ContentLengthFrames:
+    """Splits a stream into bodies behind headers. Any chunking gives the same frames, in linear time.
+
+    It holds what has come of one header section or of one body of `limit` bytes, and the chunk that it was fed last:
+    what headers announce costs nothing before it comes.
+    """
+
+    __slots__ = (
+        "_at_start",
+        "_body",
+        "_dropping",
+        "_head_left",
+        "_header",
+        "_left",
+        "_limit",
+        "_offset",
+        "_start",
+        "ended",
+    )
+
+    def __init__(self, limit: int) -> None:
+        self.ended: bool = False
+        self._limit = limit
+        self._at_start = True
+        self._header: HeaderReader | None = None  # what reads the headers begun
+        self._left = 0  # bytes of the body still to come
+        self._body = bytearray()
+        self._dropping = False  # inside a body that is over the limit
+        self._head_left = 0  # bytes still to come of its beginning
+        self._offset = 0  # of the byte that comes next
+        self._start = 0  # of the headers or of the body
+
+    def save(self) -> tuple[Any, ...]:
+        header = self._header
+        return self._body, len(self._body), header, header and header.save(), _body_state(self)
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        self._body, size, self._header, header, state = saved
+        del self._body[size:]
+        if self._header is not None:
+            self._header.restore(header)
+        self._at_start, self._left, self._dropping, self._head_left, self._offset, self._start, self.ended = state
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
+        """The frames that end in `data`; none after a fault that ended the stream."""
+        frames: list[Frame] = []
+        chunk = bytes(data)
+        at = 0
+        while at < len(chunk) and not self.ended:
+            at = self._read_body(chunk, at, frames) if self._left else self._read_headers(chunk, at, frames)
+        return frames
+
+    def close(self) -> list[Frame]:
+        """The fault that the end of the stream makes inside a frame, if it is inside one."""
+        if self.ended:
+            return []
+        if self._dropping:
+            return [] if self._head_left == 0 else [self._too_large()]
+        if self._left:
+            return [Frame(bytes(self._body), None, self._start, ParseErrorCode.TRUNCATED)]
+        fault = None if self._header is None else self._header.close()
+        if self._header is None or fault is None:
+            return []
+        if fault is ParseErrorCode.TRUNCATED:
+            return [Frame(b"", None, self._offset, fault)]
+        return [Frame(None, None, self._start + self._header.at, fault, self._header.hint)]
+
+    def _read_headers(self, chunk: bytes, at: int, frames: list[Frame]) -> int:
+        if self._header is None:
+            self._header = HeaderReader(self._limit, self._at_start)
+            self._at_start = False
+            self._start = self._offset
+        header = self._header
+        end = header.read(chunk, at)
+        self._offset += end - at
+        if header.is_bad:
+            self.ended = True
+            place = self._start + header.at
+            frames.append(Frame(None, None, place, ParseErrorCode.INVALID_FRAMING, header.hint))
+        elif header.length is not None:
+            self._header = None
+            self._left = header.length
+            self._start = self._offset
+            self._dropping = header.length > self._limit
+            if self._dropping:
+                self._head_left = min(self._limit, HEAD_BYTES)
+        return end
+
+    def _read_body(self, chunk: bytes, at: int, frames: list[Frame]) -> int:
+        size = min(self._left, len(chunk) - at)
+        self._left -= size
+        self._offset += size
+        if self._dropping:
+            if self._head_left:
+                head = chunk[at : at + min(size, self._head_left)]
+                self._body += head
+                self._head_left -= len(head)
+                if self._head_left == 0:
+                    frames.append(self._too_large())
+            self._dropping = self._left > 0
+        elif self._left or self._body:
+            self._body += chunk[at : at + size]
+            if not self._left:
+                frames.append(Frame(bytes(self._body), None, self._start))
+                self._body = bytearray()
+        else:
+            frames.append(Frame(chunk[at : at + size], None, self._start))
+        return at + size
+
+    def _too_large(self) -> Frame:
+        head = bytes(self._body)
+        self._body = bytearray()
+        return Frame(head, None, self._start, ParseErrorCode.MESSAGE_TOO_LARGE)
+
+
+_body_state = attrgetter("_at_start", "_left", "_dropping", "_head_left", "_offset", "_start", "ended")

@@ -1,0 +1,85 @@
+"""The framing `auto`: detect the framing from the first line.
+
+`auto` tells the two from each other: JSON, `{` or `[`, stands at the start of newline framing; header lines,
+of which one is Content-Length or Content-Type, at the start of Content-Length framing. Anything else is read as newline
+framing, where a bad line costs itself alone.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, Literal
+
+from .content_length import _NAME, ContentLengthFrames
+from .events import EventFrames
+from .frames import _BYTE_ORDER_MARK, MAX_HEADER_BYTES
+from .lines import LineFrames
+
+_BLANKS: Final = re.compile(rb"[ \t\r\n]*")
+
+
+class FramingDetector:
+    """Tells newline framing from Content-Length framing by the first bytes. Any chunking tells the same.
+
+    seen  what it was fed: less than MAX_HEADER_BYTES, and the chunk that told
+    """
+
+    __slots__ = ("_at", "_in_value", "_line", "seen")
+
+    def __init__(self) -> None:
+        self.seen: bytearray = bytearray()
+        self._at = 0  # what is before this was looked at
+        self._line: int | None = None  # where the header line begun begins; None in front of the first
+        self._in_value = False  # behind the line's colon
+
+    def save(self) -> tuple[Any, ...]:
+        return len(self.seen), self._at, self._line, self._in_value
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        size, self._at, self._line, self._in_value = saved
+        del self.seen[size:]
+
+    def feed(self, data: bytes | bytearray | memoryview) -> Literal["newline", "content-length"] | None:
+        """The framing, once it is known."""
+        seen = self.seen
+        seen += bytes(data)  # a memoryview with gaps is no buffer that can be appended
+        end = min(len(seen), MAX_HEADER_BYTES)
+        if self._line is None:
+            if len(seen) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(seen):
+                return None
+            begin = len(_BYTE_ORDER_MARK) if seen.startswith(_BYTE_ORDER_MARK) else 0
+            self._at = _end_of(_BLANKS, seen, max(self._at, begin), end)
+            if self._at < end:
+                self._line = self._at
+        while self._line is not None and self._at < end:
+            if self._in_value:
+                feed = seen.find(b"\n", self._at, end)
+                self._at = end if feed < 0 else feed + 1
+                self._line = self._at
+                self._in_value = feed < 0
+                continue
+            self._at = _end_of(_NAME, seen, self._at, end)
+            if self._at < end:
+                name = seen[self._line : self._at].lower()
+                if not name or seen[self._at] != 0x3A:
+                    return "newline"
+                if bytes(name) in (b"content-length", b"content-type"):
+                    return "content-length"
+                self._in_value = True
+        return "newline" if end == MAX_HEADER_BYTES else None
+
+
+def _end_of(pattern: re.Pattern[bytes], text: bytearray, start: int, end: int) -> int:
+    """Where what a pattern finds at `start` ends; the pattern finds nothing at the least."""
+    match = pattern.match(text, start, end)
+    return start if match is None else match.end()
+
+
+Frames = LineFrames | ContentLengthFrames | EventFrames
+
+
+def frames_of(framing: Literal["newline", "content-length", "sse"], limit: int) -> Frames:
+    """What splits a stream into frames of at most `limit` bytes."""
+    if framing == "newline":
+        return LineFrames(limit)
+    return ContentLengthFrames(limit) if framing == "content-length" else EventFrames(limit)

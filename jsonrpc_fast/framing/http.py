@@ -1,0 +1,48 @@
+"""Recognize an HTTP request at the start of a stream, which no framing can read."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_METHOD: Final = re.compile(rb"[\r\n]*[A-Za-z-]{0,32}(?:\Z|( ))")
+
+
+_TARGET: Final = re.compile(rb"[^ \r\n]*")
+
+
+_HTTP: Final = b" HTTP/"
+
+
+class HttpDetector:
+    """Tells a stream that begins like HTTP from others, by its first line: a method, a target, `HTTP/`.
+
+    Any chunking tells the same. No message ends before it is known: the line has none, and no valid header in it.
+    """
+
+    __slots__ = ("_in_target", "_seen")
+
+    def __init__(self) -> None:
+        self._seen = b""  # of the method, or of what follows the target
+        self._in_target = False
+
+    def feed(self, data: bytes | bytearray | memoryview) -> bool | None:
+        """Whether it is HTTP; None when more bytes are needed to know."""
+        text = bytes(data)
+        if not self._in_target:
+            method = _METHOD.match(self._seen + text)
+            if method is None:
+                return False
+            if not method[1]:
+                self._seen = method[0]
+                return None
+            text = (self._seen + text)[method.end() :]
+            self._seen = b""
+            self._in_target = True
+        if not self._seen:
+            end = _TARGET.match(text).end()  # type: ignore[union-attr]  # it matches nothing at the least
+            text = text[end:]
+        self._seen = (self._seen + text)[: len(_HTTP)]
+        if self._seen == _HTTP:
+            return True
+        return None if _HTTP.startswith(self._seen) else False

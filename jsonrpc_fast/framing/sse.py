@@ -1,0 +1,352 @@
+"""Server-sent events, without IO: bytes to events and back.
+
+Rules (WHATWG HTML, "Server-sent events", 9.2.5 and 9.2.6):
+  - a line ends at CR, LF or CRLF; a byte order mark at the very start of the stream is dropped;
+  - a line without a colon is a field without a value, a line that begins with one is a comment, one space after the
+    colon is dropped, and fields with other names than data, event, id and retry are ignored;
+  - the values of several data fields are joined by LF;
+  - a blank line ends an event; one without a data field is none, but its id counts;
+  - an id stays until another comes; one with a NUL in it is ignored, and so is a retry that is not all digits;
+  - a retry counts from the end of its line on, whether or not an event has it;
+  - what the end of the stream cuts off is no event.
+
+And for what is read from a stranger:
+  - data stays bytes: whoever decodes it finds what is not UTF-8;
+  - an event over the limit is told at once, without its data; the rest of it is dropped as it comes.
+"""
+
+from __future__ import annotations
+
+import re
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from ..profile import HEAD_BYTES
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_KNOWN_FIELD: Final = re.compile(rb"(?:data|event|id|retry):")
+_FIELD_BYTES: Final = 6  # of the longest names and their colon
+_DATA_NAME: Final = re.compile(rb"data: ?")
+_LINE_ENDING: Final = re.compile(rb"\r\n|\r|\n")
+
+_LINE_ENDINGS: Final = re.compile(rb"[\r\n]+")
+
+SHOWN_BYTES: Final = 64
+"""How much is kept of a line that is ignored."""
+
+MAX_FIELD_BYTES: Final = 8192
+"""The longest line of a field that is not data. An event with a longer one is over the limit."""
+
+
+class Event(NamedTuple):
+    """One event.
+
+    type   "message" if the stream names none
+    data   the bytes, not yet decoded; None when they are over the limit
+    id     the last event id: this event's own, or the one that came last before it, or ""
+    retry  the time to wait before connecting again, in milliseconds, if this event has one
+    """
+
+    type: str
+    data: bytes | None
+    id: str
+    retry: int | None
+
+
+class OversizedEvent(Event):
+    """An event over the limit.
+
+    head  the beginning of its data: the first HEAD_BYTES within the limit
+    """
+
+    head: bytes
+
+
+class EventDecoder:
+    """Reads a stream of events, chunk by chunk. Any chunking gives the same events; the cost is linear.
+
+    limit  of the data of one event, in bytes
+
+    It holds at most one event and the chunk that it was fed last.
+    """
+
+    __slots__ = (
+        "_after_return",
+        "_at_start",
+        "_data",
+        "_data_offset",
+        "_dropping",
+        "_id",
+        "_last_id",
+        "_last_retry",
+        "_limit",
+        "_line",
+        "_line_offset",
+        "_offset",
+        "_retry",
+        "_too_large",
+        "_type",
+    )
+
+    def __init__(self, limit: int = 64 * 1024 * 1024) -> None:
+        self._limit = limit
+        self._at_start = True  # a byte order mark may still come
+        self._after_return = False  # a 0x0A that comes next belongs to the line that is over
+        self._offset = 0  # of the chunk
+        self._line = bytearray()  # the line begun, with no ending in it
+        self._line_offset = 0
+        self._dropping = False  # inside a line that is ignored, or over the limit
+        self._last_id = ""
+        self._last_retry: int | None = None
+        self._id = ""
+        self._type = ""
+        self._data = bytearray()  # of the event begun, each value with a 0x0A behind it
+        self._data_offset: int | None = None
+        self._retry: int | None = None
+        self._too_large = False
+
+    @property
+    def last_event_id(self) -> str:
+        """What to send as `Last-Event-ID` when the connection is made again."""
+        return self._last_id
+
+    @property
+    def retry(self) -> int | None:
+        """The time to wait before the connection is made again, in milliseconds, as the stream set it last; or None."""
+        return self._last_retry
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Event]:
+        """The events that end in `data`."""
+        return [found for found, _ in self.read(data) if isinstance(found, Event)]
+
+    def read(self, data: bytes | bytearray | memoryview) -> list[tuple[Event | bytes, int]]:
+        """What `feed` returns, and the beginnings of ignored lines that are no comments, each with its offset.
+
+        The offset is the byte of the stream, counted from 0, at which the event's first data or the line begins.
+        """
+        found: list[tuple[Event | bytes, int]] = []
+        chunk = bytes(data)
+        at = 0
+        if chunk and self._after_return:
+            self._after_return = False
+            if chunk.startswith(b"\n"):
+                at = 1
+                self._line_offset += 1
+        is_fresh = not (self._line or self._dropping or self._at_start)  # nothing of the line came before
+        feed = chunk.find(b"\n", at)
+        carriage_return = chunk.find(b"\r", at)
+        while feed >= 0 or carriage_return >= 0:
+            end = feed if carriage_return < 0 or 0 <= feed < carriage_return else carriage_return
+            if is_fresh and chunk.startswith(b"data: ", at) and self._take_event(chunk, at, end, found):
+                at = end + (2 if end == feed else 4)
+            else:
+                is_blank = is_fresh and end == at
+                if is_fresh and end - at < SHOWN_BYTES:
+                    self._take_line(chunk[at:end], found)
+                else:
+                    self._append(chunk, at, end, found)
+                    self._end_line(found)
+                    is_fresh = True
+                at = end + 1
+                if end == carriage_return:
+                    if at == feed:
+                        at += 1
+                    elif at == len(chunk):
+                        self._after_return = True
+                blanks = _LINE_ENDINGS.match(chunk, at) if is_blank else None
+                if blanks is not None:
+                    # Blank lines behind another mean nothing.
+                    at = blanks.end()
+                    self._after_return = at == len(chunk) and chunk.endswith(b"\r")
+            # Looked for again only when it is passed, so that each byte is searched once for each of the two.
+            if 0 <= feed < at:
+                feed = chunk.find(b"\n", at)
+            if 0 <= carriage_return < at:
+                carriage_return = chunk.find(b"\r", at)
+            self._line_offset = self._offset + at
+        self._append(chunk, at, len(chunk), found)
+        self._offset += len(chunk)
+        return found
+
+    def rest(self) -> list[tuple[Event | bytes, int]]:
+        """What the end of the stream cuts off, as `read` gives it: an event that has data, or an ignored line."""
+        line = bytes(self._line)
+        if self._dropping or not line.startswith(b"data:"):
+            value = b""
+            has_value = False
+        else:
+            value = line[len(b"data:") :].removeprefix(b" ")
+            has_value = True
+        if self._too_large or not (self._data or has_value):
+            return [(line, self._line_offset)] if line and not _KNOWN_FIELD.match(line) else []
+        data = bytes(self._data) + value if has_value else bytes(self._data[:-1])
+        offset = self._line_offset + len(line) - len(value) if self._data_offset is None else self._data_offset
+        return [(Event(self._type or "message", data, self._id, self._retry), offset)]
+
+    def _take_event(self, chunk: bytes, start: int, end: int, found: list[tuple[Event | bytes, int]]) -> bool:
+        """Takes the usual event at once: one line of data, whole in the chunk with the blank line behind it."""
+        start += len(b"data: ")
+        if (
+            not chunk.startswith((b"\n\n", b"\r\n\r\n"), end)
+            or end - start > self._limit
+            or self._too_large
+            or self._data_offset is not None
+        ):
+            return False
+        self._last_id = self._id
+        found.append((Event(self._type or "message", chunk[start:end], self._id, self._retry), self._offset + start))
+        self._type = ""
+        self._retry = None
+        return True
+
+    def save(self) -> tuple[Any, ...]:
+        return self._line, len(self._line), self._data, len(self._data), _event_state(self)
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        """Brings back what `save` returned; an exception may have come out of any line since."""
+        self._line, line, self._data, data, state = saved
+        del self._line[line:]
+        del self._data[data:]
+        for name, value in zip(_EVENT_STATE, state):  # noqa: B905  # of equal lengths, and cheap
+            setattr(self, name, value)
+
+    def _append(self, chunk: bytes, start: int, end: int, found: list[tuple[Event | bytes, int]]) -> None:
+        """Takes a part of the line begun, or drops it where the line does not matter or is over the limit."""
+        if self._dropping:
+            return
+        line = self._line
+        while len(line) < SHOWN_BYTES and start < end:
+            first = min(end, start + SHOWN_BYTES - len(line))
+            line += chunk[start:first]
+            start = first
+            if self._at_start and not (len(line) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(line)):
+                self._drop_byte_order_mark()
+                line = self._line
+        if len(line) >= _FIELD_BYTES and not _KNOWN_FIELD.match(line):
+            self._dropping = len(line) == SHOWN_BYTES
+            return
+        is_data = line.startswith(b"data:")
+        if is_data and self._too_large:
+            self._dropping = True
+            return
+        longest = self._limit - len(self._data) + len(b"data: ") if is_data else MAX_FIELD_BYTES
+        # One byte over the limit tells as much as all the rest.
+        line += chunk[start : min(end, start + max(longest + 1 - len(line), 0))]
+        if len(line) > longest:
+            value = _end_of_name(line) if is_data else len(line)
+            self._drop_event(found, line[value : value + HEAD_BYTES])
+            self._dropping = True
+            self._line = line[:SHOWN_BYTES]
+
+    def _end_line(self, found: list[tuple[Event | bytes, int]]) -> None:
+        if self._at_start:
+            self._drop_byte_order_mark()
+        line = bytes(self._line)
+        self._line = bytearray()
+        if self._dropping:
+            self._dropping = False
+            if not line.startswith(b":") and not _KNOWN_FIELD.match(line):
+                found.append((line, self._line_offset))
+        else:
+            self._take_line(line, found)
+
+    def _take_line(self, line: bytes, found: list[tuple[Event | bytes, int]]) -> None:
+        if not line:
+            self._end_event(found)
+            return
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            if self._data_offset is None:
+                self._data_offset = self._line_offset + len(line) - len(value)
+            if len(self._data) + len(value) > self._limit:
+                self._drop_event(found, value)
+            elif not self._too_large:
+                self._data += value
+                self._data += b"\n"
+        elif name == b"event":
+            self._type = value.decode(errors="replace")
+        elif name == b"id":
+            if b"\x00" not in value:
+                self._id = value.decode(errors="replace")
+        elif name == b"retry":
+            digits = value.lstrip(b"0")
+            # More digits than these are longer than a life.
+            if value.isdigit() and len(digits) <= 15:
+                self._retry = self._last_retry = int(digits or b"0")
+        elif name:
+            found.append((line, self._line_offset))
+
+    def _drop_byte_order_mark(self) -> None:
+        if self._line.startswith(_BYTE_ORDER_MARK):
+            self._line = self._line[len(_BYTE_ORDER_MARK) :]
+            self._line_offset += len(_BYTE_ORDER_MARK)
+        self._at_start = False
+
+    def _drop_event(self, found: list[tuple[Event | bytes, int]], value: bytes | bytearray) -> None:
+        """Tells of an event over the limit, once. value: what has come of the data line that is too much."""
+        if not self._too_large:
+            offset = self._data_offset
+            if offset is None:
+                offset = self._line_offset + _end_of_name(self._line)
+            event = OversizedEvent(self._type or "message", None, self._last_id, self._retry)
+            event.head = bytes((self._data[:HEAD_BYTES] + value[:HEAD_BYTES])[: min(self._limit, HEAD_BYTES)])
+            found.append((event, offset))
+        self._too_large = True
+        self._data = bytearray()
+
+    def _end_event(self, found: list[tuple[Event | bytes, int]]) -> None:
+        self._last_id = self._id
+        if self._data and self._data_offset is not None and not self._too_large:
+            data = bytes(memoryview(self._data)[:-1])
+            found.append((Event(self._type or "message", data, self._id, self._retry), self._data_offset))
+        self._begin_event()
+
+    def _begin_event(self) -> None:
+        self._type = ""
+        self._data = bytearray()
+        self._data_offset = None
+        self._retry = None
+        self._too_large = False
+
+
+_EVENT_STATE: Final = tuple([name for name in EventDecoder.__slots__ if name not in ("_line", "_data", "_limit")])
+_event_state = attrgetter(*_EVENT_STATE)
+
+
+def encode_event(data: bytes, *, type: str | None = None, id: str | None = None, retry: int | None = None) -> bytes:
+    """An event as bytes. Line endings in `data` become LF on the other side.
+
+    data   UTF-8; b"" gives an event whose data is empty
+    type   None stands for "message"
+    id     what the peer sends as `Last-Event-ID` when it connects again
+    retry  the time to wait before that, in milliseconds
+
+    Raises ValueError for a type or an id that breaks lines, an id with a NUL, a retry below 0.
+    """
+    head = b""
+    if type is not None:
+        head += b"event: " + _one_line("type", type) + b"\n"
+    if id is not None:
+        if "\0" in id:
+            raise ValueError("id must not hold a NUL")
+        head += b"id: " + _one_line("id", id) + b"\n"
+    if retry is not None:
+        if retry < 0:
+            raise ValueError("retry must be 0 or more")
+        head += b"retry: %d\n" % retry
+    if b"\n" in data or b"\r" in data:
+        data = _LINE_ENDING.sub(b"\ndata: ", data)
+    return b"%bdata: %b\n\n" % (head, data)
+
+
+def _end_of_name(line: bytearray) -> int:
+    """Where the value of a data field begins; 0 for any other field."""
+    match = _DATA_NAME.match(line)
+    return 0 if match is None else match.end()
+
+
+def _one_line(name: str, value: str) -> bytes:
+    if "\n" in value or "\r" in value:
+        raise ValueError(f"{name} must not hold a line ending")
+    return value.encode()

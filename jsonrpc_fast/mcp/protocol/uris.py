@@ -1,0 +1,186 @@
+"""Resources: their URIs, their records, and what reading one gives.
+
+Rules:
+  - a URI is one by RFC 3986, of any scheme. `resource://` names a provider: the host must be there;
+  - a part of a URI that could lead a path astray reaches no function unless the function's registration says so: `..`
+    between slashes, whether encoded or not, a NUL, an absolute path, bytes that are not UTF-8.
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+import re
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from urllib.parse import unquote, urlsplit
+
+import jsonschema_rs
+
+from ...codec._json import has_surrogates
+from ...codes import ErrorCode, McpErrorCode
+from ...errors import RpcError
+from .versions import Revision
+
+URI_CHARACTERS: Final = 8192
+_is_uri: Final = jsonschema_rs.Draft202012Validator({"type": "string", "format": "uri"}, validate_formats=True).is_valid
+
+
+class UriFault(enum.Enum):
+    """What is wrong with a resource's URI. The value says it in words."""
+
+    NOT_A_STRING = "the URI is not a string"
+    TOO_LONG = f"the URI has more than {URI_CHARACTERS} characters"
+    NOT_A_URI = "the URI is none by RFC 3986"
+    NO_PROVIDER = "a resource:// URI must name a provider"
+
+
+@dataclass(frozen=True, slots=True)
+class UriReport:
+    """What is wrong with a URI. Also readable as `report["valid"]` and `report["errors"]`."""
+
+    errors: tuple[UriFault, ...]
+
+    @property
+    def valid(self) -> bool:
+        return not self.errors
+
+    def __getitem__(self, name: Literal["valid", "errors"]) -> Any:
+        if name not in ("valid", "errors"):
+            raise KeyError(name)
+        return getattr(self, name)
+
+
+def validate_uri(uri: object) -> UriReport:
+    """The report on what should be the URI of a resource."""
+    if not isinstance(uri, str):
+        return UriReport((UriFault.NOT_A_STRING,))
+    if len(uri) > URI_CHARACTERS:
+        return UriReport((UriFault.TOO_LONG,))
+    errors = []
+    if not _is_valid(uri):
+        errors.append(UriFault.NOT_A_URI)
+    if uri[:9].lower() == "resource:" and not _has_host(uri):
+        errors.append(UriFault.NO_PROVIDER)
+    return UriReport(tuple(errors))
+
+
+def check_uri(uri: object) -> str:
+    """The URI, if it is one. Raises RpcError -32602 that says everything that is wrong with it, without showing it."""
+    report = validate_uri(uri)
+    if isinstance(uri, str) and report.valid:
+        return uri
+    raise RpcError(ErrorCode.INVALID_PARAMS, "; ".join([fault.value for fault in report.errors]))
+
+
+def not_found(uri: str, revision: Revision) -> RpcError:
+    """The error for a resource that is not there: -32602 from 2026-07-28 on, -32002 before."""
+    code = ErrorCode.INVALID_PARAMS if revision.is_modern else McpErrorCode.RESOURCE_NOT_FOUND
+    return RpcError(code, "Resource not found", {"uri": uri})
+
+
+def _is_valid(uri: str) -> bool:
+    try:
+        return _is_uri(uri)
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+
+
+def _has_host(uri: str) -> bool:
+    try:
+        return bool(urlsplit(uri).hostname)
+    except ValueError:  # brackets that are no address
+        return False
+
+
+_EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
+_NAME: Final = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
+_EXPANDED: Final = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})*")  # what level 1 makes of any value
+
+
+_SEPARATORS: Final = re.compile(r"[/\\]")
+_URI_SEPARATORS: Final = re.compile(r"[/\\:?#&=;]")
+_DRIVE: Final = re.compile(r"[A-Za-z]:")
+
+
+class UnsafePart(ValueError):
+    """A part of a URI could lead a path astray. `name`: of which expression of the template."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the part {name} of the URI is unsafe")
+        self.name = name
+
+
+def is_unsafe_part(value: str) -> bool:
+    """Whether a decoded part of a URI could lead a path astray, with `/` and `\\` as separators."""
+    is_absolute = value.startswith(("/", "\\")) or _DRIVE.match(value) is not None
+    return is_absolute or "\0" in value or ".." in _SEPARATORS.split(value) or has_surrogates(value)
+
+
+def is_unsafe_uri(uri: str) -> bool:
+    """Whether a whole URI has `..` as a segment anywhere, a NUL, or bytes that are not UTF-8."""
+    text = unquote(uri, errors="surrogateescape")
+    return "\0" in text or ".." in _URI_SEPARATORS.split(text) or has_surrogates(text)
+
+
+class UriTemplate:
+    """A URI template of RFC 6570 level 1: `{name}` alone, with text between any two.
+
+    Args:
+        template: The template.
+        unsafe_parts: Whether `match` gives parts that could lead a path astray.
+
+    Raises:
+        ValueError: For any other template.
+    """
+
+    __slots__ = ("_literals", "names", "template", "unsafe_parts")
+
+    def __init__(self, template: str, *, unsafe_parts: bool = False) -> None:
+        parts = _EXPRESSION.split(template)
+        self.template: str = template
+        self.unsafe_parts: bool = unsafe_parts
+        self._literals = parts[::2]
+        self.names: tuple[str, ...] = tuple(parts[1::2])
+        is_level_1 = all(_NAME.fullmatch(name) for name in self.names) and len(set(self.names)) == len(self.names)
+        has_text_between = all(self._literals[1:-1]) and not any(brace in "".join(self._literals) for brace in "{}")
+        if not (is_level_1 and has_text_between):
+            raise ValueError("the URI template must be of RFC 6570 level 1, with text between two expressions")
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """The values that make this URI of the template, or None. A value ends where the next text first comes.
+
+        Bytes that are not UTF-8 are surrogates in a value, as of `os.fsdecode`.
+
+        Raises:
+            UnsafePart: For a URI of the template with an unsafe part, unless the template allows it.
+        """
+        if not uri.startswith(self._literals[0]):
+            return None
+        values = {}
+        start = len(self._literals[0])
+        for index, name in enumerate(self.names):
+            literal = self._literals[index + 1]
+            is_last = index == len(self.names) - 1
+            end = len(uri) - len(literal) if is_last else uri.find(literal, start)
+            if end < start or not uri.startswith(literal, end) or not _EXPANDED.fullmatch(uri, start, end):
+                return None
+            values[name] = unquote(uri[start:end], errors="surrogateescape")
+            start = end + len(literal)
+        if start != len(uri):
+            return None
+        for name, value in values.items():
+            if not self.unsafe_parts and is_unsafe_part(value):
+                raise UnsafePart(name)
+        return values
+
+
+def text_contents(uri: str, text: str, mime_type: str | None = None) -> dict[str, Any]:
+    """A resource that is text, as `resources/read` gives it."""
+    return {"uri": uri, **({} if mime_type is None else {"mimeType": mime_type}), "text": text}
+
+
+def blob_contents(uri: str, data: bytes, mime_type: str | None = None) -> dict[str, Any]:
+    """A resource that is bytes, as `resources/read` gives it."""
+    blob = base64.b64encode(data).decode()
+    return {"uri": uri, **({} if mime_type is None else {"mimeType": mime_type}), "blob": blob}

@@ -1,0 +1,231 @@
+"""Content blocks, messages and contents of resources: checked, and made from what functions return.
+
+Rules:
+  - a block is of one of the protocol's types, with the members that the type requires, each of its own kind;
+  - members that are None are left out, and bytes become base64;
+  - a block that the client's revision does not have becomes a text: the URI of a link, the type of anything else;
+  - a fault is told by its path. No value is shown.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from ...codec._json import dumps
+from ...errors import EncodeError
+from ..protocol.uris import blob_contents, text_contents, validate_uri
+from ..protocol.versions import VERSIONS, Revision
+from .values import to_json
+
+MAX_ITEMS: Final = 100_000
+"""Maximum number of blocks, messages or contents in one result."""
+
+ROLES: Final = ("user", "assistant")
+
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")  # of a length that 4 divides
+
+_REQUIRED: Final[dict[str, tuple[str, ...]]] = {
+    "text": ("text",),
+    "image": ("data", "mimeType"),
+    "audio": ("data", "mimeType"),
+    "resource_link": ("uri", "name"),
+    "resource": (),
+}
+_SINCE: Final = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
+_OPTIONAL: Final[dict[str, tuple[type, str]]] = {
+    "_meta": (dict, "an object"),
+    "annotations": (dict, "an object"),
+    "description": (str, "a string"),
+    "icons": (list, "an array"),
+    "mimeType": (str, "a string"),
+    "size": (int, "an integer"),
+    "title": (str, "a string"),
+}
+
+
+def items_fault(value: Any, path: str) -> str | None:
+    """What is wrong with the list that holds blocks, messages or contents; None if nothing is."""
+    if not isinstance(value, list):
+        return f"{path} must be an array"
+    return f"{path} has more than {MAX_ITEMS} items" if len(value) > MAX_ITEMS else None
+
+
+def block_fault(block: Any, path: str, *, is_open: bool = True) -> str | None:
+    """What is wrong with a content block; None if nothing is.
+
+    Args:
+        block: As JSON has it.
+        path: Where it is, a JSON pointer (RFC 6901).
+        is_open: Whether a type that no revision defines is allowed. It may be that of an extension.
+    """
+    if not isinstance(block, dict):
+        return f"{path} must be an object"
+    kind = block.get("type")
+    if not isinstance(kind, str):
+        return f"{path}/type must be a string"
+    required = _REQUIRED.get(kind)
+    if required is None:
+        return None if is_open else f"{path}/type must be one of {', '.join(_REQUIRED)}"
+    if kind == "resource" and (fault := contents_fault(block.get("resource"), f"{path}/resource")) is not None:
+        return fault
+    return _members_fault(block, required, path)
+
+
+def contents_fault(contents: Any, path: str) -> str | None:
+    """What is wrong with the contents of a resource, one item of them; None if nothing is."""
+    if not isinstance(contents, dict):
+        return f"{path} must be an object"
+    if not isinstance(contents.get("text"), str) and not isinstance(contents.get("blob"), str):
+        return f"{path} must have a text or a blob, a string"
+    return _members_fault(contents, ("uri",), path)
+
+
+def message_fault(message: Any, path: str, *, is_open: bool = True) -> str | None:
+    """What is wrong with a message of a prompt; None if nothing is. The arguments are as of `block_fault`."""
+    if not isinstance(message, dict):
+        return f"{path} must be an object"
+    if message.get("role") not in ROLES:
+        return f"{path}/role must be one of {', '.join(ROLES)}"
+    return block_fault(message.get("content"), f"{path}/content", is_open=is_open)
+
+
+def _members_fault(members: dict[str, Any], required: tuple[str, ...], path: str) -> str | None:
+    for name in required:
+        if not isinstance(members.get(name), str):
+            return f"{path}/{name} must be a string"
+    for name, value in members.items():
+        kind, expected = _OPTIONAL.get(name, (object, ""))
+        if not isinstance(value, kind):
+            return f"{path}/{name} must be {expected}"
+    return None
+
+
+def made_blocks(value: Any, revision: Revision) -> list[dict[str, Any]]:
+    """The content blocks that a function returned: a list of blocks and texts. Raises TypeError for anything else."""
+    blocks = value if isinstance(value, (list, tuple)) else None
+    _check(items_fault(None if blocks is None else [*blocks], "/content"))
+    return [_made_block(block, f"/content/{index}", revision) for index, block in enumerate(blocks or ())]
+
+
+def made_messages(value: Any, revision: Revision) -> list[dict[str, Any]]:
+    """The messages that a prompt's function returned: a text, a message, or a list of both.
+
+    Raises TypeError for anything else.
+    """
+    messages = value if isinstance(value, (list, tuple)) else [value]
+    _check(items_fault([*messages], "/messages"))
+    made = []
+    for index, message in enumerate(messages):
+        path = f"/messages/{index}"
+        if isinstance(message, str):
+            message = {"role": "user", "content": message}
+        message = _members(message, path)
+        if message.get("role") not in ROLES:
+            raise TypeError(f"{path}/role must be one of {', '.join(ROLES)}")
+        made.append({**message, "content": _made_block(message.get("content"), f"{path}/content", revision)})
+    return made
+
+
+def made_prompt(value: Any, revision: Revision, description: str | None) -> dict[str, Any]:
+    """The `GetPromptResult` of what a prompt's function returned: that, or what `made_messages` takes.
+
+    Raises TypeError for anything else.
+    """
+    if value is not None and not isinstance(value, (str, list, tuple)):
+        value = _members(value, "")
+    if isinstance(value, dict) and "messages" in value:
+        if not isinstance(value["messages"], (list, tuple)):
+            raise TypeError("/messages must be an array")
+        result = {**_present(value), "messages": made_messages(value["messages"], revision)}
+        _check(_members_fault(result, (), ""))
+        return result
+    result = {"messages": made_messages(value, revision)}
+    return result if description is None else {"description": description, **result}
+
+
+def made_contents(uri: str, value: Any, mime_type: str | None) -> dict[str, Any]:
+    """The `ReadResourceResult` of what a resource's function returned.
+
+    That is a text, bytes, contents (`{"uri": …, "text": …}` or with a `blob`), a list of these, a whole result
+    (`{"contents": […]}`), or any other value that is an object in JSON, which becomes a JSON text. Raises TypeError
+    for anything else.
+    """
+    result: dict[str, Any] = {}
+    items: Any = value
+    if not isinstance(value, (str, bytes, bytearray, memoryview, list, tuple)):
+        items = _members(value, "")
+        if "contents" in items:
+            result, items = _present(items), items["contents"]
+            if not isinstance(items, list):
+                raise TypeError("/contents must be an array")
+            _check(_members_fault(result, (), ""))
+    if not isinstance(items, (list, tuple)):
+        items = [items]
+    _check(items_fault([*items], "/contents"))
+    contents = [_made_contents(uri, item, f"/contents/{index}", mime_type) for index, item in enumerate(items)]
+    return {**result, "contents": contents}
+
+
+def _made_contents(uri: str, item: Any, path: str, mime_type: str | None) -> dict[str, Any]:
+    if isinstance(item, str):
+        return text_contents(uri, to_json(item), mime_type)
+    if isinstance(item, (bytes, bytearray, memoryview)):
+        return blob_contents(uri, bytes(item), mime_type)
+    members = _members(item, path)
+    if "uri" in members and ("text" in members or "blob" in members):
+        members = _present(members)
+        _check(contents_fault(members, path))
+        _check_base64(members, "blob", path)
+        if not validate_uri(members["uri"]).valid:
+            raise TypeError(f"{path}/uri must be a URI")
+        return members
+    return text_contents(uri, dumps(members).decode(), mime_type or "application/json")
+
+
+def _made_block(value: Any, path: str, revision: Revision) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"type": "text", "text": to_json(value)}
+    block = _present(_members(value, path))
+    if isinstance(block.get("resource"), dict):
+        block["resource"] = _present(block["resource"])
+    _check(block_fault(block, path, is_open=False))
+    kind = block["type"]
+    if kind in ("image", "audio"):
+        _check_base64(block, "data", path)
+    elif kind == "resource":
+        _check_base64(block["resource"], "blob", f"{path}/resource")
+    for uri in (block.get("uri"), block["resource"]["uri"] if kind == "resource" else None):
+        if uri is not None and kind in ("resource", "resource_link") and not validate_uri(uri).valid:
+            raise TypeError(f"{path} must have a URI")
+    if VERSIONS.index(_SINCE.get(kind, VERSIONS[0])) <= VERSIONS.index(revision.version):
+        return block
+    text = block["uri"] if kind == "resource_link" else f"[{kind}: {block['mimeType']}]"
+    return {"type": "text", "text": text}
+
+
+def _members(value: Any, path: str) -> dict[str, Any]:
+    """A value that is an object in JSON. Raises TypeError for any other."""
+    try:
+        members = to_json(value)
+    except EncodeError as error:
+        raise TypeError(f"{path or 'the result'}: {error}") from error
+    if not isinstance(members, dict):
+        raise TypeError(f"{path or 'the result'} must not be of type {type(value).__qualname__}")
+    return members
+
+
+def _present(members: dict[str, Any]) -> dict[str, Any]:
+    """An object of the protocol without the members that are None."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _check_base64(members: dict[str, Any], name: str, path: str) -> None:
+    text = members.get(name, "")
+    if not isinstance(text, str) or len(text) % 4 or not _BASE64.fullmatch(text):
+        raise TypeError(f"{path}/{name} must be bytes or base64")
+
+
+def _check(fault: str | None) -> None:
+    if fault is not None:
+        raise TypeError(fault)

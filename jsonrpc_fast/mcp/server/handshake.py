@@ -1,0 +1,285 @@
+"""The server's side of the handshake, without IO.
+
+Rules:
+  - A request with the protocol version or the client's capabilities in `_meta` is modern, and is judged alone: its
+    version, its capabilities. So one stream may carry both kinds; what one request says holds for no other.
+  - `initialize` without these opens a legacy session. A second one is an error.
+  - Anything else is legacy. Before `initialize` it is an error at once, never silence: "method not found" for what no
+    legacy revision has (a newer client that probes goes by that), "initialize first" for the rest. `ping` is answered.
+  - After the answer to `initialize` requests are served; `notifications/initialized` allows the server's own.
+  - A method that other revisions have, but not the one in use, is not found. `initialize` is such a one in a modern
+    request. A method that the server has registered is found in every revision.
+
+Sources: specification 2025-11-25 "Lifecycle", 2026-07-28 "Versioning and Compatibility" and "stdio".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from ...codec import Notification, Request
+from ...codes import ErrorCode, McpErrorCode
+from ...errors import RpcError
+from ..protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities, required_capabilities
+from ..protocol.meta import (
+    _NO_CLIENT_REQUESTS,
+    _NO_SERVER_REQUESTS,
+    CLIENT_CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    LOG_LEVEL_KEY,
+    LOG_LEVELS,
+    PROTOCOL_VERSION_KEY,
+    SERVER_INFO_KEY,
+    Answer,
+    _invalid_params,
+    _members_of,
+    _not_found,
+)
+from ..protocol.versions import (
+    HANDSHAKE_VERSIONS,
+    MODERN_VERSIONS,
+    REVISIONS,
+    VERSIONS,
+    Revision,
+    in_order,
+    negotiate,
+)
+
+_VERSION_CHARACTERS: Final = 64  # of a name that an error repeats
+_LEGACY_REQUESTS: Final = frozenset().union(*[REVISIONS[version].client_requests for version in HANDSHAKE_VERSIONS])
+_BEFORE_INITIALIZED: Final = frozenset({"notifications/message", "notifications/progress", "notifications/cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRules:
+    """By which rules a request is served.
+
+    revision             the protocol revision
+    client_capabilities  what its client can do
+    client_info          who the client says it is, or None (a modern client may leave it out)
+    progress_token       what progress notifications for this request carry, or None: send none
+    log_level            the least level of log messages that this request asks for, or None. Modern requests alone:
+                         a legacy client sets its level with `logging/setLevel`
+    """
+
+    revision: Revision
+    client_capabilities: ClientCapabilities
+    client_info: Implementation | None = None
+    progress_token: int | str | None = None
+    log_level: str | None = None
+
+    def require(self, capability: str) -> None:
+        """Raises the RpcError that a client without this capability gets: -32021, or -32600 before 2026-07-28.
+
+        capability  as in `Capabilities.supports`
+        """
+        if self.client_capabilities.supports(capability):
+            return
+        message = f"the client lacks the capability {capability}"
+        if not self.revision.is_modern:
+            raise RpcError(ErrorCode.INVALID_REQUEST, message)
+        data = {"requiredCapabilities": required_capabilities(capability)}
+        raise RpcError(McpErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY, message, data)
+
+
+class ServerHandshake:
+    """The server's side of one connection.
+
+    info          who the server is
+    capabilities  what it offers. Each client sees the members that its revision has
+    versions      the revisions it serves, in any order
+    instructions  how to use the server, for the client's model
+    ttl_ms        how long clients may keep lists and resources, in milliseconds (2026-07-28)
+    cache_scope   "private", or "public" if the answers are the same for everybody
+    methods       the methods that the server serves beside those of the revisions: of extensions, for one
+    """
+
+    def __init__(
+        self,
+        info: Implementation,
+        capabilities: ServerCapabilities,
+        *,
+        versions: Sequence[str] = VERSIONS,
+        instructions: str | None = None,
+        ttl_ms: int = 0,
+        cache_scope: Literal["private", "public"] = "private",
+        methods: Container[str] = (),
+    ) -> None:
+        self._info = info
+        self._capabilities = capabilities
+        self._versions = in_order(versions)
+        self._legacy_versions = [version for version in self._versions if version in HANDSHAKE_VERSIONS]
+        self._modern_versions = [version for version in self._versions if version in MODERN_VERSIONS]
+        self._instructions = instructions
+        self._cache_hints = {"ttlMs": ttl_ms, "cacheScope": cache_scope}
+        self._methods = methods
+        self._session: RequestRules | None = None
+        self._is_initialized = False
+
+    @property
+    def session(self) -> RequestRules | None:
+        """What `initialize` agreed on, for what the server sends of its own; None without a legacy session."""
+        return self._session
+
+    @property
+    def is_initialized(self) -> bool:
+        """The legacy client has sent `notifications/initialized`."""
+        return self._is_initialized
+
+    def receive_request(self, request: Request) -> RequestRules | Answer:
+        """How to serve a request: by a handler, by these rules, or with this answer.
+
+        Call it for every request, in the order of their arrival. Raises RpcError, which is the answer then.
+        """
+        params = _members_of(request.params)
+        meta = params.get("_meta")
+        if self._modern_versions and (
+            _is_modern(meta) or request.method == "server/discover" or not self._legacy_versions
+        ):
+            if request.method == "initialize" and not _is_modern(meta):
+                raise self._unsupported(_version_of(params, "protocolVersion"))  # it is of a legacy client
+            return self._receive_modern(request.method, meta)
+        if request.method == "initialize":
+            return self._initialize(params)
+        return self._receive_legacy(request.method, meta)
+
+    def receive_notification(self, notification: Notification) -> bool:
+        """Whether a notification is to be handled. What comes too early or twice is dropped (section "Lifecycle")."""
+        method = notification.method
+        if method == "notifications/initialized":
+            is_due = self._session is not None and not self._is_initialized
+            self._is_initialized |= is_due
+            return is_due
+        if self._session is not None:
+            return True
+        # A modern client tells the server nothing but that it gives up a request.
+        return bool(self._modern_versions) and method == "notifications/cancelled"
+
+    def may_send(self, message: Request | Notification) -> bool:
+        """Whether the server may send a message of its own now.
+
+        Requests go to legacy clients alone, and before `notifications/initialized` only `ping`.
+        """
+        session = self._session
+        if isinstance(message, Request):
+            if session is None or message.method in _NO_SERVER_REQUESTS[session.revision.version]:
+                return False
+            return self._is_initialized or message.method == "ping"
+        if self._is_initialized or (session is None and self._modern_versions):
+            return True
+        return session is not None and message.method in _BEFORE_INITIALIZED
+
+    def complete(self, rules: RequestRules, method: str, result: Mapping[str, Any]) -> dict[str, Any]:
+        """A handler's result as the request's revision wants it; what the handler has set stays.
+
+        From 2026-07-28 on it says what kind of result it is, how long it may be kept and whose it is; before that
+        it has no such members.
+        """
+        if not rules.revision.is_modern:
+            return {name: value for name, value in result.items() if name not in ("resultType", "ttlMs", "cacheScope")}
+        completed: dict[str, Any] = {"resultType": "complete"}
+        # A request for more input is no result to keep.
+        if method in rules.revision.cacheable and result.get("resultType", "complete") == "complete":
+            completed |= self._cache_hints
+        completed |= result
+        server_info = {SERVER_INFO_KEY: self._info.to_dict(rules.revision.version)}
+        completed["_meta"] = {**server_info, **(result.get("_meta") or {})}
+        return completed
+
+    def _initialize(self, params: dict[str, Any]) -> Answer:
+        requested = _version_of(params, "protocolVersion")
+        if self._session is not None:
+            raise RpcError(ErrorCode.INVALID_REQUEST, "initialize was received already")
+        version = negotiate(requested, self._legacy_versions)
+        self._session = RequestRules(
+            REVISIONS[version],
+            _record(ClientCapabilities, params, "capabilities", version),
+            _record(Implementation, params, "clientInfo", version),
+        )
+        result = {
+            "protocolVersion": version,
+            "capabilities": self._capabilities.to_dict(version),
+            "serverInfo": self._info.to_dict(version),
+        }
+        return Answer(result if self._instructions is None else {**result, "instructions": self._instructions})
+
+    def _receive_legacy(self, method: str, meta: object) -> RequestRules | Answer:
+        if method == "ping":
+            return Answer({})
+        session = self._session
+        if session is None:
+            if method in _LEGACY_REQUESTS or method in self._methods:
+                raise RpcError(ErrorCode.INVALID_REQUEST, "initialize comes first")
+            raise _not_found()
+        if method in _NO_CLIENT_REQUESTS[session.revision.version] and method not in self._methods:
+            raise _not_found()
+        token = _progress_token(meta)
+        if token is None:
+            return session
+        return RequestRules(session.revision, session.client_capabilities, session.client_info, token)
+
+    def _receive_modern(self, method: str, meta: object) -> RequestRules | Answer:
+        if not isinstance(meta, dict) or PROTOCOL_VERSION_KEY not in meta:
+            raise _invalid_params(f"_meta lacks {PROTOCOL_VERSION_KEY}")
+        version = _version_of(meta, PROTOCOL_VERSION_KEY)
+        if version not in self._modern_versions:
+            raise self._unsupported(version)
+        revision = REVISIONS[version]
+        capabilities = _record(ClientCapabilities, meta, CLIENT_CAPABILITIES_KEY, version)
+        info = (
+            _record(Implementation, meta, CLIENT_INFO_KEY, version) if meta.get(CLIENT_INFO_KEY) is not None else None
+        )
+        level = meta.get(LOG_LEVEL_KEY)
+        if level is not None and level not in LOG_LEVELS:
+            raise _invalid_params(f"{LOG_LEVEL_KEY} must be one of {', '.join(LOG_LEVELS)}")
+        rules = RequestRules(revision, capabilities, info, _progress_token(meta), level)
+        if method in _NO_CLIENT_REQUESTS[version] and method not in self._methods:
+            raise _not_found()
+        return self._discover(rules) if method == "server/discover" else rules
+
+    def _discover(self, rules: RequestRules) -> Answer:
+        result = {
+            "supportedVersions": self._request_versions(),
+            "capabilities": self._capabilities.to_dict(rules.revision.version),
+        }
+        if self._instructions is not None:
+            result["instructions"] = self._instructions
+        return Answer(self.complete(rules, "server/discover", result))
+
+    def _unsupported(self, requested: str) -> RpcError:
+        """Error -32022. It names the versions that `server/discover` names."""
+        data = {"supported": self._request_versions(), "requested": requested}
+        return RpcError(McpErrorCode.UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
+
+    def _request_versions(self) -> list[str]:
+        """The versions that a request may carry, the latest first: none of those that need a session."""
+        return list(reversed(self._modern_versions))
+
+
+def _is_modern(meta: object) -> bool:
+    """Whether `_meta` is that of a modern request: half of it counts, to be told what is missing."""
+    return isinstance(meta, dict) and (PROTOCOL_VERSION_KEY in meta or CLIENT_CAPABILITIES_KEY in meta)
+
+
+def _version_of(members: dict[str, Any], name: str) -> str:
+    version = members.get(name)
+    if not isinstance(version, str) or len(version) > _VERSION_CHARACTERS:
+        raise _invalid_params(f"{name} must be a string of at most {_VERSION_CHARACTERS} characters")
+    return version
+
+
+def _record(cls: Any, members: dict[str, Any], name: str, version: str) -> Any:
+    if members.get(name) is None:
+        raise _invalid_params(f"{name} is missing")
+    try:
+        return cls.from_dict(members[name], version)
+    except ValueError as fault:
+        raise _invalid_params(f"{name}: {fault}") from None
+
+
+def _progress_token(meta: object) -> int | str | None:
+    """The token, or None where there is none that the protocol allows: then nobody waits for progress."""
+    token = meta.get("progressToken") if isinstance(meta, dict) else None
+    return token if isinstance(token, str) or type(token) is int else None

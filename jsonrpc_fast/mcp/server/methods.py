@@ -1,0 +1,334 @@
+"""The answers to the requests of a client, from what a server offers.
+
+Rules:
+  - a request for a kind that was not declared to the client is "method not found";
+  - params that are not as the protocol has them are -32602, and so are unknown names and cursors. The texts name
+    members and arguments, and show no value;
+  - a tool that fails, or that is called with arguments that break its schema, is a result with `isError`, for the model
+    to read. Any other function that fails is -32603, and so is any that returns what it must not. What it failed with
+    is logged, and is not told to the client;
+  - null in place of `arguments` and the like counts as absent: some clients send it;
+  - an RpcError out of a function is the answer.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final
+
+from msgspec import UNSET
+
+from ...codes import RPC_MESSAGES, ErrorCode
+from ...errors import EncodeError, RpcError
+from ..protocol.capabilities import ServerCapabilities
+from ..protocol.definitions import Prompt, Resource
+from ..protocol.uris import UnsafePart, check_uri, is_unsafe_part, is_unsafe_uri, not_found
+from .contents import made_blocks, made_contents, made_prompt
+from .context import Context, WholeResult
+from .functions import ServingFunction
+from .paging import paginate
+from .registry import Completer, Registry
+from .tools import error_result
+from .values import to_json
+
+Answering = Callable[[dict[str, Any], Context], Any]
+
+MAX_COMPLETIONS: Final = 100
+"""How many values one answer may have (specification, "Completion")."""
+
+
+MAX_TEXTS: Final = 1000
+"""Maximum number of arguments of a prompt or a completion."""
+MAX_TYPED: Final = 64 * 1024
+"""Maximum length of a value to complete, in characters."""
+
+_ID_CHARACTERS: Final = 64  # of an id in the log
+_logger: Final = logging.getLogger("jsonrpc_fast.mcp")
+
+
+class Answers:
+    """Answers by method. `page_size`: items on a page of a list, 1 or more."""
+
+    def __init__(self, registry: Registry, page_size: int = 100) -> None:
+        if page_size < 1:
+            raise ValueError("page_size must be 1 or more")
+        self._registry = registry
+        self._page_size = page_size
+        self._methods: dict[str, tuple[str, Answering]] = {
+            "completion/complete": ("completions", self._complete),
+            "prompts/get": ("prompts", self._get_prompt),
+            "prompts/list": ("prompts", self._list_prompts),
+            "resources/list": ("resources", self._list_resources),
+            "resources/read": ("resources", self._read_resource),
+            "resources/templates/list": ("resources", self._list_resource_templates),
+            "tools/call": ("tools", self._call_tool),
+            "tools/list": ("tools", self._list_tools),
+        }
+        # Without sources nothing has to be awaited.
+        self._lists: dict[str, Answering] = {
+            "prompts/list": self._list_own_prompts,
+            "resources/list": self._list_own_resources,
+        }
+
+    def find(self, method: str, declared: ServerCapabilities) -> Answering:
+        """What answers a method: a function of the params and the context, sync or a coroutine function.
+
+        declared  what the client was told that the server offers
+
+        Raises RpcError -32601. What the function raises as an RpcError is the answer, too.
+        """
+        if (function := self._registry.methods.get(method)) is not None:
+            return partial(call_method, function)
+        capability, answering = self._methods.get(method, ("", None))
+        if answering is None or not declared.supports(capability):
+            raise RpcError(ErrorCode.METHOD_NOT_FOUND, RPC_MESSAGES[ErrorCode.METHOD_NOT_FOUND])
+        return answering if self._registry.sources else self._lists.get(method, answering)
+
+    # Tools.
+
+    def _list_tools(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        tools = {name: tool.checked.definition(context.revision) for name, tool in self._registry.tools.items()}
+        return self._page("tools", tools, params)
+
+    async def _call_tool(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        tool = self._registry.tools.get(_text(params, "name"))
+        if tool is None:
+            raise RpcError(ErrorCode.INVALID_PARAMS, "Unknown tool")
+        arguments = _object(params, "arguments")
+        if (faulty := tool.checked.check_arguments(arguments)) is not None:
+            return faulty
+        try:
+            converted = tool.function.convert(arguments)
+        except ValueError as error:
+            return error_result(f"Invalid arguments for tool {tool.checked.tool.name}: {error}")
+        try:
+            value = await _value(tool.function.call(converted, context))
+        except RpcError:
+            raise
+        except Exception as error:
+            name, id = tool.checked.tool.name, ascii(context.request_id)[:_ID_CHARACTERS]
+            _logger.error("tool %s failed, request %s", name, id, exc_info=error)
+            return error_result(f"Tool {name} failed")
+        with _naming(f"tool {tool.checked.tool.name}"):
+            if isinstance(value, WholeResult):
+                result = _whole(value)
+                content = {"content": made_blocks(result["content"], context.revision)} if "content" in result else {}
+                return {**result, **content}
+            return tool.checked.result(value, context.revision)
+
+    # Prompts.
+
+    async def _list_prompts(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        prompts: dict[str, Prompt] = {}
+        for source in reversed(self._registry.sources):
+            prompts |= {prompt.name: prompt for prompt in await source.prompts()}
+        return self._list_own_prompts(params, context, prompts)
+
+    def _list_own_prompts(
+        self, params: dict[str, Any], context: Context, others: Mapping[str, Prompt] = MappingProxyType({})
+    ) -> dict[str, Any]:
+        own = {name: registered.prompt for name, registered in self._registry.prompts.items()}
+        version = context.revision.version
+        return self._page(
+            "prompts", {name: prompt.to_dict(version) for name, prompt in {**others, **own}.items()}, params
+        )
+
+    async def _get_prompt(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        name = _text(params, "name")
+        arguments = _texts(params, "arguments")
+        registered = self._registry.prompts.get(name)
+        if registered is None:
+            for source in self._registry.sources:
+                if (found := await source.get(name, arguments)) is not None:
+                    return made_prompt(found, context.revision, None)
+            raise RpcError(ErrorCode.INVALID_PARAMS, "Unknown prompt")
+        converted = _converted(registered.function, arguments, strict=False)
+        value = await _value(registered.function.call(converted, context))
+        with _naming(f"prompt {name}"):
+            if isinstance(value, WholeResult) and "messages" not in (value := _whole(value)):
+                return value
+            description = registered.prompt.description
+            return made_prompt(value, context.revision, None if description is UNSET else description)
+
+    # Resources.
+
+    async def _list_resources(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        resources: dict[str, Resource] = {}
+        for source in reversed(self._registry.sources):
+            resources |= {resource.uri: resource for resource in await source.resources()}
+        return self._list_own_resources(params, context, resources)
+
+    def _list_own_resources(
+        self, params: dict[str, Any], context: Context, others: Mapping[str, Resource] = MappingProxyType({})
+    ) -> dict[str, Any]:
+        own = {uri: registered.resource for uri, registered in self._registry.resources.items()}
+        version = context.revision.version
+        return self._page("resources", {uri: item.to_dict(version) for uri, item in {**others, **own}.items()}, params)
+
+    def _list_resource_templates(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        version = context.revision.version
+        templates = self._registry.resource_templates
+        shown = {uri: registered.template.to_dict(version) for uri, registered in templates.items()}
+        return self._page("resourceTemplates", shown, params)
+
+    async def _read_resource(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        if "uri" not in params:
+            raise _invalid("uri is missing")
+        uri = check_uri(params["uri"])
+        value: Any = None
+        mime_type: Any = UNSET
+        name = "of a source"
+        if (fixed := self._registry.resources.get(uri)) is not None:
+            mime_type, name = fixed.resource.mime_type, fixed.resource.name
+            value = await _value(fixed.function.call({}, context))
+        else:
+            for source in self._registry.sources:
+                if value is None and (not is_unsafe_uri(uri) or self._registry.takes_unsafe_uris(source)):
+                    value = await source.read(uri)
+            for template in self._registry.resource_templates.values():
+                if value is not None:
+                    break
+                try:
+                    parts = template.uris.match(uri)
+                except UnsafePart:  # another template must not get what this one refuses
+                    raise not_found(uri, context.revision) from None
+                if parts is not None:
+                    mime_type, name = template.template.mime_type, template.template.name
+                    try:
+                        converted = template.function.convert(parts, strict=False)
+                    except ValueError:
+                        continue  # there is no such resource
+                    value = await _value(template.function.call(converted, context))
+        if value is None:
+            raise not_found(uri, context.revision)
+        with _naming(f"resource {name}"):
+            if isinstance(value, WholeResult) and "contents" not in (value := _whole(value)):
+                return value
+            return made_contents(uri, value, None if mime_type is UNSET else mime_type)
+
+    # Completion.
+
+    async def _complete(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        reference, argument = _object(params, "ref"), _object(params, "argument")
+        name, typed = _text(argument, "name", "argument/name"), _text(argument, "value", "argument/value")
+        if len(typed) > MAX_TYPED:
+            raise _invalid(f"argument/value has more than {MAX_TYPED} characters")
+        others = _texts(_object(params, "context"), "arguments", "context/arguments")
+        completers: Mapping[str, Completer] | None = None
+        names: Sequence[str] = ()
+        if reference.get("type") == "ref/prompt":
+            prompt = _text(reference, "name", "ref/name")
+            if (registered := self._registry.prompts.get(prompt)) is not None:
+                completers, names = registered.completers, tuple(registered.function.parameters)
+            else:
+                for source in self._registry.sources:
+                    if (found := await source.complete(prompt, argument)) is not None:
+                        return {"completion": _completion(found["values"], found.get("total"), found.get("hasMore"))}
+        elif reference.get("type") == "ref/resource":
+            uri = _text(reference, "uri", "ref/uri")
+            if (template := self._registry.resource_templates.get(uri)) is not None:
+                completers, names = template.completers, template.uris.names
+                if not template.uris.unsafe_parts and any(map(is_unsafe_part, (typed, *others.values()))):
+                    raise _invalid("a part of the URI is unsafe")
+        else:
+            raise _invalid('ref/type must be "ref/prompt" or "ref/resource"')
+        if completers is None:
+            raise _invalid("ref is unknown")
+        if name not in names:
+            raise _invalid("argument/name is unknown")
+        completer = completers.get(name, ())
+        if callable(completer):
+            values = list(await _value(completer(typed, others)))
+        else:
+            begun = typed.lower()
+            values = [value for value in completer if value.lower().startswith(begun)]
+        return {"completion": _completion(values)}
+
+    def _page(self, member: str, items: dict[str, dict[str, Any]], params: dict[str, Any]) -> dict[str, Any]:
+        """A page of a list, `items` by what names them."""
+        page, following = paginate(
+            items.items(), params.get("cursor"), key=lambda named: named[0], page_size=self._page_size
+        )
+        result: dict[str, Any] = {member: [item for _, item in page]}
+        return result if following is None else {**result, "nextCursor": following}
+
+
+async def call_method(function: ServingFunction, params: Mapping[str, Any], context: Context) -> Any:
+    """What a function for a method, or for a notification, returns."""
+    given = dict(params)
+    given.pop("_meta", None)
+    return to_json(await _value(function.call(_converted(function, given), context)))
+
+
+async def _value(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+@contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """Says in the error for an unfit result whose it is."""
+    try:
+        yield
+    except (TypeError, EncodeError) as error:
+        raise TypeError(f"{what} returned what it must not: {error}") from error
+
+
+def _whole(result: WholeResult) -> dict[str, Any]:
+    members: dict[str, Any] = to_json(dict(result.members))
+    return members
+
+
+def _completion(values: Sequence[Any], total: Any = None, has_more: Any = None) -> dict[str, Any]:
+    """The `completion` of these values. Raises TypeError for what is no text."""
+    if not all(isinstance(value, str) for value in values):
+        raise TypeError("a completion must be texts")
+    shown = [*values[:MAX_COMPLETIONS]]
+    return {
+        "values": shown,
+        "total": total if type(total) is int else len(values),
+        "hasMore": has_more if type(has_more) is bool else len(values) > len(shown),
+    }
+
+
+def _text(members: Mapping[str, Any], name: str, path: str | None = None) -> str:
+    value = members.get(name)
+    if not isinstance(value, str):
+        raise _invalid(f"{path or name} must be a string")
+    return value
+
+
+def _object(members: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A member that is an object, and empty where it is absent or null."""
+    value = members.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _invalid(f"{name} must be an object")
+    return value
+
+
+def _texts(members: Mapping[str, Any], name: str, path: str | None = None) -> dict[str, str]:
+    value = members.get(name)
+    if value is None:
+        return {}
+    if isinstance(value, dict) and len(value) > MAX_TEXTS:
+        raise _invalid(f"{path or name} has more than {MAX_TEXTS} members")
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise _invalid(f"{path or name} must be an object of strings")
+    return value
+
+
+def _converted(function: ServingFunction, arguments: Mapping[str, Any], *, strict: bool = True) -> dict[str, Any]:
+    try:
+        return function.convert(arguments, strict=strict)
+    except ValueError as error:
+        raise _invalid(f"arguments: {error}") from None
+
+
+def _invalid(message: str) -> RpcError:
+    return RpcError(ErrorCode.INVALID_PARAMS, message)

@@ -1,0 +1,481 @@
+"""The calling half of a session: calls and notifications go out, and each call settles once.
+
+Rules:
+  - when the task that waits for a call is cancelled, so is the call, and the peer is told where the convention has
+    words for it, as it is after a timeout;
+  - calls and notifications wait while the transport's write buffer is full, before they are sent, and calls while
+    `max_pending` are in flight;
+  - one timer runs, for the earliest deadline;
+  - everything but `call_threadsafe` runs on the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from math import inf
+from typing import Any
+
+from ..codec import Error, Notification
+from ..errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
+from ..transports.base import HIGH_WATER_BYTES, Transport
+from ..types import UNSET, Unset
+from .events import InboundRequest
+from .hooks import FoundHooks
+from .peer import Peer
+from .running import current_run
+from .tracker import Call, Outcome
+from .wait_queue import Line
+
+
+class _Ticket:
+    """What the loop keeps of a call from another thread. When a closed loop lets go of it, the call is lost."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def settle(self, result: Any, error: BaseException | None) -> None:
+        with contextlib.suppress(concurrent.futures.InvalidStateError):  # cancelled a moment ago
+            if error is None:
+                self.future.set_result(result)
+            else:
+                self.future.set_exception(error)
+
+    def __del__(self) -> None:
+        if not self.future.done():
+            self.settle(None, ConnectionLost("the call was dropped together with the session's loop"))
+
+
+class Caller:
+    """What a `Session` calls its peer with."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        peer: Peer,
+        hooks: FoundHooks,
+        timeout: float | None,
+        errors: Mapping[int, type[RpcError]] | None,
+    ) -> None:
+        self._transport = transport
+        self._peer = peer
+        self._hooks = hooks
+        self._timeout = timeout
+        self._errors = dict(errors or {})
+        self._loop: asyncio.AbstractEventLoop  # once it is started
+        self._is_started = False
+        self._may_call = False
+        self._fault: Exception | None = None  # what broke the channel
+        self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = inf
+        self._line = Line()  # for fewer calls in flight, and for a write buffer that is not full
+        self._drainer: asyncio.Task[None] | None = None
+        self._has_drained = False
+
+    async def call(
+        self,
+        method: str,
+        params: Any = None,
+        *,
+        timeout: float | Unset | None = UNSET,
+        idle_timeout: float | None = None,
+        on_progress: Callable[[Any], object] | None = None,
+    ) -> Any:
+        """Calls a method of the peer, and returns its result.
+
+        params        a list (positional) or a dict (named), or None
+        timeout       seconds, the time to wait for room included; None: for ever; the session's own if not given
+        idle_timeout  seconds without progress, which is asked of the peer where the convention has such
+        on_progress   called with each value of progress
+
+        Raises RpcError, or the class in `errors` for its code, when the peer answers with an error; CallTimeout;
+        CallCancelled after `cancel`; ConnectionLost; ParseError when the answer breaks a rule; StateError before
+        `start`; EncodeError or TypeError for params that cannot be written. When the waiting task is cancelled, so is
+        the call.
+        """
+        run = current_run.get()
+        if run is not None:
+            run.begin_wait()
+        try:
+            if self._must_wait(1):
+                timeout = await self._wait_for_room(1, timeout)
+            call = self._begin(method, params, timeout, idle_timeout, on_progress)
+            call.future = future = self._loop.create_future()
+            self._sent(call)
+            try:
+                return await future
+            except asyncio.CancelledError:
+                self._cancel(call, None)
+                raise
+        finally:
+            if run is not None:
+                run.end_wait()
+
+    def call_soon(
+        self,
+        method: str,
+        params: Any = None,
+        *,
+        on_result: Callable[[Any], object] | None = None,
+        on_error: Callable[[Exception], object] | None = None,
+        timeout: float | Unset | None = UNSET,
+        idle_timeout: float | None = None,
+        on_progress: Callable[[Any], object] | None = None,
+    ) -> int | str:
+        """Calls a method of the peer, and returns the call's id at once; one of both callbacks is called later.
+
+        on_result  called with the result
+        on_error   called with what `call` would raise after sending
+
+        Raises what `call` raises before sending; StateError as well when `max_pending` calls are in flight.
+        """
+        call = self._begin(method, params, timeout, idle_timeout, on_progress)
+        run = current_run.get()
+        if run is not None:
+            run.begin_wait()  # most likely for a callback to wake it
+        is_returned = False
+
+        def settle(result: Any, error: Exception | None) -> None:
+            if not is_returned:  # a hook cancelled it
+                self._loop.call_soon(self._run_callback, settle, result, error)
+                return
+            if run is not None:
+                run.end_wait()
+            if error is None:
+                if on_result is not None:
+                    on_result(result)
+            elif on_error is not None:
+                on_error(error)
+
+        call.callback = settle
+        self._sent(call)
+        is_returned = True
+        return call.id
+
+    async def call_batch(
+        self, items: Iterable[tuple[str, Any] | Notification], *, timeout: float | Unset | None = UNSET
+    ) -> list[Any]:
+        """Calls several methods in one message, each `(method, params)`, perhaps with notifications among them.
+
+        Returns, in the order of the items, the result of each call or the exception that `call` would raise for it, and
+        None for a notification. Raises as `call` does before sending, and ValueError for no items.
+        """
+        items = list(items)
+        run = current_run.get()
+        if run is not None:
+            run.begin_wait()
+        try:
+            count = sum(not isinstance(item, Notification) for item in items)
+            if self._must_wait(count):
+                timeout = await self._wait_for_room(count, timeout)
+            return await self._call_batch(items, timeout)
+        finally:
+            if run is not None:
+                run.end_wait()
+
+    async def _call_batch(
+        self, items: list[tuple[str, Any] | Notification], timeout: float | Unset | None
+    ) -> list[Any]:
+        if not self._may_call:
+            raise self._refusal()
+        found, text = self._peer.call_batch(items, self._loop.time(), self._seconds(timeout))
+        calls = [call for call in found if call is not None]
+        try:
+            self._transport.send(text)
+        except BaseException:
+            for call in calls:
+                self._peer.withdraw(call)
+            raise
+        done = self._loop.create_future()
+        results: list[Any] = [None] * len(found)
+        left = len(calls)
+
+        def settle(index: int, result: Any, error: Exception | None) -> None:
+            nonlocal left
+            results[index] = result if error is None else error
+            left -= 1
+            if not left and not done.done():
+                done.set_result(None)
+
+        for index, begun in enumerate(found):
+            if begun is not None:
+                begun.callback = partial(settle, index)
+        for call in calls:
+            self._sent(call)
+        try:
+            if calls:
+                await done
+        except asyncio.CancelledError:
+            for call in calls:
+                self._cancel(call, None)
+            raise
+        return results
+
+    def call_threadsafe(
+        self, method: str, params: Any = None, *, timeout: float | Unset | None = UNSET
+    ) -> concurrent.futures.Future[Any]:
+        """`call`, from any other thread: the future has what `call` returns or raises. Cancelling it cancels the call.
+
+        It raises ConnectionLost when the loop is closed before. Of a loop that is stopped and not closed it waits for
+        the next run.
+
+        Raises StateError when the session is not started, or its loop does not run.
+        """
+        if not self._is_started:
+            raise StateError("the session is not started")
+        if not self._loop.is_running():
+            raise StateError("the session's loop does not run")
+        ticket = _Ticket()
+        future = ticket.future
+        try:
+            self._loop.call_soon_threadsafe(self._begin_for, ticket, method, params, timeout)
+        except RuntimeError:
+            raise StateError("the session's loop is closed") from None
+        return future
+
+    def _begin_for(self, ticket: _Ticket, method: str, params: Any, timeout: float | Unset | None) -> None:
+        task = asyncio.Task(self._call_for(ticket, method, params, timeout), loop=self._loop)
+
+        def cancel(future: concurrent.futures.Future[Any]) -> None:
+            if future.cancelled():
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self._loop.call_soon_threadsafe(task.cancel)
+
+        ticket.future.add_done_callback(cancel)
+
+    async def _call_for(self, ticket: _Ticket, method: str, params: Any, timeout: float | Unset | None) -> None:
+        try:
+            ticket.settle(await self.call(method, params, timeout=timeout), None)
+        except asyncio.CancelledError:
+            ticket.future.cancel()
+            raise
+        except GeneratorExit:
+            raise  # thrown away together with its loop
+        except BaseException as error:
+            ticket.settle(None, error)
+            if not isinstance(error, Exception):
+                raise
+
+    async def notify(self, method: str, params: Any = None) -> None:
+        """Sends a notification. Raises as `call` does before sending; no more is ever known of it."""
+        if self._must_wait(0):
+            run = current_run.get()
+            if run is not None:
+                run.begin_wait()
+            try:
+                await self._line.wait(lambda: self._may_send(0))
+            finally:
+                if run is not None:
+                    run.end_wait()
+        self.notify_soon(method, params)
+
+    def notify_soon(self, method: str, params: Any = None) -> None:
+        """`notify`, without waiting for room in the write buffer."""
+        if not self._may_call:
+            raise self._refusal()
+        self._transport.send(self._peer.notify(method, params))
+
+    def cancel(self, id: int | str, reason: str | None = None) -> bool:
+        """Gives up a call in flight, which raises CallCancelled, and tells the peer. False when there is no such call.
+
+        reason: for people, where the convention carries one.
+        """
+        call = self._peer.calls.find(id)
+        return call is not None and self._cancel(call, reason)
+
+    def report_progress(self, request: InboundRequest, value: Any) -> bool:
+        """Reports progress on a request to the peer: see `SessionContext.report_progress`."""
+        text = self._peer.report_progress(request, value)
+        self._send(text)
+        return bool(text)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the session is started, and neither closed nor cut off."""
+        raise NotImplementedError
+
+    async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
+        """Ends the session: see `Session.close`."""
+        raise NotImplementedError
+
+    def _begin(
+        self,
+        method: str,
+        params: Any,
+        timeout: float | Unset | None,
+        idle_timeout: float | None,
+        on_progress: Callable[[Any], object] | None,
+    ) -> Call:
+        if not self._may_call:
+            raise self._refusal()
+        seconds = self._timeout if timeout is UNSET else timeout
+        call, text = self._peer.call(method, params, self._loop.time(), seconds, idle_timeout, on_progress)
+        try:
+            self._transport.send(text)
+        except BaseException:
+            self._peer.withdraw(call)
+            raise
+        return call
+
+    def _seconds(self, timeout: float | Unset | None) -> float | None:
+        return self._timeout if timeout is UNSET else timeout
+
+    def _refusal(self) -> Exception:
+        return self._loss() if self._is_started else StateError("the session is not started")
+
+    def _sent(self, call: Call) -> None:
+        """To be called when whoever waits for the call can be told: a hook may cancel it."""
+        if self._hooks.call_started is not None:
+            call.trace = self._hooks.call_started(call.id, call.method)
+        deadline = call.expires if call.idle_seconds is None else call.deadline()
+        if deadline < self._wakes_at:
+            self._wake_at(deadline)
+
+    async def _wait_for_room(self, calls: int, timeout: float | Unset | None) -> float | None:
+        """Waits until `calls` more may be in flight and be written. Returns what is left of the timeout.
+
+        Raises CallTimeout. Returns at once when the session has closed, which sending tells.
+        """
+        seconds = self._seconds(timeout)
+        if seconds is None:
+            await self._line.wait(lambda: self._may_send(calls))
+            return None
+        if not seconds >= 0:  # NaN among the loop's timers would stop others
+            raise ValueError("a timeout must be 0 seconds or more")
+        deadline = self._loop.time() + seconds
+        await self._line.wait(lambda: self._may_send(calls), deadline)
+        return max(0.0, deadline - self._loop.time())
+
+    def _must_wait(self, calls: int) -> bool:
+        if not self._may_call:
+            return False
+        full = not self._peer.calls.has_room(calls) or self._transport.write_buffer_bytes > HIGH_WATER_BYTES
+        return full or len(self._line) > 0
+
+    def _may_send(self, calls: int) -> bool:
+        if not self._may_call:
+            return True
+        tracker = self._peer.calls
+        # What can never have room is refused when it is sent.
+        if len(tracker) and not tracker.has_room(calls):
+            return False
+        if self._transport.write_buffer_bytes <= HIGH_WATER_BYTES:
+            return True
+        if self._has_drained:
+            # Above this side's mark, below the transport's: one at a time.
+            self._has_drained = False
+            return True
+        if self._drainer is None:
+            self._drainer = asyncio.Task(self._drain(), loop=self._loop)  # never an eager one
+        return False
+
+    async def _drain(self) -> None:
+        try:
+            await asyncio.sleep(0)  # what was queued in this turn of the loop is on its way then
+            await self._transport.drain()
+            self._has_drained = True
+        except (ConnectionLost, StateError):
+            pass  # the next one to send is told
+        finally:
+            self._drainer = None
+            self._line.look()
+
+    def _cancel(self, call: Call, reason: str | None) -> bool:
+        if call.outcome is not None:
+            return False
+        text = self._peer.cancel(call, reason)
+        self._settled(call)
+        self._send(text)
+        return True
+
+    def _settled(self, call: Call) -> None:
+        """Hands a call's outcome to whoever waits for it."""
+        answer: Any = None
+        error: Exception | None = None
+        outcome = call.outcome
+        if outcome is Outcome.RESULT:
+            answer = call.answer
+        elif outcome is Outcome.ERROR:
+            error = self._remote_error(call.answer)
+        elif outcome is Outcome.FAULT:
+            error = call.answer
+        elif outcome is Outcome.TIMEOUT:
+            error = CallTimeout("no answer came in time")
+        elif outcome is Outcome.CANCELLED:
+            error = CallCancelled("the call was cancelled")
+        else:
+            error = self._loss()
+        if self._hooks.call_settled is not None:
+            code = call.answer.code if outcome is Outcome.ERROR else None
+            seconds = self._loop.time() - call.started
+            self._hooks.call_settled(call.trace, call.id, call.method, outcome, code, seconds)
+        if self._line:
+            self._line.look()
+        future = call.future
+        if future is not None:
+            if future.done():
+                pass  # the waiting task is being cancelled
+            elif error is None:
+                future.set_result(answer)
+            else:
+                future.set_exception(error)
+        elif call.callback is not None:
+            self._run_callback(call.callback, answer, error)
+
+    def _remote_error(self, error: Error) -> RpcError:
+        try:
+            return self._errors.get(error.code, RpcError)(error.code, error.message, error.data)
+        except (
+            Exception
+        ) as fault:  # a class that takes something else: the caller is to hear of the answer all the same
+            self._hooks.fault(fault)
+            return RpcError(error.code, error.message, error.data)
+
+    def _loss(self) -> ConnectionLost:
+        loss = ConnectionLost("the connection is closed" if self._fault is None else "the connection broke")
+        loss.__cause__ = self._fault
+        return loss
+
+    def _run_callback(self, callback: Callable[..., object], *arguments: Any) -> None:
+        try:
+            callback(*arguments)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the CancelledError of a future that the callback asked, for one
+            self._hooks.fault(error)
+
+    def _settle_all(self) -> None:
+        self._may_call = False
+        for call in self._peer.lose_calls():
+            self._settled(call)
+        self._line.look()
+        if self._drainer is not None:
+            self._drainer.cancel()
+
+    def _wake_at(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wakes_at = deadline
+        self._timer = self._loop.call_at(deadline, self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        self._timer = None
+        self._wakes_at = inf
+        for call in self._peer.expire(self._loop.time()):
+            self._settled(call)
+            self._send(self._peer.courtesy(call, "timeout"))
+        deadline = self._peer.calls.next_deadline()
+        if deadline is not None:
+            self._wake_at(deadline)
+
+    def _send(self, text: bytes) -> None:
+        if text:
+            try:  # noqa: SIM105  # a context manager would cost as much as the sending
+                self._transport.send(text)
+            except (ConnectionLost, StateError):
+                pass  # a channel that is gone tells so by itself, through onclose

@@ -1,0 +1,112 @@
+"""Hooks that make spans and durations of a session's calls and requests, for OpenTelemetry. Needs the extra `otel`.
+
+    Session(transport, handlers, hooks=OpenTelemetryHooks())
+
+Names are those of the semantic conventions for JSON-RPC (https://opentelemetry.io/docs/specs/semconv/rpc/json-rpc/),
+as they are since `rpc.system.name` took the place of `rpc.system`: spans of kind CLIENT and SERVER, named after the
+method, and the histograms `rpc.client.call.duration` and `rpc.server.call.duration`, in seconds. Payloads and the texts
+of errors are not recorded. What no handler was run for goes under the method `_OTHER`: a peer may make up any number of
+names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from opentelemetry import context, metrics, trace
+from opentelemetry.metrics import Histogram, MeterProvider
+from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
+
+from ..errors import CallCancelled, CallTimeout, ConnectionLost, ParseError
+from ..types import MessageId
+from .tracker import Outcome
+
+_NAME: Final = "jsonrpc_fast"
+_SCHEMA: Final = "https://opentelemetry.io/schemas/1.40.0"
+_OTHER: Final = "_OTHER"
+# What the conventions advise for the durations of calls.
+_BOUNDARIES: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+_ERROR_TYPES: Final = {
+    outcome: f"{error.__module__}.{error.__qualname__}"
+    for outcome, error in {
+        Outcome.FAULT: ParseError,
+        Outcome.TIMEOUT: CallTimeout,
+        Outcome.CANCELLED: CallCancelled,
+        Outcome.LOST: ConnectionLost,
+    }.items()
+}
+
+
+class OpenTelemetryHooks:
+    """Hooks for one session or several.
+
+    tracer_provider, meter_provider  the application's own by default
+    attributes                       for every span and measurement, such as `server.address`
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        attributes: Mapping[str, str | int] | None = None,
+    ) -> None:
+        self._tracer = trace.get_tracer(_NAME, None, tracer_provider, _SCHEMA)
+        meter = metrics.get_meter(_NAME, "", meter_provider, _SCHEMA)
+        self._attributes: dict[str, Any] = {"rpc.system.name": "jsonrpc", **(attributes or {})}
+        self._client_duration = meter.create_histogram(
+            "rpc.client.call.duration",
+            "s",
+            "Measures the duration of an outgoing Remote Procedure Call (RPC).",
+            explicit_bucket_boundaries_advisory=_BOUNDARIES,
+        )
+        self._server_duration = meter.create_histogram(
+            "rpc.server.call.duration",
+            "s",
+            "Measures the duration of an incoming Remote Procedure Call (RPC).",
+            explicit_bucket_boundaries_advisory=_BOUNDARIES,
+        )
+
+    def call_started(self, id: int | str, method: str) -> Span:
+        return self._start(id, method, SpanKind.CLIENT)
+
+    def call_settled(
+        self, span: Span, id: int | str, method: str, outcome: Outcome, code: int | None, seconds: float
+    ) -> None:
+        self._end(span, method, outcome, code, seconds, self._client_duration)
+
+    def request_started(self, id: MessageId, method: str) -> Span:
+        span = self._start(id, method, SpanKind.SERVER)
+        # The session runs the handler in a context of its own: there is nothing to detach from.
+        context.attach(trace.set_span_in_context(span))
+        return span
+
+    def request_served(
+        self, span: Span | None, id: MessageId, method: str, outcome: Outcome, code: int | None, seconds: float
+    ) -> None:
+        if span is None:
+            span = self._start(id, _OTHER, SpanKind.SERVER)
+            span.set_attribute("rpc.method_original", method)
+            method = _OTHER
+        self._end(span, method, outcome, code, seconds, self._server_duration)
+
+    def _start(self, id: MessageId, method: str, kind: SpanKind) -> Span:
+        attributes = {**self._attributes, "rpc.method": method, "jsonrpc.protocol.version": "2.0"}
+        if id is not None:
+            attributes["jsonrpc.request.id"] = str(id)
+        return self._tracer.start_span(method, kind=kind, attributes=attributes)
+
+    def _end(
+        self, span: Span, method: str, outcome: Outcome, code: int | None, seconds: float, duration: Histogram
+    ) -> None:
+        found: dict[str, Any] = {}
+        if code is not None:
+            found = {"error.type": str(code), "rpc.response.status_code": str(code)}
+        elif outcome is not Outcome.RESULT:
+            found = {"error.type": _ERROR_TYPES[outcome]}
+        if found:
+            span.set_attributes(found)
+            span.set_status(StatusCode.ERROR)
+        duration.record(seconds, {**self._attributes, "rpc.method": method, **found}, trace.set_span_in_context(span))
+        span.end()

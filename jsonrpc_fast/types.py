@@ -1,0 +1,38 @@
+"""What a message is, for logs and routers, and the names of its parts."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, Literal, NamedTuple
+
+Kind = Literal["request", "notification", "result", "error", "batch", "invalid"]
+
+ERROR_MEMBERS: Final = frozenset({"code", "message", "data"})
+"""The members of an error object (section 5.1)."""
+
+
+class Classification(NamedTuple):
+    """A message's kind, and its method and id where it has them. Of an invalid message the id may be known."""
+
+    kind: Kind
+    method: str | None = None
+    id: MessageId = None
+
+
+class Unset(enum.Enum):
+    """The type of `UNSET`, which stands for a member that is not there (`None` is JSON's null)."""
+
+    UNSET = "UNSET"
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+UNSET: Final[Literal[Unset.UNSET]] = Unset.UNSET
+
+
+MessageId = int | str | float | None
+"""What an id may be. None is JSON's null, or no id at all where the class says so."""

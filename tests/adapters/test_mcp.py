@@ -1,0 +1,540 @@
+"""The MCP SDK's stdio transports on this package's codec: streams, real servers, real clients."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..support.places import PEERS, WIRE
+
+pytest.importorskip("mcp", reason="the MCP SDK is not installed")
+
+import anyio
+import mcp.client.stdio
+import mcp.server.stdio
+import mcp_types as types
+from mcp.client.session import ClientSession
+from mcp.shared.message import SessionMessage
+from pydantic_core import PydanticSerializationError
+
+from jsonrpc_fast import ParseError, ParseErrorCode, Response, decode
+from jsonrpc_fast.adapters import mcp as adapter
+from jsonrpc_fast.transports import memory_pair
+from jsonrpc_fast.transports.memory import MemoryTransport
+
+from ..peers.node import node_command
+
+pytestmark = pytest.mark.timeout(60)
+
+SERVER = str(PEERS / "adapter_server.py")
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    async def limited() -> None:
+        await asyncio.wait_for(test, 50)
+
+    asyncio.run(limited())
+
+
+@asynccontextmanager
+async def over_memory() -> AsyncIterator[tuple[Any, Any, MemoryTransport]]:
+    """The streams over one end of a memory pair, and the other end, connected."""
+    here, there = memory_pair(profile=adapter._PROFILE)
+    async with adapter._streams_over(here) as (read_stream, write_stream):
+        await there.connect()
+        try:
+            yield read_stream, write_stream, there
+        finally:
+            await there.disconnect()
+
+
+def mcp_lines() -> list[bytes]:
+    lines = [line for path in sorted(WIRE.glob("mcp*")) for line in path.read_bytes().splitlines() if line.strip()]
+    assert len(lines) > 20
+    return lines
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}',
+        b'{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"x","arguments":{"n":18446744073709551617}}}',
+        b'{"jsonrpc":"2.0","method":"notifications/initialized"}',
+        b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":0,"progress":0.5}}',
+        b'{"jsonrpc":"2.0","id":0,"result":{}}',
+        b'{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"Method not found"}}',
+        b'{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"Method not found","data":null}}',
+        b'{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"","data":{"a":[1,2]}}}',
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}',
+    ],
+)
+def test_a_message_is_the_model_that_the_sdk_makes(line: bytes) -> None:
+    mine = adapter._session_message(decode(line, adapter._PROFILE)).message  # type: ignore[arg-type]
+    theirs = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    assert type(mine) is type(theirs)
+    assert mine == theirs
+    assert mine.model_fields_set == theirs.model_fields_set
+    assert adapter._encoded(mine).removesuffix(b"\n") == line
+
+
+def test_what_real_peers_wrote_comes_and_goes_as_the_sdk_has_it() -> None:
+    for line in mcp_lines():
+        theirs = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        mine = adapter._session_message(decode(line, adapter._PROFILE)).message  # type: ignore[arg-type]
+        assert mine == theirs
+        assert json.loads(adapter._encoded(mine)) == json.loads(
+            theirs.model_dump_json(by_alias=True, exclude_unset=True)
+        )
+
+
+def test_a_payload_may_hold_what_pydantic_can_write() -> None:
+    implementation = types.Implementation(name="x", version="1")
+    message = types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"serverInfo": implementation})
+    assert json.loads(adapter._encoded(message))["result"]["serverInfo"]["name"] == "x"
+
+
+def test_an_integer_of_any_width_is_written() -> None:
+    message = types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"n": 2**80})
+    assert adapter._encoded(message) == b'{"jsonrpc":"2.0","id":1,"result":{"n":1208925819614629174706176}}'
+
+
+def test_faults_are_exceptions_on_the_stream() -> None:
+    async def test() -> None:
+        async with over_memory() as (read_stream, _, there):
+            there.send(b"[]")
+            there.send(b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}')
+            there.send(b"no JSON")
+            there.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+            faults = [await read_stream.receive() for _ in range(3)]
+            assert [type(fault) for fault in faults] == [type(faults[0])] * 3
+            assert all(isinstance(fault, ParseError) for fault in faults)
+            assert [fault.code for fault in faults] == [
+                ParseErrorCode.BATCH_NOT_ALLOWED,
+                ParseErrorCode.DUPLICATE_MEMBER,
+                ParseErrorCode.MALFORMED_JSON,
+            ]
+            good = await read_stream.receive()
+            assert good == SessionMessage(types.JSONRPCRequest(jsonrpc="2.0", id=1, method="ping"))
+
+    run(test())
+
+
+def test_the_end_of_the_stream() -> None:
+    async def test() -> None:
+        async with over_memory() as (read_stream, write_stream, there):
+            there.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+            closing = asyncio.ensure_future(there.close())
+            assert [item.message.id async for item in read_stream] == [1]
+            with pytest.raises(anyio.EndOfStream):
+                await read_stream.receive()
+            await write_stream.aclose()
+            with pytest.raises(anyio.ClosedResourceError):
+                await write_stream.send(SessionMessage(types.JSONRPCNotification(jsonrpc="2.0", method="x")))
+            await read_stream.aclose()
+            with pytest.raises(anyio.ClosedResourceError):
+                await read_stream.receive()
+        await closing
+
+    run(test())
+
+
+@pytest.mark.parametrize("ending", ["answer", "cancel", "silence", "loss"])
+def test_a_session_sees_the_end_once_it_has_answered(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[bytes] = []
+    write = MemoryTransport._write
+
+    def noting(self: MemoryTransport, data: bytes) -> None:
+        written.append(data)
+        write(self, data)
+
+    def answer(id: int) -> SessionMessage:
+        return SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=id, result={}))
+
+    async def test() -> None:
+        async with over_memory() as (read_stream, write_stream, there):
+            there.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+            there.send(b'{"jsonrpc":"2.0","id":2,"method":"ping"}')
+            if ending == "cancel":
+                there.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}')
+            closing = asyncio.ensure_future(there.close())
+            for _ in range(2 + (ending == "cancel")):
+                await read_stream.receive()
+            monkeypatch.setattr(MemoryTransport, "_write", noting)
+            last = asyncio.ensure_future(read_stream.receive())
+            await asyncio.sleep(0.05)
+            assert not last.done()
+            await write_stream.send(answer(1))
+            if ending == "answer":
+                await asyncio.sleep(0.05)
+                assert not last.done()
+                await write_stream.send(answer(2))
+            elif ending == "loss":
+                await there.disconnect()
+                assert isinstance(await asyncio.wait_for(last, 10), OSError)
+                last = asyncio.ensure_future(read_stream.receive())
+            with pytest.raises(anyio.EndOfStream):
+                await asyncio.wait_for(last, 10)
+        await closing
+        if ending != "loss":
+            answers = [json.loads(line)["id"] for line in b"".join(written).splitlines()]
+            assert answers == ([1, 2] if ending == "answer" else [1])
+
+    run(test())
+
+
+def test_sending_to_a_peer_that_is_gone() -> None:
+    async def test() -> None:
+        async with over_memory() as (read_stream, write_stream, there):
+            await there.disconnect()
+            async for _ in read_stream:
+                raise AssertionError("nothing was sent")
+            await asyncio.sleep(0.01)
+            message = SessionMessage(types.JSONRPCNotification(jsonrpc="2.0", method="x"))
+            await write_stream.send(message)
+            await asyncio.sleep(0.01)
+            with pytest.raises(anyio.BrokenResourceError):
+                await write_stream.send(message)
+
+    run(test())
+
+
+def test_a_message_that_cannot_be_written_costs_itself_alone() -> None:
+    async def test() -> None:
+        async with over_memory() as (_, write_stream, there):
+            received: list[Any] = []
+            there.onmessage = received.append
+            await there.start()
+            for result in ({"text": "\ud800"}, {"value": object()}):
+                with pytest.raises(PydanticSerializationError):
+                    await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result=result)))
+            await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=2, result={})))
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert received == [Response(2, {})]
+
+    run(test())
+
+
+def test_a_receiver_can_be_cancelled_and_loses_nothing() -> None:
+    async def test() -> None:
+        async with over_memory() as (read_stream, _, there):
+            with anyio.move_on_after(0.01) as scope:
+                await read_stream.receive()
+            assert scope.cancelled_caught
+            there.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+            assert (await read_stream.receive()).message.id == 1
+
+    run(test())
+
+
+def test_two_receivers_are_refused() -> None:
+    async def test() -> None:
+        async with over_memory() as (read_stream, _, there):
+            waiting = asyncio.ensure_future(read_stream.receive())
+            await asyncio.sleep(0)
+            with pytest.raises(anyio.BusyResourceError):
+                await read_stream.receive()
+            there.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+            assert (await waiting).message.id == 1
+
+    run(test())
+
+
+def test_a_session_that_does_not_read_holds_the_peer_up() -> None:
+    async def test() -> None:
+        async with over_memory() as (read_stream, _, there):
+            line = b'{"jsonrpc":"2.0","method":"x","params":{"text":"' + b"x" * 1000 + b'"}}'
+            for _ in range(2000):
+                there.send(line)
+            for _ in range(200):
+                await asyncio.sleep(0)
+            assert len(read_stream._waiting) == adapter._READ_AHEAD
+            assert there.write_buffer_bytes > 1_000_000
+            for _ in range(2000):
+                assert (await read_stream.receive()).message.method == "x"
+
+    run(test())
+
+
+def test_an_answer_waits_for_others_while_requests_are_being_worked_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[bytes] = []
+    write = MemoryTransport._write
+
+    def noting(self: MemoryTransport, data: bytes) -> None:
+        written.append(data)
+        write(self, data)
+
+    async def test() -> None:
+        async with over_memory() as (read_stream, write_stream, there):
+            for line in (
+                b'{"jsonrpc":"2.0","id":1,"method":"a"}',
+                b'{"jsonrpc":"2.0","id":2,"method":"a"}',
+                b'{"jsonrpc":"2.0","id":3,"method":"a"}',
+                b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}',
+            ):
+                there.send(line)
+            for _ in range(4):
+                await read_stream.receive()
+            monkeypatch.setattr(MemoryTransport, "_write", noting)
+            for id in (1, 2):
+                assert written == []
+                await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=id, result={})))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            # The third request was cancelled, and nothing is waited for any more.
+            assert written == [b'{"jsonrpc":"2.0","id":1,"result":{}}\n{"jsonrpc":"2.0","id":2,"result":{}}\n']
+
+    run(test())
+
+
+async def use(session: ClientSession) -> None:
+    await session.initialize()
+    assert [tool.name for tool in (await session.list_tools()).tools] == ["echo"]
+    calls = [session.call_tool("echo", {"n": number}) for number in range(100)]
+    answers = [result.structured_content for result in await asyncio.gather(*calls)]
+    assert answers == [{"n": number} for number in range(100)]
+    large = await session.call_tool("echo", {"letters": 1_000_000})
+    assert len(large.content[0].text) == 1_000_000  # type: ignore[union-attr]
+    told = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        told.append((done, total))
+
+    await session.call_tool("echo", {"progress": True}, progress_callback=progress)
+    assert told == [(0.5, 1.0)]
+    with anyio.move_on_after(0.05) as scope:
+        await session.call_tool("echo", {"seconds": 30})
+    assert scope.cancelled_caught
+    assert (await session.call_tool("echo", {"n": 1})).structured_content == {"n": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("client", "server"), [("sdk", "fast"), ("fast", "sdk"), ("fast", "fast")])
+def test_a_client_and_a_server_of_the_python_sdk(client: str, server: str) -> None:
+    stdio_client = mcp.client.stdio.stdio_client if client == "sdk" else adapter.stdio_client
+
+    async def test() -> None:
+        parameters = adapter.StdioServerParameters(command=sys.executable, args=[SERVER, server])
+        with open(os.devnull, "w") as errlog:
+            async with (
+                stdio_client(parameters, errlog) as (read_stream, write_stream),
+                ClientSession(read_stream, write_stream) as session,
+            ):
+                await use(session)
+
+    run(test())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_a_client_of_the_typescript_sdk(version: str) -> None:
+    command = node_command("tool_client.mjs", version, sys.executable, SERVER, "fast")
+    found = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout) == {"tools": ["echo"], "answers": list(range(100)), "letters": 1_000_000}
+
+
+def test_a_server_ends_when_its_client_closes_stdin() -> None:
+    process = subprocess.run(
+        [sys.executable, SERVER, "fast"],
+        input=b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n',
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert process.returncode == 0
+    assert process.stdout == b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
+
+
+def test_a_server_that_prints_and_stays_is_read_and_ended(tmp_path: Path) -> None:
+    script = (
+        "import sys, time\n"
+        "print('Listening on nothing', flush=True)\n"
+        'print(\'{"jsonrpc":"2.0","method":"x"}\', flush=True)\n'
+        "print('to stderr', file=sys.stderr, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+
+    async def test() -> None:
+        log = tmp_path / "log"
+        parameters = adapter.StdioServerParameters(command=sys.executable, args=["-c", script])
+        with log.open("w") as errlog:
+            async with adapter.stdio_client(parameters, errlog) as (read_stream, _):
+                fault = await read_stream.receive()
+                assert isinstance(fault, ParseError)
+                assert "Listening" not in str(fault)
+                assert (await read_stream.receive()).message.method == "x"
+        assert log.read_text() == "to stderr\n"
+
+    run(test())
+
+
+def test_a_program_that_is_not_there() -> None:
+    async def test() -> None:
+        parameters = adapter.StdioServerParameters(command="/nonexistent/program")
+        with pytest.raises(FileNotFoundError):
+            async with adapter.stdio_client(parameters):
+                raise AssertionError("it cannot be run")
+
+    run(test())
+
+
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
+
+
+def test_streams_of_ones_own_are_left_to_the_sdk() -> None:
+    async def test() -> None:
+        read, written = io.StringIO(PING.decode()), io.StringIO()
+        async with adapter.stdio_server(anyio.wrap_file(read), anyio.wrap_file(written)) as (read_stream, write_stream):
+            assert (await read_stream.receive()).message.id == 1
+            await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result={})))
+            await write_stream.aclose()
+            await read_stream.aclose()
+        assert written.getvalue().encode() == PONG
+
+    run(test())
+
+
+def test_functions_that_stand_in_for_the_sdks_do_not_call_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp.server.stdio, "stdio_server", adapter.stdio_server)
+    monkeypatch.setattr(mcp.client.stdio, "stdio_client", adapter.stdio_client)
+
+    async def test() -> None:
+        stdin, stdout = anyio.wrap_file(io.StringIO(PING.decode())), anyio.wrap_file(io.StringIO())
+        async with mcp.server.stdio.stdio_server(stdin, stdout) as (read_stream, write_stream):
+            assert (await read_stream.receive()).message.id == 1
+            await write_stream.aclose()
+            await read_stream.aclose()
+        script = 'import sys; sys.stdin.readline(); print(\'{"jsonrpc":"2.0","id":1,"result":{}}\')'
+        parameters = adapter.StdioServerParameters(command=sys.executable, args=["-c", script], encoding="ascii")
+        async with mcp.client.stdio.stdio_client(parameters) as (read_stream, write_stream):
+            await write_stream.send(SessionMessage(types.JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")))
+            assert (await read_stream.receive()).message.id == 1
+
+    run(test())
+
+
+REPLACED = r"""
+import os, sys, threading
+import anyio
+from mcp.server.lowlevel import Server
+from jsonrpc_fast.adapters.mcp import stdio_server
+
+async def main():
+    server = Server("replaced")
+    async with stdio_server() as (read_stream, write_stream):
+        await server.run(read_stream, write_stream, server.create_initialization_options())
+
+def ping():
+    return b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+"""
+
+
+@pytest.mark.parametrize(
+    "replace",
+    [
+        # Both, by pipes of the process itself: nothing of the wire is on 0 and 1.
+        (
+            "to_server, from_server = os.pipe(), os.pipe()\n"
+            "os.write(to_server[1], ping()); os.close(to_server[1])\n"
+            "sys.stdin, real = os.fdopen(to_server[0]), sys.stdout\n"
+            "sys.stdout = os.fdopen(from_server[1], 'w')\n"
+            "anyio.run(main)\n"
+            "real.write(os.read(from_server[0], 1000).decode())\n"
+        ),
+        # One of them.
+        "import io\nsys.stdin = io.TextIOWrapper(io.BytesIO(ping()))\nanyio.run(main)\n",
+    ],
+)
+def test_replaced_standard_streams_are_used(replace: str) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", REPLACED + replace], input=b"not for the server\n", capture_output=True, timeout=30
+    )
+    assert (process.returncode, process.stdout, process.stderr) == (0, PONG, b"")
+
+
+def test_a_wrapper_around_the_same_descriptor_is_no_replacement() -> None:
+    script = REPLACED + (
+        "import io\n"
+        "sys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='utf-8', line_buffering=True)\n"
+        "async def wrapped():\n"
+        "    async with stdio_server() as (read_stream, write_stream):\n"
+        "        assert type(read_stream).__module__ == 'jsonrpc_fast.adapters.mcp'\n"
+        "        print('to stderr')\n"
+        "anyio.run(wrapped)\n"
+    )
+    process = subprocess.run([sys.executable, "-c", script], input=b"", capture_output=True, timeout=30)
+    assert (process.returncode, process.stdout, process.stderr) == (0, b"", b"to stderr\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":null}', PONG),
+        (
+            b'{"jsonrpc":"2.0","id":1,"method":""}',
+            b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found","data":""}}\n',
+        ),
+    ],
+)
+def test_what_the_sdk_tolerates_is_answered_as_it_does(line: bytes, answer: bytes) -> None:
+    for transport in ("sdk", "fast"):
+        process = subprocess.run(
+            [sys.executable, SERVER, transport], input=line + b"\n", capture_output=True, timeout=30
+        )
+        assert (process.returncode, process.stdout) == (0, answer)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","method":"x","params":null}',
+        b'{"jsonrpc":"2.0","id":1,"result":{},"error":null}',
+        b'{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":1,"message":"m"}}',
+    ],
+)
+def test_null_members_count_as_absent(line: bytes) -> None:
+    mine = adapter._session_message(decode(line, adapter._PROFILE)).message  # type: ignore[arg-type]
+    theirs = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    assert (type(mine), mine) == (type(theirs), theirs)
+
+
+NEVER_HEARD = [
+    b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","error":{"code":1,"message":""}}',
+    b'{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}',
+    b'{"jsonrpc":"2.0","id":null,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":true,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":[],"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":{},"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1e2,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":NaN}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":-Infinity}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":1e400}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"\xff"}}',
+    b'{"jsonrpc":"2.0","id":1,"error":{"code":"5","message":""}}',
+    b'{"jsonrpc":"2.0","id":1,"error":{"code":1.0,"message":""}}',
+    b'{"jsonrpc":"2.0","id":1,"error":{"code":true,"message":""}}',
+    b'{"jsonrpc":"2.0","id":"' + b"x" * 600 + b'","method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * 1025 + b'"}',
+]
+
+
+@pytest.mark.parametrize("line", NEVER_HEARD)
+def test_what_an_sdk_server_never_hears_of_is_what_the_docstring_says(line: bytes) -> None:
+    types.jsonrpc_message_adapter.validate_json(line.decode(errors="replace"), by_name=False)  # the SDK takes it
+    assert isinstance(decode(line, adapter._PROFILE), ParseError)

@@ -1,0 +1,472 @@
+"""`check`: what it finds and what it says. Through `main`, or as a process."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import jsonrpc_fast
+from jsonrpc_fast import JSONRPC, PRESETS
+from jsonrpc_fast.cli import check
+from jsonrpc_fast.cli import main as cli
+from jsonrpc_fast.codec.located import LocatingDecoder
+from jsonrpc_fast.framing.frames import FRAMINGS, Framing
+
+from ..support.command_line import MIXED, MIXED_FAULTS, MIXED_SUMMARY, REQUEST, run
+from ..support.places import CORPORA
+
+
+def test_counts_and_faults(mixed: str, tmp_path: Path) -> None:
+    done = run("check", mixed, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == (MIXED_FAULTS + MIXED_SUMMARY).format(name="mixed.ndjson")
+
+
+def test_valid_file(tmp_path: Path) -> None:
+    (tmp_path / "good.ndjson").write_bytes(REQUEST * 3)
+    done = run("check", "good.ndjson", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "good.ndjson: request 3, notification 0, result 0, error 0, batch 0, invalid 0\n"
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["check", "-"]])
+def test_standard_input(arguments: list[str]) -> None:
+    done = run(*arguments, data=MIXED)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == (MIXED_FAULTS + MIXED_SUMMARY).format(name="-")
+
+
+def test_empty_standard_input() -> None:
+    done = run("check")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "-: request 0, notification 0, result 0, error 0, batch 0, invalid 0\n"
+
+
+def test_several_files(mixed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("good.ndjson").write_bytes(REQUEST)
+    assert cli.main(["check", "good.ndjson", mixed, "good.ndjson"]) == 1
+    good = "good.ndjson: request 1, notification 0, result 0, error 0, batch 0, invalid 0\n"
+    output = capsys.readouterr()
+    assert output.out == good + (MIXED_FAULTS + MIXED_SUMMARY).format(name=mixed) + good
+    assert output.err == ""
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 2, 3, 7, 40, 41, 175, 10_000])
+def test_chunk_boundaries(
+    mixed: str, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(check, "_CHUNK_BYTES", chunk_bytes)
+    assert cli.main(["check", mixed]) == 1
+    assert capsys.readouterr().out == (MIXED_FAULTS + MIXED_SUMMARY).format(name=mixed)
+
+
+CHUNK = st.binary() | st.sampled_from(
+    [b"\n", b"\r\n", b"\xe2\x82", REQUEST, REQUEST[:20], b"[" + REQUEST, b"Content-Length: 39\r\n", b"data: "]
+)
+
+
+@given(chunks=st.lists(CHUNK), framing=st.sampled_from(FRAMINGS))
+def test_items_are_those_of_the_decoder(chunks: list[bytes], framing: Framing) -> None:
+    decoder = jsonrpc_fast.Decoder(framing)
+    expected = [item for chunk in chunks for item in decoder.feed(chunk)] + decoder.close()
+    locating = LocatingDecoder(framing)
+    located = [pair for chunk in chunks for pair in locating.feed_located(chunk)] + list(locating.close_located())
+    assert [item for _, item in located] == expected
+    data = b"".join(chunks)
+    for frame, _ in located:
+        if frame.text is not None and framing != "sse":
+            assert data.startswith(frame.text, frame.offset)
+        if frame.line is not None:
+            assert data.count(b"\n", 0, frame.offset) == frame.line - 1
+    if framing == "newline":
+        assert None not in [frame.text for frame, _ in located]
+
+
+def test_more_than_one_chunk(tmp_path: Path) -> None:
+    # 40 does not divide the size of a chunk: messages lie across the ends of chunks.
+    (tmp_path / "long.ndjson").write_bytes(REQUEST * 40_000 + b"nonsense\n" + REQUEST * 3)
+    done = run("check", "long.ndjson", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == (
+        "long.ndjson:40001: byte 1600001: MALFORMED_JSON: the text is not JSON; "
+        "it looks like a log line or a print on the standard output, which is for messages alone\n"
+        "long.ndjson: request 40003, notification 0, result 0, error 0, batch 0, invalid 1\n"
+        "long.ndjson: MALFORMED_JSON 1\n"
+    )
+
+
+def test_byte_order_mark_counts_in_offsets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mark.ndjson"
+    file.write_bytes(b"\xef\xbb\xbf{}\n" + REQUEST)
+    assert cli.main(["check", str(file)]) == 1
+    assert capsys.readouterr().out == (
+        f"{file}:1: byte 3: MISSING_JSONRPC: jsonrpc is missing\n"
+        f"{file}: request 1, notification 0, result 0, error 0, batch 0, invalid 1\n"
+        f"{file}: MISSING_JSONRPC 1\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ending", "line"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"met', "byte 68: TRUNCATED: the stream ended inside a message"),
+        # Cut inside a character.
+        (b'{"jsonrpc":"2.0","id":1,"method":"\xe2\x82', "byte 76: TRUNCATED: the stream ended inside a message"),
+        # Wrong, not cut short.
+        (b'{"jsonrpc":"2.0",]', "byte 57: MALFORMED_JSON: the text is not JSON"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"\xff', "byte 74: INVALID_UTF8: the text is not UTF-8"),
+    ],
+)
+def test_end_of_stream(ending: bytes, line: str) -> None:
+    done = run("check", data=REQUEST + ending)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[0] == f"-:2: {line}"
+
+
+def test_complete_last_line_without_ending() -> None:
+    done = run("check", data=REQUEST + REQUEST.rstrip())
+    assert done.returncode == 0
+    assert done.stdout == "-: request 2, notification 0, result 0, error 0, batch 0, invalid 0\n"
+
+
+def test_line_over_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(PRESETS, "jsonrpc", JSONRPC.replace(limits=JSONRPC.limits.replace(message_bytes=39)))
+    monkeypatch.setattr(check, "_CHUNK_BYTES", 16)
+    file = tmp_path / "big.ndjson"
+    file.write_bytes(REQUEST + b'{"jsonrpc":"2.0","id":1,"method":"addition"}\n' + REQUEST + b"x" * 1000)
+    assert cli.main(["check", str(file)]) == 1
+    assert capsys.readouterr().out == (
+        f"{file}:2: byte 40: MESSAGE_TOO_LARGE: the message is larger than the limit\n"
+        f"{file}:4: byte 125: MESSAGE_TOO_LARGE: the message is larger than the limit\n"
+        f"{file}: request 2, notification 0, result 0, error 0, batch 0, invalid 2\n"
+        f"{file}: MESSAGE_TOO_LARGE 2\n"
+    )
+
+
+def test_line_over_64_mebibytes(tmp_path: Path) -> None:
+    with open(tmp_path / "huge.ndjson", "wb") as file:
+        file.write(REQUEST + b'{"jsonrpc":"2.0","method":"')
+        for _ in range(65):
+            file.write(b"x" * 1024 * 1024)
+        file.write(b'"}\n' + REQUEST)
+    done = run("check", "huge.ndjson", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == (
+        "huge.ndjson:2: byte 40: MESSAGE_TOO_LARGE: the message is larger than the limit\n"
+        "huge.ndjson: request 2, notification 0, result 0, error 0, batch 0, invalid 1\n"
+        "huge.ndjson: MESSAGE_TOO_LARGE 1\n"
+    )
+
+
+def test_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "batch.ndjson"
+    file.write_bytes(b"[" + REQUEST.strip() + b',{"jsonrpc":"2.0","id":1.5,"method":""}]\n')
+    assert cli.main(["check", str(file)]) == 0
+    assert capsys.readouterr().out == f"{file}: request 2, notification 0, result 0, error 0, batch 1, invalid 0\n"
+    assert cli.main(["check", "--profile", "mcp-2025-03-26", str(file)]) == 1
+    assert capsys.readouterr().out == (
+        f"{file}:1: byte 0, item 1: INVALID_ID_TYPE: id is not of a type that the protocol allows here\n"
+        f"{file}: request 1, notification 0, result 0, error 0, batch 1, invalid 1\n"
+        f"{file}: INVALID_ID_TYPE 1\n"
+    )
+    assert cli.main(["check", "--profile", "mcp-2025-11-25", str(file)]) == 1
+    assert capsys.readouterr().out == (
+        f"{file}:1: byte 0: BATCH_NOT_ALLOWED: the protocol has no batches\n"
+        f"{file}: request 0, notification 0, result 0, error 0, batch 0, invalid 1\n"
+        f"{file}: BATCH_NOT_ALLOWED 1\n"
+    )
+
+
+def test_max_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.ndjson").write_bytes(b"1\n" * 12)
+    summary = (
+        "bad.ndjson: request 0, notification 0, result 0, error 0, batch 0, invalid 12\nbad.ndjson: NOT_AN_OBJECT 12\n"
+    )
+    faults = [
+        f"bad.ndjson:{line}: byte {2 * line - 2}: NOT_AN_OBJECT: the message is not an object\n"
+        for line in range(1, 13)
+    ]
+    assert cli.main(["check", "bad.ndjson"]) == 1
+    assert capsys.readouterr().out == "".join(faults[:10]) + "bad.ndjson: 2 more faults not shown\n" + summary
+    assert cli.main(["check", "--max-faults", "1", "bad.ndjson"]) == 1
+    assert capsys.readouterr().out == faults[0] + "bad.ndjson: 11 more faults not shown\n" + summary
+    assert cli.main(["check", "--max-faults", "12", "bad.ndjson"]) == 1
+    assert capsys.readouterr().out == "".join(faults) + summary
+    assert cli.main(["check", "--max-faults=0", "bad.ndjson"]) == 1
+    assert capsys.readouterr().out == summary
+
+
+def test_max_faults_is_for_each_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.ndjson").write_bytes(b"1\n")
+    assert cli.main(["check", "--max-faults", "1", "bad.ndjson", "bad.ndjson"]) == 1
+    assert capsys.readouterr().out.count("bad.ndjson:1: byte 0: NOT_AN_OBJECT") == 2
+
+
+def test_json(mixed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", "--json", "--max-faults", "3", mixed]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {
+            "type": "fault",
+            "file": "mixed.ndjson",
+            "line": 6,
+            "offset": 179,
+            "index": 1,
+            "code": "NOT_AN_OBJECT",
+            "message": "the message is not an object",
+        },
+        {
+            "type": "fault",
+            "file": "mixed.ndjson",
+            "line": 6,
+            "offset": 179,
+            "index": 3,
+            "code": "MISSING_ID",
+            "message": "the response has no id",
+        },
+        {
+            "type": "fault",
+            "file": "mixed.ndjson",
+            "line": 7,
+            "offset": 321,
+            "index": None,
+            "code": "MALFORMED_JSON",
+            "message": "the text is not JSON",
+        },
+        {
+            "type": "summary",
+            "file": "mixed.ndjson",
+            "profile": "jsonrpc",
+            "counts": {"request": 2, "notification": 1, "result": 2, "error": 1, "batch": 1, "invalid": 5},
+            "faults": {
+                "MALFORMED_JSON": 1,
+                "TRUNCATED": 1,
+                "NOT_AN_OBJECT": 1,
+                "MISSING_JSONRPC": 1,
+                "MISSING_ID": 1,
+            },
+        },
+    ]
+
+
+BODY = REQUEST.strip()
+HEADED = b"Content-Length: 39\r\n\r\n" + BODY  # 61 bytes
+EVENT = b"event: message\ndata: " + BODY + b"\n\n"  # 62 bytes
+FRAMED = [
+    ("content-length", 2 * HEADED, 2, []),
+    (
+        "content-length",
+        HEADED + b"Content-Length: 4\r\n\r\n{\n]}" + HEADED,
+        2,
+        ["byte 84: MALFORMED_JSON: the text is not JSON"],
+    ),
+    (
+        "content-length",
+        HEADED + b"X: y\r\nContent-Length: -4\r\n\r\n" + HEADED,
+        1,
+        ["byte 67: INVALID_FRAMING: the framing is not valid; Content-Length is not a whole number"],
+    ),
+    ("content-length", HEADED + HEADED[:40], 1, ["byte 101: TRUNCATED: the stream ended inside a message"]),
+    ("content-length", HEADED + HEADED[:9], 1, ["byte 70: TRUNCATED: the stream ended inside a message"]),
+    (
+        "content-length",
+        REQUEST,
+        0,
+        [
+            (
+                "byte 0: INVALID_FRAMING: the framing is not valid; "
+                "it looks like newline framing, a message a line without headers"
+            )
+        ],
+    ),
+    ("auto", 2 * HEADED, 2, []),
+    ("auto", b"\n" + REQUEST + b"{]\n" + REQUEST, 2, ["3: byte 42: MALFORMED_JSON: the text is not JSON"]),
+    (
+        "newline",
+        REQUEST + b"data: {}\n" + REQUEST,
+        2,
+        ["2: byte 40: MALFORMED_JSON: the text is not JSON; it looks like a server-sent event"],
+    ),
+    ("sse", 2 * EVENT, 2, []),
+    ("sse", EVENT + b"data: {]\n\n" + EVENT, 2, ["byte 69: MALFORMED_JSON: the text is not JSON"]),
+    ("sse", EVENT + b"data: {\ndata: ]\n\n" + EVENT, 2, ["byte 68: MALFORMED_JSON: the text is not JSON"]),
+    ("sse", EVENT + EVENT[:40], 1, ["byte 102: TRUNCATED: the stream ended inside a message"]),
+]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 7, 10_000])
+@pytest.mark.parametrize(("framing", "data", "requests", "faults"), FRAMED)
+def test_framings(
+    framing: str,
+    data: bytes,
+    requests: int,
+    faults: list[str],
+    chunk_bytes: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(check, "_CHUNK_BYTES", chunk_bytes)
+    monkeypatch.chdir(tmp_path)
+    Path("f").write_bytes(data)
+    assert cli.main(["check", "--framing", framing, "f"]) == (1 if faults else 0)
+    shown = capsys.readouterr().out.splitlines()
+    count = len(faults)
+    assert shown[:count] == [f"f:{fault}" if fault[0].isdigit() else f"f: {fault}" for fault in faults]
+    assert shown[count] == f"f: request {requests}, notification 0, result 0, error 0, batch 0, invalid {count}"
+
+
+def test_json_without_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(HEADED + b"Content-Length: 2\r\n\r\n{]")
+    assert cli.main(["check", "--json", "--framing", "content-length", str(file)]) == 1
+    assert json.loads(capsys.readouterr().out.splitlines()[0]) == {
+        "type": "fault",
+        "file": str(file),
+        "line": None,
+        "offset": 83,
+        "index": None,
+        "code": "MALFORMED_JSON",
+        "message": "the text is not JSON",
+    }
+
+
+def test_json_of_several_files(tmp_path: Path) -> None:
+    (tmp_path / "good.ndjson").write_bytes(REQUEST)
+    process = run("check", "--json", "--profile", "lsp", "good.ndjson", "absent.ndjson", "good.ndjson", cwd=tmp_path)
+    counts = '{"request": 1, "notification": 0, "result": 0, "error": 0, "batch": 0, "invalid": 0}'
+    summary = f'{{"type": "summary", "file": "good.ndjson", "profile": "lsp", "counts": {counts}, "faults": {{}}}}\n'
+    assert process.stdout == summary * 2
+    assert process.stderr == "jsonrpc-fast: cannot read absent.ndjson: No such file or directory\n"
+    assert process.returncode == 2
+
+
+# What the input holds stays unseen.
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize("profile", sorted(PRESETS))
+def test_no_content_in_the_output(form: list[str], profile: str) -> None:
+    secret = "S3CRET"
+    lines = [
+        f'{{"jsonrpc":"2.0","id":"{secret}","method":"{secret}","params":{{"{secret}":"{secret}"}}}}',
+        f'{{"jsonrpc":"2.0","id":"{secret}","method":"","params":"{secret}"}}',
+        f'{{"jsonrpc":"{secret}","id":"{secret}","method":"{secret}"}}',
+        f'{{"jsonrpc":"2.0","id":["{secret}"],"method":"{secret}"}}',
+        f'{{"jsonrpc":"2.0","id":"{secret}","id":"{secret}","method":"{secret}"}}',
+        f'{{"jsonrpc":"2.0","id":"{secret}","error":{{"code":"{secret}","message":"{secret}","data":"{secret}"}}}}',
+        f'{{"jsonrpc":"2.0","id":"{secret}","result":"{secret}","error":"{secret}"}}',
+        f'[{{"jsonrpc":"2.0","id":"{secret}","method":7}},"{secret}"]',
+        f'{{"jsonrpc":"2.0","id":"{secret * 100}","method":"{secret * 200}"}}',
+        f'"{secret}"',
+        secret,
+        f'{{"jsonrpc":"2.0","id":"{secret}"',
+    ]
+    data = "\n".join(lines).encode() + b"\n\xff" + secret.encode() + b"\n" + f'{{"id":"{secret}'.encode()
+    done = run("check", "--profile", profile, "--max-faults", "100", *form, data=data)
+    assert done.returncode == 1
+    assert "S3C" not in done.stdout
+    assert done.stderr == ""
+    assert done.stdout.count("NOT_AN_OBJECT") >= 1
+    assert done.stdout.count("TRUNCATED") >= 1
+
+
+# Messages that nobody here made up.
+
+
+def summaries(capsys: pytest.CaptureFixture[str], *arguments: str) -> Iterator[tuple[str, str]]:
+    """What `check` says of each file, which must be no more than one line, and its name."""
+    assert cli.main(["check", *arguments]) == 0
+    for line in capsys.readouterr().out.splitlines():
+        file, summary = line.split(": ", 1)
+        yield Path(file).name, summary
+
+
+needs_corpora = pytest.mark.skipif(not CORPORA.is_dir(), reason="shared/corpora is not there")
+
+
+@needs_corpora
+def test_wire(capsys: pytest.CaptureFixture[str]) -> None:
+    files = defaultdict(list)
+    for file in sorted((CORPORA / "wire").iterdir()):
+        if "2026-07-28" in file.name:
+            profile = "mcp-2026-07-28"
+        elif file.name.startswith("mcp"):
+            profile = "mcp-2025-11-25"
+        else:
+            profile = "lsp" if file.name.startswith("vscode") else "jsonrpc"
+        files[profile].append(str(file))
+    found = {
+        (profile, name): summary
+        for profile in files
+        for name, summary in summaries(capsys, "--profile", profile, *files[profile])
+    }
+    mcp_2025, mcp_2026 = "mcp-2025-11-25", "mcp-2026-07-28"
+    python_sdk = "mcp-python-sdk-2.3.0"
+    assert found == {
+        ("jsonrpc", "json-rpc-1.15.0-client.ndjson"): counted(request=1, notification=1),
+        ("jsonrpc", "json-rpc-1.15.0-server.ndjson"): counted(result=1, error=2),
+        ("jsonrpc", "json-rpc-2.0-1.8.1-client.ndjson"): counted(request=2, notification=1),
+        ("jsonrpc", "jsonrpcclient-4.0.3-client.ndjson"): counted(request=3, notification=1),
+        ("jsonrpc", "jsonrpcserver-5.0.9-server.ndjson"): counted(result=2, error=5, batch=1),
+        ("jsonrpc", "pjrpc-2.2.0-client.ndjson"): counted(request=1, notification=1),
+        ("jsonrpc", "pjrpc-2.2.0-server.ndjson"): counted(result=1, error=2),
+        ("lsp", "vscode-jsonrpc-10.0.0-client.ndjson"): counted(request=7, notification=4),
+        ("lsp", "vscode-jsonrpc-10.0.0-server.ndjson"): counted(result=3, error=4),
+        (mcp_2025, f"{python_sdk}-client-2025-11-25.ndjson"): counted(request=12, notification=2, result=1),
+        (mcp_2025, f"{python_sdk}-server-2025-11-25.ndjson"): counted(request=1, notification=1, result=10, error=1),
+        (mcp_2025, "mcp-ts-sdk-1.32.2-client.ndjson"): counted(request=13, notification=3, result=3),
+        (mcp_2025, "mcp-ts-sdk-1.32.2-server.ndjson"): counted(request=3, notification=2, result=10, error=2),
+        (mcp_2026, f"{python_sdk}-client-2026-07-28.ndjson"): counted(request=10, notification=1),
+        (mcp_2026, f"{python_sdk}-server-2026-07-28.ndjson"): counted(notification=1, result=7, error=2),
+    }
+
+
+def counted(request: int = 0, notification: int = 0, result: int = 0, error: int = 0, batch: int = 0) -> str:
+    """The summary of a valid file."""
+    return f"request {request}, notification {notification}, result {result}, error {error}, batch {batch}, invalid 0"
+
+
+@needs_corpora
+def test_ethereum(capsys: pytest.CaptureFixture[str]) -> None:
+    file = CORPORA / "eth" / "messages.ndjson"
+    assert list(summaries(capsys, str(file))) == [("messages.ndjson", counted(request=236, result=189, error=47))]
+
+
+@needs_corpora
+def test_language_server(capsys: pytest.CaptureFixture[str]) -> None:
+    file = CORPORA / "lsp" / "inspector_messages.ndjson"
+    expected = counted(request=103, notification=69, result=96)  # 268 messages
+    assert list(summaries(capsys, "--profile", "lsp", str(file))) == [("inspector_messages.ndjson", expected)]
+
+
+@needs_corpora
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("2024-11-05", counted(request=15, notification=10, result=13, error=5)),
+        ("2025-03-26", counted(request=15, notification=10, result=13, error=5)),
+        ("2025-06-18", counted(request=19, notification=9, result=19, error=5)),
+        ("2025-11-25", counted(request=27, notification=11, result=26, error=10)),
+        ("2026-07-28", counted(request=15, notification=9, result=15, error=4)),
+    ],
+)
+def test_mcp_specification(version: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open(CORPORA / "mcp" / "spec_messages.ndjson", "rb") as lines:
+        messages = [json.loads(line) for line in lines]
+    texts = [message["raw"].translate({10: " ", 13: " "}) for message in messages if message["version"] == version]
+    file = tmp_path / "messages.ndjson"
+    file.write_bytes("".join([text + "\n" for text in texts]).encode())
+    assert list(summaries(capsys, "--profile", f"mcp-{version}", str(file))) == [("messages.ndjson", expected)]

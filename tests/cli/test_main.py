@@ -1,0 +1,179 @@
+"""`info` and the command line itself, as processes where a process is what is tested, else through `main`."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+
+import pytest
+
+import jsonrpc_fast
+from jsonrpc_fast import BACKEND, PRESETS
+from jsonrpc_fast.cli import main as cli
+from jsonrpc_fast.codec._json import ORJSON_VERSION
+
+from ..support.command_line import SECONDS, environment, run
+
+
+def test_info(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["info"]) == 0
+    output = capsys.readouterr().out
+    head, table, rest = output.split("\n\n")
+    facts = dict(line.split(None, 1) for line in head.splitlines())
+    assert facts["version"] == jsonrpc_fast.__version__
+    assert facts["backend"] == BACKEND
+    assert ("core_fault" in facts) == (BACKEND == "python")
+    assert facts["orjson"] == ORJSON_VERSION
+    assert facts["python"] == f"{platform.python_implementation()} {platform.python_version()}"
+    assert table == (
+        "                                                   mcp    mcp    mcp    mcp    mcp\n"
+        "                                     jsonrpc       2024   2025   2025   2025   2026\n"
+        "profile            jsonrpc  lenient  1        lsp  11-05  03-26  06-18  11-25  07-28\n"
+        "null_request_ids   yes      yes      yes      no   no     no     no     no     no\n"
+        "null_result_ids    yes      yes      yes      yes  no     no     no     no     no\n"
+        "float_ids          yes      yes      yes      no   no     no     no     no     no\n"
+        "errors_without_id  no       no       no       no   no     no     no     yes    yes\n"
+        "optional_jsonrpc   no       no       yes      no   no     no     no     no     no\n"
+        "empty_methods      yes      yes      yes      yes  no     no     no     no     no\n"
+        "array_params       yes      yes      yes      yes  no     no     no     no     no\n"
+        "null_params        no       yes      no       yes  no     no     no     no     no\n"
+        "null_companions    no       yes      yes      no   no     no     no     no     no\n"
+        "object_results     no       no       no       no   yes    yes    yes    yes    yes\n"
+        "batches            yes      yes      no       yes  no     yes    no     no     no"
+    )
+    assert rest == (
+        "the same in all: extra_members yes, big_ints float, "
+        f"message_bytes {67108864 if BACKEND == 'cython' else 16777216}, depth 1024, batch_items 10000, "
+        "method_bytes 1024, id_bytes 512\n"
+    )
+
+
+def test_info_tells_why_the_core_is_not_in_use() -> None:
+    done = run("info", env=environment(JSONRPC_FAST_PURE="1"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\nbackend     python\ncore_fault  JSONRPC_FAST_PURE is set\n" in done.stdout
+
+
+def test_info_json() -> None:
+    done = run("info", "--json", env=environment(JSONRPC_FAST_PURE="1"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 1
+    facts = json.loads(done.stdout)
+    profiles = facts.pop("profiles")
+    assert facts == {
+        "version": jsonrpc_fast.__version__,
+        "backend": "python",
+        "core_fault": "JSONRPC_FAST_PURE is set",
+        "orjson": ORJSON_VERSION,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+    }
+    assert list(profiles) == [
+        "jsonrpc",
+        "lenient",
+        "jsonrpc-1",
+        "lsp",
+        "mcp-2024-11-05",
+        "mcp-2025-03-26",
+        "mcp-2025-06-18",
+        "mcp-2025-11-25",
+        "mcp-2026-07-28",
+    ]
+    assert profiles["lsp"] == {
+        "null_request_ids": False,
+        "null_result_ids": True,
+        "float_ids": False,
+        "errors_without_id": False,
+        "optional_jsonrpc": False,
+        "empty_methods": True,
+        "array_params": True,
+        "null_params": True,
+        "null_companions": False,
+        "object_results": False,
+        "batches": True,
+        "extra_members": True,
+        "big_ints": "float",
+        "message_bytes": 16777216,
+        "depth": 1024,
+        "batch_items": 10000,
+        "method_bytes": 1024,
+        "id_bytes": 512,
+    }
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"jsonrpc-fast {jsonrpc_fast.__version__}\n"
+
+
+EXIT_STATUS = """
+exit status:
+  0    every message is valid
+  1    a message is invalid
+  2    the command line is wrong, a file cannot be read or the output cannot be written
+  130  interrupted
+  141  the reader of the output went away
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--help"], ["check", "info", "--version", "validate streams of messages"]),
+        (["check", "--help"], ["FILE", "--profile NAME", *PRESETS, "--framing", "--json", "--max-faults N", "10"]),
+        (["info", "--help"], ["--json", "profile"]),
+    ],
+)
+def test_help(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(arguments) == 0
+    output = capsys.readouterr()
+    assert output.out.startswith("usage: jsonrpc-fast ")
+    assert output.out.endswith(EXIT_STATUS)
+    for word in words:
+        assert word in output.out
+    assert output.err == ""
+
+
+def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("usage: jsonrpc-fast ")
+    assert output.err.endswith(EXIT_STATUS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["check", "--profile", "corba"], "argument --profile: invalid choice: 'corba'"),
+        (["check", "--framing", "morse"], "argument --framing: invalid choice: 'morse'"),
+        (["check", "--max-faults", "-1"], "argument --max-faults: must be a whole number, 0 or more"),
+        (["check", "--max-faults", "ten"], "argument --max-faults: must be a whole number, 0 or more"),
+        (["check", "--verbose"], "unrecognized arguments: --verbose"),
+        (["encode"], "invalid choice: 'encode'"),
+    ],
+)
+def test_usage_faults(arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(arguments) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert error in output.err
+
+
+def test_usage_fault_of_a_process() -> None:
+    assert run("check", "--profile", "corba").returncode == 2
+
+
+def test_script_is_the_same_main() -> None:
+    code = "import sys; from jsonrpc_fast.cli.main import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--version"], env=environment(), capture_output=True, timeout=SECONDS
+    )
+    assert (done.returncode, done.stdout.split()) == (0, [b"jsonrpc-fast", jsonrpc_fast.__version__.encode()])
+
+
+def test_package_does_not_load_the_command_line() -> None:
+    code = "import sys, jsonrpc_fast; print(sorted({'jsonrpc_fast.cli', 'argparse', 'tqdm'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, timeout=SECONDS)
+    assert done.stdout.split() == [b"[]"]

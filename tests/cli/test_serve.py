@@ -1,0 +1,246 @@
+"""`serve` as a process: its command line, its end, and what it tells of changes."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast.cli.serve import ServeConfiguration, main
+from jsonrpc_fast.mcp.protocol.meta import SUBSCRIPTION_ID_KEY
+
+from ..support.mcp_conversation import modern_meta
+from ..support.serve_process import LOOPING, SECONDS, Process
+
+pytestmark = pytest.mark.timeout(60)
+
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals, links and permissions")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "templates"
+    folder.mkdir()
+    (folder / "greeting.txt").write_text("Hello {{ name }}")
+    return folder
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[Process]:
+    process = Process(folder)
+    yield process
+    process.close()
+
+
+def options(**changes: Any) -> argparse.Namespace:
+    return argparse.Namespace(**{"template_dir": "templates", "debug": False, **changes})
+
+
+# The command line.
+
+
+def test_the_configuration_is_checked_and_cannot_be_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    configuration = ServeConfiguration.of(options(debug=True))
+    assert configuration == ServeConfiguration(template_dir=folder, debug=True)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        configuration.debug = False  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none", "there is no folder none"),
+        ("file", "file is not a folder"),
+        ("a\nb", "there is no folder 'a\\nb'"),
+        ("file/", "file/ is not a folder"),
+        ("x" * 300, f"the folder {'x' * 300} cannot be read: File name too long"),
+        ("", "the name of the folder is empty"),
+    ],
+)
+def test_a_folder_that_cannot_be_served(
+    name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    assert main(["--template-dir", name]) == 2
+    assert capsys.readouterr() == ("", f"jsonrpc-fast serve: {message}\n")
+
+
+@POSIX
+def test_a_folder_that_cannot_be_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder.chmod(0)
+    try:
+        if os.access(folder, os.R_OK):
+            pytest.skip("this user may read everything")
+        assert main(["--template-dir", str(folder)]) == 2
+    finally:
+        folder.chmod(0o700)
+    assert capsys.readouterr().err == f"jsonrpc-fast serve: the folder {folder} cannot be read: Permission denied\n"
+
+
+def test_the_folder_is_templates_by_default(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "jsonrpc_fast.cli.serve"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr == "jsonrpc-fast serve: there is no folder templates\n"
+
+
+def test_without_the_extra_it_says_so(folder: Path, tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    missing.mkdir()
+    (missing / "msgspec.py").write_text("raise ModuleNotFoundError('No module named msgspec', name='msgspec')")
+    command = [sys.executable, "-m", "jsonrpc_fast.cli.serve", "--template-dir", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(missing)}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr == (
+        "jsonrpc-fast serve: it needs the extra `mcp`: pip install 'jsonrpc_fast[mcp]' (msgspec is missing)\n"
+    )
+
+
+def test_the_command_line_loads_no_more_than_it_needs() -> None:
+    modules = {"asyncio", "msgspec", "jinja2", "watchfiles"}
+    code = f"import sys, jsonrpc_fast.cli.serve; print({modules} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS)
+    assert run.stdout == "set()\n"
+
+
+# Its end.
+
+
+@pytest.mark.parametrize("rest", [b"", b'{"jsonrpc":"2.0","id":1,"met'])
+def test_the_end_of_stdin_ends_it(server: Process, rest: bytes) -> None:
+    server.initialize()
+    assert server.popen.stdin is not None
+    server.popen.stdin.write(rest)
+    assert server.end() == (0, "")
+
+
+def test_what_was_asked_before_the_end_is_answered(server: Process) -> None:
+    server.initialize()
+    id = server.request("prompts/get", {"name": "greeting", "arguments": {"name": "Ada"}})
+    assert server.end() == (0, "")
+    assert server.answer(id)["result"]["messages"][0]["content"]["text"] == "Hello Ada"
+
+
+def children_of(pid: int) -> list[int]:
+    while True:
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        try:
+            return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # a thread has ended meanwhile: its children are another thread's now
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_ends_it_and_what_it_started(server: Process, folder: Path, number: signal.Signals) -> None:
+    (folder / "looping.txt").write_text(LOOPING)
+    server.initialize()
+    server.greet()
+    while len(server.result("prompts/list")["prompts"]) < 2:
+        time.sleep(0.05)
+    server.request("prompts/get", {"name": "looping"})
+    server.request("ping")
+    children = children_of(server.popen.pid)
+    assert children
+    os.kill(server.popen.pid, number)
+    code, told = server.wait()
+    assert code == -number
+    if number == signal.SIGKILL:
+        assert told == ""
+    else:
+        assert told.endswith("requests that were not answered, because the server ended: 1\n")
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@POSIX
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_its_subscriptions_with_their_answers(server: Process, number: signal.Signals) -> None:
+    wanted = {"notifications": {"promptsListChanged": True}, "_meta": modern_meta()}
+    ids = [server.request("subscriptions/listen", wanted) for _ in range(3)]
+    for _ in range(2):  # the answers to the first may come before the acknowledgements
+        server.result("prompts/list", {"_meta": modern_meta()})
+    assert [told["method"] for told in server.notifications] == ["notifications/subscriptions/acknowledged"] * 3
+    os.kill(server.popen.pid, number)
+    for id in ids:
+        result = server.answer(id)["result"]
+        assert (result["resultType"], result["_meta"][SUBSCRIPTION_ID_KEY]) == ("complete", id)
+    assert server.wait() == (-number, "")
+
+
+@POSIX
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_waits_for_no_rendering(server: Process, folder: Path, number: signal.Signals) -> None:
+    """However many of them there are: all threads that could do something else may be taken."""
+    (folder / "looping.txt").write_text(LOOPING)
+    server.initialize()
+    while len(server.result("prompts/list")["prompts"]) < 2:
+        time.sleep(0.05)
+    for _ in range(50):
+        server.request("prompts/get", {"name": "looping"})
+    server.result("ping")
+    time.sleep(0.2)
+    began = time.monotonic()
+    os.kill(server.popen.pid, number)
+    assert server.wait()[0] == -number
+    assert time.monotonic() - began < 4  # less than one of them takes
+
+
+@POSIX
+def test_a_client_that_goes_away_ends_it(server: Process) -> None:
+    """Its stdout cannot be written any more, and its stdin is still open."""
+    read, write = os.pipe()
+    os.close(read)
+    command = server.popen.args
+    assert isinstance(command, Sequence)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=write, stderr=subprocess.PIPE) as process:
+        os.close(write)
+        assert process.stdin is not None
+        process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        process.stdin.flush()
+        assert process.wait(SECONDS) == 1
+
+
+# Changes.
+
+
+def test_changes_of_the_folder_are_told(server: Process, folder: Path) -> None:
+    server.initialize()
+    uri = "resource://templates/greeting.txt"
+    server.result("resources/subscribe", {"uri": uri})
+    server.result("prompts/list")  # what is there before it was read for the first time is no change
+
+    def told(*methods: str) -> list[Any]:
+        deadline = time.monotonic() + SECONDS
+        while {message["method"] for message in server.notifications} != set(methods):
+            server.result("ping")
+            assert time.monotonic() < deadline, server.notifications
+            time.sleep(0.02)
+        heard, server.notifications = server.notifications, []
+        return heard
+
+    (folder / "more.txt").write_text("More")
+    told("notifications/prompts/list_changed", "notifications/resources/list_changed")
+    assert [prompt["name"] for prompt in server.result("prompts/list")["prompts"]] == ["greeting", "more"]
+    (folder / "greeting.txt").write_text("Hallo {{ name }}")
+    [updated] = told("notifications/resources/updated")
+    assert updated["params"] == {"uri": uri}
+    assert server.greet() == "Hallo Ada"
+    (folder / "more.txt").unlink()
+    told("notifications/prompts/list_changed", "notifications/resources/list_changed")
+    assert [prompt["name"] for prompt in server.result("prompts/list")["prompts"]] == ["greeting"]
+    assert server.end() == (0, "")

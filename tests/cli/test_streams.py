@@ -1,0 +1,351 @@
+"""`check` as a process among others: files, pipes, terminals, signals."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from jsonrpc_fast.cli import main as cli
+
+from ..support.command_line import MIXED_FAULTS, MIXED_SUMMARY, REQUEST, SECONDS, command, environment, posix, run
+
+# Files.
+
+
+def test_unreadable_file_does_not_stop_the_others(mixed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", "absent.ndjson", mixed]) == 2
+    output = capsys.readouterr()
+    assert output.out == (MIXED_FAULTS + MIXED_SUMMARY).format(name=mixed)
+    assert output.err == "jsonrpc-fast: cannot read absent.ndjson: No such file or directory\n"
+
+
+@posix
+def test_directory(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    done = run("check", "folder", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "jsonrpc-fast: cannot read folder: Is a directory\n"
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="there is no file here that opens but cannot be read")
+def test_file_that_opens_but_cannot_be_read() -> None:
+    done = run("check", "/proc/self/mem")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "jsonrpc-fast: cannot read /proc/self/mem: Input/output error\n"
+
+
+@posix
+def test_closed_standard_input() -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", '"$@" <&-', "sh", *command("check")], env=environment(), capture_output=True, timeout=SECONDS
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == b"jsonrpc-fast: cannot read -: Bad file descriptor\n"
+
+
+@posix
+@pytest.mark.skipif(sys.platform == "darwin", reason="file names are text here")
+def test_file_names_are_escaped(tmp_path: Path) -> None:
+    name = b"caf\xc3\xa9 \x1b[31m\n\xff\xc2\x85"
+    (tmp_path / os.fsdecode(name)).write_bytes(b"1")
+    done = run("check", name, cwd=tmp_path)
+    shown = "café \\x1b[31m\\n\\udcff\\x85"
+    assert done.stdout == (
+        f"{shown}:1: byte 0: NOT_AN_OBJECT: the message is not an object\n"
+        f"{shown}: request 0, notification 0, result 0, error 0, batch 0, invalid 1\n"
+        f"{shown}: NOT_AN_OBJECT 1\n"
+    )
+    done = run("check", name, cwd=tmp_path, env=environment(PYTHONIOENCODING="ascii"))
+    assert done.stdout.startswith("caf\\xe9 \\x1b[31m\\n\\udcff\\x85:1: byte 0")
+    done = run("check", "--json", name, cwd=tmp_path)
+    assert '"file": "caf\\u00e9 \\u001b[31m\\n\\\\udcff\\u0085"' in done.stdout
+    done = run("check", name + b"!", cwd=tmp_path)
+    assert done.stderr == f"jsonrpc-fast: cannot read {shown}!: No such file or directory\n"
+
+
+# Pipes.
+
+
+def test_slow_input_is_reported_as_it_comes() -> None:
+    with subprocess.Popen(
+        command("check"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for part in (b'{"jsonrpc":', b'"2.0","id":1,"method":"a"}', b"\n[", b"]", b"\n", b'{"jsonrpc":"2.0","method"'):
+            process.stdin.write(part)
+            process.stdin.flush()
+            time.sleep(0.05)
+        # The input is still open.
+        assert process.stdout.readline().decode().rstrip() == "-:2: byte 38: EMPTY_BATCH: the batch is empty"
+        process.stdin.write(b':"b"}\n')
+        process.stdin.close()
+        assert process.stdout.read().decode().splitlines() == [
+            "-: request 1, notification 1, result 0, error 0, batch 0, invalid 1",
+            "-: EMPTY_BATCH 1",
+        ]
+        assert process.wait(SECONDS) == 1
+        assert process.stderr.read() == b""
+
+
+@posix
+def test_non_blocking_standard_input_loses_nothing() -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    process = subprocess.Popen(command("check"), stdin=reader, stdout=subprocess.PIPE, env=environment())
+    os.close(reader)
+    with open(writer, "wb", buffering=0) as stream:
+        time.sleep(0.5)  # the process waits before there is anything
+        for _ in range(5):
+            stream.write(REQUEST[:20])
+            time.sleep(0.05)
+            stream.write(REQUEST[20:] + REQUEST)
+            time.sleep(0.05)
+    output, _ = process.communicate(timeout=SECONDS)
+    assert output == b"-: request 10, notification 0, result 0, error 0, batch 0, invalid 0\n"
+    assert process.returncode == 0
+
+
+@posix
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_reader_that_goes_away(form: list[str]) -> None:
+    process = subprocess.Popen(
+        command("check", "--max-faults", "1000000", *form),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.write(b"1\n")
+    process.stdin.flush()
+    assert process.stdout.readline()
+    process.stdout.close()
+    with contextlib.suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(b"1\n" * 100_000)
+    assert process.wait(SECONDS) == 141
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+@posix
+@pytest.mark.parametrize("arguments", [["info"], ["--help"], ["check", os.devnull]])
+def test_reader_that_was_never_there(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.run(
+        command(*arguments), stdout=writer, stderr=subprocess.PIPE, env=environment(), timeout=SECONDS
+    )
+    os.close(writer)
+    assert (process.returncode, process.stderr) == (141, b"")
+
+
+@posix
+def test_closed_outputs(mixed: str) -> None:
+    for redirection in (">&-", "2>&-", ">&- 2>&-"):
+        done = subprocess.run(
+            ["/bin/sh", "-c", f'"$@" {redirection}', "sh", *command("check", mixed)],
+            env=environment(),
+            capture_output=True,
+            timeout=SECONDS,
+        )
+        assert done.returncode == 1
+        assert done.stderr == b""
+        assert bool(done.stdout) == (redirection == "2>&-")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_output_that_cannot_be_written() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command("info"), stdout=full, stderr=subprocess.PIPE, env=environment(), timeout=SECONDS)
+    assert done.stderr == b"jsonrpc-fast: cannot write: No space left on device\n"
+    assert done.returncode == 2
+
+
+@posix
+def test_interrupt() -> None:
+    process = subprocess.Popen(
+        command("check"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        # A test run in the background may have been told to ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"1\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == b"-:1: byte 0: NOT_AN_OBJECT: the message is not an object\n"
+    process.send_signal(signal.SIGINT)
+    # Not `communicate`, which would end the input too.
+    assert process.wait(SECONDS) == 130
+    output, errors = process.communicate(timeout=SECONDS)
+    assert (output, errors) == (b"", b"")
+
+
+# Progress.
+
+
+class Terminal:
+    """A terminal for a process; what was written on it is collected from the start."""
+
+    def __init__(self) -> None:
+        fcntl = pytest.importorskip("fcntl")
+        termios = pytest.importorskip("termios")
+        self._reader, self.writer = os.openpty()
+        fcntl.ioctl(self.writer, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
+        self.written = b""
+        self._thread = threading.Thread(target=self._collect)
+        self._thread.start()
+
+    def _collect(self) -> None:
+        while True:
+            try:
+                data = os.read(self._reader, 65536)
+            except OSError:  # Linux tells the end of a terminal so
+                return
+            if not data:
+                return
+            self.written += data
+
+    def text(self) -> str:
+        """All that was written, once no process has the terminal any more."""
+        os.close(self.writer)
+        self._thread.join(SECONDS)
+        os.close(self._reader)
+        return self.written.decode()
+
+
+BAR = re.compile(r"\d+%\|.*\| [0-9.]+M/[0-9.]+M ")
+LONG = REQUEST * 300_000 + b"1\n"  # 12 MB
+
+
+@pytest.fixture(scope="module")
+def long_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("long") / "long.ndjson"
+    file.write_bytes(LONG)
+    return file
+
+
+LONG_OUTPUT = (
+    "long.ndjson:300001: byte 12000000: NOT_AN_OBJECT: the message is not an object\n"
+    "long.ndjson: request 300000, notification 0, result 0, error 0, batch 0, invalid 1\n"
+    "long.ndjson: NOT_AN_OBJECT 1\n"
+)
+
+
+@posix
+def test_bar_on_a_terminal(long_file: Path) -> None:
+    pytest.importorskip("tqdm")
+    terminal = Terminal()
+    process = subprocess.Popen(
+        command("check", long_file.name),
+        cwd=long_file.parent,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=terminal.writer,
+        env=environment(),
+    )
+    output, _ = process.communicate(timeout=SECONDS)
+    shown = terminal.text()
+    assert BAR.search(shown)
+    assert "byte 12000000" not in shown
+    assert shown.endswith("\r")  # wiped at the end
+    assert output.decode() == LONG_OUTPUT
+    assert process.returncode == 1
+
+
+@posix
+def test_bar_leaves_the_output_its_lines(long_file: Path) -> None:
+    pytest.importorskip("tqdm")
+    terminal = Terminal()
+    process = subprocess.Popen(
+        command("check", long_file.name),
+        cwd=long_file.parent,
+        stdin=subprocess.DEVNULL,
+        stdout=terminal.writer,
+        stderr=terminal.writer,
+        env=environment(),
+    )
+    process.wait(SECONDS)
+    shown = terminal.text()
+    assert BAR.search(shown)
+    for line in LONG_OUTPUT.splitlines():
+        assert f"\r{line}\r\n" in shown or f"\n{line}\r\n" in shown
+
+
+@posix
+def test_no_bar_elsewhere(long_file: Path) -> None:
+    done = run("check", long_file.name, cwd=long_file.parent)
+    assert done.stdout == LONG_OUTPUT
+    assert done.stderr == ""
+
+
+@posix
+def test_no_bar_for_short_input(tmp_path: Path) -> None:
+    (tmp_path / "short.ndjson").write_bytes(REQUEST * 1000)
+    terminal = Terminal()
+    process = subprocess.Popen(
+        command("check", "short.ndjson"),
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=terminal.writer,
+        env=environment(),
+    )
+    process.communicate(timeout=SECONDS)
+    assert process.returncode == 0
+    assert terminal.text() == ""
+
+
+@posix
+def test_bar_for_slow_input_of_no_known_size() -> None:
+    pytest.importorskip("tqdm")
+    terminal = Terminal()
+    process = subprocess.Popen(
+        command("check"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=terminal.writer, env=environment()
+    )
+    assert process.stdin is not None
+    written = 0
+    deadline = time.monotonic() + SECONDS
+    while not terminal.written and time.monotonic() < deadline:
+        process.stdin.write(REQUEST)
+        process.stdin.flush()
+        written += 1
+        time.sleep(0.1)
+    output, _ = process.communicate(timeout=SECONDS)
+    assert output.decode() == f"-: request {written}, notification 0, result 0, error 0, batch 0, invalid 0\n"
+    assert re.search(r"[0-9.]+k?B \[", terminal.text())
+
+
+@posix
+def test_no_bar_without_tqdm(long_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "tqdm.py").write_text("raise ModuleNotFoundError(\"No module named 'tqdm'\")\n")
+    terminal = Terminal()
+    process = subprocess.Popen(
+        command("check", long_file.name, long_file.name),
+        cwd=long_file.parent,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=terminal.writer,
+        env=environment(PYTHONPATH=str(tmp_path)),
+    )
+    output, _ = process.communicate(timeout=SECONDS)
+    assert terminal.text() == "jsonrpc-fast: no progress bar: it needs the extra jsonrpc_fast[cli]\r\n"
+    assert output.decode() == LONG_OUTPUT * 2
+    assert process.returncode == 1

@@ -1,0 +1,647 @@
+"""The tap, around real processes: what goes through it is what comes out, and the log tells of each message."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import jsonrpc_fast
+from jsonrpc_fast import JSONRPC
+from jsonrpc_fast.cli import tap
+from jsonrpc_fast.codes import Hint
+from jsonrpc_fast.framing.frames import frame
+
+from ..support.places import PEERS
+
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.skipif(os.name != "posix", reason="pipes, signals and terminals as POSIX has them"),
+]
+
+PACKAGE = Path(jsonrpc_fast.__file__).resolve().parents[1]
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join(filter(None, [str(PACKAGE), os.environ.get("PYTHONPATH", "")])),
+    "PYTHONUNBUFFERED": "1",
+}
+SECONDS = 40
+
+REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"add","params":["secret"]}\n'
+RESULT = b'{"jsonrpc":"2.0","id":1,"result":"secret"}\n'
+LINE = re.compile(r"\d\d:\d\d:\d\d\.\d\d\d (->|<-|--) (.*)")
+
+
+def tapped(*command: str, options: list[str] | None = None) -> list[str]:
+    """The command line of a tap around a command."""
+    return [sys.executable, "-m", "jsonrpc_fast", "tap", *(options or []), "--", *command]
+
+
+def python(code: str) -> list[str]:
+    """The command line of a server in Python."""
+    return [sys.executable, "-c", textwrap.dedent(code)]
+
+
+def run(
+    *command: str, data: bytes | None = b"", options: list[str] | None = None, **more: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """Runs a tap around a command, with `data` on its standard input."""
+    given: dict[str, Any] = {} if data is None else {"input": data}
+    return subprocess.run(
+        tapped(*command, options=options), env=ENVIRONMENT, capture_output=True, timeout=SECONDS, **given, **more
+    )
+
+
+def lines_of(log: bytes) -> list[tuple[str, str]]:
+    """Direction and text of each line."""
+    found = [LINE.fullmatch(line) for line in log.decode().splitlines()]
+    assert None not in found
+    return [(match[1], re.sub(r"\d+\.\d ms", "N ms", match[2])) for match in found if match]
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Processes that are ended with the test."""
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        process.kill()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+        process.wait(SECONDS)
+
+
+# What goes through
+
+
+@pytest.mark.parametrize("size", [0, 1, 65536, 3_000_000])
+def test_any_bytes_go_through(size: int, tmp_path: Path) -> None:
+    data = random.Random(size).randbytes(size)
+    done = run("cat", data=data, options=["--log", str(tmp_path / "log")])
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == data
+
+
+@pytest.mark.parametrize("framing", ["newline", "content-length"])
+def test_a_large_message(framing: Any) -> None:
+    text = b'{"jsonrpc":"2.0","method":"m","params":["%b"]}' % (10_000_000 * b"x")
+    data = frame(text, framing)
+    done = run("cat", data=data)
+    assert done.stdout == data
+    assert lines_of(done.stderr) == [
+        ("->", "notification m 10000044 B"),
+        ("<-", "notification m 10000044 B"),
+        ("--", "the server ended with status 0; calls without an answer: 0"),
+    ]
+
+
+def test_the_server_s_standard_error_stays(tmp_path: Path) -> None:
+    done = run("sh", "-c", "echo trouble >&2", options=["--log", str(tmp_path / "log")])
+    assert (done.stdout, done.stderr) == (b"", b"trouble\n")
+
+
+def test_prompt(processes: list[subprocess.Popen[bytes]]) -> None:
+    """Each byte goes through before the next one comes."""
+    process = subprocess.Popen(
+        tapped("cat"),
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+    )
+    processes.append(process)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    taken = []
+    for byte in REQUEST * 3:
+        started = time.perf_counter()
+        process.stdin.write(bytes([byte]))
+        assert process.stdout.read(1) == bytes([byte])
+        taken.append(time.perf_counter() - started)
+    assert statistics.median(taken) < 0.02
+
+
+def test_a_file_as_standard_input(tmp_path: Path) -> None:
+    file = tmp_path / "in"
+    file.write_bytes(REQUEST * 1000)
+    with file.open("rb") as stream:
+        done = run("cat", data=None, stdin=stream)
+    assert done.stdout == REQUEST * 1000
+    with open(os.devnull, "rb") as stream:
+        assert run("cat", data=None, stdin=stream).stdout == b""
+
+
+def test_a_terminal_as_standard_input(processes: list[subprocess.Popen[bytes]]) -> None:
+    import pty
+
+    keyboard, terminal = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            tapped("cat"), env=ENVIRONMENT, stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        processes.append(process)
+        os.write(keyboard, REQUEST + b"\x04")  # Ctrl-D at the start of a line: the end
+        assert process.communicate(timeout=SECONDS)[0] == REQUEST
+    finally:
+        os.close(keyboard)
+        os.close(terminal)
+
+
+def test_a_non_blocking_pipe(processes: list[subprocess.Popen[bytes]]) -> None:
+    ours, theirs = os.pipe()
+    answers, output = os.pipe()
+    os.set_blocking(ours, False)
+    os.set_blocking(output, False)
+    process = subprocess.Popen(tapped("cat"), env=ENVIRONMENT, stdin=ours, stdout=output, stderr=subprocess.DEVNULL)
+    processes.append(process)
+    os.close(ours)
+    os.close(output)
+    with open(theirs, "wb") as stream, open(answers, "rb") as back:
+        time.sleep(0.3)
+        stream.write(REQUEST)
+        stream.flush()
+        assert back.read(len(REQUEST)) == REQUEST
+        stream.write(50_000 * b"x")
+        stream.close()
+        time.sleep(0.3)
+        assert back.read() == 50_000 * b"x"
+
+
+# How it ends
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "ending"),
+    [
+        ("exit 0", 0, "status 0"),
+        ("exit 3", 3, "status 3"),
+        ("exit 255", 255, "status 255"),
+        ("kill -KILL $$", 137, "signal 9"),
+        ("kill -TERM $$", 143, "signal 15"),
+    ],
+)
+def test_status(code: str, status: int, ending: str) -> None:
+    done = run("sh", "-c", code)
+    assert (done.returncode, done.stdout) == (status, b"")
+    assert lines_of(done.stderr) == [("--", f"the server ended with {ending}; calls without an answer: 0")]
+
+
+def test_commands_that_cannot_be_run(tmp_path: Path) -> None:
+    done = run(str(tmp_path / "none"))
+    assert (done.returncode, done.stdout) == (127, b"")
+    assert done.stderr.decode() == f"jsonrpc-fast: cannot run {tmp_path / 'none'}: No such file or directory\n"
+    (tmp_path / "text").write_text("text")
+    done = run(str(tmp_path / "text"))
+    assert (done.returncode, done.stdout) == (126, b"")
+    assert done.stderr.decode() == f"jsonrpc-fast: cannot run {tmp_path / 'text'}: Permission denied\n"
+
+
+def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
+    done = run("touch", str(tmp_path / "started"), options=["--log", str(tmp_path)])
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode() == f"jsonrpc-fast: cannot write {tmp_path}: Is a directory\n"
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize("arguments", [[], ["--"], ["cat"], ["--framing", "morse", "--", "cat"]])
+def test_usage(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "jsonrpc_fast", "tap", *arguments]
+    done = subprocess.run(command, env=ENVIRONMENT, input=b"", capture_output=True, timeout=SECONDS)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"usage: jsonrpc-fast" in done.stderr
+
+
+def test_help() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "jsonrpc_fast", "tap", "--help"], env=ENVIRONMENT, capture_output=True, timeout=SECONDS
+    )
+    assert done.returncode == 0
+    for word in (
+        b"tap [options] -- COMMAND ...",
+        b"--profile NAME",
+        b"--framing",
+        b"--log FILE",
+        b"(default: auto)",
+        b"127",
+    ):
+        assert word in done.stdout
+
+
+def test_arguments_of_the_command_are_its_own() -> None:
+    done = run(*python("import sys; print(sys.argv[1:])"), "--log", "x", "--", "-h")
+    assert done.stdout == b"['--log', 'x', '--', '-h']\n"
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_signals_go_on(name: str, processes: list[subprocess.Popen[bytes]]) -> None:
+    server = python(f"""
+        import signal, sys, time
+        def end(number, frame):
+            print("asked", flush=True)
+            sys.exit(7)
+        signal.signal(signal.{name}, end)
+        print("ready", flush=True)
+        time.sleep(60)
+    """)
+    process = subprocess.Popen(
+        tapped(*server),
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    processes.append(process)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(getattr(signal, name))
+    assert process.stdout.read() == b"asked\n"
+    assert process.wait(SECONDS) == 7
+
+
+def test_a_client_that_goes() -> None:
+    started = time.monotonic()
+    with subprocess.Popen(
+        tapped("yes"), env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(4) == b"y\ny\n"
+        process.stdout.close()
+        assert process.wait(SECONDS) == 128 + signal.SIGPIPE
+    assert time.monotonic() - started < 20
+
+
+def write_on(descriptor: int) -> None:
+    """Writes a little now and then, until that fails."""
+    while True:
+        os.write(descriptor, REQUEST)
+        time.sleep(0.01)
+
+
+def test_a_server_that_reads_no_more(processes: list[subprocess.Popen[bytes]]) -> None:
+    server = python("""
+        import os, sys, time
+        os.close(0)
+        print("closed", flush=True)
+        time.sleep(60)
+    """)
+    process = subprocess.Popen(
+        tapped(*server), env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    processes.append(process)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"closed\n"
+    with pytest.raises(BrokenPipeError):
+        write_on(process.stdin.fileno())
+    process.terminate()
+    assert process.wait(SECONDS) == 128 + signal.SIGTERM
+
+
+def test_what_the_server_leaves_behind_holds_nothing_up() -> None:
+    started = time.monotonic()
+    done = run(
+        "sh", "-c", "printf before; (sleep 50; echo late) 2>/dev/null & exit 5", data=None, stdin=subprocess.DEVNULL
+    )
+    assert (done.returncode, done.stdout) == (5, b"before")
+    assert time.monotonic() - started < 30
+
+
+def test_the_end_of_the_client_s_stream_reaches_the_server() -> None:
+    server = python("""
+        import sys
+        data = sys.stdin.buffer.read()
+        print(len(data), flush=True)
+        sys.exit(4)
+    """)
+    done = run(*server, data=REQUEST)
+    assert (done.returncode, done.stdout) == (4, b"60\n")
+
+
+# A slow side
+
+
+def test_a_slow_client_holds_up_the_server(tmp_path: Path, processes: list[subprocess.Popen[bytes]]) -> None:
+    server = python(f"""
+        import os, time
+        os.set_blocking(1, False)
+        written, stuck = 0, 0
+        while stuck < 10:
+            try:
+                written += os.write(1, b"x" * 4095 + b"\\n")
+                stuck = 0
+            except BlockingIOError:
+                stuck += 1
+                time.sleep(0.05)
+        open({str(tmp_path / "written")!r}, "w").write(str(written))
+    """)
+    process = subprocess.Popen(
+        tapped(*server), env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    processes.append(process)
+    deadline = time.monotonic() + SECONDS
+    while not (tmp_path / "written").exists() or not (tmp_path / "written").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    written = int((tmp_path / "written").read_text())
+    assert 0 < written < 1_000_000
+    # The server has ended; all that it wrote is still the client's.
+    time.sleep(0.5)
+    output, _ = process.communicate(timeout=SECONDS)
+    assert output == written // 4096 * (b"x" * 4095 + b"\n")
+    assert process.returncode == 0
+
+
+def test_a_log_that_nobody_reads_holds_nothing_up(processes: list[subprocess.Popen[bytes]]) -> None:
+    data = 30_000 * b'{"jsonrpc":"2.0","method":"m"}\n'
+    process = subprocess.Popen(
+        tapped("cat"), env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    processes.append(process)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    stdin = process.stdin
+
+    def write() -> None:
+        stdin.write(data)
+        stdin.close()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert process.stdout.read() == data
+    writer.join(SECONDS)
+    assert process.wait(SECONDS) == 0
+
+
+def test_a_long_log_is_written_to_its_end(tmp_path: Path) -> None:
+    data = b"".join([b'{"jsonrpc":"2.0","id":%d,"method":"m"}\n' % id for id in range(30_000)])
+    done = run("cat", data=data, options=["--log", str(tmp_path / "log")])
+    assert done.stdout == data
+    lines = lines_of((tmp_path / "log").read_bytes())
+    assert [text for direction, text in lines if direction == "->"][-1] == "request m id=29999 41 B"
+    assert len(lines) == 60_001
+    assert lines[-1] == ("--", "the server ended with status 0; calls without an answer: 8192")
+
+
+def test_a_log_that_is_gone() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    data = 1000 * REQUEST
+    with subprocess.Popen(
+        tapped("cat"), env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=writer
+    ) as process:
+        os.close(writer)
+        output, _ = process.communicate(data, timeout=SECONDS)
+    assert (process.returncode, output) == (0, data)
+
+
+def run_with_closed(closings: str, *command: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Runs a tap that finds some of its standard descriptors closed."""
+    closing = ["sh", "-c", f'exec "$@" {closings}', "sh", *tapped(*command)]
+    return subprocess.run(closing, env=ENVIRONMENT, input=data, capture_output=True, timeout=SECONDS)
+
+
+def test_a_closed_standard_input_is_an_empty_one() -> None:
+    ran = run_with_closed("<&-", "sh", "-c", "echo hi; cat; exit 3", data=REQUEST)
+    assert (ran.returncode, ran.stdout) == (3, b"hi\n")
+    assert [direction for direction, _ in lines_of(ran.stderr)] == ["<-", "--"]
+
+
+def test_a_closed_standard_output_is_a_client_that_is_gone() -> None:
+    ran = run_with_closed(">&-", "sh", "-c", "cat; exit 3", data=REQUEST)
+    assert (ran.returncode, ran.stdout) == (3, b"")
+    assert [direction for direction, _ in lines_of(ran.stderr)] == ["->", "<-", "--"]
+
+
+@pytest.mark.parametrize("closings", ["2>&-", "2>&- <&-", "2>&- >&-", "2>&- >&- <&-"])
+def test_no_line_goes_elsewhere_where_standard_error_is_closed(closings: str, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    server = 'cat >"$1"; cat "$1"; exit 3'
+    ran = run_with_closed(closings, "sh", "-c", server, "sh", str(seen), data=3 * REQUEST)
+    passed = b"" if "<" in closings else 3 * REQUEST
+    assert (ran.returncode, seen.read_bytes()) == (3, passed)
+    assert ran.stdout == (b"" if " >&-" in closings else passed)
+
+
+# The log
+
+
+ANSWERS = b"".join(
+    [
+        RESULT,
+        b'{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"secret"}}\n',
+        b'{"jsonrpc":"2.0","id":"1","result":"secret"}\n',
+        b'[{"jsonrpc":"2.0","method":"tick","params":["secret"]},{"jsonrpc":"2.0","id":9,"method":"ask"}]\n',
+        b"secret\n",
+        b'{"jsonrpc":"2.0","id":5,"method":7}\n',
+    ]
+)
+CALLS = b"".join(
+    [
+        REQUEST,
+        b'{"jsonrpc":"2.0","id":2,"method":"sub"}\n',
+        b'{"jsonrpc":"2.0","id":"a \\u2028\\n\\" %b","method":"m\\n\\u001b[31m%b"}\n' % (80 * b"i", 80 * b"m"),
+        b'{"jsonrpc":"2.0","method":"tock"}\n',
+        b"\n",
+        b'{"jsonrpc":"2.0","id":9,"result":{}}\n',
+        b'{"jsonrpc":"2.0","id":1,"meth',
+    ]
+)
+LOGGED = [
+    ("->", "request add id=1 59 B"),
+    ("->", "request sub id=2 39 B"),
+    ("->", r"request m\n\x1b[31m" + 53 * "m" + r"… id=" + r'"a \u2028\n\" ' + 51 * "i" + "… 223 B"),
+    ("->", "notification tock 33 B"),
+    ("->", "result id=9 36 B to no call"),
+    ("->", "invalid 29 B TRUNCATED: the stream ended inside a message"),
+    ("<-", "result add id=1 42 B N ms"),
+    ("<-", "error -32601 sub id=2 67 B N ms"),
+    ("<-", 'result id="1" 44 B to no call'),
+    ("<-", "batch of 2 95 B"),
+    ("<-", "notification tick"),
+    ("<-", "request ask id=9"),
+    (
+        "<-",
+        f"invalid 6 B MALFORMED_JSON: the text is not JSON; {Hint.PRINTED_TEXT.value}",
+    ),
+    ("<-", "invalid id=5 35 B INVALID_METHOD_TYPE: method is not a string"),
+    ("--", "the server ended with status 0; calls without an answer: 2"),
+]
+
+
+def test_lines(tmp_path: Path) -> None:
+    (tmp_path / "answers").write_bytes(ANSWERS)
+    log = tmp_path / "log"
+    log.write_text("00:00:00.000 -- what was there before\n")
+    done = run("sh", "-c", f"cat > /dev/null; cat {tmp_path}/answers", data=CALLS, options=["--log", str(log)])
+    assert (done.returncode, done.stdout, done.stderr) == (0, ANSWERS, b"")
+    assert lines_of(log.read_bytes()) == [("--", "what was there before"), *LOGGED]
+    assert b"secret" not in log.read_bytes()
+
+
+def test_profile_and_framing(tmp_path: Path) -> None:
+    options = ["--profile", "mcp-2025-11-25", "--framing", "content-length"]
+    done = run("cat", data=b"Content-Length: 59\r\n\r\n" + REQUEST, options=options)
+    assert lines_of(done.stderr)[:2] == [
+        ("->", "invalid id=1 59 B INVALID_PARAMS_TYPE: params is not of a type that the protocol allows"),
+        ("<-", "invalid id=1 59 B INVALID_PARAMS_TYPE: params is not of a type that the protocol allows"),
+    ]
+    done = run("cat", data=REQUEST + b"Content-Length: 5\r\n", options=options)
+    assert [line for line in lines_of(done.stderr) if line[0] == "->"] == [
+        (
+            "->",
+            f"invalid INVALID_FRAMING: the framing is not valid; {Hint.NEWLINE_FRAMING.value}",
+        ),
+        ("->", "nothing that comes after this is looked at"),
+    ]
+
+
+def test_each_direction_tells_its_own_framing() -> None:
+    done = run("sh", "-c", r"cat > /dev/null; printf 'Content-Length: 2\r\n\r\n{}'", data=REQUEST)
+    assert lines_of(done.stderr)[:2] == [
+        ("->", "request add id=1 59 B"),
+        ("<-", "invalid 2 B MISSING_JSONRPC: jsonrpc is missing"),
+    ]
+
+
+def sides() -> tuple[Any, Any]:
+    return tap._Side("auto", JSONRPC), tap._Side("auto", JSONRPC)
+
+
+def test_latency() -> None:
+    client, server = sides()
+    assert list(client.lines(10.0, REQUEST, server)) == ["request add id=1 59 B"]
+    assert list(server.lines(10.25, RESULT[:9], client)) == []
+    assert list(server.lines(11.5, RESULT[9:], client)) == ["result add id=1 42 B 1500.0 ms"]
+    assert list(server.lines(11.5, RESULT, client)) == ["result id=1 42 B to no call"]
+
+
+def test_pending_calls_have_a_bound() -> None:
+    client, server = sides()
+    for id in range(5000):
+        assert len(list(client.lines(0.0, b'{"jsonrpc":"2.0","id":%d,"method":"m"}\n' % id, server))) == 1
+    assert len(client.pending) == 4096
+    assert list(server.lines(0.0, b'{"jsonrpc":"2.0","id":903,"result":1}\n', client)) == [
+        "result id=903 37 B to no call"
+    ]
+    assert list(server.lines(0.0, b'{"jsonrpc":"2.0","id":904,"result":1}\n', client)) == [
+        "result m id=904 37 B 0.0 ms"
+    ]
+
+
+def test_what_the_log_had_no_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tap, "_WAITING_BYTES", 100_000)
+    reader, writer = os.pipe()
+    with open(reader, "rb") as log:
+        watcher = tap._Watcher(writer, "auto", JSONRPC)
+        watcher.saw("->", REQUEST + REQUEST[:10])
+        watcher.saw("->", 100_001 * b" ")
+        for _ in range(10):
+            watcher.saw("->", 9 * b"x")
+        watcher._waiting_bytes -= 100_257
+        watcher._waiting.pop()
+        watcher.saw("->", b"middle of a line\n" + REQUEST)
+        watcher.saw("->", b"")
+        watcher.finish(0)
+        watcher.run()
+        os.close(writer)
+        assert lines_of(log.read()) == [
+            ("->", "request add id=1 59 B"),
+            ("->", "90 bytes were not looked at: the log is too slow"),
+            ("->", "request add id=1 59 B"),
+            ("--", "the server ended with status 0; calls without an answer: 1"),
+        ]
+
+
+def test_bytes_are_missed_where_messages_are_not_lines() -> None:
+    client, server = sides()
+    headed = b"Content-Length: 60\r\n\r\n" + REQUEST
+    assert list(client.lines(0.0, headed, server)) == ["request add id=1 60 B"]
+    assert client.miss() == ["nothing that comes after this is looked at"]
+    assert client.miss() == []
+    assert list(client.lines(0.0, headed, server)) == []
+    assert list(client.lines(0.0, b"", server)) == []
+
+
+# Real peers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("package", "peer", "seen", "logged"),
+    [
+        (
+            "pygls",
+            "lsp",
+            ["peer", "read file:///peer.txt", "zw\u00f6lf", "JsonRpcMethodNotFound", 0],
+            [
+                "-> request initialize",
+                "<- result initialize",
+                "-> notification initialized",
+                "-> notification textDocument/didOpen",
+                "<- notification window/logMessage",
+                "-> request textDocument/hover",
+                "<- result textDocument/hover",
+                "-> request peer/none",
+                "<- error -32601 peer/none",
+                "-> request shutdown",
+                "<- result shutdown",
+                "-> notification exit",
+            ],
+        ),
+        (
+            "mcp.server.mcpserver",
+            "sum",
+            ["peer", ["add", "repeat"], "5", 200000, True],
+            [
+                "-> request initialize",
+                "<- result initialize",
+                "-> notification notifications/initialized",
+                "-> request tools/list",
+                "<- result tools/list",
+                "-> request tools/call",
+                "<- result tools/call",
+                "-> request tools/call",
+                "<- result tools/call",
+                "-> request tools/call",
+                "<- result tools/call",
+            ],
+        ),
+    ],
+)
+def test_a_real_server_and_its_client(
+    package: str, peer: str, seen: list[Any], logged: list[str], tmp_path: Path
+) -> None:
+    try:
+        missing = importlib.util.find_spec(package) is None
+    except ModuleNotFoundError:
+        missing = True
+    if missing:
+        pytest.skip(f"{package} is not installed")
+    server = [sys.executable, str(PEERS / f"{peer}_server.py")]
+    client = [sys.executable, str(PEERS / f"{peer}_client.py")]
+    log = tmp_path / "log"
+    for command in (server, tapped(*server, options=["--log", str(log)])):
+        done = subprocess.run([*client, *command], env=ENVIRONMENT, capture_output=True, timeout=SECONDS)
+        assert done.returncode == 0, done.stderr.decode()
+        assert json.loads(done.stdout) == seen
+    lines = lines_of(log.read_bytes())
+    assert [re.sub(r"( id=.*| \d+ B)$", "", f"{direction} {text}") for direction, text in lines[:-1]] == logged
+    assert lines[-1] == ("--", "the server ended with status 0; calls without an answer: 0")
+    assert not [text for _, text in lines if "invalid" in text or "to no call" in text]

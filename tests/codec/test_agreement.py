@@ -1,0 +1,240 @@
+"""The twins agree on any input: values, types, the types of ids, and every field of a fault."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import orjson
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_03_26, PRESETS, Limits, Profile
+from jsonrpc_fast.types import UNSET
+
+from ..mutations import LINES, REPLACEMENTS, mutated
+from ..support.describe import describe
+from ..support.examples import scaled_examples
+
+Twins = tuple[ModuleType, ModuleType]
+
+TINY = Limits(message_bytes=90, depth=1, batch_items=1, method_bytes=4, id_bytes=32)
+PROFILES = [
+    *PRESETS.values(),
+    JSONRPC.replace(extra_members=False),
+    LENIENT.replace(extra_members=False, big_ints="exact"),
+    JSONRPC.replace(big_ints="exact"),
+    JSONRPC.replace(big_ints="reject"),
+    JSONRPC.replace(limits=TINY),
+    JSONRPC.replace(limits=TINY, extra_members=False, big_ints="reject"),
+    MCP_2025_03_26.replace(limits=Limits(depth=2, method_bytes=10, id_bytes=40), big_ints="exact"),
+    Profile(null_request_ids=False, null_result_ids=True, errors_without_id=True, null_companions=True, batches=False),
+]
+TEXTS = st.one_of(
+    mutated(),
+    mutated(),
+    st.binary(max_size=30),
+    st.text(st.sampled_from('{}[]:,"\\ud8e1.-0 tf'), max_size=20).map(str.encode),
+    st.lists(st.sampled_from(REPLACEMENTS), max_size=12).map(b"".join),
+)
+
+
+def outcome(call: Callable[[], Any], show: Callable[[Any], Any]) -> str:
+    try:
+        return repr(show(call()))
+    except Exception as error:
+        return re.sub(r"jsonrpc_fast\._(core|pure)\.", "", f"{type(error).__name__}: {error}")
+
+
+def check(twins: Twins, call: Callable[[ModuleType], Any], show: Callable[[Any], Any] = describe) -> None:
+    core, pure = twins
+    assert outcome(lambda: call(core), show) == outcome(lambda: call(pure), show)
+
+
+@scaled_examples(7)
+@given(text=TEXTS, profile=st.sampled_from(PROFILES), raw=st.booleans())
+def test_decode(twins: Twins, text: bytes, profile: Profile, raw: bool) -> None:
+    check(twins, lambda twin: twin.decode(text, profile, raw=raw))
+
+
+@given(text=mutated(), raw=st.booleans())
+def test_decode_in_every_profile(twins: Twins, text: bytes, raw: bool) -> None:
+    for profile in PROFILES:
+        check(twins, lambda twin, profile=profile: twin.decode(text, profile, raw=raw))
+
+
+@given(text=st.text(), around=st.sampled_from(['"%s"', "%s", '{"jsonrpc":"2.0","id":"%s","method":"m"}', '["%s",{}]']))
+def test_decode_str(twins: Twins, text: str, around: str) -> None:
+    check(twins, lambda twin: twin.decode(around % text))
+    check(twins, lambda twin: twin.decode(around.replace("%s", text.replace("\\", "\ud800"))))
+
+
+@given(text=TEXTS)
+def test_classify(twins: Twins, text: bytes) -> None:
+    check(twins, lambda twin: twin.classify(text), tuple)
+
+
+@scaled_examples(2)
+@given(
+    texts=st.lists(TEXTS, max_size=4),
+    sizes=st.lists(st.integers(0, 200), max_size=12),
+    profile=st.sampled_from(PROFILES),
+    end=st.sampled_from([b"\n", b"\r\n", b""]),
+    raw=st.booleans(),
+)
+def test_decoder(twins: Twins, texts: list[bytes], sizes: list[int], profile: Profile, end: bytes, raw: bool) -> None:
+    data = b"\n".join(texts) + end
+
+    def decode_all(twin: ModuleType) -> list[Any]:
+        decoder = twin.Decoder(profile=profile, raw=raw)
+        items = []
+        rest = data
+        for size in sizes:
+            items.append(decoder.feed(rest[:size]))
+            rest = rest[size:]
+        return [*items, decoder.feed(rest), decoder.close()]
+
+    check(twins, decode_all, lambda items: [describe(each) for each in items])
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+class Text(str):
+    __slots__ = ()
+
+
+ODD = st.sampled_from(
+    [
+        *(None, True, False, 0, 1, -1, 2**63, 2**64, 10**40, -(10**40), 10**600, 10**5000, 1.5, 1.0, -0.0, 1e300),
+        *(float("nan"), float("inf"), "", "2.0", "m", "é" * 20, "m" * 2000, "\ud800", Text("2.0"), Number.ONE, b"2.0"),
+        *(
+            {},
+            [],
+            {"a": [1]},
+            [[]],
+            (),
+            {1},
+            UNSET,
+            {"code": 1, "message": "m"},
+            {"code": 1, "message": "m", "data": None},
+        ),
+        *(
+            {"code": True, "message": "m"},
+            {"code": 1.0, "message": ""},
+            {"code": 2**70, "message": 1},
+            {"code": Number.ONE},
+        ),
+    ]
+)
+OBJECTS = st.one_of(
+    st.dictionaries(
+        st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error", "x", "?", 1]),
+        ODD,
+        max_size=7,
+    ),
+    st.fixed_dictionaries(
+        {"jsonrpc": st.just("2.0")},
+        optional=dict.fromkeys(("id", "method", "params", "result", "error", "x"), ODD),
+    ),
+    ODD,
+)
+
+
+@scaled_examples(5)
+@given(obj=st.one_of(OBJECTS, st.lists(OBJECTS, max_size=3)), profile=st.sampled_from(PROFILES))
+def test_parse(twins: Twins, obj: Any, profile: Profile) -> None:
+    check(twins, lambda twin: twin.parse(obj, profile), show)
+    for name in ("Request", "Notification", "Response", "Error"):
+        check(twins, lambda twin, name=name: getattr(twin, name).from_dict(obj, profile), show)
+
+
+@given(text=mutated(), profile=st.sampled_from(PROFILES))
+def test_parse_of_what_orjson_reads(twins: Twins, text: bytes, profile: Profile) -> None:
+    try:
+        obj = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return
+    check(twins, lambda twin: twin.parse(obj, profile))
+
+
+def show(item: Any) -> Any:
+    """As `describe`, of what is too wide to be written as digits too, and of what is no message."""
+    if isinstance(item, list):
+        return [show(each) for each in item]
+    kind = type(item).__name__
+    if kind in ("Request", "Notification", "Response", "ParseError"):
+        return [shown(value) for value in describe(item)]
+    return repr(item)
+
+
+def shown(value: Any) -> Any:
+    return f"{value.bit_length()} bits, {value % 997}" if type(value) is int and value.bit_length() > 10_000 else value
+
+
+OPTIONS = st.sampled_from(
+    [0, orjson.OPT_NON_STR_KEYS, orjson.OPT_SORT_KEYS, orjson.OPT_STRICT_INTEGER, orjson.OPT_INDENT_2, 2**13]
+)
+DEFAULTS = st.sampled_from([None, str, sorted, repr, lambda _: 1 / 0, lambda _: object()])
+
+
+@scaled_examples(5)
+@given(
+    name=st.sampled_from(["encode_request", "encode_notification", "encode_result", "encode_error"]),
+    arguments=st.lists(ODD, min_size=4, max_size=4),
+    plain=st.booleans(),
+    default=DEFAULTS,
+    option=OPTIONS,
+    delimited=st.booleans(),
+)
+def test_encode(
+    twins: Twins, name: str, arguments: list[Any], plain: bool, default: Any, option: int, delimited: bool
+) -> None:
+    if plain:
+        head = {
+            "encode_request": [7, "m"],
+            "encode_notification": ["m"],
+            "encode_result": [7],
+            "encode_error": [7, 1, "m"],
+        }
+        arguments = [*head[name], arguments[0]]
+    else:
+        arguments = arguments[
+            : {"encode_request": 3, "encode_notification": 2, "encode_result": 2, "encode_error": 4}[name]
+        ]
+
+    def encode(twin: ModuleType) -> bytes:
+        return getattr(twin, name)(*arguments, default=default, option=option, delimited=delimited)  # type: ignore[no-any-return]
+
+    check(twins, encode, bytes)
+
+
+@scaled_examples(2)
+@given(obj=st.lists(OBJECTS, max_size=4), default=DEFAULTS, option=OPTIONS, delimited=st.booleans())
+def test_encode_what_was_parsed(twins: Twins, obj: Any, default: Any, option: int, delimited: bool) -> None:
+    def encode(twin: ModuleType) -> bytes:
+        messages = [item for item in (twin.parse(each) for each in obj) if type(item) in (twin.Request, twin.Response)]
+        return twin.encode(messages, default=default, option=option, delimited=delimited)  # type: ignore[no-any-return]
+
+    check(twins, encode, bytes)
+
+
+@given(text=mutated(LINES), raw=st.booleans())
+def test_answer(twins: Twins, text: bytes, raw: bool) -> None:
+    def answer(twin: ModuleType) -> bytes:
+        def handler(call: Any) -> Any:
+            return twin.Response(getattr(call, "id", None), call.params)
+
+        return twin.answer(twin.decode(text, raw=raw), handler)  # type: ignore[no-any-return]
+
+    check(twins, answer, bytes)
+
+
+@scaled_examples(2)
+@given(text=TEXTS)
+def test_raw(twins: Twins, text: bytes) -> None:
+    check(twins, lambda twin: twin.Raw(text), lambda raw: (bytes(raw), raw.decode(), repr(raw), len(raw)))

@@ -1,0 +1,265 @@
+"""Streams of messages: any chunking gives the same items, and a fault costs one message alone."""
+
+from __future__ import annotations
+
+import tracemalloc
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsonrpc_fast.profile import JSONRPC, LSP, MCP_2025_11_25, Limits
+
+from ..mutations import LINES, MADE, mutated
+from ..support.describe import Description, describe, fault, notification, request, result, text_fault
+
+ONE = b'{"jsonrpc":"2.0","id":1,"method":"m"}'
+TWO = b'{"jsonrpc":"2.0","method":"n"}'
+
+
+def decode_all(impl: ModuleType, chunks: list[bytes], **options: Any) -> Description:
+    decoder = impl.Decoder(**options)
+    items = [item for chunk in chunks for item in decoder.feed(chunk)]
+    return [describe(item) for item in items + decoder.close()]
+
+
+def bytewise(data: bytes) -> list[bytes]:
+    return [data[at : at + 1] for at in range(len(data))]
+
+
+STREAMS: list[tuple[bytes, Description]] = [
+    (b"", []),
+    (ONE + b"\n", [request(1, "m")]),
+    (ONE, [request(1, "m")]),
+    (ONE + b"\n" + TWO + b"\n", [request(1, "m"), notification("n")]),
+    (ONE + b"\r\n" + TWO + b"\r\n", [request(1, "m"), notification("n")]),
+    (b"\n \n\t\r\n" + ONE + b"\n\n\n", [request(1, "m")]),
+    (b"\xef\xbb\xbf" + ONE + b"\n" + TWO, [request(1, "m"), notification("n")]),
+    (b"\xef\xbb\xbf\n" + TWO, [notification("n")]),
+    (TWO + b"\n\xef\xbb\xbf" + TWO + b"\n", [notification("n"), text_fault("MALFORMED_JSON", 0)]),
+    (b"[" + ONE + b"," + TWO + b",1]\n", [[request(1, "m"), notification("n"), fault("NOT_AN_OBJECT", index=2)]]),
+    (b"[]\n1\n", [fault("EMPTY_BATCH"), fault("NOT_AN_OBJECT")]),
+    (b"{\n" + ONE + b"\n}\n", [text_fault("MALFORMED_JSON", 1), request(1, "m"), text_fault("MALFORMED_JSON", 0)]),
+    (b"\xff\n" + TWO + b"\n", [text_fault("INVALID_UTF8", 0), notification("n")]),
+    (ONE + TWO + b"\n" + TWO + b"\n", [text_fault("MALFORMED_JSON", 37), notification("n")]),
+    (b'{"jsonrpc":"2.0",\r"method":"n"}\r\n', [notification("n")]),
+    ('{"jsonrpc":"2.0","method":"\u0085\u2028\u2029"}\n'.encode(), [notification("\u0085\u2028\u2029")]),
+    ('{"jsonrpc":"2.0","method":"n"}\u2028\n'.encode(), [text_fault("MALFORMED_JSON", 30)]),
+    ('"\u0085"\n'.encode(), [fault("NOT_AN_OBJECT")]),
+    (b"\x0c\n", [text_fault("MALFORMED_JSON", 0)]),
+    # the end of the stream inside a message
+    (ONE[:-1], [text_fault("TRUNCATED", 36)]),
+    (b"[" + ONE + b",", [text_fault("TRUNCATED", 39)]),
+    (b"{", [text_fault("TRUNCATED", 1)]),
+    (b"tru", [text_fault("TRUNCATED", 3)]),
+    (b'"\\ud83d\\', [text_fault("TRUNCATED", 8)]),
+    (ONE + b"\n" + TWO[:10], [request(1, "m"), text_fault("TRUNCATED", 10)]),
+    (ONE[:-1] + b"\r", [text_fault("TRUNCATED", 36)]),
+    (ONE[:-1] + b" ", [text_fault("TRUNCATED", 37)]),
+    (b'{"\xc3', [text_fault("TRUNCATED", 3)]),
+    (b'{"\xe2\x82', [text_fault("TRUNCATED", 4)]),
+    (b'{"\xf0\x9f\x98', [text_fault("TRUNCATED", 5)]),
+    (b'\xef\xbb\xbf{"a', [text_fault("TRUNCATED", 3)]),
+    # and what is wrong before the end comes
+    (b"{]", [text_fault("MALFORMED_JSON", 1)]),
+    (b'{]"\xc3', [text_fault("INVALID_UTF8", 3)]),
+    (b'{"a":1}\xc3', [text_fault("INVALID_UTF8", 7)]),
+    (b'{"\xff', [text_fault("INVALID_UTF8", 2)]),
+    (b'{"\xc3\xc3', [text_fault("INVALID_UTF8", 2)]),
+    (b'{"\xe0\x9f', [text_fault("INVALID_UTF8", 2)]),
+    (b'{"\xed\xa0', [text_fault("INVALID_UTF8", 2)]),
+    (b'{"\xf0\x8f', [text_fault("INVALID_UTF8", 2)]),
+    (b'{"\xf4\x90', [text_fault("INVALID_UTF8", 2)]),
+    (b'{"\xc0', [text_fault("INVALID_UTF8", 2)]),
+    (b'{"\xc3"', [text_fault("INVALID_UTF8", 2)]),
+    (b"\xef\xbb", [text_fault("TRUNCATED", 2)]),
+    (b"{}", [fault("MISSING_JSONRPC")]),
+    (b"12", [fault("NOT_AN_OBJECT")]),
+    (b"[]", [fault("EMPTY_BATCH")]),
+    (b'{\n"', [text_fault("MALFORMED_JSON", 1), text_fault("TRUNCATED", 1)]),
+]
+
+
+@pytest.mark.parametrize(("data", "expected"), STREAMS)
+def test_streams(impl: ModuleType, data: bytes, expected: Description) -> None:
+    assert decode_all(impl, [data]) == expected
+    assert decode_all(impl, bytewise(data)) == expected
+    for at in range(len(data)):
+        assert decode_all(impl, [data[:at], data[at:]]) == expected
+
+
+def test_items_come_with_the_chunk_that_ends_them(impl: ModuleType) -> None:
+    decoder = impl.Decoder()
+    assert decoder.feed(ONE) == []
+    assert describe(decoder.feed(b"\n")) == [request(1, "m")]
+    assert describe(decoder.feed(TWO + b"\n" + TWO + b"\n" + ONE)) == [notification("n"), notification("n")]
+    assert describe(decoder.close()) == [request(1, "m")]
+
+
+def test_the_type_of_truncated_is_the_twin_s(impl: ModuleType) -> None:
+    decoder = impl.Decoder()
+    decoder.feed(b"{")
+    [item] = decoder.close()
+    assert type(item) is impl.ParseError
+    assert item.to_response().to_bytes() == (
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'
+    )
+
+
+class TestLimit:
+    LIMITS = Limits(message_bytes=len(ONE))
+
+    @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+    def test_bound(self, impl: ModuleType, end: bytes) -> None:
+        for pad, expected in ((b"", request(1, "m")), (b" ", fault("MESSAGE_TOO_LARGE", 1))):
+            data = ONE + pad + end + TWO + end
+            for chunks in ([data], bytewise(data)):
+                assert decode_all(impl, chunks, limits=self.LIMITS) == [expected, notification("n")]
+
+    @pytest.mark.parametrize("end", [b"", b"\r"])
+    def test_bound_of_the_last(self, impl: ModuleType, end: bytes) -> None:
+        assert decode_all(impl, [ONE + end], limits=self.LIMITS) == [request(1, "m")]
+        assert decode_all(impl, [ONE + b" " + end], limits=self.LIMITS) == [fault("MESSAGE_TOO_LARGE", 1)]
+        assert decode_all(impl, bytewise(ONE + b"  " + end), limits=self.LIMITS) == [fault("MESSAGE_TOO_LARGE", 1)]
+
+    def test_the_mark_does_not_count(self, impl: ModuleType) -> None:
+        data = b"\xef\xbb\xbf" + ONE + b"\n"
+        assert decode_all(impl, [data], limits=self.LIMITS) == [request(1, "m")]
+
+    def test_told_at_once_and_the_stream_goes_on(self, impl: ModuleType) -> None:
+        decoder = impl.Decoder(limits=self.LIMITS)
+        assert describe(decoder.feed(ONE + b"  ")) == [fault("MESSAGE_TOO_LARGE", 1)]
+        assert decoder.feed(100 * ONE) == []
+        assert describe(decoder.feed(b"\n" + TWO + b"\n")) == [notification("n")]
+        assert decoder.close() == []
+
+    def test_limits_replace_those_of_the_profile(self, impl: ModuleType) -> None:
+        text = b'{"jsonrpc":"2.0","id":1,"method":"mm","params":null}\n'
+        small = LSP.replace(limits=Limits(method_bytes=1))
+        assert decode_all(impl, [text], profile=small) == [fault("METHOD_TOO_LONG", 1)]
+        assert decode_all(impl, [text], profile=small, limits=Limits()) == [request(1, "mm")]
+        assert decode_all(impl, [text], profile=LSP, limits=Limits(id_bytes=32)) == [request(1, "mm")]
+
+    def test_memory_has_a_bound(self, impl: ModuleType) -> None:
+        decoder = impl.Decoder(limits=Limits(message_bytes=100_000))
+        chunk = b'{"a":"' + 65536 * b"x"
+        tracemalloc.start()
+        try:
+            told = [item for _ in range(200) for item in decoder.feed(chunk)]
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert describe(told) == [fault("MESSAGE_TOO_LARGE")]
+        assert peak < 600_000
+
+    def test_memory_of_many_messages_has_a_bound(self, impl: ModuleType) -> None:
+        decoder = impl.Decoder()
+        tracemalloc.start()
+        try:
+            for _ in range(2000):
+                assert len(decoder.feed(20 * (ONE + b"\n"))) == 20
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 100_000
+
+
+class TestArguments:
+    def test_profile(self, impl: ModuleType) -> None:
+        text = b'{"jsonrpc":"2.0","id":1,"method":"","params":[]}\n'
+        assert decode_all(impl, [text]) == [request(1, "", [])]
+        assert decode_all(impl, [text], framing="newline", profile=JSONRPC, limits=None) == [request(1, "", [])]
+        assert decode_all(impl, [text], profile=MCP_2025_11_25) == [fault("EMPTY_METHOD", 1)]
+        assert describe(impl.Decoder("newline", MCP_2025_11_25, Limits()).feed(text)) == [fault("EMPTY_METHOD", 1)]
+
+    @pytest.mark.parametrize(
+        "data", [bytearray(TWO + b"\n"), memoryview(TWO + b"\n"), memoryview(b" " + TWO + b"\n")[1:]]
+    )
+    def test_types(self, impl: ModuleType, data: bytes) -> None:
+        assert describe(impl.Decoder().feed(data)) == [notification("n")]
+
+    @pytest.mark.parametrize("data", ["{}\n", None, 1, [], [b"{}\n"]])
+    def test_other_types_are_refused(self, impl: ModuleType, data: Any) -> None:
+        decoder = impl.Decoder()
+        expected = f"^data must be bytes, bytearray or memoryview, not {type(data).__name__}$"
+        with pytest.raises(TypeError, match=expected):
+            decoder.feed(data)
+        assert describe(decoder.feed(TWO + b"\n")) == [notification("n")]
+
+    def test_wrong_constructions(self, impl: ModuleType) -> None:
+        for framing in ("lines", "", None, b"newline", 1):
+            with pytest.raises(ValueError, match=r"^framing must be "):
+                impl.Decoder(framing)
+        for profile in (None, "jsonrpc", Limits()):
+            with pytest.raises(TypeError, match=f"^profile must be a Profile, not {type(profile).__name__}$"):
+                impl.Decoder(profile=profile)
+        with pytest.raises(TypeError, match=r"^limits must be of type Limits, not int$"):
+            impl.Decoder(limits=5)
+
+
+class TestClose:
+    def test_twice(self, impl: ModuleType) -> None:
+        decoder = impl.Decoder()
+        decoder.feed(ONE)
+        assert describe(decoder.close()) == [request(1, "m")]
+        assert decoder.close() == []
+        assert decoder.close() == []
+
+    def test_no_feeding_after(self, impl: ModuleType) -> None:
+        decoder = impl.Decoder()
+        decoder.close()
+        for data in (b"", ONE):
+            with pytest.raises(ValueError, match=r"^the decoder is closed$"):
+                decoder.feed(data)
+
+
+LINE = st.one_of(
+    st.sampled_from([*LINES, *MADE]).map(lambda line: line.replace(b"\n", b" ")),
+    mutated().map(lambda line: line.replace(b"\n", b" ")),
+    st.sampled_from([b"", b" ", b"\r", b"1", b"[]", b"\xff", b"x" * 300, "\u2028".encode(), b"\xef\xbb\xbf"]),
+)
+
+
+@given(
+    lines=st.lists(LINE, max_size=6),
+    ends=st.lists(st.sampled_from([b"\n", b"\r\n", b"\n\n"]), min_size=6, max_size=6),
+    sizes=st.lists(st.integers(0, 400), max_size=20),
+)
+def test_any_chunking(impl: ModuleType, lines: list[bytes], ends: list[bytes], sizes: list[int]) -> None:
+    limits = Limits(message_bytes=250)
+    data = b"".join(line + end for line, end in zip(lines, ends, strict=False))
+    whole = decode_all(impl, [data], limits=limits)
+    chunks, rest = [], data
+    for size in sizes:
+        chunks.append(rest[:size])
+        rest = rest[size:]
+    assert repr(decode_all(impl, [*chunks, rest], limits=limits)) == repr(whole)
+    assert repr(decode_all(impl, bytewise(data), limits=limits)) == repr(whole)
+
+
+@given(lines=st.lists(LINE, max_size=6))
+def test_a_stream_is_its_lines(impl: ModuleType, lines: list[bytes]) -> None:
+    limits = Limits(message_bytes=250)
+    expected = []
+    for line in lines:
+        text = line.removesuffix(b"\r")
+        if text.strip(b" \t\r"):
+            expected.append(describe(impl.decode(text, JSONRPC.replace(limits=limits))))
+    data = b"\n" + b"".join(line + b"\n" for line in lines)
+    assert repr(decode_all(impl, [data], limits=limits)) == repr(expected)
+
+
+@given(text=st.sampled_from([*LINES, *MADE]), data=st.data())
+def test_a_message_cut_anywhere_is_truncated(impl: ModuleType, text: bytes, data: st.DataObject) -> None:
+    line = text.translate(bytes.maketrans(b"\r\n", b"  ")).strip()
+    end = data.draw(st.integers(1, len(line) - 1))
+    assert decode_all(impl, [line[:end]]) == [text_fault("TRUNCATED", end)]
+
+
+def test_results_between_faults(impl: ModuleType) -> None:
+    good = b'{"jsonrpc":"2.0","id":%d,"result":[%d]}\n'
+    data = b"".join(good % (number, number) + b"{]\n" for number in range(50))
+    expected = [each for number in range(50) for each in (result(number, [number]), text_fault("MALFORMED_JSON", 1))]
+    assert decode_all(impl, [data]) == expected

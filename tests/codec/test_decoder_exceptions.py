@@ -1,0 +1,193 @@
+"""An exception that comes out of `feed` costs the message that was being decoded at the most, wherever it came from."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+import time
+from types import FrameType, ModuleType
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast.framing.frames import frame
+
+
+class Interrupt(BaseException):
+    pass
+
+
+def line(number: int, pad: str = "") -> bytes:
+    return b'{"jsonrpc":"2.0","id":%d,"method":"m"%b}' % (number, pad.encode())
+
+
+def framed(text: bytes, framing: str) -> bytes:
+    if framing == "headers":  # those that no quick form matches
+        return b"X: y\r\ncontent-length:  %d \r\n\r\n%b" % (len(text), text)
+    if framing == "events":
+        return b"id: 7\r\ndata: " + text[:17] + b"\r\ndata: " + text[17:] + b"\r\n\r\n"
+    return frame(text, "newline" if framing == "auto" else framing)  # type: ignore[arg-type]
+
+
+FRAMINGS = ("newline", "content-length", "headers", "sse", "events", "auto")
+
+
+def decoder_of(impl: ModuleType, framing: str) -> Any:
+    return impl.Decoder({"headers": "content-length", "events": "sse"}.get(framing, framing))
+
+
+def chunks_of(framing: str) -> list[bytes]:
+    """Five messages and a fault between them, cut inside a message and inside what stands around it."""
+    data = b"\xef\xbb\xbf" * (framing in ("newline", "auto", "headers"))
+    data += b"".join([framed(text, framing) for text in (line(0), line(1), b"nonsense", line(2), line(3), line(4))])
+    third = len(data) // 3
+    return [data[:2], data[2:third], data[third : third + 1], data[third + 1 : -9], data[-9:]]
+
+
+def numbers_of(items: list[Any]) -> list[int | None]:
+    return [item.id if hasattr(item, "method") else None for item in items]
+
+
+class Tracer:
+    """Raises at the given event of the package's own lines."""
+
+    def __init__(self, place: int) -> None:
+        self.left = place
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> Tracer | None:
+        if "jsonrpc_fast" not in frame.f_code.co_filename:
+            return None
+        self.left -= 1
+        if self.left < 0:
+            sys.settrace(None)
+            raise Interrupt
+        return self
+
+
+def read(
+    impl: ModuleType, framing: str, bound: int | None, interrupted: int, place: int, taken: bool
+) -> tuple[bool, Any]:
+    """Whether the chunk was interrupted, and what came. taken: what was interrupted is not fed again."""
+    decoder = decoder_of(impl, framing)
+    found: list[Any] = []
+    raised = False
+    for number, chunk in enumerate(chunks_of(framing)):
+        before = sys.gettrace()
+        try:
+            if number == interrupted:
+                sys.settrace(Tracer(place))
+            try:
+                found += decoder.feed(chunk, bound)
+            finally:
+                sys.settrace(before)
+        except Interrupt:
+            raised = True
+            if not taken:
+                found += decoder.feed(chunk, bound)
+        while decoder.has_more:
+            found += decoder.feed(b"", bound)
+    found += decoder.feed(b"")
+    return raised, numbers_of(found + decoder.feed(framed(line(5), framing)))
+
+
+@pytest.mark.parametrize("bound", [None, 1])
+@pytest.mark.parametrize("framing", FRAMINGS)
+def test_a_trace_function_that_raises(impl: ModuleType, framing: str, bound: int | None) -> None:
+    """At every line, call and return of the package in every chunk: one message is lost at the most, none comes twice.
+
+    A call that is interrupted while it looks at its arguments has not taken them.
+    """
+    whole = [0, 1, None, 2, 3, 4, 5]
+    places = 0
+    for interrupted in range(5):
+        returned: list[int] = []
+        place = 0
+        raised = True
+        while raised:
+            raised, numbers = read(impl, framing, bound, interrupted, place, True)
+            lost = set(whole) - set(numbers)
+            assert numbers[-1:] == [5] or place < LOOKS, (interrupted, place, numbers)
+            if len(lost) > 1 or numbers != [each for each in whole if each not in lost]:
+                if place < LOOKS:
+                    assert read(impl, framing, bound, interrupted, place, False) == (True, whole), (interrupted, place)
+                else:
+                    assert numbers == [each for each in whole if each not in lost], (interrupted, place, numbers)
+                    returned.append(place)
+            place += 1
+        # What a call returns is lost with its return.
+        assert [each for each in returned if each < place - RETURNS] == [], (interrupted, place)
+        places += place
+    if impl.__name__.endswith("_core") and framing == "newline":
+        assert places == 5  # no line of Python runs
+    else:
+        assert places > (60 if framing == "headers" else 20)
+
+
+# The most events of the package in which a call looks at its arguments, and in which it returns.
+LOOKS = 36
+RETURNS = 12
+
+
+def depth() -> int:
+    frame: FrameType | None = sys._getframe()
+    count = 0
+    while frame is not None:
+        frame = frame.f_back
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("framing", FRAMINGS)
+def test_too_little_stack(impl: ModuleType, framing: str) -> None:
+    limit = sys.getrecursionlimit()
+    refused = 0
+    for left in range(2, 40):
+        decoder = decoder_of(impl, framing)
+        feed = decoder.feed
+        data = framed(line(0), framing) + framed(b"nonsense", framing)
+        try:
+            sys.setrecursionlimit(depth() + left)
+            feed(data)
+        except RecursionError:
+            refused += 1
+        finally:
+            sys.setrecursionlimit(limit)
+        assert numbers_of(decoder.feed(framed(line(1), framing)))[-1:] == [1], left
+    assert refused > 0 or impl.__name__.endswith("_core")
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that send signals")
+@pytest.mark.parametrize("framing", FRAMINGS)
+def test_a_signal_handler_that_raises(impl: ModuleType, framing: str) -> None:
+    def interrupt(*_: object) -> None:
+        raise Interrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    data = b"".join([framed(text, framing) for _ in range(300) for text in (line(0, ',"params":[1.5]'), b"x", line(1))])
+    interrupted = 0
+    ends = time.monotonic() + 1
+    # A callback of the collector may be the only Python code that runs in the core; what it raises is not passed on.
+    gc.disable()
+    try:
+        while interrupted < 100 and time.monotonic() < ends:
+            decoder = decoder_of(impl, framing)
+            found: list[Any] = []
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0001 + interrupted * 0.00001)
+                found = decoder.feed(data)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except Interrupt:
+                interrupted += 1
+            try:
+                found += decoder.feed(b"")
+            except Interrupt:
+                continue
+            # All of them, but for the one that was being decoded, or those that a call was about to return.
+            numbers = numbers_of(found + decoder.feed(framed(line(2), framing)))
+            assert numbers[-1] == 2
+            assert numbers[:-1] == [] or len(numbers) >= 900, len(numbers)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        gc.enable()

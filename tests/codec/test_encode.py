@@ -1,0 +1,477 @@
+"""Messages to bytes, byte for byte."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+import uuid
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import orjson
+import pytest
+
+from jsonrpc_fast.codes import ErrorCode, McpErrorCode
+from jsonrpc_fast.errors import EncodeError, RpcError
+from jsonrpc_fast.profile import JSONRPC
+from jsonrpc_fast.types import UNSET
+
+from ..support.describe import describe, fault
+
+REQUESTS = [
+    ((1, "m"), b'{"jsonrpc":"2.0","id":1,"method":"m"}'),
+    ((1, "m", None), b'{"jsonrpc":"2.0","id":1,"method":"m"}'),
+    ((1, "m", {}), b'{"jsonrpc":"2.0","id":1,"method":"m","params":{}}'),
+    ((1, "m", []), b'{"jsonrpc":"2.0","id":1,"method":"m","params":[]}'),
+    (("a", "m", [1, "x", None, True, 1.5]), b'{"jsonrpc":"2.0","id":"a","method":"m","params":[1,"x",null,true,1.5]}'),
+    ((None, "", {"b": 1, "a": 2}), b'{"jsonrpc":"2.0","id":null,"method":"","params":{"b":1,"a":2}}'),
+    ((1.5, "rpc.x"), b'{"jsonrpc":"2.0","id":1.5,"method":"rpc.x"}'),
+    ((-0.0, "m"), b'{"jsonrpc":"2.0","id":-0.0,"method":"m"}'),
+    (("", "m"), b'{"jsonrpc":"2.0","id":"","method":"m"}'),
+    (('"\\\n\x00\x7f/', "m"), b'{"jsonrpc":"2.0","id":"\\"\\\\\\n\\u0000\x7f/","method":"m"}'),
+    (("é€😀", 'a"\t'), '{"jsonrpc":"2.0","id":"é€😀","method":"a\\"\\t"}'.encode()),
+    ((1, "é\u2028"), '{"jsonrpc":"2.0","id":1,"method":"é\u2028"}'.encode()),
+    ((1, "m" * 100), b'{"jsonrpc":"2.0","id":1,"method":"%b"}' % (100 * b"m")),
+    ((1, "1234567\\"), b'{"jsonrpc":"2.0","id":1,"method":"1234567\\\\"}'),
+    ((1, "12345678\x1f"), b'{"jsonrpc":"2.0","id":1,"method":"12345678\\u001f"}'),
+    (
+        (1, "m", ["\u0085\u2028\u2029\r\n"]),
+        '{"jsonrpc":"2.0","id":1,"method":"m","params":["\u0085\u2028\u2029\\r\\n"]}'.encode(),
+    ),
+    ((1, "m", (1, 2)), b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1,2]}'),
+    ((1, "m", [float("nan"), float("inf")]), b'{"jsonrpc":"2.0","id":1,"method":"m","params":[null,null]}'),
+]
+INTEGERS = [
+    *(0, 1, -1, 9, 10, -10, 2**31, 2**53 + 1, 10**18, 2**63 - 1, 2**63, 2**64 - 1, 2**64),
+    *(-(2**63), -(2**63) - 1, -(2**63) + 1, 10**19, -(10**19), 10**40, 10**640 - 1, 1 - 10**639),
+]
+
+
+class Code(enum.IntEnum):
+    OWN = 42
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int
+
+
+ERRORS = [
+    ((1, -32601, "Method not found"), b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}'),
+    ((None, 0, ""), b'{"jsonrpc":"2.0","id":null,"error":{"code":0,"message":""}}'),
+    (("x", 1, "é\n", UNSET), '{"jsonrpc":"2.0","id":"x","error":{"code":1,"message":"é\\n"}}'.encode()),
+    ((1, 1, "m", None), b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":null}}'),
+    ((1, 1, "m", 0), b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":0}}'),
+    ((1, 1, "m", ""), b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":""}}'),
+    ((1, 1, "m", False), b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":false}}'),
+    ((1, 1, "m", {"a": []}), b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":{"a":[]}}}'),
+    ((1.5, Code.OWN, "m"), b'{"jsonrpc":"2.0","id":1.5,"error":{"code":42,"message":"m"}}'),
+    ((1, ErrorCode.PARSE_ERROR, "m"), b'{"jsonrpc":"2.0","id":1,"error":{"code":-32700,"message":"m"}}'),
+    ((1, McpErrorCode.RESOURCE_NOT_FOUND, "m"), b'{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"m"}}'),
+]
+
+
+@pytest.mark.parametrize(("arguments", "expected"), REQUESTS)
+def test_requests(impl: ModuleType, arguments: tuple[Any, ...], expected: bytes) -> None:
+    assert impl.encode_request(*arguments) == expected + b"\n"
+    assert impl.encode_request(*arguments, delimited=False) == expected
+    if not isinstance(arguments[-1], tuple):
+        message = impl.Request(*arguments)
+        assert impl.encode(message) == expected + b"\n"
+        assert impl.encode(message, delimited=False) == message.to_bytes() == expected
+
+
+@pytest.mark.parametrize(("arguments", "whole"), REQUESTS)
+def test_notifications(impl: ModuleType, arguments: tuple[Any, ...], whole: bytes) -> None:
+    _, *arguments_left = arguments
+    expected = b'{"jsonrpc":"2.0",' + whole[whole.index(b'"method"') :]
+    assert impl.encode_notification(*arguments_left) == expected + b"\n"
+    assert impl.encode_notification(*arguments_left, delimited=False) == expected
+    if not isinstance(arguments[-1], tuple):
+        message = impl.Notification(*arguments_left)
+        assert impl.encode(message) == expected + b"\n"
+        assert impl.encode(message, delimited=False) == message.to_bytes() == expected
+
+
+@pytest.mark.parametrize(
+    ("id", "result", "expected"),
+    [
+        (1, None, b'{"jsonrpc":"2.0","id":1,"result":null}'),
+        ("a", {}, b'{"jsonrpc":"2.0","id":"a","result":{}}'),
+        (None, [], b'{"jsonrpc":"2.0","id":null,"result":[]}'),
+        (1.5, "é", '{"jsonrpc":"2.0","id":1.5,"result":"é"}'.encode()),
+        (0, 0, b'{"jsonrpc":"2.0","id":0,"result":0}'),
+        (-1, False, b'{"jsonrpc":"2.0","id":-1,"result":false}'),
+        (1, float("nan"), b'{"jsonrpc":"2.0","id":1,"result":null}'),
+        (1, 2**64 - 1, b'{"jsonrpc":"2.0","id":1,"result":18446744073709551615}'),
+        (1, {"a": {"b": [1.0]}}, b'{"jsonrpc":"2.0","id":1,"result":{"a":{"b":[1.0]}}}'),
+        (1, "a\nb", b'{"jsonrpc":"2.0","id":1,"result":"a\\nb"}'),
+        (1, Point(1, 2), b'{"jsonrpc":"2.0","id":1,"result":{"x":1,"y":2}}'),
+        (1, uuid.UUID(int=1), b'{"jsonrpc":"2.0","id":1,"result":"00000000-0000-0000-0000-000000000001"}'),
+        (1, datetime.date(2026, 11, 21), b'{"jsonrpc":"2.0","id":1,"result":"2026-11-21"}'),
+    ],
+)
+def test_results(impl: ModuleType, id: Any, result: Any, expected: bytes) -> None:
+    assert impl.encode_result(id, result) == expected + b"\n"
+    assert impl.encode_result(id, result, delimited=False) == expected
+    message = impl.Response(id, result)
+    assert impl.encode(message) == expected + b"\n"
+    assert impl.encode(message, delimited=False) == message.to_bytes() == expected
+
+
+@pytest.mark.parametrize(("arguments", "expected"), ERRORS)
+def test_errors(impl: ModuleType, arguments: tuple[Any, ...], expected: bytes) -> None:
+    assert impl.encode_error(*arguments) == expected + b"\n"
+    assert impl.encode_error(*arguments, delimited=False) == expected
+    id, *rest = arguments
+    message = impl.Response(id, error=impl.Error(*rest))
+    assert impl.encode(message) == expected + b"\n"
+    assert impl.encode(message, delimited=False) == message.to_bytes() == expected
+
+
+@pytest.mark.parametrize("number", INTEGERS, ids=lambda number: f"{number.bit_length()} bits")
+def test_integers_of_any_width(impl: ModuleType, number: int) -> None:
+    digits = b"%d" % number
+    assert impl.encode_request(number, "m") == b'{"jsonrpc":"2.0","id":%b,"method":"m"}\n' % digits
+    assert impl.encode_result(number, 1) == b'{"jsonrpc":"2.0","id":%b,"result":1}\n' % digits
+    assert impl.encode_error(number, 1, "m") == (
+        b'{"jsonrpc":"2.0","id":%b,"error":{"code":1,"message":"m"}}\n' % digits
+    )
+
+
+@pytest.mark.parametrize("code", [-(2**63), 1 - 2**63, -1, 0, 2**63 - 1, 2**63, 2**64 - 1])
+def test_codes_of_64_bits(impl: ModuleType, code: int) -> None:
+    expected = b'{"jsonrpc":"2.0","id":1,"error":{"code":%d,"message":"m"}}' % code
+    assert impl.encode_error(1, code, "m", delimited=False) == expected
+    assert impl.Response(1, error=impl.Error(code, "m")).to_bytes() == expected
+    assert impl.decode(expected) == impl.Response(1, error=impl.Error(code, "m"))
+    assert RpcError(code, "m").code == code
+
+
+def test_subclasses_of_ids(impl: ModuleType) -> None:
+    class Text(str):
+        __slots__ = ()
+
+    assert impl.encode_result(Code.OWN, 1) == b'{"jsonrpc":"2.0","id":42,"result":1}\n'
+    assert impl.encode_request(Text("i"), Text("m")) == b'{"jsonrpc":"2.0","id":"i","method":"m"}\n'
+    assert impl.encode_request(Text("é"), Text("\n")) == '{"jsonrpc":"2.0","id":"é","method":"\\n"}\n'.encode()
+
+
+def calls(impl: ModuleType, payload: Any, **options: Any) -> list[Callable[[], bytes]]:
+    """Every way to write a payload."""
+    params = payload if isinstance(payload, (dict, list)) else [payload]
+    return [
+        lambda: impl.encode_request(1, "m", params, **options),
+        lambda: impl.encode_notification("m", params, **options),
+        lambda: impl.encode_result(1, payload, **options),
+        lambda: impl.encode_error(1, 2, "m", payload, **options),
+        lambda: impl.encode(impl.Request(1, "m", params), **options),
+        lambda: impl.encode(impl.Notification("m", params), **options),
+        lambda: impl.encode(impl.Response(1, payload), **options),
+        lambda: impl.encode(impl.Response(1, error=impl.Error(2, "m", payload)), **options),
+        lambda: impl.encode([impl.Response(1, 1), impl.Request(1, "m", params)], **options),
+    ]
+
+
+def calls_and_answers(impl: ModuleType, payload: Any, **options: Any) -> list[Callable[[], bytes]]:
+    """The same, and replies, which become an error where a payload cannot be written."""
+    return [
+        *calls(impl, payload, **options),
+        lambda: impl.answer(impl.Request(1, "m"), lambda _: impl.Response(1, payload), **options),
+        lambda: impl.answer([impl.Request(1, "m")], lambda _: impl.Response(1, payload), **options),
+    ]
+
+
+class TestOptions:
+    def test_keys_and_order(self, impl: ModuleType) -> None:
+        payload = {"b": {3: 1, 2: 2}, "a": 0}
+        option = orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS
+        for call in calls_and_answers(impl, payload, option=option):
+            assert b'{"a":0,"b":{"2":2,"3":1}}' in call()
+        assert impl.encode_request(1, "m", payload, option=option) == (
+            b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":0,"b":{"2":2,"3":1}}}\n'
+        )
+
+    def test_other_options(self, impl: ModuleType) -> None:
+        moment = datetime.datetime(2026, 11, 21, 1, 2, 3, 4, tzinfo=datetime.timezone.utc)
+        for call in calls_and_answers(impl, moment, option=orjson.OPT_OMIT_MICROSECONDS | orjson.OPT_UTC_Z):
+            assert b'"2026-11-21T01:02:03Z"' in call()
+
+    @pytest.mark.parametrize("option", [orjson.OPT_STRICT_INTEGER, orjson.OPT_PASSTHROUGH_SUBCLASS])
+    def test_options_are_for_payloads_alone(self, impl: ModuleType, option: int) -> None:
+        assert impl.encode_request(2**60, "m", [1], option=option) == (
+            b'{"jsonrpc":"2.0","id":1152921504606846976,"method":"m","params":[1]}\n'
+        )
+
+    @pytest.mark.parametrize("option", [orjson.OPT_INDENT_2, orjson.OPT_APPEND_NEWLINE])
+    @pytest.mark.parametrize("more", [0, orjson.OPT_SORT_KEYS])
+    def test_options_that_break_lines(self, impl: ModuleType, option: int, more: int) -> None:
+        for call in calls_and_answers(impl, [1], option=option | more):
+            with pytest.raises(ValueError, match=r"^OPT_INDENT_2 and OPT_APPEND_NEWLINE would break the framing$"):
+                call()
+
+    @pytest.mark.parametrize("option", [orjson.OPT_INDENT_2, orjson.OPT_APPEND_NEWLINE])
+    def test_options_that_break_lines_where_no_payload_is(self, impl: ModuleType, option: int) -> None:
+        for call in (
+            lambda: impl.encode_request(1, "m", option=option),
+            lambda: impl.encode_notification("m", option=option),
+            lambda: impl.encode_error(1, 2, "m", option=option),
+            lambda: impl.encode(impl.Request(1, "m"), option=option),
+        ):
+            with pytest.raises(ValueError, match=r"^OPT_INDENT_2 and OPT_APPEND_NEWLINE would break the framing$"):
+                call()
+
+    def test_default(self, impl: ModuleType) -> None:
+        def default(value: object) -> object:
+            if isinstance(value, set):
+                return sorted(value)
+            raise TypeError
+
+        for call in calls_and_answers(impl, {"a": {2, 1}}, default=default):
+            assert b'{"a":[1,2]}' in call()
+        assert impl.encode_request(1, "m", {2, 1}, default=default) == (
+            b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1,2]}\n'
+        )
+
+    def test_default_with_options(self, impl: ModuleType) -> None:
+        for call in calls_and_answers(impl, {"a": {1}}, default=lambda _: {2: 3}, option=orjson.OPT_NON_STR_KEYS):
+            assert b'{"a":{"2":3}}' in call()
+
+    def test_keywords_alone(self, impl: ModuleType) -> None:
+        with pytest.raises(TypeError):
+            impl.encode(impl.Request(1, "m"), False)
+        with pytest.raises(TypeError):
+            impl.encode_request(1, "m", None, False)
+        with pytest.raises(TypeError):
+            impl.encode_notification("m", None, False)
+        with pytest.raises(TypeError):
+            impl.encode_result(1, 1, False)
+        with pytest.raises(TypeError):
+            impl.encode_error(1, 1, "m", None, False)
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+class TestWhatCannotBeWritten:
+    @pytest.mark.parametrize(
+        "payload",
+        [{1, 2}, object(), b"bytes", 1j, {1: 2}, ["\ud800"], {"\udfff": 1}, 2**64, -(2**63) - 1, [{"a": [2**64]}]],
+        ids=lambda payload: type(payload).__name__,
+    )
+    @pytest.mark.parametrize("option", [0, orjson.OPT_SORT_KEYS])
+    def test_payloads(self, impl: ModuleType, payload: Any, option: int) -> None:
+        for call in calls(impl, payload, option=option):
+            with pytest.raises(EncodeError) as caught:
+                call()
+            assert caught.value.__cause__ is None
+
+    def test_an_encode_error_is_a_type_error(self) -> None:
+        assert EncodeError.__bases__ == (TypeError,)
+
+    def test_depth(self, impl: ModuleType) -> None:
+        for call in calls(impl, nested(254)):
+            assert call().count(b"[") in (254, 255)
+        for call in calls(impl, nested(255)):
+            with pytest.raises(EncodeError):
+                call()
+
+    def test_cycles(self, impl: ModuleType) -> None:
+        payload: list[Any] = []
+        payload.append(payload)
+        for call in calls(impl, payload):
+            with pytest.raises(EncodeError):
+                call()
+
+    def test_surrogates(self, impl: ModuleType) -> None:
+        for call in (
+            lambda: impl.encode_request(1, "\ud800"),
+            lambda: impl.encode_request("\ud800", "m"),
+            lambda: impl.encode_notification("m\udc00"),
+            lambda: impl.encode_result("\ud800", 1),
+            lambda: impl.encode_error(1, 1, "\ud800"),
+            lambda: impl.Request(1, "\ud800").to_bytes(),
+            lambda: impl.Request(1, "\ud800").to_str(),
+            lambda: impl.Notification("\ud800").to_bytes_delimited(),
+        ):
+            with pytest.raises(EncodeError):
+                call()
+
+    @pytest.mark.parametrize("id", [10**640, -(10**639), 10**5000, 641 * "a", 213 * "\u20ac" + "ab"], ids=type)
+    def test_ids_that_no_profile_reads(self, impl: ModuleType, id: object) -> None:
+        for call in (
+            lambda: impl.encode_request(id, "m"),
+            lambda: impl.encode_result(id, 1),
+            lambda: impl.encode_error(id, 1, "m"),
+            lambda: impl.Request(id, "m"),
+            lambda: impl.Response(id, 1),
+        ):
+            with pytest.raises(ValueError, match=r"^id must be 640 bytes or less$"):
+                call()
+
+    @pytest.mark.parametrize("code", [2**64, -(2**63) - 1, 2**70, 10**5000], ids=int.bit_length)
+    def test_codes_that_are_read_as_floats(self, impl: ModuleType, code: int) -> None:
+        for call in (
+            lambda: impl.encode_error(1, code, "m"),
+            lambda: impl.Error(code, "m"),
+            lambda: RpcError(code, "m"),
+        ):
+            with pytest.raises(ValueError, match=r"^code must fit in 64 bits$"):
+                call()
+        obj = {"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "m"}}
+        assert impl.Error.from_dict(obj["error"]) is None
+        for big_ints in ("float", "exact"):
+            assert describe(impl.parse(obj, JSONRPC.replace(big_ints=big_ints)))[1] == "INVALID_ERROR_CODE"
+        if code < 10**4000:
+            text = b'{"jsonrpc":"2.0","id":1,"error":{"code":%d,"message":"m"}}' % code
+            for big_ints, expected in (
+                ("float", "INVALID_ERROR_CODE"),
+                ("exact", "INVALID_ERROR_CODE"),
+                ("reject", "INTEGER_TOO_LARGE"),
+            ):
+                for raw in (False, True):
+                    found = impl.decode(text, JSONRPC.replace(big_ints=big_ints), raw=raw)
+                    assert describe(found) == fault(expected, 1, reply=False)
+
+    def test_an_integer_that_says_it_is_another(self, impl: ModuleType) -> None:
+        class Liar(int):
+            def __int__(self) -> int:
+                return 2**70
+
+            __index__ = __int__
+
+            def __str__(self) -> str:
+                return "x"
+
+            __repr__ = __str__
+
+        assert impl.encode_error(Liar(3), Liar(4), "m") == (
+            b'{"jsonrpc":"2.0","id":3,"error":{"code":4,"message":"m"}}\n'
+        )
+        assert impl.Error(Liar(4), "m") == impl.Error(4, "m")
+
+    def test_a_default_that_fails_is_the_cause(self, impl: ModuleType) -> None:
+        fault = RuntimeError("of the caller")
+
+        def default(value: object) -> object:
+            raise fault
+
+        for option in (0, orjson.OPT_SORT_KEYS):
+            for call in calls(impl, {"a": {1}}, default=default, option=option):
+                with pytest.raises(EncodeError) as caught:
+                    call()
+                assert caught.value.__cause__ is fault
+
+    def test_nothing_of_the_payload_is_told(self, impl: ModuleType) -> None:
+        for payload in ([{"secret": object()}, "secret"], {"secret": 2**64}, ["secret\ud800"]):
+            for call in calls(impl, payload):
+                with pytest.raises(EncodeError) as caught:
+                    call()
+                assert "secret" not in f"{caught.value!r}{caught.value.__cause__!r}"
+
+
+class TestWrongArguments:
+    @pytest.mark.parametrize("params", [1, 0, "a", "", True, False, 1.5, float("nan"), uuid.UUID(int=1)])
+    def test_params_that_are_no_container(self, impl: ModuleType, params: object) -> None:
+        expected = f"^params must be an object or an array in JSON, not what {type(params).__name__} is written as$"
+        for call in (
+            lambda: impl.encode_request(1, "m", params),
+            lambda: impl.encode_notification("m", params),
+        ):
+            with pytest.raises(TypeError, match=expected) as caught:
+                call()
+            assert type(caught.value) is TypeError
+
+    @pytest.mark.parametrize("id", [True, False, b"1", [], {}, 1j, UNSET])
+    def test_ids(self, impl: ModuleType, id: object) -> None:
+        expected = f"^id must be an int, a str, a float or None, not {type(id).__name__}$"
+        for call in (
+            lambda: impl.encode_request(id, "m"),
+            lambda: impl.encode_result(id, 1),
+            lambda: impl.encode_error(id, 1, "m"),
+        ):
+            with pytest.raises(TypeError, match=expected):
+                call()
+
+    @pytest.mark.parametrize("id", [float("nan"), float("inf"), float("-inf")])
+    def test_ids_that_json_has_no_number_for(self, impl: ModuleType, id: float) -> None:
+        for call in (lambda: impl.encode_request(id, "m"), lambda: impl.encode_result(id, 1)):
+            with pytest.raises(ValueError, match=r"^id must be a finite number$"):
+                call()
+
+    @pytest.mark.parametrize("method", [None, 1, b"m", UNSET, True])
+    def test_methods(self, impl: ModuleType, method: object) -> None:
+        expected = f"^method must be a str, not {type(method).__name__}$"
+        for call in (lambda: impl.encode_request(1, method), lambda: impl.encode_notification(method)):
+            with pytest.raises(TypeError, match=expected):
+                call()
+
+    def test_errors(self, impl: ModuleType) -> None:
+        for code in (True, "1", 1.0, None):
+            with pytest.raises(TypeError, match=f"^code must be an int, not {type(code).__name__}$"):
+                impl.encode_error(1, code, "m")
+        for message in (None, 1, b"m"):
+            with pytest.raises(TypeError, match=f"^message must be a str, not {type(message).__name__}$"):
+                impl.encode_error(1, 1, message)
+
+    def test_what_is_no_message(self, impl: ModuleType) -> None:
+        things = [None, 1, b"{}", {"jsonrpc": "2.0"}, (), impl.Error(1, "m"), impl.decode(b"x"), [[]], [None], [1]]
+        for thing in things:
+            inner = thing[0] if isinstance(thing, list) else thing
+            expected = f"^message must be a Request, a Notification or a Response, not {type(inner).__name__}$"
+            with pytest.raises(TypeError, match=expected):
+                impl.encode(thing)
+
+
+class TestBatches:
+    def test_wire(self, impl: ModuleType) -> None:
+        batch = [impl.Request(1, "m"), impl.Notification("n", [1]), impl.Response("x", error=impl.Error(1, "e"))]
+        expected = (
+            b'[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","method":"n","params":[1]},'
+            b'{"jsonrpc":"2.0","id":"x","error":{"code":1,"message":"e"}}]'
+        )
+        assert impl.encode(batch) == expected + b"\n"
+        assert impl.encode(batch, delimited=False) == expected
+        assert impl.encode(batch[:1]) == b'[{"jsonrpc":"2.0","id":1,"method":"m"}]\n'
+        assert impl.decode(expected) == batch
+
+    def test_empty(self, impl: ModuleType) -> None:
+        assert impl.encode([]) == b""
+        assert impl.encode([], delimited=False) == b""
+
+    def test_one_that_cannot_be_written_stops_all(self, impl: ModuleType) -> None:
+        with pytest.raises(EncodeError):
+            impl.encode([impl.Request(1, "m"), impl.Response(1, object())])
+
+
+class TestMany:
+    def test_wire(self, impl: ModuleType) -> None:
+        request, notification = impl.Request(1, "m"), impl.Notification("n")
+        one, two = b'{"jsonrpc":"2.0","id":1,"method":"m"}', b'{"jsonrpc":"2.0","method":"n"}'
+        assert impl.encode_many([]) == b""
+        assert impl.encode_many([[]]) == b""
+        assert impl.encode_many([request, [], [notification, request], notification]) == (
+            one + b"\n[" + two + b"," + one + b"]\n" + two + b"\n"
+        )
+        assert impl.encode_many(each for each in (request, notification)) == one + b"\n" + two + b"\n"
+
+    def test_all_or_nothing(self, impl: ModuleType) -> None:
+        with pytest.raises(EncodeError):
+            impl.encode_many([impl.Request(1, "m"), impl.Response(1, object())])
+        with pytest.raises(TypeError, match=r"^message must be a Request, a Notification or a Response, not int$"):
+            impl.encode_many([impl.Request(1, "m"), 1])
+
+    def test_what_the_iterable_raises(self, impl: ModuleType) -> None:
+        def messages() -> Iterator[Any]:
+            yield impl.Request(1, "m")
+            raise LookupError("of the caller")
+
+        with pytest.raises(LookupError, match="of the caller"):
+            impl.encode_many(messages())

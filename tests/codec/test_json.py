@@ -1,0 +1,169 @@
+"""What the codec adds to orjson: exact numbers, and lengths."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsonrpc_fast.codec._json import (
+    check_exact,
+    check_option,
+    dumps,
+    exact_number,
+    has_surrogates,
+    is_integer_longer,
+    is_longer,
+    is_wide_integer,
+    loads_exact,
+)
+from jsonrpc_fast.profile import MIN_ID_BYTES
+
+NUMBER = st.from_regex(r"\A-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?\Z")
+INTEGERS = st.one_of(
+    st.integers(),
+    st.integers(-(10**40), 10**40),
+    st.sampled_from([2**63, 2**64, -(2**63), 10**18, 10**19]).flatmap(
+        lambda edge: st.integers(edge - 2, edge + 2),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("token", "number"),
+    [
+        (b"0", 0),
+        (b"-0", 0),
+        (b"12345678901234567890123", 12345678901234567890123),
+        (b"1.0", 1.0),
+        (b"1e2", 100.0),
+        (b"1E-2", 0.01),
+        (b"-0.0", -0.0),
+        (b"0e0", 0.0),
+        (b"0.10", 0.1),
+        (b"1e23", 1e23),
+        (b"100000000000000000000000.0", 1e23),
+        (b"99999999999999991611392.0", None),
+        (b"0.1000000000000000055511151231257827", None),
+        (b"1e-324", None),
+        (b"1e400", None),
+        (b"-1e400", None),
+    ],
+)
+def test_exact_number(token: bytes, number: float | None) -> None:
+    assert repr(exact_number(token)) == repr(number)
+
+
+@given(token=NUMBER)
+def test_exact_number_is_the_number_or_none(token: str) -> None:
+    number = exact_number(token.encode())
+    value = Decimal(token)
+    if number is not None:
+        assert Decimal(repr(number)) == value
+        assert isinstance(number, int) is token.removeprefix("-").isdigit()
+    else:
+        assert Decimal(repr(float(token))) != value
+
+
+@given(number=st.floats(allow_nan=False, allow_infinity=False))
+def test_exact_number_takes_what_is_written(number: float) -> None:
+    assert repr(exact_number(orjson.dumps(number))) == repr(number)
+    assert repr(exact_number(repr(number).encode())) == repr(number)
+
+
+@given(number=INTEGERS)
+def test_wide_integers(number: int) -> None:
+    assert is_wide_integer(b"%d" % number) is not (-(2**63) <= number < 2**64)
+
+
+@pytest.mark.parametrize("token", [b'"' + 30 * b"9" + b'"', 30 * b"9" + b".0", 30 * b"9" + b"e1", b"-0", b"0", b"-"])
+def test_what_is_no_wide_integer(token: bytes) -> None:
+    assert not is_wide_integer(token)
+
+
+VALUES = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        INTEGERS,
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(st.characters(exclude_categories=["Cs"])),
+        INTEGERS.map(str),
+        st.sampled_from(['"', "\\", '\\"', '"123456789012345678901234567890', "\\\\\\", "1234567890123456789012\\"]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=5),
+        st.dictionaries(
+            st.one_of(st.text(st.characters(exclude_categories=["Cs"])), INTEGERS.map(str)), inner, max_size=5
+        ),
+    ),
+    max_leaves=20,
+)
+
+
+@given(value=VALUES, escaped=st.booleans(), spaced=st.booleans())
+def test_loads_exact(value: Any, escaped: bool, spaced: bool) -> None:
+    text = json.dumps(value, ensure_ascii=escaped, indent=1 if spaced else None).encode()
+    assert repr(loads_exact(text)) == repr(value)
+
+
+def test_loads_exact_literals() -> None:
+    assert loads_exact(b'{"a":18446744073709551616,"b":[-9223372036854775809,"18446744073709551616"]}') == {
+        "a": 18446744073709551616,
+        "b": [-9223372036854775809, "18446744073709551616"],
+    }
+    assert loads_exact(b"18446744073709551616") == 18446744073709551616
+    assert loads_exact(b'["\\\\",18446744073709551616,"\\"",18446744073709551616]') == ["\\", 2**64, '"', 2**64]
+    assert loads_exact(b'{"a":18446744073709551616,"a":1}') == {"a": 1}
+    assert repr(loads_exact(b"[18446744073709551616.0,18446744073709551616e0]")) == repr([2.0**64, 2.0**64])
+    wide = 12 * b"12"
+    text = b'[0.%b,1e-00%b,%b.5,%be0,-%b,"%b","\\"%b",0]' % ((wide,) * 7)
+    expected = [
+        float("0." + wide.decode()),
+        0.0,
+        float(wide),
+        float(wide),
+        -int(wide),
+        wide.decode(),
+        '"' + wide.decode(),
+        0,
+    ]
+    assert repr(loads_exact(text)) == repr(expected)
+    assert loads_exact(1000 * b"[" + b"18446744073709551616" + 1000 * b"]") is not None
+    with pytest.raises(ValueError, match="digits"):
+        loads_exact(b"[" + 4301 * b"9" + b"]")
+
+
+def test_check_exact() -> None:
+    for text in (b"[" + 4300 * b"9" + b"]", b"[1." + 4301 * b"9" + b"]", b'["' + 4301 * b"9" + b'"]'):
+        check_exact(text)
+    with pytest.raises(ValueError, match="digits"):
+        check_exact(b"[" + 4301 * b"9" + b"]")
+
+
+@given(text=st.text(), limit=st.integers(1, 40))
+def test_is_longer(text: str, limit: int) -> None:
+    assert is_longer(text, limit) is (len(text.encode("utf-8", "surrogatepass")) > limit)
+
+
+@given(number=st.one_of(INTEGERS, st.integers(-(10**60), 10**60)), limit=st.integers(MIN_ID_BYTES, 60))
+def test_is_integer_longer(number: int, limit: int) -> None:
+    assert is_integer_longer(number, limit) is (len(str(number)) > limit)
+
+
+@given(text=st.text(st.characters(), max_size=5))
+def test_has_surrogates(text: str) -> None:
+    assert has_surrogates(text) is any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def test_dumps() -> None:
+    assert dumps({"b": 1, "a": [None]}) == b'{"b":1,"a":[null]}'
+    assert dumps({1: {2}}, sorted, orjson.OPT_NON_STR_KEYS) == b'{"1":[2]}'
+    for option in (orjson.OPT_INDENT_2, orjson.OPT_APPEND_NEWLINE, orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS):
+        with pytest.raises(ValueError, match="break the framing"):
+            check_option(option)

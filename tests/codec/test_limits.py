@@ -1,0 +1,232 @@
+"""Each limit at its bound and one beyond it, alone and in a batch."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import orjson
+import pytest
+
+import jsonrpc_fast
+from jsonrpc_fast.profile import JSONRPC, Limits, Profile
+
+from ..support.describe import Description, describe, fault, fill, notification, request, result, text_fault
+
+
+def limited(**limits: int) -> Profile:
+    return JSONRPC.replace(limits=Limits(**limits))
+
+
+def judge(impl: ModuleType, text: str | bytes, profile: Profile) -> Description:
+    """What `decode` makes of a text alone; asserts that it makes the same of it in a batch."""
+    alone = describe(impl.decode(text, profile))
+    raw = text.encode() if isinstance(text, str) else text
+    [_, inside] = describe(impl.decode(b"[0," + raw + b"]", profile))
+    if alone[0] == "ParseError":
+        assert inside == (*alone[:5], 1, alone[6])
+    else:
+        assert inside == alone
+    return alone
+
+
+def nested(depth: int) -> str:
+    return depth * "[" + depth * "]"
+
+
+REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"m"}'
+
+
+class TestMessageBytes:
+    @pytest.mark.parametrize("data", [REQUEST, bytearray(REQUEST), memoryview(REQUEST), REQUEST.decode()])
+    def test_bound(self, impl: ModuleType, data: bytes | bytearray | memoryview | str) -> None:
+        assert describe(impl.decode(data, limited(message_bytes=37))) == request(1, "m")
+        assert describe(impl.decode(data, limited(message_bytes=36))) == fault("MESSAGE_TOO_LARGE", 1)
+
+    def test_space_counts(self, impl: ModuleType) -> None:
+        assert describe(impl.decode(REQUEST + b" ", limited(message_bytes=38))) == request(1, "m")
+        assert describe(impl.decode(REQUEST + b" ", limited(message_bytes=37))) == fault("MESSAGE_TOO_LARGE", 1)
+
+    def test_a_str_counts_in_bytes(self, impl: ModuleType) -> None:
+        text = '{"jsonrpc":"2.0","method":"é😀"}'
+        assert describe(impl.decode(text, limited(message_bytes=35))) == notification("é😀")
+        assert describe(impl.decode(text, limited(message_bytes=34))) == fault("MESSAGE_TOO_LARGE")
+
+    def test_a_batch_counts_as_a_whole(self, impl: ModuleType) -> None:
+        batch = b"[%b]" % REQUEST
+        assert describe(impl.decode(batch, limited(message_bytes=39))) == [request(1, "m")]
+        assert describe(impl.decode(batch, limited(message_bytes=38))) == fault("MESSAGE_TOO_LARGE")
+
+    def test_default(self, impl: ModuleType) -> None:
+        size = 67108864 if jsonrpc_fast.BACKEND == "cython" else 16777216
+        assert Limits().message_bytes == JSONRPC.limits.message_bytes == size
+        text = REQUEST + (size - len(REQUEST)) * b" "
+        assert describe(impl.decode(text)) == request(1, "m")
+        assert describe(impl.decode(text + b" ")) == fault("MESSAGE_TOO_LARGE", 1)
+
+
+class TestDepth:
+    @pytest.mark.parametrize("limit", [1, 2, 8, 63, 64, 65, 127, 128, 129, 500])
+    def test_bound(self, impl: ModuleType, limit: int) -> None:
+        profile = limited(depth=limit)
+        text = '{"jsonrpc":"2.0","id":1,"method":"m","params":%s}'
+        assert judge(impl, text % nested(limit), profile) == request(1, "m", orjson.loads(nested(limit)))
+        assert judge(impl, text % nested(limit + 1), profile) == fault("TOO_DEEP", 1)
+
+    def test_objects_count(self, impl: ModuleType) -> None:
+        text = '{"jsonrpc":"2.0","id":"x","result":{"a":[{"b":1}]}}'
+        assert judge(impl, text, limited(depth=3)) == result("x", {"a": [{"b": 1}]})
+        assert judge(impl, text, limited(depth=2)) == fault("TOO_DEEP", "x", reply=False)
+
+    def test_empty_containers_count(self, impl: ModuleType) -> None:
+        text = '{"jsonrpc":"2.0","method":"m","params":[[],{}]}'
+        assert judge(impl, text, limited(depth=2)) == notification("m", [[], {}])
+        assert judge(impl, text, limited(depth=1)) == fault("TOO_DEEP", reply=False)
+
+    def test_breadth_does_not_count(self, impl: ModuleType) -> None:
+        params = "[" + ",".join(50 * ["[]"]) + "]"
+        text = fill('{"jsonrpc":"2.0","id":1,"method":"m","params":%s}', params)
+        assert judge(impl, text, limited(depth=2)) == request(1, "m", [[] for _ in range(50)])
+
+    def test_brackets_in_strings_do_not_count(self, impl: ModuleType) -> None:
+        text = '{"jsonrpc":"2.0","id":"[[[[","method":"{{{","params":["[[["]}'
+        assert judge(impl, text, limited(depth=1)) == request("[[[[", "{{{", ["[[["])
+
+    @pytest.mark.parametrize(
+        ("member", "id", "reply"),
+        [
+            ('"id":1,"method":"m","x":[[]]', 1, True),
+            ('"id":[[]],"method":"m"', None, True),
+            ('"id":1,"method":[[]]', 1, True),
+            ('"method":[[]]', None, True),
+            ('"id":1,"method":"m","params":[[]]', 1, True),
+            ('"method":"m","params":[[]]', None, False),
+            ('"id":1,"result":[[]]', 1, False),
+            ('"id":1,"error":{"data":[]}', 1, False),
+            ('"id":1,"method":"m","params":[[]],"params":[]', None, True),
+        ],
+    )
+    def test_in_any_member(self, impl: ModuleType, member: str, id: object, reply: bool) -> None:
+        assert judge(impl, fill('{"jsonrpc":"2.0",%s}', member), limited(depth=1)) == fault("TOO_DEEP", id, reply=reply)
+
+    @pytest.mark.parametrize("limit", [1022, 1023, 1024])
+    def test_as_deep_as_orjson_goes(self, impl: ModuleType, limit: int) -> None:
+        text = '{"jsonrpc":"2.0","id":1,"result":%s}'
+        alone = impl.decode(text % nested(limit), limited(depth=limit))
+        [in_a_batch] = impl.decode("[" + text % nested(limit) + "]", limited(depth=limit))
+        for message in (alone, in_a_batch):
+            value = message.result
+            for _ in range(limit - 1):
+                [value] = value
+            assert value == []
+        assert describe(impl.decode(text % nested(limit + 1), limited(depth=limit))) == fault(
+            "TOO_DEEP", 1, reply=False
+        )
+        assert describe(impl.decode("[" + text % nested(limit + 1) + "]", limited(depth=limit))) == [
+            fault("TOO_DEEP", 1, reply=False, index=0)
+        ]
+
+    def test_default(self, impl: ModuleType) -> None:
+        text = '{"jsonrpc":"2.0","id":1,"result":%s}'
+        assert impl.decode(text % nested(1024)).id == 1
+        assert describe(impl.decode(text % nested(1025))) == fault("TOO_DEEP", 1, reply=False)
+
+    @pytest.mark.parametrize("depth", [1025, 2048, 2049, 100_000])
+    def test_far_too_deep(self, impl: ModuleType, depth: int) -> None:
+        assert describe(impl.decode(nested(depth))) == [
+            fault("TOO_DEEP" if depth > 1025 else "NOT_AN_OBJECT", index=0),
+        ]
+        objects = depth * '{"a":' + "1" + depth * "}"
+        assert describe(impl.decode(fill('{"id":1,"x":%s}', objects))) == fault("TOO_DEEP", 1)
+        assert describe(impl.decode(depth * "[")) == text_fault("MALFORMED_JSON", depth)
+        assert describe(impl.decode('{"id":1,"x":' + depth * "[")) == text_fault("MALFORMED_JSON", 12 + depth)
+
+
+class TestBatchItems:
+    def test_bound(self, impl: ModuleType) -> None:
+        items = [{"jsonrpc": "2.0", "method": "m"}, 1, {}]
+        for count in (1, 2, 3):
+            profile = limited(batch_items=count)
+            assert len(impl.decode(orjson.dumps(items[:count]), profile)) == count
+            assert len(impl.parse(items[:count], profile)) == count
+        assert describe(impl.decode(orjson.dumps(items), limited(batch_items=2))) == fault("BATCH_TOO_LARGE")
+        assert describe(impl.parse(items, limited(batch_items=2))) == fault("BATCH_TOO_LARGE")
+
+    def test_with_what_only_the_text_shows(self, impl: ModuleType) -> None:
+        text = '[{"id":1,"id":1},1,{}]'
+        assert describe(impl.decode(text, limited(batch_items=2))) == fault("BATCH_TOO_LARGE")
+        assert len(impl.decode(text, limited(batch_items=3))) == 3
+
+    def test_default(self, impl: ModuleType) -> None:
+        assert len(impl.decode("[" + ",".join(10_000 * ["1"]) + "]")) == 10_000
+        assert describe(impl.decode("[" + ",".join(10_001 * ["1"]) + "]")) == fault("BATCH_TOO_LARGE")
+
+
+class TestMethodBytes:
+    @pytest.mark.parametrize(
+        ("token", "method"),
+        [
+            ("abcdef", "abcdef"),
+            ("éèê", "éèê"),
+            ("😀ab", "😀ab"),
+            (r"\u00e9\ud83d\ude00", "é😀"),
+            (r"a\n\\\"bc", 'a\n\\"bc'),
+        ],
+    )
+    def test_bound(self, impl: ModuleType, token: str, method: str) -> None:
+        text = fill('{"jsonrpc":"2.0","id":1,"method":"%s"}', token)
+        assert judge(impl, text, limited(method_bytes=6)) == request(1, method)
+        assert judge(impl, text, limited(method_bytes=5)) == fault("METHOD_TOO_LONG", 1)
+        obj = {"jsonrpc": "2.0", "id": 1, "method": method}
+        assert describe(impl.parse(obj, limited(method_bytes=6))) == request(1, method)
+        assert describe(impl.parse(obj, limited(method_bytes=5))) == fault("METHOD_TOO_LONG", 1)
+
+    def test_of_a_notification(self, impl: ModuleType) -> None:
+        text = '{"jsonrpc":"2.0","method":"abc"}'
+        assert judge(impl, text, limited(method_bytes=3)) == notification("abc")
+        assert judge(impl, text, limited(method_bytes=2)) == fault("METHOD_TOO_LONG", reply=False)
+
+    def test_default(self, impl: ModuleType) -> None:
+        text = '{"jsonrpc":"2.0","id":1,"method":"%s"}'
+        assert judge(impl, text % (1024 * "m"), JSONRPC) == request(1, 1024 * "m")
+        assert judge(impl, text % (1025 * "m"), JSONRPC) == fault("METHOD_TOO_LONG", 1)
+        assert judge(impl, text % (512 * "é"), JSONRPC) == request(1, 512 * "é")
+        assert judge(impl, text % (512 * "é" + "m"), JSONRPC) == fault("METHOD_TOO_LONG", 1)
+
+    def test_surrogates_in_a_dict(self, impl: ModuleType) -> None:
+        obj = {"jsonrpc": "2.0", "id": 1, "method": "\ud800\ud800"}
+        assert describe(impl.parse(obj, limited(method_bytes=5))) == fault("METHOD_TOO_LONG", 1)
+        assert describe(impl.parse(obj, limited(method_bytes=6))) == request(1, "\ud800\ud800")
+
+
+class TestIdBytes:
+    @pytest.mark.parametrize(
+        ("token", "id"),
+        [
+            ('"' + 34 * "a" + '"', 34 * "a"),
+            ('"' + 17 * "é" + '"', 17 * "é"),
+            ('"' + 34 * r"\u0061" + '"', 34 * "a"),
+            ("1" + 33 * "0", 10**33),
+            ("-1" + 32 * "0", -(10**32)),
+            ("1." + 32 * "0", 1.0),
+            ("1e" + 31 * "0" + "1", 10.0),
+        ],
+    )
+    def test_bound(self, impl: ModuleType, token: str, id: object) -> None:
+        text = fill('{"jsonrpc":"2.0","id":%s,"method":"m"}', token)
+        assert repr(judge(impl, text, limited(id_bytes=34))) == repr(request(id, "m"))
+        assert judge(impl, text, limited(id_bytes=33)) == fault("ID_TOO_LONG")
+
+    @pytest.mark.parametrize("id", [34 * "a", 17 * "é", 10**33, -(10**32)])
+    def test_bound_of_a_dict(self, impl: ModuleType, id: object) -> None:
+        obj = {"jsonrpc": "2.0", "id": id, "result": 1}
+        assert describe(impl.parse(obj, limited(id_bytes=34))) == result(id, 1)
+        assert describe(impl.parse(obj, limited(id_bytes=33))) == fault("ID_TOO_LONG", reply=False)
+
+    def test_default(self, impl: ModuleType) -> None:
+        text = '{"jsonrpc":"2.0","id":"%s","method":"m"}'
+        assert judge(impl, text % (512 * "i"), JSONRPC) == request(512 * "i", "m")
+        assert judge(impl, text % (513 * "i"), JSONRPC) == fault("ID_TOO_LONG")
+
+    def test_an_id_over_the_limit_is_not_told(self, impl: ModuleType) -> None:
+        text = fill('{"jsonrpc":"2.0","id":"%s","method":"mm"}', 33 * "i")
+        assert judge(impl, text, limited(id_bytes=32, method_bytes=1)) == fault("METHOD_TOO_LONG")

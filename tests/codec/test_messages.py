@@ -1,0 +1,238 @@
+"""Messages as values: made with checks, never changed, compared, copied and pickled."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import pickle
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast.codes import ErrorCode
+from jsonrpc_fast.types import UNSET
+
+
+def samples(impl: ModuleType) -> list[Any]:
+    error = impl.Error(-32601, "Method not found", {"a": [1]})
+    return [
+        impl.Request(1, "m", {"a": [1, "é"]}),
+        impl.Request(None, "", None),
+        impl.Notification("n", [1, None]),
+        impl.Notification("n"),
+        impl.Response("x", {"a": 1}),
+        impl.Response(1.5),
+        impl.Response(7, error=error),
+        error,
+        impl.Error(0, ""),
+        impl.Error(0, "", None),
+    ]
+
+
+class TestConstructors:
+    def test_fields(self, impl: ModuleType) -> None:
+        request = impl.Request(1, "m")
+        assert (request.id, request.method, request.params) == (1, "m", None)
+        request = impl.Request(id="a", method="m", params=[1])
+        assert (request.id, request.method, request.params) == ("a", "m", [1])
+        notification = impl.Notification("m")
+        assert (notification.method, notification.params) == ("m", None)
+        notification = impl.Notification(method="m", params={})
+        assert (notification.method, notification.params) == ("m", {})
+        response = impl.Response(1)
+        assert (response.id, response.result, response.error, response.is_error) == (1, None, None, False)
+        error = impl.Error(code=5, message="e")
+        assert (error.code, error.message, error.data) == (5, "e", UNSET)
+        response = impl.Response(id=None, result=None, error=error)
+        assert (response.id, response.result, response.error, response.is_error) == (None, None, error, True)
+
+    def test_payloads_are_kept_as_they_are(self, impl: ModuleType) -> None:
+        payload: dict[str, Any] = {}
+        assert impl.Request(1, "m", payload).params is payload
+        assert impl.Notification("m", payload).params is payload
+        assert impl.Response(1, payload).result is payload
+        assert impl.Error(1, "m", payload).data is payload
+
+    @pytest.mark.parametrize("id", [0, -1, 10**600, "", "é", 1.5, -0.0, None])
+    def test_ids(self, impl: ModuleType, id: object) -> None:
+        assert repr(impl.Request(id, "m").id) == repr(id)
+        assert repr(impl.Response(id).id) == repr(id)
+
+    @pytest.mark.parametrize("id", [True, False, b"1", [], {}, (), 1j, object(), UNSET])
+    def test_ids_of_another_type(self, impl: ModuleType, id: object) -> None:
+        expected = f"id must be an int, a str, a float or None, not {type(id).__name__}"
+        for make in (lambda: impl.Request(id, "m"), lambda: impl.Response(id)):
+            with pytest.raises(TypeError) as caught:
+                make()
+            assert str(caught.value) == expected
+
+    @pytest.mark.parametrize("id", [float("nan"), float("inf"), float("-inf")])
+    def test_ids_that_json_has_no_number_for(self, impl: ModuleType, id: float) -> None:
+        for make in (lambda: impl.Request(id, "m"), lambda: impl.Response(id)):
+            with pytest.raises(ValueError, match=r"^id must be a finite number$"):
+                make()
+
+    @pytest.mark.parametrize("method", [None, 1, b"m", ["m"], UNSET])
+    def test_methods_of_another_type(self, impl: ModuleType, method: object) -> None:
+        expected = f"^method must be a str, not {type(method).__name__}$"
+        for make in (lambda: impl.Request(1, method), lambda: impl.Notification(method)):
+            with pytest.raises(TypeError, match=expected):
+                make()
+
+    @pytest.mark.parametrize("params", [0, 1, "", "a", b"", True, False, (), {1}, 1.5, UNSET])
+    def test_params_of_another_type(self, impl: ModuleType, params: object) -> None:
+        expected = f"^params must be a dict, a list, a Raw of one, or None, not {type(params).__name__}$"
+        for make in (lambda: impl.Request(1, "m", params), lambda: impl.Notification("m", params)):
+            with pytest.raises(TypeError, match=expected):
+                make()
+
+    def test_errors_of_another_type(self, impl: ModuleType) -> None:
+        for code in (True, "1", 1.0, None):
+            with pytest.raises(TypeError, match=f"^code must be an int, not {type(code).__name__}$"):
+                impl.Error(code, "m")
+        for message in (None, 1, b"m"):
+            with pytest.raises(TypeError, match=f"^message must be a str, not {type(message).__name__}$"):
+                impl.Error(1, message)
+        for error in (1, "e", {}, {"code": 1, "message": "m"}, False):
+            with pytest.raises(TypeError, match=f"^error must be an Error or None, not {type(error).__name__}$"):
+                impl.Response(1, error=error)
+
+    def test_a_response_has_a_result_or_an_error(self, impl: ModuleType) -> None:
+        for result in (1, 0, "", False, {}, []):
+            with pytest.raises(ValueError, match=r"^a response has a result or an error, not both$"):
+                impl.Response(1, result, impl.Error(1, "m"))
+
+    def test_wrong_numbers_of_arguments(self, impl: ModuleType) -> None:
+        for cls in (impl.Request, impl.Notification, impl.Response, impl.Error):
+            with pytest.raises(TypeError):
+                cls()
+            with pytest.raises(TypeError):
+                cls(1, "m", None, None)
+            with pytest.raises(TypeError):
+                cls(1, "m", other=1)
+
+    def test_a_raw_payload_is_never_empty(self, impl: ModuleType) -> None:
+        try:
+            raw = impl.Raw.__new__(impl.Raw)
+        except TypeError:
+            return
+        assert bytes(raw) == b"null"
+        assert raw.decode() is None
+
+    def test_codes_are_plain(self, impl: ModuleType) -> None:
+        error = impl.Error(ErrorCode.PARSE_ERROR, "m")
+        assert type(error.code) is int
+        assert error == impl.Error(-32700, "m")
+
+
+class TestImmutability:
+    def test_attributes(self, impl: ModuleType) -> None:
+        for message in samples(impl):
+            before = repr(message)
+            for name in (*message.__match_args__, "other", "is_error", "__class__"):
+                with pytest.raises((AttributeError, TypeError)):
+                    setattr(message, name, 1)
+                with pytest.raises((AttributeError, TypeError)):
+                    delattr(message, name)
+            assert repr(message) == before
+
+    def test_no_dict(self, impl: ModuleType) -> None:
+        for message in samples(impl):
+            assert not hasattr(message, "__dict__")
+
+    def test_made_once(self, impl: ModuleType) -> None:
+        others = {
+            impl.Request: (2, "other", []),
+            impl.Notification: ("other", []),
+            impl.Response: (2, "other"),
+            impl.Error: (2, "other", 2),
+        }
+        for message in samples(impl):
+            before = repr(message)
+            with contextlib.suppress(TypeError):
+                message.__init__(*others[type(message)])
+            assert repr(message) == before
+        decoded = impl.decode('{"jsonrpc":"2.0","id":null,"result":null}')
+        with contextlib.suppress(TypeError):
+            decoded.__init__(2, "other")
+        assert repr(decoded) == "Response(id=None, result=None, error=None)"
+
+    def test_final(self, impl: ModuleType) -> None:
+        for cls in (impl.Request, impl.Notification, impl.Response, impl.Error):
+            with pytest.raises(TypeError, match="is not an acceptable base type"):
+                type("Sub", (cls,), {})
+
+
+class TestComparison:
+    def test_equal_to_itself_made_anew(self, impl: ModuleType) -> None:
+        for one, other in zip(samples(impl), samples(impl), strict=True):
+            assert one is not other
+            assert one == other
+            assert (one != other) is False
+
+    def test_different_from_all_others(self, impl: ModuleType) -> None:
+        messages = samples(impl)
+        for index, one in enumerate(messages):
+            assert [one == other for other in messages] == [other == index for other in range(len(messages))]
+            assert one != repr(one)
+            assert one != (one.__match_args__ and tuple(getattr(one, name) for name in one.__match_args__))
+
+    def test_ids_of_two_types_are_two(self, impl: ModuleType) -> None:
+        assert impl.Request(1, "m") != impl.Request(1.0, "m")
+        assert impl.Response(0, 1) != impl.Response(-0.0, 1)
+        assert impl.Request(1, "m") != impl.Request("1", "m")
+        assert impl.Response(None, 1) != impl.Response(0, 1)
+
+    def test_payloads_are_compared_as_python_does(self, impl: ModuleType) -> None:
+        assert impl.Request(1, "m", [1]) == impl.Request(1, "m", [1.0])
+        assert impl.Request(1, "m", []) != impl.Request(1, "m", None)
+        assert impl.Error(1, "m", None) != impl.Error(1, "m")
+
+    def test_other_classes_may_answer(self, impl: ModuleType) -> None:
+        class Anything:
+            __hash__ = None  # type: ignore[assignment]
+
+            def __eq__(self, other: object) -> bool:
+                return True
+
+        for message in samples(impl):
+            assert message == Anything()
+
+    def test_no_order_and_no_hash(self, impl: ModuleType) -> None:
+        for message in samples(impl):
+            with pytest.raises(TypeError, match="unhashable type"):
+                hash(message)
+            with pytest.raises(TypeError):
+                message < message  # noqa: B015
+
+
+class TestCopies:
+    def test_copy(self, impl: ModuleType) -> None:
+        for message in samples(impl):
+            twin = copy.copy(message)
+            assert (type(twin), twin) == (type(message), message)
+            for name in message.__match_args__:
+                assert getattr(twin, name) is getattr(message, name)
+
+    def test_deepcopy(self, impl: ModuleType) -> None:
+        params: dict[str, Any] = {"a": []}
+        message = impl.Request(1, "m", params)
+        twin = copy.deepcopy(message)
+        assert twin == message
+        params["a"].append(1)
+        assert twin != message
+        for each in samples(impl):
+            assert copy.deepcopy(each) == each
+
+    @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+    def test_pickle(self, impl: ModuleType, protocol: int) -> None:
+        for message in samples(impl):
+            twin = pickle.loads(pickle.dumps(message, protocol))
+            assert (type(twin), twin) == (type(message), message)
+        error = pickle.loads(pickle.dumps(impl.Error(1, "m"), protocol))
+        assert error.data is UNSET
+
+    def test_messages_in_messages(self, impl: ModuleType) -> None:
+        batch = samples(impl)
+        assert pickle.loads(pickle.dumps(batch)) == copy.deepcopy(batch) == batch

@@ -1,0 +1,249 @@
+"""The fast path of the pure backend against its slow path, which reads each byte."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsonrpc_fast.codec import _pure
+from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_11_25, Limits, Profile
+
+from ..fuzz.mutate import message
+from ..support.examples import scaled_examples
+from ..support.places import WIRE
+
+PROFILES: list[Profile] = [
+    JSONRPC,
+    LENIENT,
+    MCP_2025_11_25.replace(batches=True),
+    JSONRPC.replace(extra_members=False),
+    JSONRPC.replace(big_ints="exact"),
+    JSONRPC.replace(big_ints="reject"),
+    JSONRPC.replace(limits=Limits(depth=2, id_bytes=32, method_bytes=4, batch_items=2)),
+]
+VALID: list[dict[str, Any]] = [
+    {"jsonrpc": "2.0", "id": 1, "method": "m"},
+    {"jsonrpc": "2.0", "method": "m"},
+    {"method": "m", "params": [1, 2.5, None], "id": "x", "jsonrpc": "2.0"},
+    {"jsonrpc": "2.0", "id": 1, "method": "m", "params": {"id": 1, "method": {"params": "id"}, "jsonrpc": ["jsonrpc"]}},
+    {"jsonrpc": "2.0", "id": 1.5, "method": "m", "params": {"a:b": ['"', "\\", '\\"id":', "é\u2028\U0001f600"]}},
+    {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"text": '{"id":1}', "type": "text"}], "result": "result"}},
+    {"result": {"error": None}, "jsonrpc": "2.0", "id": "é"},
+    {"jsonrpc": "2.0", "id": 1, "result": "params"},
+    {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "id"}},
+    {"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "m", "data": {"message": [], "id": 0}}},
+    {"jsonrpc": "2.0", "id": 1, "error": {"data": "d", "code": 1, "message": "m"}},
+    {"jsonrpc": "2.0", "id": 1, "method": "m", "params": [], "x": {"id": 2}},
+]
+
+
+def shown(item: Any) -> object:
+    if isinstance(item, list):
+        return [shown(each) for each in item]
+    if isinstance(item, _pure.ParseError):
+        return type(item.id), item
+    fields = []
+    for name in item.__match_args__:
+        field = getattr(item, name)
+        fields.append((type(field), bytes(field) if type(field) is _pure.Raw else repr(field)))
+    return type(item), fields
+
+
+def assert_agreement(text: bytes) -> None:
+    for profile in PROFILES:
+        for raw in (False, True):
+            expected = shown(_pure._decode_by_envelopes(text, profile, raw))
+            assert shown(_pure.decode(text, profile, raw=raw)) == expected, (text, profile, raw)
+
+
+def assert_usual_agrees(text: bytes) -> bool:
+    """Whether the fast path for usual messages takes `text`; if so, it says what the slow path does."""
+    taken = False
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_pure, "_BATCH_ITEM_BYTES", {False: 0, True: 0})
+        for profile in PROFILES:
+            for raw in (False, True):
+                found = _pure._decode_usual(text, profile, raw)
+                if found is not None:
+                    taken = True
+                    expected = shown(_pure._decode_by_envelopes(text, profile, raw))
+                    assert shown(found) == expected, (text, profile, raw)
+    return taken
+
+
+def spellings(value: Any) -> list[bytes]:
+    """The same JSON compact, ended by a newline, spaced, indented, in ASCII, and with every letter escaped."""
+    compact = orjson.dumps(value)
+    escaped = json.dumps(value, separators=(",", ":")).encode()
+    return [
+        compact,
+        compact + b"\n",
+        json.dumps(value).encode(),
+        b" \r\n" + json.dumps(value, indent=2, ensure_ascii=False).replace("\n", "\r\n").encode() + b"\t",
+        escaped,
+        escaped.replace(b"m", b"\\u006d").replace(b"i", b"\\u0069"),
+        escaped.replace(b"\\\\", b"\\u005c").replace(b'\\"', b"\\u0022").replace(b"/", b"\\/"),
+    ]
+
+
+def test_no_valid_message_is_read_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = [orjson.loads(line) for file in sorted(WIRE.iterdir()) for line in file.read_bytes().splitlines()[:5]]
+    texts = [text for value in (*VALID, VALID, *wire) for text in spellings(value)]
+    expected = [shown(_pure._decode_by_envelopes(text, JSONRPC, raw)) for text in texts for raw in (False, True)]
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("the slow path was taken")
+
+    monkeypatch.setattr(_pure, "scan", fail)
+    assert [shown(_pure.decode(text, raw=raw)) for text in texts for raw in (False, True)] == expected
+
+
+@pytest.mark.parametrize("value", [*VALID, VALID, VALID[:2], []])
+def test_spellings(value: Any) -> None:
+    for text in spellings(value):
+        assert_agreement(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"jsonrpc":"2.0","id":1,"id":2,"method":"m","params":["\\u0022id"]}',
+        b'{"jsonrpc":"2.0","id":1,"id":2,"method":"m","params":["\\"id"]}',
+        b'{"jsonrpc":"2.0","id":1,"id":2,"method":"m","params":["\\\\u0022id","id"]}',
+        b'{"jsonrpc":"2.0","id":1,"\\u0069d":2,"method":"m","params":[":"]}',
+        b'{"jsonrpc":"2.0","id":1,"\\u0069\\u0064":2,"method":"id","params":{}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1,"a":2}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"id":1,"id":2}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1},"params":{"a":"params"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"params","params":{}}',
+        b'{"jsonrpc":"2.0","id":1,"x":"params","method":"m","params":[]}',
+        b'{"jsonrpc":"2.0","id":1,"error":{"message":"a","data":1,"code":1,"message":"b"}}',
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"b","data":1,"data":2}}',
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"data","d\\u0061ta":2}}',
+        b'{"jsonrpc":"2.0","id":1,"result":1,"params":{"id":1}}',
+        b'{"jsonrpc":"2.0","params":[],"id":1,"result":[1]}',
+        b'{"jsonrpc":"2.0","id":12345678901234567890123,"method":"m"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":[12345678901234567890123]}',
+        b'[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":1,"id":2,"result":"id"}]',
+        b'[{"jsonrpc":"2.0","id":1,"method":"m"},{"id":2,"jsonrpc":"2.0","result":"id"},{}]',
+        b'[{"jsonrpc":"2.0","result":{},"id":1} , { "id" : 2 , "result" : [ ] , "jsonrpc" : "2.0" }, 1]',
+        b'[{"jsonrpc":"2.0","id":1,"result":5},{"jsonrpc":"2.0","id":2,"result":{"id":[{}]}},{"x":{}}]',
+        b'{"":"","jsonrpc":"2.0","id":1,"result":""}',
+        b'{"jsonrpc":"2.0","id":1,"result":"\\\\"}',
+        b'{"jsonrpc":"2.0","id":1,"result":"}"} ',
+        b'{"x":1,"jsonrpc":"2.0","id":1,"method":"m","params":[{"a":1}],"x":2}',
+        b'[{"x":1,"jsonrpc":"2.0","id":1,"result":[{"a":1}],"x":2},{"jsonrpc":"2.0","id":1,"result":1}]',
+        b"{}",
+        b"[[]]",
+        b"[{}]",
+        b'"id"',
+    ],
+)
+def test_what_a_dict_does_not_show(text: bytes) -> None:
+    assert_agreement(text)
+
+
+HEADS = [
+    b'"jsonrpc":"2.0","id":1,"method":"m","params":%b',
+    b'"id":"a}","jsonrpc":"2.0","result":%b',
+    b'"method":"m","params":%b,"jsonrpc":"2.0","id":-7',
+    b'"jsonrpc":"2.0","method":"m","params":%b,"id":0',
+    b'"result":%b,"jsonrpc":"2.0","id":1',
+    b'"jsonrpc":"2.0","method":"m","params":%b',
+    b'"jsonrpc":"2.0","id":1,"error":%b',
+    b'"method":"m","params":%b,"jsonrpc":"2.0"',
+]
+PAYLOADS = [
+    b"{}",
+    b'{"id":1,"jsonrpc":"2.0"}',
+    b'["\\u0069d",1.5,"},{\\"jsonrpc\\":"]',
+    b'{"code":1,"message":"m"}',
+    b'{"code":1,"message":"m","data":[{"a":"}"}]}',
+    b'[{"a":1},{"jsonrpc":"2.0","id":1,"result":{}}]',
+]
+USUAL = [b"{" + head % payload + b"}" for head in HEADS for payload in PAYLOADS]
+
+
+@pytest.mark.parametrize("space", [b"", b" ", b"\r\n\t "])
+def test_usual_messages(space: bytes) -> None:
+    for text in USUAL:
+        spaced = re.sub(rb'("(?:[^"\\\\]|\\.)*")|([,:{}])', lambda m: m[1] or space + m[2] + space, text)
+        is_error_payload = b'"code"' in text
+        assert assert_usual_agrees(spaced) or (b'"error"' in text and not is_error_payload), spaced
+        assert_usual_agrees(b"[" + spaced + b"," + spaced + b"]")
+    plain = [text for text in USUAL if b'"error"' not in text and b"},{" not in text]
+    assert assert_usual_agrees(space + b"[" + space + (space + b"," + space).join(plain[:9]) + space + b"]" + space)
+
+
+@pytest.mark.parametrize("message", USUAL)
+def test_what_is_nearly_usual(message: bytes) -> None:
+    for wrong in [
+        message[:-1],
+        message + b"}",
+        message + b"]",
+        message[:-1] + b",}",
+        message[:-1] + b',"id":2}',
+        message[:-1] + b',"jsonrpc":"2.0"}',
+        message[:-1] + b',"params":{}}',
+        message[:-1] + b',"":1}',
+        b'{"id":2,' + message[1:],
+        b'{"jsonrpc":"2.0",' + message[1:],
+        b'{"method":"n",' + message[1:],
+        b'{"\\u0069d":2,' + message[1:],
+        message.replace(b'"2.0"', b'"1.0"'),
+        message.replace(b'"id":1', b'"id":12345678901234567890'),
+        message.replace(b'"id":1', b'"id":1.0'),
+        message.replace(b'"id":1', b'"id":01'),
+        message.replace(b'"id":1', b'"id":null'),
+        message.replace(b'"id":1', b'"id":"%b"' % (b"a" * 33)),
+        message.replace(b'"m"', b'""'),
+        message.replace(b'"m"', b'"mmmmm"'),
+        message.replace(b'"m"', b'"\xff"'),
+        message.replace(b"1.5", b"12345678901234567890"),
+        message.replace(b":{", b":{},{"),
+        message.replace(b":[", b":[],["),
+        message.replace(b"[", b"[[[").replace(b"]", b"]]]"),
+    ]:
+        for text in (wrong, b"[" + wrong + b"]", b"[" + message + b"," + wrong + b"]", b"[" + wrong + b",]"):
+            assert_usual_agrees(text)
+            assert_agreement(text)
+
+
+@pytest.mark.parametrize("depth", [1023, 1024, 1025])
+@pytest.mark.parametrize("batch", [False, True])
+def test_usual_depth(depth: int, batch: bool) -> None:
+    for head in HEADS[:2]:
+        text = b"{" + head % (b"[" * depth + b"]" * depth) + b"}"
+        text = b"[" + text + b"]" if batch else text
+        for raw in (False, True):
+            expected = _pure._decode_by_envelopes(text, JSONRPC, raw)
+            found = _pure._decode_usual(text, JSONRPC, raw)
+            for decoded in (_pure.decode(text, raw=raw), *([] if found is None else [found])):
+                assert type(decoded) is type(expected)
+                for one, other in zip(
+                    *[each if isinstance(each, list) else [each] for each in (decoded, expected)], strict=True
+                ):
+                    assert type(one) is type(other)
+                    assert not raw or one == other
+
+
+@scaled_examples(0.3)
+@given(st.integers(min_value=0))
+def test_texts_of_the_grammar(seed: int) -> None:
+    rng = random.Random(seed)
+    lines = [line for file in sorted(WIRE.iterdir()) for line in file.read_bytes().splitlines() if len(line) < 500]
+    for _ in range(20):
+        text = message(rng, lines)
+        assert_usual_agrees(text)
+        for raw in (False, True):
+            profile = rng.choice(PROFILES)
+            if len(text) <= profile.limits.message_bytes:
+                expected = shown(_pure._decode_by_envelopes(text, profile, raw))
+                assert shown(_pure.decode(text, profile, raw=raw)) == expected

@@ -1,0 +1,291 @@
+"""The strict reader against orjson: it takes what orjson takes, and finds each member where it lies."""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsonrpc_fast.codec import _scanner
+from jsonrpc_fast.codec._scanner import Envelope, Malformed, Value, scan
+
+from ..mutations import mutated
+from ..support.examples import scaled_examples
+from ..support.timing import least_seconds, thread_seconds
+from .test_json import VALUES
+
+JSON_TEXT = st.tuples(VALUES, st.booleans(), st.sampled_from([None, 0, 1])).map(
+    lambda made: json.dumps(made[0], ensure_ascii=made[1], indent=made[2]).encode()
+)
+TORN = st.tuples(
+    JSON_TEXT,
+    st.lists(st.tuples(st.integers(0, 10_000), st.one_of(st.none(), st.integers(0, 255))), max_size=3),
+    st.integers(0, 10_000),
+)
+
+
+def torn(text: bytes, edits: list[tuple[int, int | None]], end: int) -> bytes:
+    """The text with bytes changed or taken out, and perhaps cut."""
+    raw = bytearray(text[:end])
+    for at, byte in edits:
+        if raw:
+            raw[at % len(raw) : at % len(raw) + 1] = b"" if byte is None else bytes([byte])
+    return bytes(raw)
+
+
+def is_utf_8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def fault_of(text: bytes, any_width: bool = False) -> int | None:
+    """Where the scanner says that a text stops being JSON, or None."""
+    try:
+        scan(text, any_width=any_width, batch_items=10_000)
+    except Malformed as malformed:
+        return malformed.offset
+    return None
+
+
+def check_against_orjson(text: bytes) -> None:
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        if is_utf_8(text):
+            offset = fault_of(text)
+            if offset is not None:
+                check_offset(text, offset)
+            else:
+                # An id may be an integer too large for a double.
+                assert 309 * b"9" in text
+    else:
+        assert fault_of(text) is None
+        assert fault_of(text, any_width=True) is None
+
+
+def check_offset(text: bytes, offset: int) -> None:
+    """What is before the fault can be gone on with, and after a fault that is not the end nothing mends it."""
+    assert 0 <= offset <= len(text)
+    assert fault_of(text[:offset]) in (None, offset)
+    if offset < len(text):
+        assert {fault_of(text + more) for more in (b" ", b'"', b"]", b"}", b",", b"x")} == {offset}
+
+
+@given(text=JSON_TEXT)
+def test_json(text: bytes) -> None:
+    check_against_orjson(text)
+    assert fault_of(text) is None
+
+
+@scaled_examples(2)
+@given(parts=TORN)
+def test_torn_json(parts: tuple[bytes, list[tuple[int, int | None]], int]) -> None:
+    check_against_orjson(torn(*parts))
+
+
+@scaled_examples(2)
+@given(text=mutated())
+def test_mutated_messages(text: bytes) -> None:
+    check_against_orjson(text)
+
+
+@given(text=st.text(st.sampled_from('{}[]:,"\\u0123dDabefnrtlse+-. \n'), max_size=12))
+def test_made_of_what_counts(text: str) -> None:
+    check_against_orjson(text.encode())
+
+
+@given(token=st.from_regex(r"\A-?[0-9]{1,3}(\.[0-9]{0,3})?([eE][+-]?[0-9]{0,3})?\Z"))
+def test_numbers(token: str) -> None:
+    check_against_orjson(token.encode())
+    check_against_orjson(b'{"a":' + token.encode() + b"}")
+
+
+@pytest.mark.parametrize("digits", [17, 18, 307, 308, 309, 310, 400, 5000])
+@pytest.mark.parametrize("sign", ["", "-"])
+@pytest.mark.parametrize("first", ["1", "17976931348623157", "17976931348623159", "9"])
+@pytest.mark.parametrize("rest", ["0", "9"])
+@pytest.mark.parametrize("tail", ["", ".0", "e0", "e-10", "e+1", ".5e1"])
+def test_numbers_around_the_largest_double(digits: int, sign: str, first: str, rest: str, tail: str) -> None:
+    token = (sign + first.ljust(digits, rest)[: max(digits, len(first))] + tail).encode()
+    check_against_orjson(token)
+    check_against_orjson(b"[1," + token + b"]")
+
+
+def test_integers_of_any_width() -> None:
+    wide = 400 * b"9"
+    assert fault_of(b"[" + wide + b"]") == 1
+    assert fault_of(b"[" + wide + b"]", any_width=True) is None
+    assert fault_of(b'{"a":-' + wide + b"}") == 5
+    assert fault_of(b'{"id":-' + wide + b"}") is None
+    assert fault_of(b'{"\\u0069d":' + wide + b"}") is None
+    assert fault_of(b'{"a":{"id":' + wide + b"}}") == 11
+    assert fault_of(b"[" + wide + b".0]", any_width=True) == 1
+    assert fault_of(b'{"id":1e400}', any_width=True) == 6
+
+
+@pytest.mark.parametrize("depth", [1, 254, 255, 1023, 1024, 1025, 5000, 100_000])
+def test_depth(depth: int) -> None:
+    text = b'{"params":' + depth * b"[" + depth * b"]" + b"}"
+    [envelope] = scan(text, any_width=False, batch_items=1).envelopes
+    assert envelope.depth == depth
+    assert fault_of(depth * b'{"a":') == 5 * depth
+    assert fault_of(depth * b"[" + (depth - 1) * b"]") == 2 * depth - 1
+
+
+def envelopes(text: bytes, batch_items: int = 10) -> Any:
+    return scan(text, any_width=False, batch_items=batch_items)
+
+
+class TestEnvelopes:
+    def test_members(self) -> None:
+        text = rb' {"jsonrpc":"2.0", "\u0069d" : 1 ,"method":"m","params":[[1],{}],"x":[[[]]]}'
+        found = envelopes(text)
+        assert not found.is_batch
+        [envelope] = found.envelopes
+        assert envelope.members is not None
+        tokens = {name: text[value.start : value.end] for name, value in envelope.members.items()}
+        assert tokens == {"jsonrpc": b'"2.0"', "id": b"1", "method": b'"m"', "params": b"[[1],{}]"}
+        assert {name: value.depth for name, value in envelope.members.items()} == {
+            "jsonrpc": 0,
+            "id": 0,
+            "method": 0,
+            "params": 2,
+        }
+        assert (envelope.depth, envelope.duplicates, envelope.unexpected) == (3, False, True)
+
+    def test_the_last_of_a_name_counts(self) -> None:
+        [envelope] = envelopes(b'{"id":[1],"id":2}').envelopes
+        assert envelope == Envelope({"id": Value(15, 16, 0, False)}, 1, duplicates=True)
+        [envelope] = envelopes(b'{"x":1,"x":2}').envelopes
+        assert envelope == Envelope({}, 0, duplicates=False, unexpected=True)
+
+    def test_wide_integers(self) -> None:
+        text = b'{"params":[1,{"a":18446744073709551616}],"result":18446744073709551615,"error":"18446744073709551616"}'
+        [envelope] = envelopes(text).envelopes
+        assert envelope.members is not None
+        assert {name: value.wide for name, value in envelope.members.items()} == {
+            "params": True,
+            "result": False,
+            "error": False,
+        }
+
+    def test_what_is_no_object(self) -> None:
+        assert envelopes(b" 1 ").envelopes == [Envelope(None, 0)]
+        assert envelopes(b"{}").envelopes == [Envelope({}, 0)]
+
+    def test_batches(self) -> None:
+        found = envelopes(b' [ {} , 1 , [[]] , {"id":1} ] ')
+        assert found.is_batch
+        assert not found.too_many
+        assert found.envelopes == [
+            Envelope({}, 0),
+            Envelope(None, 0),
+            Envelope(None, 2),
+            Envelope({"id": Value(25, 26, 0, False)}, 0),
+        ]
+        assert envelopes(b"[]").envelopes == []
+
+    def test_more_than_asked_for(self) -> None:
+        found = envelopes(b"[1,2,3]", batch_items=2)
+        assert (len(found.envelopes), found.too_many) == (2, True)
+        found = envelopes(b"[1,2]", batch_items=2)
+        assert (len(found.envelopes), found.too_many) == (2, False)
+        with pytest.raises(Malformed):
+            envelopes(b"[1,2,3,x]", batch_items=2)
+
+
+# Long texts are read piece by piece, each handed to orjson. What comes out is the same as without pieces.
+
+
+def found(text: bytes, any_width: bool, batch_items: int) -> object:
+    try:
+        return scan(text, any_width=any_width, batch_items=batch_items)
+    except Malformed as malformed:
+        return malformed.offset
+
+
+@given(seed=st.integers(min_value=0), size=st.sampled_from([1, 3, 8, 20, 64, 128]))
+def test_pieces(seed: int, size: int) -> None:
+    rng = random.Random(seed)
+    text = message_in_pieces(rng)
+    with pytest.MonkeyPatch.context() as patch:
+        for any_width in (False, True):
+            for batch_items in (1, 10):
+                patch.setattr(_scanner, "_SMALL_PIECE", 10**9)
+                expected = found(text, any_width, batch_items)
+                patch.setattr(_scanner, "_SMALL_PIECE", size)
+                assert found(text, any_width, batch_items) == expected
+
+
+def message_in_pieces(rng: random.Random) -> bytes:
+    """A text with members of every sort many times over, perhaps broken."""
+    names = [b'"id"', b'"a"', b'"\\u0069d"', b'"method"', b'"params"', b'""', b'"x\\"id"']
+    values = [b"1", b"[]", b"{}", 310 * b"9", b'{"id":[' + 320 * b"9" + b"]}", b"[[{}]]", b"17e257", b'"\\n"', b"1.5"]
+    members = [rng.choice(names) + rng.choice((b":", b" : ")) + rng.choice(values) for _ in range(rng.randrange(30))]
+    text = b"{" + b",".join(members) + b"}"
+    if rng.random() < 0.5:
+        text = b"[" + text + b",[1]," + text + b"]"
+    while rng.random() < 0.5:
+        at = rng.randrange(len(text) + 1)
+        text = text[:at] + rng.choice((b",", b"}", b"]", b"[", b'"', b"e2", b":", b"1", b" ", b"")) + text[at + 1 :]
+    return text
+
+
+def test_a_number_ends_where_a_piece_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_scanner, "_SMALL_PIECE", 8)
+    assert fault_of(b'[{"a":"b"},[[17976931348623157e257e292,"1.0",1e-400,{}]]]') == 34
+
+
+HEAD = b'{"jsonrpc":"2.0","id":1,"method":"m","params":['
+HOSTILE = {
+    "integers": lambda n: HEAD + n // 2 * b"1," + b"1]}x",
+    "empty arrays": lambda n: HEAD + n // 3 * b"[]," + b"1]}x",
+    "arrays": lambda n: n * b"[",
+    "objects": lambda n: n // 5 * b'{"a":',
+    "steps": lambda n: HEAD + n // 10 * b"[[[[[[[[],",
+    "unknown members": lambda n: b"{" + n // 5 * b'"":1,',
+    "ids": lambda n: b"{" + n // 9 * b'"id":[0],' + b'"x":1}x',
+    "items": lambda n: b"[" + n // 11 * b'{"id":[0]},' + b"1]x",
+    "escapes": lambda n: HEAD + b'"' + n // 2 * b"\\n" + b'"]}x',
+    "closing": lambda n: n // 2 * b"[" + n // 2 * b"]" + b"x",
+    "wide ids": lambda n: b"[" + n // 320 * (b'{"id":' + 310 * b"9" + b"},") + b"1]x",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_text_costs_no_more_a_byte_when_it_is_longer(name: str) -> None:
+    def seconds(size: int) -> float:
+        text = HOSTILE[name](size)
+        gc.freeze()  # the collector would look through what other tests left
+        try:
+            return thread_seconds(lambda: faults.add(len(text) - (fault_of(text) or 0))) / len(text)
+        finally:
+            gc.unfreeze()
+
+    faults: set[int] = set()
+    short, long = least_seconds(lambda: seconds(100_000), lambda: seconds(800_000), rounds=2)
+    assert long < 4 * short
+    assert faults <= {0, 1}
+
+
+@pytest.mark.parametrize("name", ["integers", "empty arrays", "objects", "unknown members", "ids", "items"])
+def test_pieces_save_most_of_the_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Items cost more from the 10,000th on, when they are beyond the limit of a batch.
+    text = HOSTILE[name](140_000 if name == "items" else 50_000)
+
+    def seconds(small_piece: int) -> float:
+        monkeypatch.setattr(_scanner, "_SMALL_PIECE", small_piece)
+        return thread_seconds(lambda: fault_of(text))
+
+    small_piece = _scanner._SMALL_PIECE
+    with_pieces, without = least_seconds(lambda: seconds(small_piece), lambda: seconds(10**9))
+    assert 2 * with_pieces < without

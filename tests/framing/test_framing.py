@@ -1,0 +1,234 @@
+"""Bytes to lines: where each begins, and that memory has a bound."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsonrpc_fast.codes import ParseErrorCode
+from jsonrpc_fast.framing.detector import frames_of as frames_splitter
+from jsonrpc_fast.framing.frames import FRAMINGS, Frame, frame
+from jsonrpc_fast.framing.lines import LineFrames
+
+BOM = b"\xef\xbb\xbf"
+PIECES = st.lists(
+    st.one_of(
+        st.sampled_from([b"\n", b"\r\n", b"\r", b" ", b"\t", b"ab", b"\xef", b"\xef\xbb", BOM, b"\xc2\x85", b""]),
+        st.binary(max_size=6),
+    ),
+    max_size=30,
+)
+CUTS = st.lists(st.integers(1, 8), max_size=60)
+
+
+def frames_of(chunks: list[bytes], limit: int) -> list[Frame]:
+    splitter = LineFrames(limit)
+    frames = [frame for chunk in chunks for frame in splitter.feed(chunk)]
+    return frames + splitter.close()
+
+
+def too_large(line: int | None, offset: int, head: bytes) -> Frame:
+    return Frame(head, line, offset, ParseErrorCode.MESSAGE_TOO_LARGE)
+
+
+def cut(data: bytes, sizes: list[int]) -> list[bytes]:
+    """The data in chunks of these sizes, and the rest."""
+    chunks = []
+    for size in sizes:
+        chunks.append(data[:size])
+        data = data[size:]
+    return [*chunks, data]
+
+
+def expected_frames(data: bytes, limit: int) -> list[Frame]:
+    """The rules, on a stream that is there as a whole."""
+    frames = []
+    offset = 3 if data.startswith(BOM) else 0
+    for number, line in enumerate(data[offset:].split(b"\n"), 1):
+        text = line.removesuffix(b"\r")
+        if len(text) > limit:
+            frames.append(too_large(number, offset, text[:limit]))
+        elif text.strip(b" \t\r"):
+            frames.append(Frame(text, number, offset))
+        offset += len(line) + 1
+    return frames
+
+
+def test_lines() -> None:
+    data = b'{"a":1}\n\n 2 \r\n\xff\n\n3'
+    assert frames_of([data], 100) == [
+        Frame(b'{"a":1}', 1, 0),
+        Frame(b" 2 ", 3, 9),
+        Frame(b"\xff", 4, 14),
+        Frame(b"3", 6, 17),
+    ]
+
+
+def test_what_is_data() -> None:
+    for text in ("\u0085", "\u2028", "\u2029", "\x0b", "\x0c", "\x00", "a\rb", "\ra"):
+        line = b"<" + text.encode()
+        assert frames_of([line + b"\n" + line], 100) == [
+            Frame(line, 1, 0),
+            Frame(line.removesuffix(b"\r"), 2, len(line) + 1),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [(b"a\r\n", b"a"), (b"a\r\r\n", b"a\r"), (b"\ra\r\n", b"\ra"), (b"a\n", b"a"), (b"a \r\n", b"a "), (b"a\r", b"a")],
+)
+def test_one_carriage_return_is_dropped(line: bytes, text: bytes) -> None:
+    assert frames_of([line], 100) == [Frame(text, 1, 0)]
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"\r\n", b" \t\n\n", b"\r\r\n", b" ", BOM, BOM + b"\n", b"\n\n\n"])
+def test_blank(data: bytes) -> None:
+    assert frames_of([data], 100) == []
+    assert frames_of([data[at : at + 1] for at in range(len(data))], 100) == []
+
+
+class TestByteOrderMark:
+    @pytest.mark.parametrize("size", [1, 2, 3, 4, 100])
+    def test_at_the_start(self, size: int) -> None:
+        data = BOM + b"ab\ncd\n"
+        chunks = [data[at : at + size] for at in range(0, len(data), size)]
+        assert frames_of(chunks, 100) == [Frame(b"ab", 1, 3), Frame(b"cd", 2, 6)]
+
+    def test_elsewhere_it_is_data(self) -> None:
+        assert frames_of([b"\n" + BOM + b"a\n"], 100) == [Frame(BOM + b"a", 2, 1)]
+        assert frames_of([b" " + BOM], 100) == [Frame(b" " + BOM, 1, 0)]
+        assert frames_of([BOM + BOM + b"a"], 100) == [Frame(BOM + b"a", 1, 3)]
+
+    @pytest.mark.parametrize("part", [b"\xef", b"\xef\xbb"])
+    def test_a_part_of_it_is_data(self, part: bytes) -> None:
+        assert frames_of([part], 100) == [Frame(part, 1, 0)]
+        assert frames_of([part, b"\n"], 100) == [Frame(part, 1, 0)]
+        assert frames_of([part, b"a\n"], 100) == [Frame(part + b"a", 1, 0)]
+
+    def test_it_does_not_count(self) -> None:
+        assert frames_of([BOM, b"abcde\r\n"], 5) == [Frame(b"abcde", 1, 3)]
+        assert frames_of([BOM + b"abcdef\n"], 5) == [too_large(1, 3, b"abcde")]
+
+    @pytest.mark.parametrize("part", [b"\xef\xbb", b"\xef\xbb\n", b"\xef\xbb\r\n"])
+    def test_a_part_of_it_over_the_limit(self, part: bytes) -> None:
+        assert frames_of([part], 1) == [too_large(1, 0, b"\xef")]
+
+
+class TestLimit:
+    @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"", b"\r"])
+    @pytest.mark.parametrize("size", [1, 2, 3, 100])
+    def test_bound(self, end: bytes, size: int) -> None:
+        def chunks(data: bytes) -> list[bytes]:
+            return [data[at : at + size] for at in range(0, len(data), size)]
+
+        assert frames_of(chunks(b"abcde" + end), 5) == [Frame(b"abcde", 1, 0)]
+        assert frames_of(chunks(b"abcdef" + end), 5) == [too_large(1, 0, b"abcde")]
+        expected = too_large(1, 0, b"abcde") if end.startswith(b"\r") else Frame(b"abcde", 1, 0)
+        assert frames_of(chunks(b"abcde\r" + end), 5) == [expected]
+
+    def test_told_at_once_and_once(self) -> None:
+        splitter = LineFrames(5)
+        assert splitter.feed(b"abcde") == []
+        assert splitter.feed(b"\r") == []
+        assert splitter.feed(b"f") == [too_large(1, 0, b"abcde")]
+        assert splitter.feed(1000 * b"g") == []
+        assert splitter.feed(b"\r\nabc\n") == [Frame(b"abc", 2, 1009)]
+        assert splitter.close() == []
+
+    def test_the_end_inside_what_is_dropped(self) -> None:
+        splitter = LineFrames(5)
+        assert splitter.feed(b"abcdef") == [too_large(1, 0, b"abcde")]
+        assert splitter.close() == []
+
+    def test_space_counts(self) -> None:
+        assert frames_of([b"     \n      \na\n"], 5) == [too_large(2, 6, b"     "), Frame(b"a", 3, 13)]
+
+
+@given(pieces=PIECES, sizes=CUTS, limit=st.integers(1, 12))
+def test_any_chunking(pieces: list[bytes], sizes: list[int], limit: int) -> None:
+    data = b"".join(pieces)
+    expected = expected_frames(data, limit)
+    assert frames_of(cut(data, sizes), limit) == expected
+    assert frames_of([data[at : at + 1] for at in range(len(data))], limit) == expected
+    assert frames_of([data], limit) == expected
+
+
+@given(pieces=PIECES, sizes=CUTS)
+def test_empty_chunks_change_nothing(pieces: list[bytes], sizes: list[int]) -> None:
+    data = b"".join(pieces)
+    chunks = [each for chunk in cut(data, sizes) for each in (b"", chunk, b"")]
+    assert frames_of(chunks, 8) == expected_frames(data, 8)
+
+
+@pytest.mark.parametrize("data", [bytearray(b"a\nb"), memoryview(b"a\nb"), memoryview(b"a_\n_b_")[::2]])
+def test_types(data: bytes) -> None:
+    splitter = LineFrames(5)
+    assert splitter.feed(data) == [Frame(b"a", 1, 0)]
+    assert splitter.close() == [Frame(b"b", 2, 2)]
+
+
+def test_a_fed_buffer_may_be_used_again() -> None:
+    splitter = LineFrames(5)
+    buffer = bytearray(b"abc")
+    splitter.feed(buffer)
+    buffer[:] = b"\nx\n"
+    assert splitter.feed(buffer) == [Frame(b"abc", 1, 0), Frame(b"x", 2, 4)]
+
+
+@pytest.mark.parametrize("chunk", [b"x" * 65536, b"x\r" * 32768, b"x" * 65535 + b"\r"])
+def test_memory_has_a_bound(chunk: bytes) -> None:
+    splitter = LineFrames(100_000)
+    tracemalloc.start()
+    try:
+        told = [frame for _ in range(200) for frame in splitter.feed(chunk)]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert told == [too_large(1, 0, (2 * chunk)[:1024])]
+    assert peak < 600_000
+    assert splitter.feed(b"\na\n") == [Frame(b"a", 2, 200 * 65536 + 1)]
+
+
+class TestFrame:
+    def test_newline(self) -> None:
+        payload = b"{}\n"
+        assert frame(payload) is payload
+        assert frame(b"{}") == b"{}\n"
+        assert frame(b"") == b""
+        assert frame(b"\n") == b"\n"
+        for wrong in (b"{\n}", b"{}\n\n", b"\n{}", b"\n{}\n"):
+            with pytest.raises(ValueError, match=r"^payload must not hold a line break before its end$"):
+                frame(wrong)
+
+    def test_content_length(self) -> None:
+        assert frame(b"{}", "content-length") == b"Content-Length: 2\r\n\r\n{}"
+        assert frame(b"{}\n", "content-length") == b"Content-Length: 2\r\n\r\n{}"
+        assert frame(b"{\n}\n", "content-length") == b"Content-Length: 3\r\n\r\n{\n}"
+        assert frame('"\u00e9"'.encode(), "content-length") == b'Content-Length: 4\r\n\r\n"\xc3\xa9"'
+        assert frame(b"", "content-length") == frame(b"\n", "content-length") == b""
+
+    def test_sse(self) -> None:
+        assert frame(b"{}", "sse") == frame(b"{}\n", "sse") == b"data: {}\n\n"
+        assert frame(b"{\n}\n", "sse") == b"data: {\ndata: }\n\n"
+        assert frame(b"", "sse") == b""
+
+    @pytest.mark.parametrize("framing", ["auto", "lines", None])
+    def test_wrong_framing(self, framing: Any) -> None:
+        with pytest.raises(ValueError, match=r'^framing must be "newline", "content-length" or "sse"$'):
+            frame(b"{}", framing)
+
+    @pytest.mark.parametrize("framing", ["newline", "content-length", "sse"])
+    def test_what_is_framed_comes_out(self, framing: Any) -> None:
+        texts = [b"{}", b'{"a":"\xe2\x80\xa8"}', b"1", b"[" + 1000 * b" " + b"]"]
+        splitter = frames_splitter(framing, 2000)
+        data = b"".join([frame(text, framing) for text in texts])
+        assert [found.text for found in splitter.feed(data)] == texts
+        assert splitter.close() == []
+
+
+def test_framings() -> None:
+    assert FRAMINGS == ("newline", "content-length", "sse", "auto")

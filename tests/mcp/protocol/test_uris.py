@@ -1,0 +1,197 @@
+"""URIs of resources, records, templates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.mcp.protocol.definitions import Annotations, Resource, ResourceTemplate
+from jsonrpc_fast.mcp.protocol.uris import (
+    UnsafePart,
+    UriFault,
+    UriTemplate,
+    blob_contents,
+    check_uri,
+    not_found,
+    text_contents,
+    validate_uri,
+)
+from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
+
+from .test_capabilities import compare, schema_of
+from .test_versions import definitions_of
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:///a/b.txt",
+        "mem://r",
+        "urn:isbn:0451450523",
+        "x:",
+        "https://user@[::1]:80/a?b#c",
+        "resource://provider",
+        "resource://provider/a%20b",
+        "Resource://p/",
+        "custom+scheme.1-2://x",
+    ],
+)
+def test_valid_uri(uri: str) -> None:
+    report = validate_uri(uri)
+    assert (report.valid, report.errors, report["valid"], report["errors"]) == (True, (), True, ())
+    assert check_uri(uri) == uri
+
+
+@pytest.mark.parametrize(
+    ("uri", "faults"),
+    [
+        (None, ["NOT_A_STRING"]),
+        (b"a:b", ["NOT_A_STRING"]),
+        ("", ["NOT_A_URI"]),
+        ("a/b", ["NOT_A_URI"]),
+        ("file:///a b", ["NOT_A_URI"]),
+        ("1a:b", ["NOT_A_URI"]),
+        ("a:\ud800", ["NOT_A_URI"]),
+        ("http://a/%zz", ["NOT_A_URI"]),
+        ("http://naïve/", ["NOT_A_URI"]),
+        ("a:" + "x" * 8192, ["TOO_LONG"]),
+        ("resource://", ["NO_PROVIDER"]),
+        ("resource:///a", ["NO_PROVIDER"]),
+        ("RESOURCE:a", ["NO_PROVIDER"]),
+        ("resource://:80/a", ["NO_PROVIDER"]),
+        ("resource://user@/a", ["NO_PROVIDER"]),
+        ("resource:///a b", ["NOT_A_URI", "NO_PROVIDER"]),
+        ("resource://[", ["NOT_A_URI", "NO_PROVIDER"]),
+    ],
+)
+def test_every_fault_of_a_uri(uri: object, faults: list[str]) -> None:
+    report = validate_uri(uri)
+    assert [fault.name for fault in report.errors] == faults
+    assert not report["valid"]
+    with pytest.raises(RpcError) as caught:
+        check_uri(uri)
+    assert caught.value.code == -32602
+    assert caught.value.message == "; ".join(UriFault[name].value for name in faults)
+    with pytest.raises(KeyError):
+        report["other"]  # type: ignore[index]
+
+
+def test_not_found() -> None:
+    error = not_found("mem://x", REVISIONS["2025-11-25"])
+    assert (error.code, error.message, error.data) == (-32002, "Resource not found", {"uri": "mem://x"})
+    assert not_found("mem://x", REVISIONS["2026-07-28"]).code == -32602
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_members_are_those_of_the_schema(corpora: Path, version: str) -> None:
+    definitions = definitions_of(corpora, version)
+    compare(Resource, definitions["Resource"], definitions, version)
+    compare(ResourceTemplate, definitions["ResourceTemplate"], definitions, version)
+
+
+def test_official_resources_round_trip(corpora: Path) -> None:
+    examples = json.loads((corpora / "mcp/examples-2026-07-28.json").read_text())
+    for name, list_name, cls in (
+        ("ListResourcesResult/resources-list-with-cursor-and-ttl.json", "resources", Resource),
+        (
+            "ListResourceTemplatesResult/resource-templates-list-with-cursor-and-ttl.json",
+            "resourceTemplates",
+            ResourceTemplate,
+        ),
+    ):
+        items = json.loads(examples[name])[list_name]
+        assert items
+        for item in items:
+            assert json.dumps(cls.from_dict(item, "2026-07-28").to_dict()) == json.dumps(item)
+    one = json.loads(examples["Resource/file-resource-with-annotations.json"])
+    assert Resource.from_dict(one).to_dict() == one
+
+
+def test_priority_may_be_written_as_an_integer() -> None:
+    assert Annotations.from_dict({"priority": 1}).to_dict() == {"priority": 1}
+
+
+def test_contents(corpora: Path) -> None:
+    assert text_contents("a:b", "é") == {"uri": "a:b", "text": "é"}
+    assert blob_contents("a:b", b"\xff\0", "image/png") == {"uri": "a:b", "mimeType": "image/png", "blob": "/wA="}
+    schema_of(corpora, "2025-11-25", "TextResourceContents").validate(text_contents("a:b", "x", "text/plain"))
+    schema_of(corpora, "2025-11-25", "BlobResourceContents").validate(blob_contents("a:b", b""))
+
+
+@pytest.mark.parametrize(
+    ("template", "uri", "values"),
+    [
+        ("notes://all", "notes://all", {}),
+        ("notes://all", "notes://all/", None),
+        ("notes://{id}", "notes://7", {"id": "7"}),
+        ("notes://{id}", "notes://", {"id": ""}),
+        ("notes://{id}", "notes://a%2Fb%20c", {"id": "a/b c"}),
+        ("notes://{id}", "notes://a/b", None),
+        ("notes://{id}", "notes://%zz", None),
+        ("{a}/{b}", "x/y", {"a": "x", "b": "y"}),
+        ("{a}/{b}", "x/y/z", None),
+        ("r://{a}-{b}.txt", "r://x-y-z.txt", {"a": "x", "b": "y-z"}),
+        ("r://{a}-{b}.txt", "r://x.txt", None),
+        ("r://{a}/end", "r://x/en", None),
+        ("r://{a}aa", "r://a", None),
+    ],
+)
+def test_uri_template(template: str, uri: str, values: dict[str, str] | None) -> None:
+    assert UriTemplate(template).match(uri) == values
+
+
+@pytest.mark.parametrize("template", ["{+a}", "{a,b}", "{?q}", "{a}{b}", "{a", "a}", "{}", "{a}/{a}", "{a*}", "{{a}}"])
+def test_no_template_of_level_1(template: str) -> None:
+    with pytest.raises(ValueError, match="level 1"):
+        UriTemplate(template)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("..", ".."),
+        ("%2e%2E", ".."),
+        ("..%2fetc%2fpasswd", "../etc/passwd"),
+        ("a%2f..%2f..%2fb", "a/../../b"),
+        ("a%2F..", "a/.."),
+        ("..%5cwindows", "..\\windows"),
+        ("a%00b", "a\0b"),
+        ("%00", "\0"),
+        ("%ff", "\udcff"),
+        ("a%c0%af", "a\udcc0\udcaf"),
+        ("%ed%a0%80", "\udced\udca0\udc80"),
+        ("%2fetc%2fpasswd", "/etc/passwd"),
+        ("%5c%5chost%5cshare", "\\\\host\\share"),
+        ("C%3a%5ca", "C:\\a"),
+    ],
+)
+def test_an_unsafe_part_is_refused_unless_it_is_meant(part: str, value: str) -> None:
+    for template, uri in (("notes://{id}", f"notes://{part}"), ("x:{a}/{id}.txt", f"x:b/{part}.txt")):
+        with pytest.raises(UnsafePart) as caught:
+            UriTemplate(template).match(uri)
+        assert caught.value.name == "id"
+        matched = UriTemplate(template, unsafe_parts=True).match(uri)
+        assert matched is not None
+        assert matched["id"] == value
+
+
+@pytest.mark.parametrize(
+    "part", ["a..b", "...", "1.0..2.0", "a%2Fb", "%252e%252e%252f", ".", "", "caf%C3%A9", "12%3A30"]
+)
+def test_a_safe_part(part: str) -> None:
+    assert UriTemplate("notes://{id}").match(f"notes://{part}") is not None
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), min_size=2, max_size=2))
+def test_what_a_template_makes_it_reads_again(values: list[str]) -> None:
+    from urllib.parse import quote
+
+    template = UriTemplate("notes://{a}/{b}", unsafe_parts=True)
+    uri = f"notes://{quote(values[0], safe='')}/{quote(values[1], safe='')}"
+    assert template.match(uri) == {"a": values[0], "b": values[1]}
+    assert template.names == ("a", "b")

@@ -1,0 +1,92 @@
+"""The revisions, held against the schemas."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast import PRESETS
+from jsonrpc_fast.mcp.protocol.versions import (
+    HANDSHAKE_VERSIONS,
+    LATEST_HANDSHAKE_VERSION,
+    LATEST_MODERN_VERSION,
+    MODERN_VERSIONS,
+    REVISIONS,
+    VERSIONS,
+    in_order,
+    latest_common,
+    negotiate,
+)
+
+
+def definitions_of(corpora: Path, version: str) -> dict[str, Any]:
+    schema = json.loads((corpora / f"mcp/schema/{version}.schema.json").read_text())
+    return schema.get("definitions") or schema["$defs"]  # type: ignore[no-any-return]
+
+
+def methods_of(definitions: dict[str, Any], name: str) -> set[str]:
+    found = set()
+    for option in definitions.get(name, {"anyOf": []}).get("anyOf", [definitions.get(name)]):
+        definition = definitions[option["$ref"].rpartition("/")[2]] if "$ref" in option else option
+        found.add(definition["properties"]["method"]["const"])
+    return found
+
+
+def test_names() -> None:
+    assert VERSIONS == ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+    assert VERSIONS == HANDSHAKE_VERSIONS + MODERN_VERSIONS
+    assert MODERN_VERSIONS == ("2026-07-28",)
+    assert (LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION) == ("2025-11-25", "2026-07-28")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_methods_are_those_of_the_schema(corpora: Path, version: str) -> None:
+    definitions, revision = definitions_of(corpora, version), REVISIONS[version]
+    assert revision.client_requests == methods_of(definitions, "ClientRequest")
+    assert revision.server_requests == methods_of(definitions, "ServerRequest")
+    assert revision.client_notifications == methods_of(definitions, "ClientNotification")
+    assert revision.server_notifications == methods_of(definitions, "ServerNotification")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_results_are_those_of_the_schema(corpora: Path, version: str) -> None:
+    definitions, revision = definitions_of(corpora, version), REVISIONS[version]
+    structured = definitions["CallToolResult"]["properties"].get("structuredContent")
+    assert revision.structured_results is (structured is not None)
+    assert revision.any_structured_results is (structured is not None and "type" not in structured)
+    assert ("resultType" in definitions["Result"]["properties"]) is revision.is_modern
+    cacheable = {name for name, shape in definitions.items() if "ttlMs" in shape.get("properties", {})}
+    assert len(revision.cacheable) == len(cacheable - {"CacheableResult"})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_profile(version: str) -> None:
+    assert REVISIONS[version].profile is PRESETS[f"mcp-{version}"]
+
+
+@pytest.mark.parametrize(
+    ("requested", "supported", "answered"),
+    [
+        ("2024-11-05", HANDSHAKE_VERSIONS, "2024-11-05"),
+        ("2025-11-25", ("2024-11-05", "2025-03-26"), "2025-03-26"),
+        ("1.0.0", HANDSHAKE_VERSIONS, "2025-11-25"),
+        ("2026-07-28", HANDSHAKE_VERSIONS, "2025-11-25"),
+    ],
+)
+def test_negotiate(requested: str, supported: tuple[str, ...], answered: str) -> None:
+    assert negotiate(requested, supported) == answered
+
+
+def test_latest_common() -> None:
+    assert latest_common(["2025-11-25", "2024-11-05", "zzz"], HANDSHAKE_VERSIONS) == "2025-11-25"
+    assert latest_common(["zzz"], HANDSHAKE_VERSIONS) is None
+
+
+def test_in_order() -> None:
+    assert in_order(["2026-07-28", "2024-11-05"]) == ("2024-11-05", "2026-07-28")
+    for wrong in ([], ["2025-01-01"], "2025-11-25"):
+        with pytest.raises(ValueError, match="versions must be some of 2024-11-05"):
+            in_order(wrong)

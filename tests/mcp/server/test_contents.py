@@ -1,0 +1,532 @@
+"""What functions return: made into what the protocol has, or refused; held against the schema of each revision."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+import pytest
+from mcp_types import EmbeddedResource, ResourceLink, TextContent, TextResourceContents
+from pydantic import BaseModel
+
+from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
+from jsonrpc_fast.mcp.server.contents import made_blocks
+from jsonrpc_fast.mcp.server.context import WholeResult
+from jsonrpc_fast.mcp.server.server import Server
+from jsonrpc_fast.mcp.server.tools import ToolResult
+
+from ...support.mcp_conversation import converse
+from ...support.mcp_sample import Schemas, run
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@dataclass
+class Point:
+    x: int
+
+
+class Struct(msgspec.Struct):
+    x: Decimal
+
+
+class Model(BaseModel):
+    x: int | None = None
+
+
+@dataclass
+class Message:
+    role: str
+    content: Any
+
+
+LINK = {"type": "resource_link", "uri": "a:b", "name": "b"}
+TEXT = {"type": "text", "text": "a"}
+IMAGE = {"type": "image", "data": "AA==", "mimeType": "image/png"}
+AUDIO = {"type": "audio", "data": "AA==", "mimeType": "audio/wav"}
+CONTENTS = {"uri": "a:b", "text": "x"}
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"type": "text", "text": value}
+
+
+@pytest.fixture(scope="module")
+def schemas(corpora: Path) -> Schemas:
+    return Schemas(corpora)
+
+
+BLOCKS: list[tuple[Any, dict[str, Any]]] = [
+    ("a", TEXT),
+    (TEXT, TEXT),
+    ({**TEXT, "annotations": None, "_meta": None}, TEXT),
+    (
+        {"type": "image", "data": b"\0", "mimeType": "image/png"},
+        {"type": "image", "data": "AA==", "mimeType": "image/png"},
+    ),
+    ({"type": "resource", "resource": {**CONTENTS, "mimeType": None}}, {"type": "resource", "resource": CONTENTS}),
+    (TextContent(type="text", text="a"), TEXT),
+    (
+        EmbeddedResource(type="resource", resource=TextResourceContents(uri="a:b", text="x")),
+        {"type": "resource", "resource": CONTENTS},
+    ),
+    (ResourceLink(type="resource_link", uri="a:b", name="b"), LINK),
+    (LINK, LINK),
+    (
+        {"type": "audio", "data": b"\0", "mimeType": "audio/wav"},
+        {"type": "audio", "data": "AA==", "mimeType": "audio/wav"},
+    ),
+]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_content_blocks(version: str, schemas: Schemas) -> None:
+    server = Server("contents", "1")
+    server.tool("blocks")(lambda: ToolResult([block for block, _ in BLOCKS]))
+    server.prompt("blocks")(lambda: [{"role": "user", "content": block} for block, _ in BLOCKS])
+    expected = [block for _, block in BLOCKS]
+    if version < "2025-06-18":
+        expected = [text("a:b") if block == LINK else block for block in expected]
+    if version < "2025-03-26":
+        expected[-1] = text("[audio: audio/wav]")
+
+    async def main() -> None:
+        async with converse(server, version) as client:
+            called = await client.result("tools/call", {"name": "blocks"})
+            assert called["content"] == expected
+            schemas.check(version, "CallToolResult", called)
+            got = await client.result("prompts/get", {"name": "blocks"})
+            assert got["messages"] == [{"role": "user", "content": block} for block in expected]
+            schemas.check(version, "GetPromptResult", got)
+
+    run(main())
+
+
+FAULTY_BLOCKS: list[tuple[Any, str]] = [
+    (1, "must not be of type int"),
+    ({}, "/type must be a string"),
+    ({"type": "video"}, "/type must be one of text, image, audio, resource_link, resource"),
+    ({"type": "text"}, "/text must be a string"),
+    ({"type": "text", "text": 1}, "/text must be a string"),
+    ({"type": "image", "data": ""}, "/mimeType must be a string"),
+    ({"type": "image", "data": "not base64", "mimeType": "image/png"}, "/data must be bytes or base64"),
+    ({"type": "audio", "data": "AAA", "mimeType": "audio/wav"}, "/data must be bytes or base64"),
+    ({"type": "image", "data": "data:image/png;base64,AA==", "mimeType": "image/png"}, "/data must be bytes or base64"),
+    ({"type": "resource", "resource": {"uri": "a:b", "blob": "-_=="}}, "/resource/blob must be bytes or base64"),
+    ({"type": "resource", "resource": {"uri": "a:b"}}, "/resource must have a text or a blob, a string"),
+    ({"type": "resource", "resource": {"text": ""}}, "/resource/uri must be a string"),
+    ({"type": "resource", "resource": {"uri": "no uri", "text": ""}}, "must have a URI"),
+    ({"type": "resource_link", "uri": "no uri", "name": ""}, "must have a URI"),
+    ({**TEXT, "annotations": []}, "/annotations must be an object"),
+]
+
+
+@pytest.mark.parametrize(("block", "said"), FAULTY_BLOCKS, ids=lambda value: str(value)[:40])
+def test_a_block_that_is_none_is_an_internal_error(block: Any, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(TypeError, match=f"^/content/0.*{re.escape(said)}"):
+        made_blocks([block], REVISIONS["2025-11-25"])
+    server = Server("wrong", "1")
+    server.tool("wrong")(lambda: ToolResult([block]))
+    server.prompt("wrong")(lambda: [{"role": "user", "content": block}])
+
+    async def main() -> None:
+        async with converse(server, "2025-11-25") as client:
+            for method in ("tools/call", "prompts/get"):
+                assert await client.error(method, {"name": "wrong"}) == (-32603, "Internal error", None)
+
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
+        run(main())
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 2
+
+
+@pytest.mark.parametrize("returned", [object(), {"a": object()}, ToolResult([], object()), ToolResult("no")])
+def test_what_a_tool_must_not_return(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("wrong", "1")
+    server.tool("wrong")(lambda: returned)
+
+    async def main() -> None:
+        async with converse(server, "2025-11-25") as client:
+            assert await client.error("tools/call", {"name": "wrong"}) == (-32603, "Internal error", None)
+
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
+        run(main())
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("returned", "written"),
+    [
+        (Point(1), {"x": 1}),
+        (Struct(Decimal("1.5")), {"x": "1.5"}),
+        (Model(), {"x": None}),
+        ({"k": [{1}, b"\0", Point(2)]}, {"k": [[1], "AA==", {"x": 2}]}),
+    ],
+    ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", str(value)),
+)
+def test_structured_results(version: str, returned: Any, written: Any, schemas: Schemas) -> None:
+    server = Server("values", "1")
+    server.tool("value")(lambda: returned)
+    server.method("own")(lambda: returned)
+
+    async def main() -> None:
+        async with converse(server, version) as client:
+            called = await client.result("tools/call", {"name": "value"})
+            assert called.get("structuredContent", written) == written
+            assert ("structuredContent" in called) is (version >= "2025-06-18")
+            assert msgspec.json.decode(called["content"][0]["text"]) == written
+            schemas.check(version, "CallToolResult", called)
+            assert (await client.result("own")).items() >= written.items()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [
+        ("x", [{"uri": "a:b", "text": "x"}]),
+        (b"\0", [{"uri": "a:b", "blob": "AA=="}]),
+        (memoryview(b"\0"), [{"uri": "a:b", "blob": "AA=="}]),
+        ({"a": None}, [{"uri": "a:b", "mimeType": "application/json", "text": '{"a":null}'}]),
+        ({"text": "x"}, [{"uri": "a:b", "mimeType": "application/json", "text": '{"text":"x"}'}]),
+        (Point(1), [{"uri": "a:b", "mimeType": "application/json", "text": '{"x":1}'}]),
+        (Model(x=1), [{"uri": "a:b", "mimeType": "application/json", "text": '{"x":1}'}]),
+        ({"uri": "c:d", "text": "x"}, [{"uri": "c:d", "text": "x"}]),
+        ({"uri": "c:d", "blob": b"\0", "mimeType": None}, [{"uri": "c:d", "blob": "AA=="}]),
+        (TextResourceContents(uri="c:d", text="x"), [{"uri": "c:d", "text": "x"}]),
+        ({"uri": "c:d", "blob": "+/A="}, [{"uri": "c:d", "blob": "+/A="}]),
+        (["x", b"\0", CONTENTS], [{"uri": "a:b", "text": "x"}, {"uri": "a:b", "blob": "AA=="}, CONTENTS]),
+        ([], []),
+        ({"contents": [CONTENTS, "x"]}, [CONTENTS, {"uri": "a:b", "text": "x"}]),
+    ],
+    ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", str(value)),
+)
+def test_what_a_resource_may_return(returned: Any, expected: Any, schemas: Schemas) -> None:
+    server = Server("resources", "1")
+    server.resource("a:b", name="r")(lambda: returned)
+
+    async def main() -> None:
+        for version in VERSIONS:
+            async with converse(server, version) as client:
+                read = await client.result("resources/read", {"uri": "a:b"})
+                assert read["contents"] == expected
+                schemas.check(version, "ReadResourceResult", read)
+
+    run(main())
+
+
+def test_the_mime_type_of_an_object_is_the_registered_one() -> None:
+    server = Server("resources", "1")
+    server.resource("a:b", name="r", mime_type="application/geo+json")(lambda: {"a": 1})
+
+    async def main() -> None:
+        async with converse(server, "2025-11-25") as client:
+            [contents] = (await client.result("resources/read", {"uri": "a:b"}))["contents"]
+            assert contents == {"uri": "a:b", "mimeType": "application/geo+json", "text": '{"a":1}'}
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        1,
+        True,
+        [1],
+        [["x"]],
+        object(),
+        {"a": object()},
+        {"contents": "no"},
+        {"contents": [1]},
+        {"uri": "no uri", "text": ""},
+        {"uri": 1, "text": ""},
+        {"uri": "a:b", "text": 1},
+        {"uri": "a:b", "blob": "not base64"},
+        {"uri": "a:b", "blob": "AA=A"},
+        {"uri": "a:b", "blob": "AA==\n"},
+        {"uri": "a:b", "blob": "AAAA===="},
+        {"uri": "a:b", "text": "", "blob": 1},
+        {"uri": "a:b", "text": "", "mimeType": 1},
+        {"contents": [], "_meta": 1},
+    ],
+    ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", str(value)),
+)
+def test_what_a_resource_must_not_return(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("resources", "1")
+    server.resource("a:b", name="r")(lambda: returned)
+
+    async def main() -> None:
+        async with converse(server, "2025-11-25") as client:
+            assert await client.error("resources/read", {"uri": "a:b"}) == (-32603, "Internal error", None)
+
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
+        run(main())
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+@pytest.mark.parametrize(
+    ("returned", "messages"),
+    [
+        ("x", [{"role": "user", "content": text("x")}]),
+        (("x", "y"), [{"role": "user", "content": text("x")}, {"role": "user", "content": text("y")}]),
+        ({"role": "assistant", "content": "x"}, [{"role": "assistant", "content": text("x")}]),
+        (Message("assistant", TEXT), [{"role": "assistant", "content": TEXT}]),
+        ({"messages": ["x"], "description": None}, [{"role": "user", "content": text("x")}]),
+        ([], []),
+    ],
+    ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", str(value)),
+)
+def test_what_a_prompt_may_return(returned: Any, messages: Any, schemas: Schemas) -> None:
+    server = Server("prompts", "1")
+    server.prompt("p")(lambda: returned)
+
+    async def main() -> None:
+        for version in VERSIONS:
+            async with converse(server, version) as client:
+                got = await client.result("prompts/get", {"name": "p"})
+                assert got["messages"] == messages
+                schemas.check(version, "GetPromptResult", got)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        None,
+        1,
+        b"x",
+        {},
+        {"messages": "no"},
+        {"messages": None},
+        {"messages": [1]},
+        {"messages": [], "description": 1},
+        {"role": "system", "content": ""},
+        {"role": ["user"], "content": ""},
+        {"role": "user", "content": ["x"]},
+        {"role": "user"},
+    ],
+    ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", str(value)),
+)
+def test_what_a_prompt_must_not_return(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("prompts", "1")
+    server.prompt("p")(lambda: returned)
+
+    async def main() -> None:
+        async with converse(server, "2025-11-25") as client:
+            assert await client.error("prompts/get", {"name": "p"}) == (-32603, "Internal error", None)
+
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
+        run(main())
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+def test_whole_results_are_checked_where_they_have_the_members() -> None:
+    server = Server("whole", "1")
+    server.tool("t")(lambda: WholeResult({"content": [{"type": "text"}]}))
+    server.prompt("p")(lambda: WholeResult({"messages": "no"}))
+    server.resource("a:b", name="r")(lambda: WholeResult({"contents": [{"text": ""}]}))
+    server.tool("own")(lambda: WholeResult({"content": ["x"], "more": {1}}))
+
+    async def main() -> None:
+        async with converse(server, "2025-11-25") as client:
+            for method, params in (
+                ("tools/call", {"name": "t"}),
+                ("prompts/get", {"name": "p"}),
+            ):
+                assert await client.error(method, params) == (-32603, "Internal error", None)
+            [contents] = (await client.result("resources/read", {"uri": "a:b"}))["contents"]
+            assert contents == {"uri": "a:b", "mimeType": "application/json", "text": '{"text":""}'}
+            assert await client.result("tools/call", {"name": "own"}) == {"content": [text("x")], "more": [1]}
+
+    run(main())
+
+
+class Source:
+    """A source that returns what it must not."""
+
+    async def prompts(self) -> list[Any]:
+        return []
+
+    async def resources(self) -> list[Any]:
+        return []
+
+    async def get(self, name: str, arguments: dict[str, str]) -> dict[str, Any] | None:
+        return {"messages": "no"}
+
+    async def read(self, uri: str) -> dict[str, Any] | None:
+        return {"contents": [1]}
+
+    async def complete(self, name: str, argument: dict[str, str]) -> dict[str, Any] | None:
+        return {"values": [1]}
+
+
+def test_what_a_source_or_a_completion_must_not_return() -> None:
+    server = Server("wrong", "1")
+    server.add_source(Source())
+
+    @server.prompt(complete={"a": [1], "b": lambda typed, others: [2]})  # type: ignore[list-item, dict-item]
+    def prompt(a: str, b: str) -> str:
+        return a + b
+
+    async def main() -> None:
+        async with converse(server, "2025-11-25") as client:
+            failed = (-32603, "Internal error", None)
+            assert await client.error("prompts/get", {"name": "x"}) == failed
+            assert await client.error("resources/read", {"uri": "a:b"}) == failed
+            for name, argument in (("x", "a"), ("prompt", "a"), ("prompt", "b")):
+                ref = {"type": "ref/prompt", "name": name}
+                params = {"ref": ref, "argument": {"name": argument, "value": ""}}
+                assert await client.error("completion/complete", params) == failed
+
+    run(main())
+
+
+# Parts of URIs.
+
+UNSAFE = [
+    "..",
+    "%2e%2e",
+    "..%2fetc",
+    "a%2F..%2F..%2Fb",
+    "..%5Ca",
+    "a%00",
+    "%ff",
+    "%c0%af",
+    "%2Fetc%2Fpasswd",
+    "c%3a%5Ca",
+]
+
+
+@pytest.mark.parametrize("part", UNSAFE)
+def test_a_part_that_leads_astray_reaches_no_function(part: str) -> None:
+    server = Server("files", "1")
+    seen: list[str] = []
+
+    def keep(name: str) -> str:
+        seen.append(name)
+        return name.encode(errors="replace").decode()
+
+    def complete(typed: str, others: Any) -> list[str]:
+        seen.extend([typed, *others.values()])
+        return []
+
+    server.resource("file:///safe/{name}", complete={"name": complete})(keep)
+    # What one template refuses, a later one must not get.
+    server.resource("file:///{folder}/{name}", name="any", unsafe_parts=True)(lambda folder, name: keep(name))
+
+    async def main() -> None:
+        async with converse(server, "2025-11-25") as client:
+            uri = f"file:///safe/{part}"
+            assert await client.error("resources/read", {"uri": uri}) == (-32002, "Resource not found", {"uri": uri})
+            assert seen == []
+            await client.result("resources/read", {"uri": f"file:///meant/{part}"})
+            assert len(seen) == 1
+            seen.clear()
+            ref = {"type": "ref/resource", "uri": "file:///safe/{name}"}
+            if "\ufffd" not in (typed := unquote(part)):
+                for given in (
+                    {"argument": {"name": "name", "value": typed}},
+                    {"argument": {"name": "name", "value": ""}, "context": {"arguments": {"folder": typed}}},
+                ):
+                    error = await client.error("completion/complete", {"ref": ref, **given})
+                    assert error == (-32602, "a part of the URI is unsafe", None)
+            assert seen == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("uri", ["x:a/../b", "x:..", "x:a%2f%2e%2e", "x:a?p=../b", "x:a%00", "x:%ff"])
+def test_an_unsafe_uri_reaches_no_source_that_does_not_mean_it(uri: str) -> None:
+    class Files(Source):
+        def __init__(self) -> None:
+            self.seen: list[str] = []
+
+        async def read(self, uri: str) -> dict[str, Any] | None:
+            self.seen.append(uri)
+            return None
+
+    careful, meaning = Files(), Files()
+    server = Server("files", "1")
+    server.add_source(careful)
+    server.add_source(meaning, unsafe_uris=True)
+
+    async def main() -> None:
+        async with converse(server, "2025-11-25") as client:
+            assert (await client.error("resources/read", {"uri": uri}))[0] == -32002
+            assert (await client.error("resources/read", {"uri": "x:a..b/c"}))[0] == -32002
+
+    run(main())
+    assert (careful.seen, meaning.seen) == (["x:a..b/c"], [uri, "x:a..b/c"])
+
+
+# What clients send.
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_null_counts_as_absent(version: str) -> None:
+    server = Server("nulls", "1")
+    server.tool("t")(lambda: "done")
+    server.prompt("p", complete={"a": ["x"]})(lambda a="": a or "none")
+
+    async def main() -> None:
+        async with converse(server, version) as client:
+            called = await client.result("tools/call", {"name": "t", "arguments": None})
+            assert called["content"] == [text("done")]
+            got = await client.result("prompts/get", {"name": "p", "arguments": None})
+            assert got["messages"][0]["content"] == text("none")
+            for context in (None, {"arguments": None}):
+                params = {
+                    "ref": {"type": "ref/prompt", "name": "p"},
+                    "argument": {"name": "a", "value": ""},
+                    "context": context,
+                }
+                if version >= "2025-03-26":
+                    assert (await client.result("completion/complete", params))["completion"]["values"] == ["x"]
+            assert len((await client.result("tools/list", {"cursor": None}))["tools"]) == 1
+
+    run(main())
+
+
+def test_null_in_the_handshake_counts_as_absent() -> None:
+    async def main() -> None:
+        async with converse(Server("nulls", "1"), "") as client:
+            params = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"roots": None, "sampling": {}, "experimental": None},
+                "clientInfo": {"name": "c", "version": "1", "title": None, "icons": None},
+            }
+            assert (await client.result("initialize", params))["protocolVersion"] == "2025-11-25"
+
+    run(main())
+
+
+def test_arguments_that_are_too_many() -> None:
+    server = Server("many", "1")
+    server.tool("t", input_schema={"type": "object"})(lambda **members: str(len(members)))
+    server.prompt("p", complete={"a": lambda typed, others: [typed]})(lambda a: a)
+
+    async def main() -> None:
+        async with converse(server, "2025-11-25") as client:
+            many = {f"a{number}": "" for number in range(1001)}
+            assert (await client.result("tools/call", {"name": "t", "arguments": many}))["content"] == [text("1001")]
+            assert await client.error("prompts/get", {"name": "p", "arguments": many}) == (
+                -32602,
+                "arguments has more than 1000 members",
+                None,
+            )
+            ref = {"type": "ref/prompt", "name": "p"}
+            argument = {"name": "a", "value": "x" * 65_537}
+            assert await client.error("completion/complete", {"ref": ref, "argument": argument}) == (
+                -32602,
+                "argument/value has more than 65536 characters",
+                None,
+            )
+
+    run(main())

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+
+from jsonrpc_fast.mcp.server.context import Context
+from jsonrpc_fast.mcp.server.functions import ServingFunction
+
+NO_CONTEXT: Any = None
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+def test_the_schema_of_a_signature() -> None:
+    def plot(
+        points: list[Point],
+        colour: Literal["red", "blue"] = "red",
+        width: Annotated[float, msgspec.Meta(description="in millimetres", ge=0)] = 1.0,
+        labels: list[str] = [],  # noqa: B006
+        *,
+        note: Any = 0,
+    ) -> None: ...
+
+    assert ServingFunction(plot).schema() == {
+        "type": "object",
+        "properties": {
+            "points": {"type": "array", "items": {"$ref": "#/$defs/Point"}},
+            "colour": {"enum": ["blue", "red"], "default": "red"},
+            "width": {"type": "number", "description": "in millimetres", "minimum": 0, "default": 1.0},
+            "labels": {"type": "array", "items": {"type": "string"}},
+            "note": {"default": 0},
+        },
+        "required": ["points"],
+        "additionalProperties": False,
+        "$defs": {
+            "Point": {
+                "title": "Point",
+                "type": "object",
+                "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}},
+                "required": ["x"],
+            }
+        },
+    }
+    assert ServingFunction(plot).descriptions() == {"width": "in millimetres"}
+    assert ServingFunction(plot).required == {"points"}
+
+
+def test_a_function_without_arguments() -> None:
+    def ping() -> str:
+        """Answers."""
+        return "pong"
+
+    function = ServingFunction(ping)
+    assert function.schema() == {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    assert (function.name, function.description) == ("ping", "Answers.")
+    assert function.call(function.convert({}), NO_CONTEXT) == "pong"
+
+
+def test_arguments_become_what_the_annotations_say() -> None:
+    def at(point: Point, day: date, count: int = 1) -> tuple[Any, ...]:
+        return point, day, count
+
+    function = ServingFunction(at)
+    converted = function.convert({"point": {"x": 1}, "day": "2026-07-28"})
+    assert function.call(converted, NO_CONTEXT) == (Point(1, 0), date(2026, 7, 28), 1)
+    texts = function.convert({"point": {"x": "1"}, "day": "2026-07-28", "count": "3"}, strict=False)
+    assert function.call(texts, NO_CONTEXT) == (Point(1, 0), date(2026, 7, 28), 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({}, "missing: point, day"),
+        ({"point": {"x": 1}, "day": "2026-07-28", "secret": 1}, "unknown; there are: point, day"),
+        ({"point": {"x": "secret"}, "day": "2026-07-28"}, "not of the right type: point"),
+        ({"point": {"x": 1}, "day": "secret"}, "not of the right type: day"),
+    ],
+)
+def test_a_fault_names_the_argument_and_shows_no_value(arguments: dict[str, Any], text: str) -> None:
+    def at(point: Point, day: date) -> None: ...
+
+    with pytest.raises(ValueError, match=f"^{text}$") as raised:
+        ServingFunction(at).convert(arguments)
+    assert "secret" not in str(raised.value)
+    assert raised.value.__suppress_context__ or raised.value.__context__ is None
+
+
+def test_the_context_is_no_argument() -> None:
+    def told(name: str, context: Context) -> tuple[str, Any]:
+        return name, context
+
+    function = ServingFunction(told)
+    assert list(function.parameters) == ["name"]
+    context: Any = object()
+    assert function.call({"name": "a"}, context) == ("a", context)
+    with pytest.raises(ValueError, match=r"^unknown; there are: name$"):
+        function.convert({"name": "a", "context": 1})
+
+
+def test_arguments_of_a_schema_from_elsewhere_are_handed_over_as_they_are() -> None:
+    def anything(**members: Any) -> dict[str, Any]:
+        return members
+
+    function = ServingFunction(anything, fits=False)
+    assert function.call(function.convert({"a": "1", "b": [2]}), NO_CONTEXT) == {"a": "1", "b": [2]}
+
+
+def test_a_method_and_an_object_serve_too() -> None:
+    class Adder:
+        def add(self, a: int, b: int) -> int:
+            return a + b
+
+        def __call__(self, a: int) -> int:
+            return a
+
+    assert ServingFunction(Adder().add).call({"a": 1, "b": 2}, NO_CONTEXT) == 3
+    assert ServingFunction(Adder().add).name == "add"
+    called = ServingFunction(Adder())
+    assert (called.call({"a": 1}, NO_CONTEXT), called.name, called.description) == (1, "Adder", None)
+
+
+def test_what_cannot_serve_is_refused() -> None:
+    def positional(a: int, /) -> None: ...
+    def more(*values: int) -> None: ...
+    def named(**values: int) -> None: ...
+
+    unknown: dict[str, Any] = {}
+    exec("from __future__ import annotations\ndef unknown(a: Nowhere): ...", unknown)
+    for function in (positional, more, named):
+        with pytest.raises(TypeError, match="cannot be given by its name alone"):
+            ServingFunction(function)
+    with pytest.raises(TypeError, match="Nowhere"):
+        ServingFunction(unknown["unknown"])
+    with pytest.raises(TypeError, match="must be callable, not str"):
+        ServingFunction("function")  # type: ignore[arg-type]

@@ -1,0 +1,669 @@
+"""Both sides of the handshake, message by message."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from jsonrpc_fast import Notification, Raw, Request
+from jsonrpc_fast.errors import CallTimeout, HandshakeError, RpcError
+from jsonrpc_fast.mcp.client.handshake import Call, ClientHandshake, Ready, ServerContext
+from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities
+from jsonrpc_fast.mcp.protocol.meta import CLIENT_INFO_KEY, LOG_LEVEL_KEY, LOG_LEVELS, Answer
+from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS, VERSIONS
+from jsonrpc_fast.mcp.server.handshake import RequestRules, ServerHandshake
+
+from ..protocol.test_capabilities import schema_of
+
+SERVER = Implementation(name="server", version="1", title="The server")
+CLIENT = Implementation(name="client", version="2")
+OFFERS = ServerCapabilities.from_dict({"prompts": {"listChanged": True}, "completions": {}, "logging": {}})
+CAN = ClientCapabilities.from_dict({"roots": {"listChanged": True}, "elicitation": {}})
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "client", "version": "2"},
+    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}},
+}
+INITIALIZE = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {"roots": {"listChanged": True}},
+    "clientInfo": {"name": "client", "version": "2"},
+}
+
+
+def server(versions: tuple[str, ...] = VERSIONS, **options: Any) -> ServerHandshake:
+    return ServerHandshake(SERVER, OFFERS, versions=versions, **options)
+
+
+def ask(handshake: ServerHandshake, method: str, params: Any = None) -> RequestRules | Answer:
+    return handshake.receive_request(Request(1, method, params))
+
+
+def refused(handshake: ServerHandshake, method: str, params: Any = None) -> tuple[int, str]:
+    with pytest.raises(RpcError) as caught:
+        ask(handshake, method, params)
+    return caught.value.code, caught.value.message
+
+
+def initialized(**changes: Any) -> ServerHandshake:
+    handshake = server()
+    ask(handshake, "initialize", {**INITIALIZE, **changes})
+    assert handshake.receive_notification(Notification("notifications/initialized"))
+    return handshake
+
+
+# The server, legacy.
+
+
+def test_initialize() -> None:
+    handshake = server(instructions="Be kind.")
+    assert handshake.session is None
+    assert ask(handshake, "initialize", INITIALIZE) == Answer(
+        {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"prompts": {"listChanged": True}, "completions": {}, "logging": {}},
+            "serverInfo": {"name": "server", "version": "1", "title": "The server"},
+            "instructions": "Be kind.",
+        }
+    )
+    assert handshake.session is not None
+    assert not handshake.is_initialized
+    assert handshake.receive_notification(Notification("notifications/initialized"))
+    assert handshake.is_initialized
+    assert not handshake.receive_notification(Notification("notifications/initialized"))
+    context = ask(handshake, "prompts/list")
+    assert isinstance(context, RequestRules)
+    assert context.revision is REVISIONS["2025-06-18"]
+    assert context.client_capabilities.supports("roots.listChanged")
+    assert context.client_info == CLIENT
+
+
+def test_a_revision_is_told_what_it_has() -> None:
+    answer = ask(server(), "initialize", {**INITIALIZE, "protocolVersion": "2024-11-05"})
+    assert isinstance(answer, Answer)
+    assert answer.result["capabilities"] == {"prompts": {"listChanged": True}, "logging": {}}
+    assert answer.result["serverInfo"] == {"name": "server", "version": "1"}
+
+
+@pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
+def test_answers_match_the_schema(corpora: Path, version: str) -> None:
+    answer = ask(server(), "initialize", {**INITIALIZE, "protocolVersion": version})
+    assert isinstance(answer, Answer)
+    schema_of(corpora, version, "InitializeResult").validate(answer.result)
+
+
+@pytest.mark.parametrize(
+    ("requested", "answered"),
+    [("2024-11-05", "2024-11-05"), ("2026-07-28", "2025-11-25"), ("1999-01-01", "2025-11-25"), ("", "2025-11-25")],
+)
+def test_version_negotiation(requested: str, answered: str) -> None:
+    answer = ask(server(), "initialize", {**INITIALIZE, "protocolVersion": requested})
+    assert isinstance(answer, Answer)
+    assert answer.result["protocolVersion"] == answered
+
+
+def test_a_second_initialize_is_an_error() -> None:
+    assert refused(initialized(), "initialize", INITIALIZE) == (-32600, "initialize was received already")
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (None, "protocolVersion must be a string of at most 64 characters"),
+        ({}, "protocolVersion must be a string of at most 64 characters"),
+        ({**INITIALIZE, "protocolVersion": "S" * 65}, "protocolVersion must be a string of at most 64 characters"),
+        ({"protocolVersion": "2025-06-18"}, "capabilities is missing"),
+        ({**INITIALIZE, "capabilities": "SECRET"}, "capabilities: the value must be an object"),
+        ({**INITIALIZE, "capabilities": {"roots": 1}}, "capabilities: /roots must be an object"),
+        ({**INITIALIZE, "clientInfo": {"name": "SECRET"}}, "clientInfo: /version is missing"),
+    ],
+)
+def test_a_wrong_initialize_can_be_repeated(params: Any, message: str) -> None:
+    handshake = server()
+    assert refused(handshake, "initialize", params) == (-32602, message)
+    assert handshake.session is None
+    assert isinstance(ask(handshake, "initialize", INITIALIZE), Answer)
+
+
+def test_before_initialize() -> None:
+    handshake = server()
+    assert ask(handshake, "ping") == Answer({})
+    assert refused(handshake, "prompts/list") == (-32600, "initialize comes first")
+    assert refused(handshake, "prompts/list", {"_meta": {"progressToken": 1}}) == (-32600, "initialize comes first")
+    assert refused(handshake, "nothing/known") == (-32601, "Method not found")
+    assert refused(handshake, "subscriptions/listen") == (-32601, "Method not found")
+    for method in ("notifications/initialized", "notifications/roots/list_changed", "x"):
+        assert not handshake.receive_notification(Notification(method))
+    assert handshake.receive_notification(Notification("notifications/cancelled", {"requestId": 1}))
+
+
+def test_requests_may_follow_initialize_at_once() -> None:
+    handshake = server()
+    ask(handshake, "initialize", INITIALIZE)
+    assert isinstance(ask(handshake, "prompts/list"), RequestRules)
+    assert ask(handshake, "ping") == Answer({})
+
+
+def test_methods_of_other_revisions_are_not_found() -> None:
+    handshake = initialized()
+    assert refused(handshake, "tasks/list") == (-32601, "Method not found")
+    assert refused(handshake, "subscriptions/listen") == (-32601, "Method not found")
+    assert isinstance(ask(handshake, "vendor/own"), RequestRules)
+
+
+def test_what_the_server_may_send() -> None:
+    ping, roots, elicit = (Request(1, method) for method in ("ping", "roots/list", "elicitation/create"))
+    log, changed = Notification("notifications/message"), Notification("notifications/prompts/list_changed")
+    handshake = server(versions=HANDSHAKE_VERSIONS)
+    messages = (ping, roots, elicit, log, changed)
+    assert [handshake.may_send(message) for message in messages] == [False] * 5
+    ask(handshake, "initialize", {**INITIALIZE, "protocolVersion": "2025-03-26"})
+    assert [handshake.may_send(message) for message in messages] == [True, False, False, True, False]
+    handshake.receive_notification(Notification("notifications/initialized"))
+    assert [handshake.may_send(message) for message in messages] == [True, True, False, True, True]
+    assert [server().may_send(message) for message in messages] == [False, False, False, True, True]
+
+
+# The server, modern.
+
+
+def test_a_modern_request_stands_for_itself() -> None:
+    handshake = server()
+    context = ask(handshake, "prompts/list", {"_meta": {**META, "progressToken": "p", LOG_LEVEL_KEY: "info"}})
+    assert isinstance(context, RequestRules)
+    assert context.revision.version == "2026-07-28"
+    assert context.client_capabilities.supports("elicitation.url")
+    assert context.client_info == CLIENT
+    assert (context.progress_token, context.log_level) == ("p", "info")
+    # It says nothing for the next one.
+    assert refused(handshake, "prompts/list") == (-32600, "initialize comes first")
+
+
+def test_both_kinds_on_one_stream() -> None:
+    handshake = initialized()
+    modern = ask(handshake, "prompts/list", {"_meta": META})
+    legacy = ask(handshake, "prompts/list", {"_meta": {"progressToken": 5}})
+    assert isinstance(modern, RequestRules)
+    assert isinstance(legacy, RequestRules)
+    assert (modern.revision.version, legacy.revision.version) == ("2026-07-28", "2025-06-18")
+    assert legacy.progress_token == 5
+    assert refused(handshake, "ping", {"_meta": META}) == (-32601, "Method not found")
+    assert refused(handshake, "logging/setLevel", {"_meta": META}) == (-32601, "Method not found")
+    assert isinstance(ask(handshake, "subscriptions/listen", {"_meta": META}), RequestRules)
+
+
+def test_a_modern_request_knows_no_initialize() -> None:
+    handshake = server()
+    assert isinstance(ask(handshake, "prompts/list", {"_meta": META}), RequestRules)
+    assert refused(handshake, "initialize", {**INITIALIZE, "_meta": META}) == (-32601, "Method not found")
+    assert handshake.session is None
+    # Not by its `_meta` alone: only what makes a request modern counts.
+    answer = ask(handshake, "initialize", {**INITIALIZE, "_meta": {CLIENT_INFO_KEY: {}, "progressToken": 1}})
+    assert isinstance(answer, Answer)
+    assert answer.result["protocolVersion"] == "2025-06-18"
+    assert refused(handshake, "initialize", {**INITIALIZE, "_meta": META}) == (-32601, "Method not found")
+    assert refused(server(versions=MODERN_VERSIONS), "initialize", {**INITIALIZE, "_meta": META})[0] == -32601
+    meta = {**META, "io.modelcontextprotocol/protocolVersion": "1900-01-01"}
+    assert refused(handshake, "initialize", {**INITIALIZE, "_meta": meta})[0] == -32022
+    # To a server of legacy clients alone it means nothing.
+    answer = ask(server(versions=HANDSHAKE_VERSIONS), "initialize", {**INITIALIZE, "_meta": META})
+    assert isinstance(answer, Answer)
+
+
+def test_registered_methods_are_of_every_revision() -> None:
+    handshake = server(methods={"tasks/get", "logging/setLevel", "vendor/x"})
+    for method in ("tasks/get", "vendor/x"):
+        assert refused(handshake, method) == (-32600, "initialize comes first")
+        assert isinstance(ask(handshake, method, {"_meta": META}), RequestRules)
+    assert refused(handshake, "tasks/cancel", {"_meta": META})[0] == -32601
+    ask(handshake, "initialize", INITIALIZE)
+    assert isinstance(ask(handshake, "tasks/get"), RequestRules)
+    assert refused(handshake, "tasks/cancel")[0] == -32601
+
+
+def test_raw_params() -> None:
+    context = ask(server(), "prompts/list", Raw(json.dumps({"_meta": META})))
+    assert isinstance(context, RequestRules)
+    assert context.revision.is_modern
+
+
+def test_discover(corpora: Path) -> None:
+    answer = ask(server(instructions="Be kind.", ttl_ms=5, cache_scope="public"), "server/discover", {"_meta": META})
+    assert answer == Answer(
+        {
+            "resultType": "complete",
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": {"prompts": {"listChanged": True}, "completions": {}, "logging": {}},
+            "instructions": "Be kind.",
+            "ttlMs": 5,
+            "cacheScope": "public",
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "server", "version": "1", "title": "The server"}},
+        }
+    )
+    assert isinstance(answer, Answer)
+    schema_of(corpora, "2026-07-28", "DiscoverResult").validate(answer.result)
+
+
+@pytest.mark.parametrize(
+    ("meta", "message"),
+    [
+        (None, "_meta lacks io.modelcontextprotocol/protocolVersion"),
+        ([], "_meta lacks io.modelcontextprotocol/protocolVersion"),
+        ({"protocolVersion": 5}, "io.modelcontextprotocol/protocolVersion must be a string of at most 64 characters"),
+        ({"clientCapabilities": ...}, "io.modelcontextprotocol/clientCapabilities is missing"),
+        (
+            {"clientCapabilities": {"sampling": "SECRET"}},
+            "io.modelcontextprotocol/clientCapabilities: /sampling must be an object",
+        ),
+        ({"clientInfo": {"name": "SECRET"}}, "io.modelcontextprotocol/clientInfo: /version is missing"),
+        (
+            {"logLevel": "SECRET"},
+            f"io.modelcontextprotocol/logLevel must be one of {', '.join(LOG_LEVELS)}",
+        ),
+    ],
+)
+def test_wrong_meta(meta: Any, message: str) -> None:
+    if isinstance(meta, dict):
+        changes = {f"io.modelcontextprotocol/{name}": value for name, value in meta.items()}
+        meta = {name: value for name, value in {**META, **changes}.items() if value is not ...}
+    assert refused(server(), "server/discover", {"_meta": meta}) == (-32602, message)
+
+
+def test_half_of_the_meta_is_modern() -> None:
+    meta = {"io.modelcontextprotocol/clientCapabilities": {}}
+    message = "_meta lacks io.modelcontextprotocol/protocolVersion"
+    assert refused(server(), "prompts/list", {"_meta": meta}) == (-32602, message)
+
+
+@pytest.mark.parametrize(
+    ("requested", "versions", "supported"),
+    [
+        ("1900-01-01", VERSIONS, ["2026-07-28"]),
+        ("2025-11-25", VERSIONS, ["2026-07-28"]),
+        ("1900-01-01", MODERN_VERSIONS, ["2026-07-28"]),
+    ],
+)
+def test_unsupported_version(corpora: Path, requested: str, versions: tuple[str, ...], supported: list[str]) -> None:
+    meta = {"io.modelcontextprotocol/protocolVersion": requested}
+    with pytest.raises(RpcError) as caught:
+        ask(server(versions=versions), "prompts/list", {"_meta": meta})
+    error = caught.value
+    assert (error.code, error.data) == (-32022, {"supported": supported, "requested": requested})
+    discovered = ask(server(versions=versions), "server/discover", {"_meta": META})
+    assert isinstance(discovered, Answer)
+    assert discovered.result["supportedVersions"] == supported
+    whole = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "error": {"code": error.code, "message": error.message, "data": error.data},
+    }
+    schema_of(corpora, "2026-07-28", "UnsupportedProtocolVersionError").validate(whole)
+
+
+def test_a_server_of_modern_clients_alone() -> None:
+    handshake = server(versions=MODERN_VERSIONS)
+    with pytest.raises(RpcError) as caught:
+        ask(handshake, "initialize", INITIALIZE)
+    assert (caught.value.code, caught.value.data) == (
+        -32022,
+        {"supported": ["2026-07-28"], "requested": "2025-06-18"},
+    )
+    assert refused(handshake, "prompts/list")[0] == -32602
+    assert isinstance(ask(handshake, "prompts/list", {"_meta": META}), RequestRules)
+
+
+def test_a_server_of_legacy_clients_alone() -> None:
+    handshake = server(versions=HANDSHAKE_VERSIONS)
+    assert refused(handshake, "server/discover", {"_meta": META}) == (-32601, "Method not found")
+    assert not handshake.receive_notification(Notification("notifications/cancelled"))
+    assert isinstance(ask(handshake, "initialize", INITIALIZE), Answer)
+    context = ask(handshake, "prompts/list", {"_meta": META})
+    assert isinstance(context, RequestRules)
+    assert context.revision.version == "2025-06-18"
+
+
+def test_required_capability(corpora: Path) -> None:
+    modern = ask(server(), "prompts/list", {"_meta": META})
+    assert isinstance(modern, RequestRules)
+    modern.require("elicitation.url")
+    with pytest.raises(RpcError) as caught:
+        modern.require("sampling.tools")
+    error = caught.value
+    assert (error.code, error.data) == (-32021, {"requiredCapabilities": {"sampling": {"tools": {}}}})
+    whole = {"jsonrpc": "2.0", "id": 1, "error": {"code": error.code, "message": error.message, "data": error.data}}
+    schema_of(corpora, "2026-07-28", "MissingRequiredClientCapabilityError").validate(whole)
+    legacy = ask(initialized(), "prompts/list")
+    assert isinstance(legacy, RequestRules)
+    with pytest.raises(RpcError) as caught:
+        legacy.require("sampling")
+    assert caught.value.code == -32600
+
+
+def test_complete() -> None:
+    handshake = server(ttl_ms=7)
+    modern, legacy = ask(handshake, "prompts/list", {"_meta": META}), ask(initialized(), "prompts/list")
+    assert isinstance(modern, RequestRules)
+    assert isinstance(legacy, RequestRules)
+    info = {"io.modelcontextprotocol/serverInfo": SERVER.to_dict()}
+    assert handshake.complete(modern, "prompts/list", {"prompts": [], "_meta": {"a": 1}}) == {
+        "resultType": "complete",
+        "ttlMs": 7,
+        "cacheScope": "private",
+        "prompts": [],
+        "_meta": {"a": 1, **info},
+    }
+    assert handshake.complete(modern, "tools/call", {"content": []}) == {
+        "resultType": "complete",
+        "content": [],
+        "_meta": info,
+    }
+    asked = {"resultType": "input_required", "requestState": "x"}
+    assert handshake.complete(modern, "resources/read", asked) == {**asked, "_meta": info}
+    assert handshake.complete(legacy, "prompts/list", {"prompts": [], "ttlMs": 1, "resultType": "x"}) == {"prompts": []}
+
+
+# The client.
+
+
+def client(mode: Any = "auto", **options: Any) -> ClientHandshake:
+    return ClientHandshake(CLIENT, CAN, mode, **options)
+
+
+INITIALIZED = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {"tools": {}},
+    "serverInfo": {"name": "server", "version": "1"},
+    "instructions": "Be kind.",
+}
+DISCOVERED = {
+    "resultType": "complete",
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": {"tools": {}},
+    "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "server", "version": "1"}},
+    "ttlMs": 0,
+    "cacheScope": "private",
+}
+
+
+def unsupported(*supported: str) -> RpcError:
+    return RpcError(-32022, "Unsupported protocol version", {"supported": list(supported), "requested": "2026-07-28"})
+
+
+def test_legacy_client(corpora: Path) -> None:
+    handshake = client("legacy")
+    call = handshake.start()
+    assert call == Call(
+        "initialize",
+        {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"roots": {"listChanged": True}, "elicitation": {}},
+            "clientInfo": {"name": "client", "version": "2"},
+        },
+    )
+    schema_of(corpora, "2025-11-25", "InitializeRequestParams").validate(call.params)
+    assert handshake.server is None
+    ready = handshake.answered(INITIALIZED)
+    assert isinstance(ready, Ready)
+    assert ready.notification == Notification("notifications/initialized")
+    assert ready.server is handshake.server
+    assert (ready.server.revision.version, ready.server.instructions) == ("2025-11-25", "Be kind.")
+    assert ready.server.capabilities.supports("tools")
+    assert ready.server.info == Implementation(name="server", version="1")
+    assert ready.server.params() is None
+    assert ready.server.params({"a": 1}) == {"a": 1}
+    assert ready.server.params({"a": 1}, progressToken=3) == {"a": 1, "_meta": {"progressToken": 3}}
+
+
+def test_a_client_that_speaks_less() -> None:
+    handshake = client("legacy", versions=["2024-11-05", "2025-03-26"])
+    assert handshake.start().params["protocolVersion"] == "2025-03-26"
+    assert isinstance(handshake.answered({**INITIALIZED, "protocolVersion": "2024-11-05"}), Ready)
+    with pytest.raises(ValueError, match="none of the versions is modern"):
+        client("modern", versions=["2024-11-05"])
+    with pytest.raises(ValueError, match="mode must be"):
+        client("new")
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ({**INITIALIZED, "protocolVersion": "2026-07-28"}, "offers a version that this client does not speak"),
+        ({**INITIALIZED, "protocolVersion": 5}, "offers a version that this client does not speak"),
+        ([], "offers a version that this client does not speak"),
+        ({**INITIALIZED, "capabilities": 1}, "/capabilities must be an object"),
+        ({**INITIALIZED, "serverInfo": {}}, "/serverInfo/name is missing"),
+    ],
+)
+def test_a_client_leaves_when_it_cannot_follow(result: Any, text: str) -> None:
+    handshake = client("legacy")
+    handshake.start()
+    with pytest.raises(HandshakeError, match=text):
+        handshake.answered(result)
+    assert handshake.server is None
+
+
+def test_modern_client(corpora: Path) -> None:
+    handshake = client("modern")
+    call = handshake.start()
+    assert (call.method, call.timeout_seconds) == ("server/discover", 10.0)
+    schema_of(corpora, "2026-07-28", "RequestParams").validate(call.params)
+    ready = handshake.answered(DISCOVERED)
+    assert isinstance(ready, Ready)
+    assert ready.notification is None
+    params = ready.server.params({"name": "x", "_meta": {"mine": 1}}, progressToken=3)
+    assert params == {
+        "name": "x",
+        "_meta": {
+            "mine": 1,
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "client", "version": "2"},
+            "io.modelcontextprotocol/clientCapabilities": {"roots": {}, "elicitation": {}},
+            "progressToken": 3,
+        },
+    }
+    schema_of(corpora, "2026-07-28", "CallToolRequestParams").validate(params)
+    assert client("modern").start() == call
+
+
+@pytest.mark.parametrize("error", [RpcError(-32601, "no"), unsupported("2099-01-01"), CallTimeout()])
+def test_a_modern_client_does_not_fall_back(error: Any) -> None:
+    handshake = client("modern")
+    handshake.start()
+    with pytest.raises(HandshakeError) as caught:
+        handshake.failed(error)
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RpcError(-32601, "Method not found"),
+        RpcError(-32602, "Invalid request parameters", ""),
+        RpcError(-32600, "initialize comes first"),
+        RpcError(-32020, "Header mismatch"),
+        RpcError(-32022, "no data"),
+        RpcError(-32022, "bad data", {"supported": "2026-07-28"}),
+        unsupported("2025-11-25", "2024-11-05"),
+        CallTimeout(),
+    ],
+)
+def test_auto_falls_back(error: Any) -> None:
+    handshake = client()
+    assert handshake.start().method == "server/discover"
+    call = handshake.failed(error)
+    assert isinstance(call, Call)
+    assert call.method == "initialize"
+    assert isinstance(handshake.answered(INITIALIZED), Ready)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {},
+        {**DISCOVERED, "supportedVersions": ["2025-11-25"]},
+        {**DISCOVERED, "supportedVersions": [1]},
+        {**DISCOVERED, "capabilities": []},
+    ],
+)
+def test_auto_falls_back_from_an_answer_that_is_none(result: Any) -> None:
+    handshake = client()
+    handshake.start()
+    call = handshake.answered(result)
+    assert isinstance(call, Call)
+    assert call.method == "initialize"
+    handshake = client("modern")
+    handshake.start()
+    with pytest.raises(HandshakeError):
+        handshake.answered(result)
+
+
+def test_auto_tries_a_common_version_once() -> None:
+    handshake = client()
+    first = handshake.start()
+    assert handshake.failed(unsupported("2099-01-01", "2026-07-28")) == first
+    call = handshake.failed(unsupported("2026-07-28", "2025-11-25"))
+    assert isinstance(call, Call)
+    assert call.method == "initialize"
+
+
+def test_auto_leaves_a_server_of_another_time() -> None:
+    handshake = client()
+    handshake.start()
+    with pytest.raises(HandshakeError, match="the server speaks no version that this client does"):
+        handshake.failed(unsupported("2099-01-01"))
+
+
+def test_auto_and_a_slow_modern_server() -> None:
+    handshake = client()
+    handshake.start()
+    handshake.failed(CallTimeout())
+    call = handshake.failed(unsupported("2026-07-28"))
+    assert isinstance(call, Call)
+    assert call.method == "server/discover"
+    assert isinstance(handshake.answered(DISCOVERED), Ready)
+
+
+def test_a_refused_initialize() -> None:
+    handshake = client()
+    handshake.start()
+    handshake.failed(RpcError(-32601, "no"))
+    with pytest.raises(HandshakeError, match="did not answer initialize"):
+        handshake.failed(RpcError(-32603, "no"))
+
+
+def test_server_info_is_optional() -> None:
+    for meta in ({}, {"io.modelcontextprotocol/serverInfo": {"name": 5}}, 5):
+        handshake = client()
+        handshake.start()
+        ready = handshake.answered({**DISCOVERED, "_meta": meta})
+        assert isinstance(ready, Ready)
+        assert ready.server.info is None
+
+
+def test_what_a_client_answers() -> None:
+    handshake = client()
+    handshake.start()
+    assert handshake.receive_request(Request(1, "ping")) == Answer({})
+    with pytest.raises(RpcError) as caught:
+        handshake.receive_request(Request(1, "roots/list"))
+    assert caught.value.code == -32600
+    handshake.answered(DISCOVERED)
+    for method in ("ping", "roots/list", "sampling/createMessage"):
+        with pytest.raises(RpcError) as caught:
+            handshake.receive_request(Request(1, method))
+        assert caught.value.code == -32601
+    handshake = client("legacy")
+    handshake.start()
+    handshake.answered(INITIALIZED)
+    assert handshake.receive_request(Request(1, "ping")) == Answer({})
+    assert isinstance(handshake.receive_request(Request(1, "roots/list")), ServerContext)
+
+
+# Both together.
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy", "modern"])
+@pytest.mark.parametrize("versions", [VERSIONS, HANDSHAKE_VERSIONS, MODERN_VERSIONS, ("2025-03-26",)])
+def test_every_client_with_every_server(mode: str, versions: tuple[str, ...]) -> None:
+    ours, theirs = client(mode), server(versions=versions)
+    step: Call | Ready = ours.start()
+    steps = 0
+    try:
+        while isinstance(step, Call):
+            steps += 1
+            assert steps < 5
+            try:
+                answer = ask(theirs, step.method, step.params)
+            except RpcError as error:
+                step = ours.failed(error)
+            else:
+                assert isinstance(answer, Answer)
+                step = ours.answered(answer.result)
+    except HandshakeError:
+        assert (mode, versions) in [
+            ("legacy", MODERN_VERSIONS),
+            ("modern", HANDSHAKE_VERSIONS),
+            ("modern", ("2025-03-26",)),
+        ]
+        return
+    if step.notification is not None:
+        assert theirs.receive_notification(step.notification)
+    context = ask(theirs, "prompts/list", step.server.params())
+    assert isinstance(context, RequestRules)
+    assert context.revision is step.server.revision
+    assert step.server.revision.version in versions
+    assert step.server.revision.is_modern is (mode != "legacy" and "2026-07-28" in versions)
+
+
+def test_official_requests_are_served(corpora: Path) -> None:
+    """Every request of the specification's pages, on the stream that its revision needs."""
+    served = 0
+    for line in (corpora / "mcp/spec_messages.ndjson").read_text().splitlines():
+        entry = json.loads(line)
+        message = json.loads(entry["raw"])
+        if not isinstance(message, dict) or not {"id", "method"} <= message.keys():
+            continue
+        version, method = entry["version"], message["method"]
+        if method not in REVISIONS[version].client_requests or method == "initialize":
+            continue
+        if REVISIONS[version].is_modern:  # some pages leave it out
+            params = message.setdefault("params", {})
+            params["_meta"] = {**META, **params.get("_meta", {})}
+        handshake = server() if REVISIONS[version].is_modern else initialized(protocolVersion=version)
+        decision = ask(handshake, method, message.get("params"))
+        if isinstance(decision, RequestRules):
+            assert decision.revision.version == version
+        else:
+            assert method in ("ping", "server/discover")
+        served += 1
+    assert served > 30
+
+
+def test_wire_of_another_client(corpora: Path) -> None:
+    lines = (corpora / "wire/mcp-python-sdk-2.3.0-client-2026-07-28.ndjson").read_text().splitlines()
+    handshake = server()
+    for line in lines:
+        message = json.loads(line)
+        if "id" in message:
+            context = ask(handshake, message["method"], message["params"])
+            assert isinstance(context, RequestRules)
+            assert context.client_info == Implementation(name="py-client", version="1.0.0")
+            assert context.client_capabilities.supports("roots.listChanged")
+
+
+def test_completed_results_match_the_schema(corpora: Path) -> None:
+    handshake = server()
+    context = ask(handshake, "prompts/list", {"_meta": META})
+    assert isinstance(context, RequestRules)
+    for method, name, result in (
+        ("prompts/list", "ListPromptsResult", {"prompts": []}),
+        ("resources/read", "ReadResourceResult", {"contents": []}),
+        ("tools/call", "CallToolResult", {"content": []}),
+        ("completion/complete", "CompleteResult", {"completion": {"values": []}}),
+    ):
+        schema: jsonschema_rs.Validator = schema_of(corpora, "2026-07-28", name)
+        schema.validate(handshake.complete(context, method, result))

@@ -1,0 +1,643 @@
+"""What serving functions ask their client: by requests, or by results that want input."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast import RpcError, mcp
+from jsonrpc_fast.errors import CallTimeout
+from jsonrpc_fast.mcp.protocol.versions import VERSIONS
+from jsonrpc_fast.mcp.server.context import Context, WholeResult
+from jsonrpc_fast.mcp.server.inputs import MAX_STATE_BYTES
+from jsonrpc_fast.mcp.server.server import Server
+from jsonrpc_fast.transports import memory_pair
+
+from ...peers import asking_server
+from ...peers.node import node_command
+from ...support.mcp_conversation import Conversation, converse
+from ...support.mcp_sample import Schemas, run
+from ...support.places import PEERS
+
+pytestmark = pytest.mark.timeout(60)
+
+LEGACY = VERSIONS[:-1]
+MODERN = VERSIONS[-1]
+ALL = {"roots": {}, "sampling": {}, "elicitation": {"form": {}}}
+ROOTS = {"roots": [{"uri": "file:///a"}]}
+ACCEPTED = {"action": "accept", "content": {"name": "Ada"}}
+SAID = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "Hello!"}}
+KINDS = {
+    "elicitation/create": ("ElicitRequest", ACCEPTED),
+    "roots/list": ("ListRootsRequest", ROOTS),
+    "sampling/createMessage": ("CreateMessageRequest", SAID),
+}
+
+
+@pytest.fixture(scope="module")
+def schemas(corpora: Path) -> Schemas:
+    return Schemas(corpora)
+
+
+def asking(*methods: str, params: dict[str, Any] | None = None, **options: Any) -> Server:
+    """A server with a tool that asks for one thing after the other, and gives back all answers."""
+    server = Server("asking", "1")
+
+    @server.tool()
+    async def ask(context: Context) -> dict[str, Any]:
+        return {"answers": [await context.call(method, params, **options) for method in methods]}
+
+    return server
+
+
+def answer(client: Conversation, request: dict[str, Any], **outcome: Any) -> None:
+    client.send({"jsonrpc": "2.0", "id": request["id"], **outcome})
+
+
+def text_of(result: dict[str, Any]) -> str:
+    [content] = result["content"]
+    text: str = content["text"]
+    return text
+
+
+# Up to 2025-11-25.
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_legacy_client_is_sent_requests(version: str, schemas: Schemas) -> None:
+    async def main() -> None:
+        async with converse(asking_server.server, version, ALL) as client:
+            id = client.request("tools/call", {"name": "introduce"})
+            methods = ["elicitation/create", "sampling/createMessage", "roots/list"]
+            if version in ("2024-11-05", "2025-03-26"):
+                error = (await client.answer(id))["error"]
+                assert error == {"code": -32600, "message": "the client cannot be asked for that"}
+                methods, id = ["roots/list"], client.request("prompts/get", {"name": "where"})
+            for method in methods:
+                request = await client.notification(method)
+                kind, result = KINDS[method]
+                schemas.check(version, kind, request)
+                answer(client, request, result=result)
+            result = (await client.answer(id))["result"]
+            if "messages" in result:
+                assert result["messages"][0]["content"]["text"] == "file:///a"
+            else:
+                assert text_of(result) == "Hello! file:///a"
+
+    run(main())
+
+
+def test_a_legacy_client_that_lacks_the_capability() -> None:
+    async def main() -> None:
+        async with converse(asking("roots/list"), "2025-11-25", {"elicitation": {}}) as client:
+            error = await client.error("tools/call", {"name": "ask"})
+            assert error == (-32600, "the client lacks the capability roots", None)
+            assert client.notifications == []
+
+    run(main())
+
+
+def test_a_legacy_client_that_is_not_initialized_is_not_asked() -> None:
+    async def main() -> None:
+        async with converse(asking("roots/list"), "") as client:
+            client.send(
+                {
+                    "jsonrpc": "2.0",
+                    "id": "i",
+                    "method": "initialize",
+                    "params": {
+                        "protocolVersion": "2025-11-25",
+                        "capabilities": ALL,
+                        "clientInfo": {"name": "test", "version": "1"},
+                    },
+                }
+            )
+            await client.answer("i")
+            error = await client.error("tools/call", {"name": "ask"})
+            assert error == (-32600, "the client cannot be asked for that", None)
+
+    run(main())
+
+
+def test_the_error_of_a_legacy_client() -> None:
+    server = Server("asking", "1")
+
+    @server.tool()
+    async def ask(context: Context) -> str:
+        try:
+            await context.call("roots/list")
+        except RpcError as error:
+            return f"{error.code} {error.message} {error.data}"
+        return ""
+
+    async def main() -> None:
+        async with converse(server, "2025-11-25", ALL) as client:
+            id = client.request("tools/call", {"name": "ask"})
+            request = await client.notification("roots/list")
+            answer(client, request, error={"code": -1, "message": "no", "data": [1]})
+            assert text_of((await client.answer(id))["result"]) == "-1 no [1]"
+
+    run(main())
+
+
+def test_the_request_is_cancelled_with_the_one_that_is_served() -> None:
+    async def main() -> None:
+        async with converse(asking("roots/list"), "2025-11-25", ALL) as client:
+            id = client.request("tools/call", {"name": "ask"})
+            request = await client.notification("roots/list")
+            client.notify("notifications/cancelled", {"requestId": id})
+            cancelled = await client.notification("notifications/cancelled")
+            assert cancelled["params"]["requestId"] == request["id"]
+            answer(client, request, result=ROOTS)  # too late, and no matter
+            assert await client.result("ping") == {}
+
+    run(main())
+
+
+def test_the_request_has_a_deadline() -> None:
+    server = Server("asking", "1")
+
+    @server.tool()
+    async def ask(context: Context) -> str:
+        with pytest.raises(CallTimeout):
+            await context.call("roots/list", timeout=0.05)
+        return "late"
+
+    async def main() -> None:
+        async with converse(server, "2025-11-25", ALL) as client:
+            assert text_of(await client.result("tools/call", {"name": "ask"})) == "late"
+
+    run(main())
+
+
+# 2026-07-28.
+
+
+async def rounds(client: Conversation, method: str, params: dict[str, Any], schemas: Schemas) -> tuple[list[Any], Any]:
+    """Answers all that a request wants. Returns the methods that each round asked for, and the result."""
+    asked = []
+    inputs: dict[str, Any] = {}
+    while True:
+        result = await client.result(method, {**params, **inputs})
+        if result["resultType"] != "input_required":
+            return asked, result
+        schemas.check(MODERN, "InputRequiredResult", result)
+        assert "ttlMs" not in result
+        requests = result["inputRequests"]
+        asked.append([request["method"] for request in requests.values()])
+        inputs = {"inputResponses": {key: KINDS[request["method"]][1] for key, request in requests.items()}}
+        if "requestState" in result:
+            inputs["requestState"] = result["requestState"]
+
+
+def test_a_modern_client_gets_results_that_want_input(schemas: Schemas) -> None:
+    async def main() -> None:
+        async with converse(asking_server.server, MODERN, ALL) as client:
+            asked, result = await rounds(client, "tools/call", {"name": "introduce"}, schemas)
+            assert asked == [["elicitation/create"], ["sampling/createMessage", "roots/list"]]
+            schemas.check(MODERN, "CallToolResult", result)
+            assert text_of(result) == "Hello! file:///a"
+            asked, result = await rounds(client, "prompts/get", {"name": "where"}, schemas)
+            assert asked == [["roots/list"]]
+            assert result["messages"][0]["content"]["text"] == "file:///a"
+            asked, result = await rounds(client, "resources/read", {"uri": "memo://where"}, schemas)
+            assert asked == [["roots/list"]]
+            assert result["contents"][0]["text"] == "file:///a"
+            assert client.notifications == []  # nor requests
+
+    run(main())
+
+
+def test_the_same_request_asked_twice_has_two_answers(schemas: Schemas) -> None:
+    async def main() -> None:
+        async with converse(asking("roots/list", "roots/list"), MODERN, ALL) as client:
+            first = await client.result("tools/call", {"name": "ask"})
+            [key] = first["inputRequests"]
+            second = await client.result("tools/call", {"name": "ask", "inputResponses": {key: {"roots": []}}})
+            [other] = second["inputRequests"]
+            assert json.loads(second["requestState"]) == {key: {"roots": []}}
+            given = {"inputResponses": {other: ROOTS}, "requestState": second["requestState"]}
+            last = await client.result("tools/call", {"name": "ask", **given})
+            assert last["structuredContent"] == {"answers": [{"roots": []}, ROOTS]}
+
+    run(main())
+
+
+def test_an_answer_counts_for_the_request_that_it_was_given_to(schemas: Schemas) -> None:
+    server = Server("asking", "1")
+    files = ["a", "b"]
+
+    @server.tool()
+    async def delete(context: Context) -> str:
+        name = files.pop(0)
+        params = {"message": f"Delete {name}?", "requestedSchema": {"type": "object", "properties": {}}}
+        await context.call("elicitation/create", params)
+        return f"deleted {name}"
+
+    async def main() -> None:
+        async with converse(server, MODERN, ALL) as client:
+            first = await client.result("tools/call", {"name": "delete"})
+            [key] = first["inputRequests"]
+            answers = {"inputResponses": {key: {"action": "accept"}}}
+            second = await client.result("tools/call", {"name": "delete", **answers})
+            assert second["resultType"] == "input_required"
+            [request] = second["inputRequests"].values()
+            assert request["params"]["message"] == "Delete b?"
+
+    run(main())
+
+
+TOOLS = {"messages": [], "maxTokens": 1, "tools": []}
+FORM = asking_server.form("Sure?")
+URL = {"mode": "url", "message": "Sign in", "url": "https://a.test/"}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "lacks", "has", "required"),
+    [
+        ("roots/list", None, {}, {"roots": {}}, {"roots": {}}),
+        ("sampling/createMessage", {"messages": [], "maxTokens": 1}, {"roots": {}}, {"sampling": {}}, {"sampling": {}}),
+        ("sampling/createMessage", TOOLS, {"sampling": {}}, {"sampling": {"tools": {}}}, {"sampling": {"tools": {}}}),
+        ("elicitation/create", FORM, {"elicitation": {"url": {}}}, {"elicitation": {}}, {"elicitation": {"form": {}}}),
+        ("elicitation/create", URL, {"elicitation": {}}, {"elicitation": {"url": {}}}, {"elicitation": {"url": {}}}),
+    ],
+)
+def test_a_modern_client_that_lacks_the_capability(
+    method: str, params: Any, lacks: Any, has: Any, required: Any, schemas: Schemas
+) -> None:
+    async def main() -> None:
+        async with converse(asking(method, params=params), MODERN, lacks) as client:
+            whole = await client.answer(client.request("tools/call", {"name": "ask"}))
+            schemas.check(MODERN, "MissingRequiredClientCapabilityError", whole)
+            assert whole["error"]["data"] == {"requiredCapabilities": required}
+        async with converse(asking(method, params=params), MODERN, has) as client:
+            result = await client.result("tools/call", {"name": "ask"})
+            schemas.check(MODERN, "InputRequiredResult", result)
+
+    run(main())
+
+
+@pytest.mark.parametrize("factory", [None, getattr(asyncio, "eager_task_factory", None)])
+def test_what_a_run_without_its_answers_makes_of_that_is_void(caplog: pytest.LogCaptureFixture, factory: Any) -> None:
+    server = Server("asking", "1")
+    done: list[str] = []
+
+    @server.tool()
+    async def swallow(context: Context) -> str:
+        try:
+            return str(await context.call("roots/list"))
+        except BaseException:
+            return "a result without an answer"
+
+    @server.tool()
+    async def stumble(context: Context) -> str:
+        [roots] = await asyncio.gather(context.call("roots/list"), return_exceptions=True)
+        return str(roots["roots"][0])
+
+    @server.tool()
+    async def careful(context: Context) -> str:
+        try:
+            await context.call("roots/list")
+        except Exception:
+            done.append("took it for a failed request")
+        finally:
+            done.append("cleaned up")
+        return ""
+
+    @server.tool()
+    async def grouped(context: Context) -> str:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(context.call("roots/list")) for _ in range(2)]
+        return str(len(tasks))
+
+    names = ["swallow", "stumble", "careful", *(["grouped"] if sys.version_info >= (3, 11) else [])]
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_task_factory(factory)
+        async with converse(server, MODERN, ALL) as client:
+            for name in names:
+                wants = await client.result("tools/call", {"name": name})
+                assert wants["resultType"] == "input_required"
+                assert len(wants["inputRequests"]) == (2 if name == "grouped" else 1)
+                answers = dict.fromkeys(wants["inputRequests"], ROOTS)
+                result = await client.result("tools/call", {"name": name, "inputResponses": answers})
+                assert result["resultType"] == "complete"
+                assert "isError" not in result
+        assert done == ["cleaned up", "cleaned up"]
+
+    run(main())
+
+
+def test_what_cannot_be_asked_for_in_2026_07_28() -> None:
+    server = asking("ping")
+
+    @server.method("own/method")
+    async def own(context: Context) -> Any:
+        return await context.call("roots/list")
+
+    async def main() -> None:
+        async with converse(server, MODERN, ALL) as client:
+            expected = (-32600, "the client cannot be asked for that", None)
+            assert await client.error("tools/call", {"name": "ask"}) == expected
+            assert await client.error("own/method") == expected
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"inputResponses": []},
+        {"inputResponses": None},
+        {"inputResponses": {f"x{number}": {} for number in range(1001)}},
+        {"inputResponses": {"x": 1}},
+        {"inputResponses": {"x": {"action": "accept"}, "y": None}},
+        {"requestState": 1},
+        {"requestState": None},
+        {"requestState": "no JSON"},
+        {"requestState": "\udcff"},
+        {"requestState": "[]"},
+        {"requestState": '{"x": "not an object"}'},
+        {"requestState": '{"x":' + '{"a":' * 300 + "{}" + "}" * 301},
+        {"requestState": " " * MAX_STATE_BYTES + "{}"},
+    ],
+)
+def test_answers_that_are_none(given: dict[str, Any]) -> None:
+    async def main() -> None:
+        async with converse(asking("roots/list"), MODERN, ALL) as client:
+            if given.get("requestState") == "\udcff":
+                client.transport.send(
+                    b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"ask","requestState":"\\udcff"}}'
+                )
+                await client.settle()  # it is no message, and gets no answer
+            else:
+                code, message, data = await client.error("tools/call", {"name": "ask", **given})
+                [name] = given
+                assert (code, data) == (-32602, None)
+                assert message.startswith(name)
+            assert (await client.result("tools/call", {"name": "ask"}))["resultType"] == "input_required"
+
+    run(main())
+
+
+def test_answers_to_what_was_not_asked_are_passed_over_and_not_kept() -> None:
+    async def main() -> None:
+        async with converse(asking("roots/list"), MODERN, ALL) as client:
+            given = {"inputResponses": {"unknown": ROOTS}, "requestState": '{"other": {"a": 1}}'}
+            result = await client.result("tools/call", {"name": "ask", **given})
+            assert result["resultType"] == "input_required"
+            assert "requestState" not in result
+
+    run(main())
+
+
+def test_a_function_names_what_it_asks_for(schemas: Schemas) -> None:
+    server = Server("naming", "1")
+
+    @server.tool()
+    async def login(context: Context) -> str:
+        who = {"message": "Who?", "requestedSchema": FORM}
+        user = await context.call("elicitation/create", who, key="github_login")
+        again = await context.call("elicitation/create", who, key="github_login")
+        code = await context.call("elicitation/create", {**who, "message": "Code?"}, key='the "code"')
+        return f"{user['content']['name']} {again['content']['name']} {code['content']['name']}"
+
+    @server.tool()
+    async def twice(context: Context) -> None:
+        await asyncio.gather(
+            context.call("roots/list", key="same"), context.call("roots/list", {}, key="same"), return_exceptions=True
+        )
+
+    async def main() -> None:
+        async with converse(server, MODERN, ALL) as client:
+            first = await client.result("tools/call", {"name": "login"})
+            schemas.check(MODERN, "InputRequiredResult", first)
+            assert first["inputRequests"] == {"github_login": LOGIN}
+            inputs = {"inputResponses": {"github_login": ACCEPTED}}
+            second = await client.result("tools/call", {"name": "login", **inputs})
+            assert list(second["inputRequests"]) == ['the "code"']
+            assert json.loads(second["requestState"]) == {"github_login": ACCEPTED}
+            inputs = {"inputResponses": {'the "code"': ACCEPTED}, "requestState": second["requestState"]}
+            assert text_of(await client.result("tools/call", {"name": "login", **inputs})) == "Ada Ada Ada"
+            # Of two requests with one name the first one is asked for.
+            result = await client.result("tools/call", {"name": "twice"})
+            assert result["inputRequests"] == {"same": {"method": "roots/list"}}
+        # To a legacy client a name means nothing.
+        async with converse(server, "2025-11-25", ALL) as client:
+            id = client.request("tools/call", {"name": "login"})
+            for _ in range(3):
+                answer(client, await client.notification("elicitation/create"), result=ACCEPTED)
+            assert text_of((await client.answer(id))["result"]) == "Ada Ada Ada"
+
+    run(main())
+
+
+FORM = {"type": "object", "properties": {}}
+LOGIN = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": FORM}}
+
+
+def stateful(result: Any) -> Server:
+    """A server whose functions make results that want input by themselves."""
+    server = Server("stateful", "1")
+
+    @server.tool()
+    async def login(context: Context) -> Any:
+        if "requestState" not in context.params:
+            return WholeResult(result)
+        return [context.params["requestState"], context.params.get("inputResponses")]
+
+    @server.prompt()
+    def greet(context: Context) -> Any:
+        if "requestState" not in context.params:
+            return WholeResult(result)
+        return context.params["requestState"]
+
+    @server.resource("memo://one")
+    def memo(context: Context) -> Any:
+        if "requestState" not in context.params:
+            return WholeResult(result)
+        return context.params["requestState"]
+
+    @server.method("vendor/own")
+    def own() -> Any:
+        return result
+
+    return server
+
+
+REQUESTS: list[tuple[str, dict[str, Any]]] = [
+    ("tools/call", {"name": "login"}),
+    ("prompts/get", {"name": "greet"}),
+    ("resources/read", {"uri": "memo://one"}),
+]
+
+
+@pytest.mark.parametrize("requests", [{"github_login": LOGIN, "more": {"method": "roots/list"}}, None])
+def test_a_function_makes_the_result_that_wants_input(schemas: Schemas, requests: Any) -> None:
+    wanted = {"resultType": "input_required", "requestState": "not JSON, and signed"}
+    if requests is not None:
+        wanted["inputRequests"] = requests
+
+    async def main() -> None:
+        async with converse(stateful(wanted), MODERN, ALL) as client:
+            for method, params in REQUESTS:
+                result = await client.result(method, params)
+                schemas.check(MODERN, "InputRequiredResult", result)
+                assert {name: value for name, value in result.items() if name != "_meta"} == wanted
+                given = {"requestState": result["requestState"], "inputResponses": {"github_login": ACCEPTED}}
+                result = await client.result(method, {**params, **given})
+                assert result["resultType"] == "complete"
+                assert "not JSON, and signed" in json.dumps(result)
+        async with converse(stateful(wanted), "2025-11-25", ALL) as client:
+            for method, params in REQUESTS:
+                assert await client.error(method, params) == (-32600, "the client cannot be asked for that", None)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"inputRequests": {}},
+        {"inputRequests": [LOGIN]},
+        {"inputRequests": {"a": "elicitation/create"}},
+        {"inputRequests": {"a": {"method": "tools/list"}}},
+        {"requestState": 5},
+        {"requestState": "x" * (MAX_STATE_BYTES + 1)},
+    ],
+)
+def test_a_wrong_result_that_wants_input_is_an_error(wrong: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with converse(stateful({"resultType": "input_required", **wrong}), MODERN, ALL) as client:
+            for method, params in REQUESTS:
+                assert await client.error(method, params) == (-32603, "Internal error", None)
+
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
+        run(main())
+    assert "check_input_required" in caplog.text
+
+
+def test_a_result_that_wants_what_the_client_cannot_give() -> None:
+    wanted = {"resultType": "input_required", "inputRequests": {"login": LOGIN}}
+
+    async def main() -> None:
+        async with converse(stateful(wanted), MODERN, {"roots": {}}) as client:
+            for method, params in REQUESTS:
+                code, _, data = await client.error(method, params)
+                assert (code, data) == (-32021, {"requiredCapabilities": {"elicitation": {"form": {}}}})
+            assert await client.error("vendor/own") == (-32600, "the client cannot be asked for that", None)
+
+    run(main())
+
+
+def test_answers_that_are_too_large_to_carry() -> None:
+    async def main() -> None:
+        async with converse(asking("roots/list", "roots/list"), MODERN, ALL) as client:
+            [key] = (await client.result("tools/call", {"name": "ask"}))["inputRequests"]
+            large = {"roots": [{"uri": "file:///" + "x" * MAX_STATE_BYTES}]}
+            error = await client.error("tools/call", {"name": "ask", "inputResponses": {key: large}})
+            assert error == (-32603, "the answers so far have more than 1048576 bytes", None)
+
+    run(main())
+
+
+def test_what_a_function_does_to_an_answer_is_not_carried() -> None:
+    server = Server("asking", "1")
+
+    @server.tool()
+    async def ask(context: Context) -> str:
+        (await context.call("roots/list"))["roots"].clear()
+        await context.call("elicitation/create", asking_server.form("Sure?"))
+        return ""
+
+    async def main() -> None:
+        async with converse(server, MODERN, ALL) as client:
+            [key] = (await client.result("tools/call", {"name": "ask"}))["inputRequests"]
+            wants = await client.result("tools/call", {"name": "ask", "inputResponses": {key: ROOTS}})
+            assert json.loads(wants["requestState"]) == {key: ROOTS}
+
+    run(main())
+
+
+# Clients.
+
+HANDLERS: Any = {method: lambda params, result=result: result for method, (_, result) in KINDS.items()}
+COMMAND = [sys.executable, str(PEERS / "asking_server.py")]
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
+def test_our_client(version: str) -> None:
+    async def main() -> None:
+        ours, theirs = memory_pair(profile=asking_server.server.profile)
+        serving = asyncio.create_task(asking_server.server.run(theirs))
+        async with mcp.connect(ours, mode=version, handlers=HANDLERS) as client:
+            assert text_of(await client.call_tool("introduce")) == "Hello! file:///a"
+            assert (await client.get_prompt("where"))["messages"][0]["content"]["text"] == "file:///a"
+            assert (await client.read_resource("memo://where"))["contents"][0]["text"] == "file:///a"
+        await serving
+
+    run(main())
+
+
+@pytest.mark.parametrize("mode", ["legacy", MODERN])
+def test_the_python_sdk(mode: str) -> None:
+    pytest.importorskip("mcp")
+    from mcp import types
+    from mcp.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    asked: list[str] = []
+
+    async def elicit(context: Any, params: Any) -> Any:
+        asked.append(params.message)
+        return types.ElicitResult(action="accept", content={"name": "Ada"})
+
+    async def sample(context: Any, params: Any) -> Any:
+        content = params.messages[0].content
+        asked.append(content.text)
+        said = types.TextContent(type="text", text="Hello!")
+        return types.CreateMessageResult(role="assistant", model="m", content=said)
+
+    async def list_roots(context: Any) -> Any:
+        asked.append("roots")
+        return types.ListRootsResult(roots=[types.Root(uri="file:///a")])
+
+    async def main() -> None:
+        server = stdio_client(StdioServerParameters(command=COMMAND[0], args=COMMAND[1:], env=dict(os.environ)))
+        callbacks: Any = {
+            "elicitation_callback": elicit,
+            "sampling_callback": sample,
+            "list_roots_callback": list_roots,
+        }
+        async with Client(server, mode=mode, **callbacks) as client:
+            assert (await client.call_tool("introduce")).content[0].text == "Hello! file:///a"
+            assert asked[0] == "Who?"
+            assert sorted(asked[1:]) == ["Greet Ada.", "roots"]
+            assert (await client.get_prompt("where")).messages[0].content.text == "file:///a"
+            assert (await client.read_resource("memo://where")).contents[0].text == "file:///a"
+
+    run(main())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["1", "legacy", MODERN])
+def test_the_typescript_sdk(mode: str) -> None:
+    ran = subprocess.run(node_command("asking_client.mjs", mode, *COMMAND), capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    told: dict[str, Any] = json.loads(ran.stdout)
+    asked = told.pop("asked")
+    assert told == {"tool": "Greet Ada. Hello! file:///a", "prompt": "file:///a", "resource": "file:///a"}
+    assert (asked[0], sorted(asked[1:3]), asked[3:]) == (
+        "elicitation/create",
+        ["roots/list", "sampling/createMessage"],
+        ["roots/list", "roots/list"],
+    )

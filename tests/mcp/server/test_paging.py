@@ -1,0 +1,56 @@
+"""Pages and cursors."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.mcp.server.paging import paginate
+
+names = st.sets(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=20)
+
+
+def page(items: Any, cursor: object = None, size: int = 2) -> tuple[list[str], str | None]:
+    return paginate(items, cursor, key=str, page_size=size)
+
+
+def test_pages() -> None:
+    first, cursor = page(["c", "a", "b", "d"])
+    assert first == ["a", "b"]
+    assert page(["c", "a", "b", "d"], cursor) == (["c", "d"], None)
+    assert page([]) == ([], None)
+    assert page(["a", "b"]) == (["a", "b"], None)
+
+
+def test_a_cursor_holds_while_items_come_and_go() -> None:
+    _, cursor = page(["a", "b", "c", "d"])
+    assert page(["a0", "c", "d"], cursor) == (["c", "d"], None)
+    assert page(["a"], cursor) == ([], None)
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    ["", "b", "SECRET", 5, {}, True, "a" * 10_000, "é", "YQ==", "YWZ0ZXI6YQ", base64.b64encode(b"after:\xff").decode()],
+)
+def test_no_cursor(cursor: object) -> None:
+    with pytest.raises(RpcError) as caught:
+        page(["a"], cursor)
+    assert (caught.value.code, caught.value.message) == (-32602, "Invalid cursor")
+
+
+@given(names, st.integers(1, 7))
+def test_every_item_is_on_one_page(items: set[str], size: int) -> None:
+    seen: list[str] = []
+    cursor = None
+    while True:
+        shown, cursor = page(items, cursor, size)
+        seen += shown
+        if cursor is None:
+            break
+        assert len(shown) == size
+    assert seen == sorted(items)

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.mcp.protocol.capabilities import ListChanged, Resources, ServerCapabilities
+from jsonrpc_fast.mcp.protocol.meta import SUBSCRIPTION_ID_KEY
+from jsonrpc_fast.mcp.server.subscriptions import MAX_STREAMS, MAX_URIS, Subscriptions
+
+ALL = ServerCapabilities(
+    prompts=ListChanged(list_changed=True),
+    resources=Resources(subscribe=True, list_changed=True),
+    tools=ListChanged(list_changed=True),
+)
+UPDATED = "notifications/resources/updated"
+
+
+def test_a_filter_keeps_what_was_declared() -> None:
+    asked = {
+        "toolsListChanged": True,
+        "promptsListChanged": True,
+        "resourcesListChanged": False,
+        "resourceSubscriptions": ["a:b"],
+        "laterListChanged": True,
+    }
+    assert Subscriptions(ALL).open(1, asked).filter == {
+        "toolsListChanged": True,
+        "promptsListChanged": True,
+        "resourceSubscriptions": ["a:b"],
+    }
+    some = ServerCapabilities(prompts=ListChanged(), resources=Resources(list_changed=True))
+    assert Subscriptions(some).open(1, asked).filter == {}
+
+
+def test_each_stream_is_told_with_its_own_id() -> None:
+    subscriptions = Subscriptions(ALL)
+    one = subscriptions.open(1, {"toolsListChanged": True})
+    other = subscriptions.open("1", {"toolsListChanged": True, "resourceSubscriptions": ["a:b"]})
+    assert list(subscriptions.list_changed("tools", is_legacy=True)) == [
+        ("notifications/tools/list_changed", None),
+        ("notifications/tools/list_changed", {"_meta": {SUBSCRIPTION_ID_KEY: 1}}),
+        ("notifications/tools/list_changed", {"_meta": {SUBSCRIPTION_ID_KEY: "1"}}),
+    ]
+    subscriptions.close(one)
+    assert list(subscriptions.list_changed("prompts", is_legacy=False)) == []
+    assert subscriptions.has("a:b")
+    assert list(subscriptions.resource_updated("a:b", is_legacy=True)) == [
+        (UPDATED, {"_meta": {SUBSCRIPTION_ID_KEY: "1"}, "uri": "a:b"})
+    ]
+    subscriptions.close(other)
+    assert not subscriptions.has("a:b")
+
+
+def test_a_legacy_client_has_one_set_of_uris() -> None:
+    subscriptions = Subscriptions(ALL)
+    subscriptions.subscribe("a:b")
+    assert list(subscriptions.resource_updated("a:b", is_legacy=True)) == [(UPDATED, {"uri": "a:b"})]
+    assert list(subscriptions.resource_updated("a:b", is_legacy=False)) == []
+    subscriptions.unsubscribe("a:b")
+    subscriptions.unsubscribe("a:b")
+    assert list(subscriptions.resource_updated("a:b", is_legacy=True)) == []
+
+
+class Visited(list[str]):
+    """A list that refuses to be looked into."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("the list was looked into")
+
+
+def test_the_bounds() -> None:
+    subscriptions = Subscriptions(ALL)
+    with pytest.raises(RpcError, match="notifications/resourceSubscriptions is too large"):
+        subscriptions.open(1, {"resourceSubscriptions": Visited(["a:b"] * (MAX_URIS + 1))})
+    for number in range(MAX_URIS):
+        subscriptions.subscribe(f"a:{number}")
+    subscriptions.subscribe("a:0")  # it is there already
+    with pytest.raises(RpcError, match="too many subscriptions"):
+        subscriptions.subscribe("a:b")
+    for number in range(MAX_STREAMS):
+        subscriptions.open(number, {})
+    with pytest.raises(RpcError, match="too many subscriptions"):
+        subscriptions.open(MAX_STREAMS, {})

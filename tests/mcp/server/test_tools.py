@@ -1,0 +1,158 @@
+"""Tools: definitions for each revision, checked arguments, results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast.errors import EncodeError
+from jsonrpc_fast.mcp.protocol.definitions import Tool, ToolAnnotations
+from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
+from jsonrpc_fast.mcp.server.tools import CheckedTool, ToolResult, error_result
+
+from ..protocol.test_capabilities import compare, schema_of
+from ..protocol.test_versions import definitions_of
+
+ADD = Tool(
+    name="add",
+    title="Addition",
+    description="Adds.",
+    input_schema={
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+    },
+    output_schema={"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]},
+    annotations=ToolAnnotations(read_only_hint=True),
+)
+OLD, LATEST = REVISIONS["2024-11-05"], REVISIONS["2026-07-28"]
+REVISION_11 = REVISIONS["2025-11-25"]
+
+
+def tool(name: str, **members: Any) -> Tool:
+    return Tool(name=name, **{"input_schema": {"type": "object"}, **members})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_members_are_those_of_the_schema(corpora: Path, version: str) -> None:
+    definitions = definitions_of(corpora, version)
+    compare(Tool, definitions["Tool"], definitions, version)
+    if version != "2024-11-05":
+        compare(ToolAnnotations, definitions["ToolAnnotations"], definitions, version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_definition(corpora: Path, version: str) -> None:
+    definition = CheckedTool(ADD).definition(REVISIONS[version])
+    schema_of(corpora, version, "Tool").validate(definition)
+    assert ("outputSchema" in definition) is ("title" in definition) is (version >= "2025-06-18")
+    assert ("annotations" in definition) is (version >= "2025-03-26")
+
+
+def test_official_tools_round_trip(corpora: Path) -> None:
+    examples = json.loads((corpora / "mcp/examples-2026-07-28.json").read_text())
+    tools = [json.loads(text) for name, text in examples.items() if name.startswith("Tool/")]
+    assert len(tools) == 6
+    for obj in tools:
+        record = Tool.from_dict(obj, "2026-07-28")
+        assert json.dumps(record.to_dict()) == json.dumps(obj)
+        assert CheckedTool(record).definition(LATEST) == obj
+
+
+def test_defaults() -> None:
+    now = CheckedTool(tool("now"))
+    assert now.definition(OLD) == {"name": "now", "inputSchema": {"type": "object"}}
+    assert now.check_arguments({}) is None
+    assert now.check_arguments({"anything": 1}) is None
+
+
+def test_an_output_that_is_no_object_is_new() -> None:
+    names = CheckedTool(tool("names", output_schema={"type": "array", "items": {"type": "string"}}))
+    assert "outputSchema" not in names.definition(REVISION_11)
+    assert "outputSchema" in names.definition(LATEST)
+    assert names.result(["a"], REVISION_11) == {"content": [{"type": "text", "text": '["a"]'}]}
+    assert names.result(["a"], LATEST)["structuredContent"] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"input_schema": {"type": "array"}}, 'tool x: the input schema must have the type "object"'),
+        ({"input_schema": {}}, 'tool x: the input schema must have the type "object"'),
+        ({"input_schema": {"type": "object", "$ref": "http://a.example/"}}, "tool x: .*Retrieval is disabled"),
+        ({"output_schema": {"type": "strin"}}, "tool x: the schema cannot be used: /type"),
+    ],
+)
+def test_a_tool_that_cannot_be_used(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        CheckedTool(tool("x", **changes))
+
+
+def test_faults_of_arguments(corpora: Path) -> None:
+    add = CheckedTool(ADD)
+    assert add.check_arguments({"a": 1, "b": 2}) is None
+    result = add.check_arguments({"a": "SECRET"})
+    assert result == {
+        "content": [
+            {
+                "type": "text",
+                "text": 'Invalid arguments for tool add:\n/b: is required\n/a: is not of type "integer"',
+            }
+        ],
+        "isError": True,
+    }
+    schema_of(corpora, "2025-11-25", "CallToolResult").validate(result)
+    for arguments in (None, [], "SECRET"):
+        assert add.check_arguments(arguments) == error_result(
+            'Invalid arguments for tool add:\n/: is not of type "object"'
+        )
+    assert [fault.path for fault in add.argument_faults({})] == ["/a", "/b"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_results(corpora: Path, version: str) -> None:
+    revision, checked = REVISIONS[version], CheckedTool(tool("x"))
+
+    def text(value: str) -> list[dict[str, str]]:
+        return [{"type": "text", "text": value}]
+
+    def structured(value: Any, is_known: bool) -> dict[str, Any]:
+        return {"structuredContent": value} if is_known else {}
+
+    objects, others = version >= "2025-06-18", version == "2026-07-28"
+    for value, expected in (
+        (None, {"content": []}),
+        ("a\n", {"content": text("a\n")}),
+        ({"é": 1}, {"content": text('{"é":1}'), **structured({"é": 1}, objects)}),
+        ([1, 2], {"content": text("[1,2]"), **structured([1, 2], others)}),
+        (False, {"content": text("false"), **structured(False, others)}),
+        (ToolResult(text("no"), is_error=True), {"content": text("no"), "isError": True}),
+        (ToolResult(text("x"), {"a": 1}), {"content": text("x"), **structured({"a": 1}, objects)}),
+    ):
+        result = checked.result(value, revision)
+        assert result == expected
+        schema_of(corpora, version, "CallToolResult").validate(
+            {**result, **({"resultType": "complete"} if others else {})}
+        )
+
+
+def test_output_schema() -> None:
+    add = CheckedTool(ADD)
+    assert add.result({"sum": 3}, LATEST) == {
+        "content": [{"type": "text", "text": '{"sum":3}'}],
+        "structuredContent": {"sum": 3},
+    }
+    for value, place in ((None, "/: is missing"), ("SECRET", '/: is not of type "object"'), ({}, "/sum: is required")):
+        assert add.result(value, LATEST) == error_result(f"The result of tool add breaks its output schema:\n{place}")
+    assert add.result(ToolResult([], is_error=True), LATEST) == {"content": [], "isError": True}
+    assert "structuredContent" not in add.result({"sum": 3}, OLD)
+    texts = CheckedTool(tool("x", output_schema={"type": "string"}))
+    assert texts.result("a", LATEST) == {"content": [{"type": "text", "text": "a"}], "structuredContent": "a"}
+
+
+def test_a_result_that_json_does_not_have() -> None:
+    with pytest.raises(EncodeError):
+        CheckedTool(tool("x")).result({"a": object()}, LATEST)

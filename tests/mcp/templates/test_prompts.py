@@ -1,0 +1,410 @@
+"""Prompts made of a folder of templates: what they take, what they give, and what they cannot do."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.mcp.protocol.definitions import Prompt
+from jsonrpc_fast.mcp.protocol.versions import VERSIONS
+from jsonrpc_fast.mcp.templates import prompts as prompts_module
+from jsonrpc_fast.mcp.templates.prompts import Changes, TemplatePrompts
+from jsonrpc_fast.mcp.templates.rendering import RenderLimits
+
+from ..protocol.test_capabilities import compare, schema_of
+from ..protocol.test_versions import definitions_of
+
+REVIEW = """{#
+  Reviews a piece
+  of code.
+#}
+Review this {{ language }} code{% if tone == "strict" or tone in ("kind", "calm") %} ({{ tone }}){% endif %}:
+{{ code }}{{ note | default("") }}
+"""
+
+Opened = Callable[..., TemplatePrompts]
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "templates"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def opened(folder: Path) -> Iterator[Opened]:
+    """Opens the folder, with the given files in it."""
+    prompts = []
+
+    def open_folder(files: dict[str, str], **limits: Any) -> TemplatePrompts:
+        write(folder, files)
+        prompts.append(TemplatePrompts(folder, **limits))
+        return prompts[-1]
+
+    yield open_folder
+    for each in prompts:
+        each.close()
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def text_of(prompts: TemplatePrompts, name: str, /, **arguments: str) -> str:
+    [message] = prompts.get(name, arguments)["messages"]
+    assert (message["role"], message["content"]["type"]) == ("user", "text")
+    return message["content"]["text"]  # type: ignore[no-any-return]
+
+
+def refused(prompts: TemplatePrompts, name: object, arguments: object = None) -> tuple[int, str]:
+    with pytest.raises(RpcError) as caught:
+        prompts.get(name, arguments)
+    return caught.value.code, caught.value.message
+
+
+def test_a_template_is_a_prompt(opened: Opened, corpora: Path) -> None:
+    prompts = opened({"review.md.j2": REVIEW})
+    [prompt] = prompts.prompts()
+    assert prompt.to_dict() == {
+        "name": "review",
+        "description": "Reviews a piece of code.",
+        "arguments": [
+            {"name": "language", "required": True},
+            {"name": "tone", "required": True},
+            {"name": "code", "required": True},
+            {"name": "note", "required": False},
+        ],
+    }
+    result = prompts.get("review", {"language": "C", "tone": "strict", "code": "{{ not_a_template }}"})
+    text = "\nReview this C code (strict):\n{{ not_a_template }}"
+    assert result == {
+        "description": "Reviews a piece of code.",
+        "messages": [{"role": "user", "content": {"type": "text", "text": text}}],
+    }
+    for version in ("2024-11-05", "2025-11-25"):
+        schema_of(corpora, version, "Prompt").validate(prompt.to_dict(version))
+        schema_of(corpora, version, "GetPromptResult").validate(result)
+
+
+def test_names(opened: Opened) -> None:
+    prompts = opened(
+        {
+            "b.txt": "",
+            "a.txt": "",
+            "a.md": "",
+            "sub/c.prompt": "",
+            "_partial.txt": "",
+            "_parts/d.txt": "",
+            ".hidden.txt": "",
+            ".git/e.txt": "",
+            "program.py": "",
+            "f.md.jinja2": "",
+        }
+    )
+    assert [prompt.name for prompt in prompts.prompts()] == ["a.md", "a.txt", "b", "f", "sub/c"]
+    assert [resource.name for resource in prompts.resources()] == [
+        "a.md",
+        "a.txt",
+        "b.txt",
+        "f.md.jinja2",
+        "sub/c.prompt",
+    ]
+
+
+def test_resources(opened: Opened, corpora: Path) -> None:
+    prompts = opened({"sub/naïve name.md": "# {{ x }} é\n", "_p.txt": ""})
+    [resource] = prompts.resources()
+    uri = "resource://templates/sub/na%C3%AFve%20name.md"
+    assert resource.to_dict() == {"uri": uri, "name": "sub/naïve name.md", "mimeType": "text/markdown", "size": 13}
+    schema_of(corpora, "2025-11-25", "Resource").validate(resource.to_dict())
+    assert prompts.read(uri) == {"uri": uri, "mimeType": "text/markdown", "text": "# {{ x }} é\n"}
+    for other in (
+        "resource://templates/_p.txt",
+        "resource://templates/../templates/_p.txt",
+        "resource://templates//etc/passwd",
+        "resource://templates/%2e%2e/secret.txt",
+        "file:///etc/passwd",
+        "",
+    ):
+        assert prompts.read(other) is None
+
+
+def test_includes(opened: Opened) -> None:
+    prompts = opened(
+        {
+            "letter.txt": "{% extends '_base.txt' %}{% block body %}{{ body }}{% for line in body.split() %}"
+            "{% include ['missing.txt', '_line.txt'] %}{% endfor %}{% endblock %}",
+            "_base.txt": "Dear {{ name }},\n{% block body %}{% endblock %}\n{% include '_sign.txt' ignore missing %}",
+            "_line.txt": "[{{ line }}{{ mark }}]",
+            "_sign.txt": "{{ sender }}",
+            "macro.txt": "{% from '_macros.txt' import hello %}{{ hello(who) }}",
+            "_macros.txt": "{% macro hello(x) %}Hello {{ x }}{{ unknown }}{% endmacro %}",
+        }
+    )
+    macro, letter = sorted(prompts.prompts(), key=lambda prompt: prompt.name, reverse=True)
+    arguments = letter.to_dict()["arguments"]
+    assert {item["name"] for item in arguments} == {"body", "name", "mark", "sender"}
+    assert text_of(prompts, "letter", body="a b", name="Bob", mark="!", sender="Al") == "Dear Bob,\na b[a!][b!]\nAl"
+    assert macro.to_dict()["arguments"] == [{"name": "who", "required": True}]
+
+
+def test_optional_arguments(opened: Opened) -> None:
+    prompts = opened(
+        {
+            "a.txt": "{% if x is defined %}x={{ x }}{% endif %}{{ y | d('none') }}",
+            "b.txt": "{{ x | default('') }}{{ x.upper() }}",
+        }
+    )
+    assert text_of(prompts, "a") == "none"
+    assert text_of(prompts, "a", x="1", y="2") == "x=12"
+    assert refused(prompts, "b") == (-32602, "missing argument: x")
+
+
+def test_wrong_requests(opened: Opened) -> None:
+    prompts = opened({"a.txt": "{{ one }}{{ two }}", "none.txt": ""})
+    assert refused(prompts, "SECRET") == (-32602, "Unknown prompt")
+    assert refused(prompts, 5) == (-32602, "Unknown prompt")
+    assert refused(prompts, ["a"]) == (-32602, "Unknown prompt")
+    assert refused(prompts, "a.txt") == (-32602, "Unknown prompt")
+    assert refused(prompts, "a") == (-32602, "missing argument: one, two")
+    assert refused(prompts, "a", {"one": "SECRET"}) == (-32602, "missing argument: two")
+    for wrong in ([], "SECRET", {"one": 1, "two": "2"}, {"one": None}):
+        assert refused(prompts, "a", wrong) == (-32602, "arguments must be an object of strings")
+    takes = "there is an unknown argument; the prompt takes: "
+    assert refused(prompts, "a", {"one": "", "two": "", "SECRET": ""}) == (-32602, takes + "one, two")
+    assert refused(prompts, "none", {"SECRET": ""}) == (-32602, takes + "none")
+    long = {"one": "x" * 1024 * 1024, "two": "x"}
+    assert refused(prompts, "a", long) == (-32602, "the arguments have more than 1048576 characters")
+
+
+def test_arguments_are_text_alone(opened: Opened) -> None:
+    prompts = opened({"a.txt": "{{ x }}"})
+    for value in ("{{ 7 * 7 }}", "{% include 'a.txt' %}", "\0\u2028\ud7ff𝄞", "<b>&</b>", "'\"\\\n"):
+        assert text_of(prompts, "a", x=value) == value
+
+
+def test_completion(opened: Opened, corpora: Path) -> None:
+    many_values = "".join([f"{{% if x == 'v{number}' %}}{{% endif %}}" for number in range(150)])
+    prompts = opened({"review.txt": REVIEW, "many.txt": many_values})
+
+    def complete(name: str, argument: str, value: str) -> Any:
+        return prompts.complete(name, {"name": argument, "value": value})
+
+    assert complete("review", "tone", "") == {"values": ["strict", "kind", "calm"], "total": 3, "hasMore": False}
+    assert complete("review", "tone", "k")["values"] == ["kind"]
+    assert complete("review", "language", "") == {"values": [], "total": 0, "hasMore": False}
+    assert complete("review", "", "")["values"] == ["language", "tone", "code", "note"]
+    assert complete("review", "co", "")["values"] == ["code"]
+    many = complete("many", "x", "v")
+    assert (len(many["values"]), many["total"], many["hasMore"]) == (100, 150, True)
+    schema_of(corpora, "2025-11-25", "CompleteResult").validate({"completion": many})
+    for name, argument in (("other", {"name": "a", "value": ""}), ("review", {"name": "a"}), ("review", "SECRET")):
+        with pytest.raises(RpcError) as caught:
+            prompts.complete(name, argument)
+        assert caught.value.code == -32602
+        assert "SECRET" not in caught.value.message
+
+
+def test_refresh(opened: Opened, folder: Path) -> None:
+    prompts = opened({"a.txt": "{{ x }}", "b.txt": "b", "c.txt": "{% include '_p.txt' %}", "_p.txt": "{{ one }}"})
+    assert prompts.refresh() == Changes()
+    uri = "resource://templates/"
+
+    write(folder, {"b.txt": "B"})
+    os.utime(folder / "b.txt", ns=(1, 1))
+    assert prompts.refresh() == Changes(updated=frozenset({uri + "b.txt"}))
+    assert text_of(prompts, "b") == "B"
+
+    write(folder, {"_p.txt": "{{ another }}"})
+    assert prompts.refresh() == Changes(prompts=True)
+    assert text_of(prompts, "c", another="1") == "1"
+
+    write(folder, {"d.txt": "d"})
+    assert prompts.refresh() == Changes(prompts=True, resources=True)
+
+    (folder / "d.txt").unlink()
+    write(folder, {"a.txt": "{# Now described. #}{{ x }}"})
+    changes = prompts.refresh()
+    assert changes == Changes(prompts=True, resources=True, updated=frozenset({uri + "a.txt"}))
+    assert [prompt.name for prompt in prompts.prompts()] == ["a", "b", "c"]
+
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    assert prompts.refresh() == Changes(prompts=True, resources=True)
+    assert prompts.prompts() == []
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "nothing", tmp_path / "file"):
+        with pytest.raises(NotADirectoryError, match="is not a folder"):
+            TemplatePrompts(path)
+
+
+def test_what_is_no_prompt_is_told_once(opened: Opened, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (folder / "binary.txt").write_bytes(b"\xff\xfe\0")
+    with caplog.at_level(logging.WARNING, "jsonrpc_fast"):
+        prompts = opened({"good.txt": "", "bad.txt": "\n{% if %}SECRET", "unknown.txt": "{{ x | nofilter }}"})
+        assert [prompt.name for prompt in prompts.prompts()] == ["good"]
+        # A template that cannot be compiled can still be read.
+        assert len(prompts.resources()) == 3
+        write(folder, {"new.txt": ""})
+        prompts.refresh()
+        prompts.refresh()
+    assert caplog.messages == [
+        "template 'binary.txt' is skipped: it is not UTF-8",
+        "template 'bad.txt' is no prompt: it failed with TemplateSyntaxError in line 2",
+        "template 'unknown.txt' is no prompt: it failed with TemplateAssertionError in line 1",
+    ]
+
+
+def test_what_there_was_no_time_for_is_tried_again(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(prompts_module, "_ANALYSIS_SECONDS", 0.0)
+        prompts = opened({"good.txt": "good"})
+    assert prompts.prompts() == []
+    assert caplog.messages == ["template 'good.txt' is no prompt: it came after others that took too long"]
+    assert prompts.refresh().prompts
+    assert text_of(prompts, "good") == "good"
+    assert not prompts.refresh().prompts
+
+
+HOSTILE = {
+    "loop": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    "slow": "{{ 9 ** (9 ** 9) }}{{ x }}",
+    "shift": "{{ (1 << (x | int)) | string }}",
+    "product": "{{ x * 10 ** 9 }}",
+    "constant": "{{ 'x' * 10 ** 9 }}",
+    "format": "{{ '%1000000000d' % 1 }}",
+    "braces": "{{ '{:1000000000}'.format(x) }}",
+    "pad": "{{ x | center(10 ** 9) }}",
+    "range": "{% for i in range(10 ** 9) %}x{% endfor %}",
+    "macro": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+    "include": "{% include 'include.txt' %}",
+    "large": "{% for i in range(9999) %}{{ 'x' * 1000 }}{% endfor %}",
+    "grow": "{% set ns = namespace(s='x') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s }}",
+    "class": "{{ x.__class__.__mro__ }}",
+    "globals": "{{ cycler.__init__.__globals__ }}",
+    "attr": "{{ x | attr('__class__') | attr('__base__') }}",
+    "formatted": "{{ '{0.__class__.__init__}'.format(x) }}",
+    "surrogate": "{{ '\\ud800' }}",
+    "zero": "{{ 1 // 0 }}",
+    "part": "{{ x.SECRET }}",
+    "outside": "{% include '../secret.txt' %}",
+    "absolute": "{% include '/etc/passwd' %}",
+    "named": "{% include x %}",
+    "imported": "{% import '../secret.txt' as s %}{{ s }}",
+    "extended": "{% extends '../secret.txt' %}",
+}
+
+
+def test_hostile_templates(opened: Opened, folder: Path, caplog: pytest.LogCaptureFixture, corpora: Path) -> None:
+    (folder.parent / "secret.txt").write_text("SECRET")
+    files = {f"{name}.txt": text for name, text in HOSTILE.items()}
+    limits = RenderLimits(seconds=1, characters=100_000, memory_bytes=256 * 1024 * 1024)
+    prompts = opened({**files, "good.txt": "good {{ x }}"}, render_limits=limits)
+    answers = {}
+    for prompt in prompts.prompts():
+        takes = {argument["name"] for argument in prompt.to_dict()["arguments"]}
+        value = "../secret.txt" if prompt.name == "named" else "99999999999"
+        began = time.monotonic()
+        try:
+            answers[prompt.name] = (0, text_of(prompts, prompt.name, **dict.fromkeys(takes, value)))
+        except RpcError as error:
+            answers[prompt.name] = (error.code, error.message)
+        assert time.monotonic() - began < 5
+        assert text_of(prompts, "good", x="1") == "good 1"
+    assert answers.pop("good") == (0, "good 99999999999")
+    # Those that the sandbox answers with nothing, as it does for what is unsafe.
+    assert {name: text for name, (code, text) in answers.items() if code == 0} in ({}, {"attr": ""})
+    assert answers["loop"] == (-32603, "the template took longer than 1 seconds")
+    assert answers["large"] == (-32603, "the template makes a text of more than 100000 characters")
+    for name in ("product", "format", "braces", "macro", "include", "class", "part", "outside", "named", "surrogate"):
+        assert answers[name] == (-32603, "the template failed"), name
+    assert {code for code, _ in answers.values()} <= {0, -32603}
+    assert "SECRET" not in str(answers)
+    assert "SECRET" not in caplog.text
+
+
+def test_a_template_that_loops_does_not_hold_up_another(opened: Opened) -> None:
+    prompts = opened({"loop.txt": HOSTILE["loop"], "good.txt": "good"}, render_limits=RenderLimits(seconds=3))
+    assert text_of(prompts, "good") == "good"
+    thread = threading.Thread(target=refused, args=(prompts, "loop"))
+    thread.start()
+    try:
+        time.sleep(0.2)
+        for _ in range(5):
+            assert text_of(prompts, "good") == "good"
+        assert thread.is_alive()
+    finally:
+        thread.join(30)
+
+
+@pytest.mark.skipif(not hasattr(os, "symlink"), reason="there are no links here")
+def test_links(opened: Opened, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    outside = folder.parent / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text("SECRET")
+    write(folder, {"real/a.txt": "inside"})
+    (folder / "link.txt").symlink_to(folder / "real" / "a.txt")
+    (folder / "out.txt").symlink_to(outside / "secret.txt")
+    (folder / "up.txt").symlink_to("../outside/secret.txt")
+    (folder / "gone.txt").symlink_to("nothing.txt")
+    (folder / "self.txt").symlink_to("self.txt")
+    (folder / "dir").symlink_to(outside)
+    (folder / "loop").symlink_to(folder)
+    os.mkfifo(folder / "pipe.txt")
+    with caplog.at_level(logging.WARNING, "jsonrpc_fast"):
+        prompts = opened({"reads.txt": "{% include 'out.txt' %}", "dirs.txt": "{% include 'dir/secret.txt' %}"})
+    assert [prompt.name for prompt in prompts.prompts()] == ["dirs", "link", "reads", "real/a"]
+    assert text_of(prompts, "link") == "inside"
+    assert refused(prompts, "reads") == refused(prompts, "dirs") == (-32603, "the template failed")
+    assert "SECRET" not in str([prompts.read(resource.uri) for resource in prompts.resources()])
+    assert "'out.txt' is skipped: it leads out of the folder" in caplog.text
+    assert "'up.txt' is skipped: it leads out of the folder" in caplog.text
+    assert "'gone.txt' is skipped: it cannot be opened" in caplog.text
+    assert "'pipe.txt' is skipped: it is no regular file" in caplog.text
+
+
+def test_close(opened: Opened) -> None:
+    prompts = opened({"a.txt": "a"})
+    assert text_of(prompts, "a") == "a"
+    prompts.close()
+    prompts.close()
+    assert refused(prompts, "a") == (-32603, "the template could not be rendered: RuntimeError")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_members_are_those_of_the_schema(corpora: Path, version: str) -> None:
+    definitions = definitions_of(corpora, version)
+    compare(Prompt, definitions["Prompt"], definitions, version)
+
+
+def test_what_is_said_of_many_bad_files_is_short(
+    opened: Opened, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(50):
+        (folder / f"{number:02}.txt").write_bytes(b"\xff")
+    with caplog.at_level(logging.WARNING, "jsonrpc_fast"):
+        opened({})
+    assert caplog.messages == [
+        *[f"template '{number:02}.txt' is skipped: it is not UTF-8" for number in range(20)],
+        "30 more templates are skipped or no prompts",
+    ]

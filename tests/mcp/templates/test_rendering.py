@@ -1,0 +1,184 @@
+"""Rendering processes: started when needed, ended at the deadline. The templates are in test_mcp_prompts.py."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jsonrpc_fast.mcp.templates.rendering import Renderer, RenderLimits, RenderTimeout, Sources
+
+from ...support.places import ROOT
+
+pytestmark = pytest.mark.timeout(60)
+
+SOURCES = Sources(
+    1,
+    {
+        "hello": "Hello {{ name }}",
+        "loop": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    },
+)
+
+
+@pytest.fixture
+def renderer() -> Iterator[Renderer]:
+    made = Renderer(RenderLimits(seconds=1, processes=2))
+    yield made
+    made.close()
+
+
+def processes_of(renderer: Renderer) -> set[int]:
+    return {process._process.pid for process in renderer._running}
+
+
+def test_a_process_is_kept(renderer: Renderer) -> None:
+    assert processes_of(renderer) == set()
+    assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
+    before = processes_of(renderer)
+    assert len(before) == 1
+    assert renderer.render(SOURCES, "hello", {"name": "Al"}) == {"text": "Hello Al"}
+    assert renderer.render(SOURCES, "hello", {}) == {"error": "missing", "argument": "name"}
+    assert processes_of(renderer) == before
+
+
+def test_other_sources(renderer: Renderer) -> None:
+    assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
+    assert renderer.render(Sources(2, {"hello": "Bye"}), "hello", {}) == {"text": "Bye"}
+    assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
+
+
+def test_deadline(renderer: Renderer) -> None:
+    renderer.render(SOURCES, "hello", {"name": "Bob"})
+    [before] = processes_of(renderer)
+    began = time.monotonic()
+    with pytest.raises(RenderTimeout):
+        renderer.render(SOURCES, "loop", {})
+    assert 0.9 < time.monotonic() - began < 5
+    assert processes_of(renderer) == set()
+    with pytest.raises(ProcessLookupError):
+        os.kill(before, 0)
+    assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
+
+
+def test_a_process_that_dies() -> None:
+    renderer = Renderer(RenderLimits(seconds=30))
+    try:
+        renderer.render(SOURCES, "hello", {"name": "Bob"})
+        [before] = processes_of(renderer)
+        killing = threading.Timer(0.3, os.kill, (before, signal.SIGTERM))
+        killing.start()
+        with pytest.raises(RuntimeError, match="ended"):
+            renderer.render(SOURCES, "loop", {})
+        killing.join()
+        assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
+    finally:
+        renderer.close()
+
+
+def test_a_process_that_died_while_it_had_nothing_to_do(renderer: Renderer) -> None:
+    """The one that comes next does not pay for that."""
+    renderer.render(SOURCES, "hello", {"name": "Bob"})
+    [before] = processes_of(renderer)
+    os.kill(before, signal.SIGTERM)
+    [idle] = renderer._idle
+    deadline = time.monotonic() + 10
+    while idle.is_alive():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
+    assert len(processes_of(renderer) - {before}) == 1
+
+
+def test_from_many_threads(renderer: Renderer) -> None:
+    answers = []
+
+    def render(number: int) -> None:
+        answers.append(renderer.render(SOURCES, "hello", {"name": str(number)}))
+
+    threads = [threading.Thread(target=render, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(answer["text"] for answer in answers) == [f"Hello {number}" for number in range(8)]
+    assert 1 <= len(processes_of(renderer)) <= 2
+
+
+def test_close() -> None:
+    renderer = Renderer()
+    renderer.render(SOURCES, "hello", {"name": "Bob"})
+    [process] = processes_of(renderer)
+    renderer.close()
+    renderer.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+    with pytest.raises(RuntimeError, match="closed"):
+        renderer.render(SOURCES, "hello", {"name": "Bob"})
+
+
+def test_close_ends_what_runs() -> None:
+    renderer = Renderer(RenderLimits(seconds=30))
+    renderer.render(SOURCES, "hello", {"name": "Bob"})
+    errors: list[str] = []
+
+    def loop() -> None:
+        try:
+            renderer.render(SOURCES, "loop", {})
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    time.sleep(0.3)
+    renderer.close()
+    thread.join(10)
+    assert errors == ["the rendering process ended"]
+
+
+def test_another_folder_and_path() -> None:
+    """The process finds the package as its parent did, wherever that stands."""
+    code = (
+        "from jsonrpc_fast.mcp.templates.rendering import *; r = Renderer(); "
+        "print(r.render(Sources(1, {'a': 'found'}), 'a', {})['text']); r.close()"
+    )
+    package = str(ROOT)
+    env = {**os.environ, "PYTHONPATH": package}
+    run = subprocess.run([sys.executable, "-c", code], cwd="/", env=env, capture_output=True, text=True, timeout=60)
+    assert (run.stdout, run.stderr) == ("found\n", "")
+
+
+@pytest.mark.skipif(not hasattr(signal, "alarm"), reason="there is no alarm here")
+def test_a_process_without_its_parent_ends() -> None:
+    code = (
+        "import os, threading, time\n"
+        "from jsonrpc_fast.mcp.templates.rendering import *\n"
+        "r = Renderer(RenderLimits(seconds=1))\n"
+        "r.render(Sources(1, {'a': ''}), 'a', {})\n"
+        "[p] = r._running\n"
+        "print(p._process.pid, flush=True)\n"
+        f"s = Sources(1, {{'a': '', 'loop': {SOURCES.texts['loop']!r}}})\n"
+        "s = Sources(2, s.texts)\n"
+        "threading.Thread(target=lambda: r.render(s, 'loop', {}), daemon=True).start()\n"
+        "time.sleep(0.3)\n"
+        "os._exit(0)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    process = int(run.stdout)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return
+        if Path(f"/proc/{process}/stat").exists() and " Z " in Path(f"/proc/{process}/stat").read_text():
+            return  # ended, and nobody has asked for its status
+        time.sleep(0.1)
+    pytest.fail("the process goes on")

@@ -1,0 +1,163 @@
+"""The public face: which names there are, and which twin stands behind them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import jsonrpc_fast
+from jsonrpc_fast import codec
+
+from ..conftest import is_pure_only
+
+NAMES = [
+    "BACKEND",
+    "JSONRPC",
+    "JSONRPC_1",
+    "LENIENT",
+    "LSP",
+    "MCP_2024_11_05",
+    "MCP_2025_03_26",
+    "MCP_2025_06_18",
+    "MCP_2025_11_25",
+    "MCP_2026_07_28",
+    "PRESETS",
+    "UNSET",
+    "CallCancelled",
+    "CallTimeout",
+    "Classification",
+    "ConnectionLost",
+    "Decoder",
+    "EncodeError",
+    "Error",
+    "ErrorBand",
+    "ErrorCode",
+    "Framing",
+    "HandshakeError",
+    "Hint",
+    "Limits",
+    "LspErrorCode",
+    "McpErrorCode",
+    "Message",
+    "MessageId",
+    "Notification",
+    "Params",
+    "ParseError",
+    "ParseErrorCode",
+    "Profile",
+    "Raw",
+    "RawMessage",
+    "Request",
+    "Response",
+    "RpcError",
+    "StateError",
+    "__version__",
+    "answer",
+    "classify",
+    "decode",
+    "encode",
+    "encode_error",
+    "encode_many",
+    "encode_notification",
+    "encode_request",
+    "encode_result",
+    "error_band",
+    "parse",
+]
+REPORT = """
+import json, jsonrpc_fast
+from jsonrpc_fast import codec
+message = jsonrpc_fast.decode(b'{"jsonrpc":"2.0","id":1,"method":"m"}')
+print(json.dumps([jsonrpc_fast.BACKEND, codec.CORE_FAULT, type(message).__module__, repr(message)]))
+"""
+REQUEST = "Request(id=1, method='m', params=None)"
+
+
+def test_names() -> None:
+    assert jsonrpc_fast.__all__ == NAMES
+    for name in NAMES:
+        assert getattr(jsonrpc_fast, name) is not None
+
+
+def test_a_star_import_gives_them_all() -> None:
+    namespace: dict[str, Any] = {}
+    exec("from jsonrpc_fast import *", namespace)
+    assert namespace.keys() - {"__builtins__"} == set(NAMES)
+
+
+def test_version() -> None:
+    assert re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+([a-z.][a-z0-9.]*)?", jsonrpc_fast.__version__)
+
+
+def test_typed() -> None:
+    assert (Path(jsonrpc_fast.__file__).parent / "py.typed").is_file()
+
+
+def report(prologue: str = "", **environment: str | None) -> list[Any]:
+    """Backend, fault, the module of a message and the message, in a fresh process."""
+    changed = {"PYTHONPATH": str(Path(jsonrpc_fast.__file__).parents[1]), "JSONRPC_FAST_PURE": None, **environment}
+    env = {name: value for name, value in {**os.environ, **changed}.items() if value is not None}
+    run = subprocess.run([sys.executable, "-c", prologue + REPORT], env=env, capture_output=True, check=True)
+    assert run.stderr == b""
+    return json.loads(run.stdout)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("value", [None, "", "0", "false", "False", "no", " "])
+def test_the_core_is_chosen(pytestconfig: pytest.Config, value: str | None) -> None:
+    if is_pure_only(pytestconfig):
+        pytest.skip("the core is not to be there")
+    assert report(JSONRPC_FAST_PURE=value) == ["cython", None, "jsonrpc_fast.codec._core", REQUEST]
+
+
+@pytest.mark.parametrize("value", ["1", "yes", "true"])
+def test_the_pure_twin_is_asked_for(value: str) -> None:
+    found = report(JSONRPC_FAST_PURE=value)
+    assert found == ["python", "JSONRPC_FAST_PURE is set", "jsonrpc_fast.codec._pure", REQUEST]
+
+
+def test_a_missing_core(pytestconfig: pytest.Config) -> None:
+    backend, reason, module, message = report("import sys; sys.modules['jsonrpc_fast.codec._core'] = None")
+    assert (backend, module, message) == ("python", "jsonrpc_fast.codec._pure", REQUEST)
+    assert reason if is_pure_only(pytestconfig) else "jsonrpc_fast.codec._core" in reason
+
+
+def test_a_core_that_cannot_be_loaded() -> None:
+    prologue = """
+import importlib.abc, sys
+class Broken(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "jsonrpc_fast.codec._core":
+            raise ImportError("built for another interpreter")
+sys.meta_path.insert(0, Broken())
+"""
+    found = report(prologue)
+    assert found == ["python", "built for another interpreter", "jsonrpc_fast.codec._pure", REQUEST]
+
+
+def test_a_core_with_a_bug_is_not_hidden() -> None:
+    prologue = """
+import importlib.abc, sys
+class Broken(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "jsonrpc_fast.codec._core":
+            raise RuntimeError("a bug")
+sys.meta_path.insert(0, Broken())
+"""
+    with pytest.raises(subprocess.CalledProcessError):
+        report(prologue)
+
+
+def test_here(pytestconfig: pytest.Config) -> None:
+    asked_for = os.environ.get("JSONRPC_FAST_PURE", "") not in ("", "0", "false", "no") or is_pure_only(pytestconfig)
+    assert ("python" if asked_for else "cython") == jsonrpc_fast.BACKEND
+    modules = {"python": "jsonrpc_fast.codec._pure", "cython": "jsonrpc_fast.codec._core"}
+    assert codec.backend.__name__ == modules[codec.BACKEND]
+    assert (codec.CORE_FAULT is None) is (codec.BACKEND == "cython")
+    assert jsonrpc_fast.Request is codec.backend.Request

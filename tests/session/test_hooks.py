@@ -1,0 +1,191 @@
+"""What hooks are told, and that they cannot break a session."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast.errors import CallTimeout, RpcError
+from jsonrpc_fast.session import LspConvention, Outcome, SessionContext
+
+from ..support.session_pairs import run, session_and_wire, sessions, settle
+
+pytestmark = pytest.mark.usefixtures("loop")
+
+
+class Recorder:
+    """All hooks; each event without its seconds, which are checked."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Any, ...]] = []
+
+    def note(self, *event: Any) -> None:
+        assert 0 <= event[-1] < 5
+        self.events.append(event[:-1])
+
+    def call_started(self, id: Any, method: str) -> str:
+        self.events.append(("call", id, method))
+        return f"trace of call {id}"
+
+    def call_settled(self, trace: Any, *event: Any) -> None:
+        assert trace == f"trace of call {event[0]}"
+        self.note("settled", *event)
+
+    def request_started(self, id: Any, method: str) -> str:
+        self.events.append(("request", id, method))
+        return f"trace of request {id}"
+
+    def request_served(self, trace: Any, *event: Any) -> None:
+        self.note("served" if trace == f"trace of request {event[0]}" else "served without", *event)
+
+
+def refuse() -> None:
+    raise RpcError(5, "no")
+
+
+def test_a_client_and_a_server() -> None:
+    client_hooks, server_hooks = Recorder(), Recorder()
+
+    async def main() -> None:
+        handlers = {"sync": lambda: 1, "async": lambda: asyncio.sleep(0, 2), "refuse": refuse, "object": object}
+        async with sessions(handlers, hooks=server_hooks, client_options={"hooks": client_hooks}) as (client, _):
+            for method in ("sync", "async"):
+                await client.call(method)
+            for method in ("refuse", "object", "unknown"):
+                with pytest.raises(RpcError):
+                    await client.call(method)
+            await client.notify("sync")
+            await client.notify("unknown")
+            await settle()
+
+    run(main())
+    assert client_hooks.events == [
+        ("call", 1, "sync"),
+        ("settled", 1, "sync", Outcome.RESULT, None),
+        ("call", 2, "async"),
+        ("settled", 2, "async", Outcome.RESULT, None),
+        ("call", 3, "refuse"),
+        ("settled", 3, "refuse", Outcome.ERROR, 5),
+        ("call", 4, "object"),
+        ("settled", 4, "object", Outcome.ERROR, -32603),
+        ("call", 5, "unknown"),
+        ("settled", 5, "unknown", Outcome.ERROR, -32601),
+    ]
+    assert server_hooks.events == [
+        ("request", 1, "sync"),
+        ("served", 1, "sync", Outcome.RESULT, None),
+        ("request", 2, "async"),
+        ("served", 2, "async", Outcome.RESULT, None),
+        ("request", 3, "refuse"),
+        ("served", 3, "refuse", Outcome.ERROR, 5),
+        ("request", 4, "object"),
+        ("served", 4, "object", Outcome.ERROR, -32603),
+        ("served without", 5, "unknown", Outcome.ERROR, -32601),
+        ("request", None, "sync"),
+        ("served", None, "sync", Outcome.RESULT, None),
+    ]
+
+
+def test_calls_that_get_no_answer() -> None:
+    hooks = Recorder()
+
+    async def main() -> None:
+        async with session_and_wire(hooks=hooks) as (session, _):
+            with pytest.raises(CallTimeout):
+                await session.call("timeout", timeout=0)
+            session.cancel(session.call_soon("cancelled"))
+            session.call_soon("lost")
+            with pytest.raises(TypeError):
+                session.call_soon("unwritable", 5)
+
+    run(main())
+    assert [event[3] for event in hooks.events if event[0] == "settled"] == [
+        Outcome.TIMEOUT,
+        Outcome.CANCELLED,
+        Outcome.LOST,
+    ]
+    assert len([event for event in hooks.events if event[0] == "call"]) == 3
+
+
+def test_a_request_that_is_cancelled() -> None:
+    hooks = Recorder()
+
+    async def main() -> None:
+        handlers = {"wait": lambda: asyncio.sleep(5)}
+        async with session_and_wire(handlers, hooks=hooks, convention=LspConvention(), max_handlers=1) as (_, wire):
+            for id in (1, 2):
+                wire.send(b'{"jsonrpc":"2.0","id":%d,"method":"wait"}' % id)
+            for id in (2, 1):
+                wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":%d}}' % id)
+                await settle()
+
+    run(main())
+    assert hooks.events == [
+        ("request", 1, "wait"),
+        ("request", 2, "wait"),
+        ("served", 2, "wait", Outcome.CANCELLED, None),
+        ("served", 1, "wait", Outcome.CANCELLED, None),
+    ]
+
+
+def test_each_request_has_a_context_of_its_own() -> None:
+    variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
+    seen: list[tuple[str, int]] = []
+
+    class Hooks:
+        def request_started(self, id: Any, method: str) -> None:
+            seen.append(("started", variable.get()))
+            variable.set(id)
+
+        def request_served(self, *event: Any) -> None:
+            seen.append(("served", variable.get()))
+
+    async def waits(context: SessionContext) -> None:
+        await asyncio.sleep(0.01)
+        seen.append(("handler", variable.get()))
+
+    async def main() -> None:
+        handlers: dict[str, Any] = {"sync": lambda: seen.append(("handler", variable.get())), "async": waits}
+        async with sessions(handlers, hooks=Hooks()) as (client, _):
+            await client.call("sync")
+            await client.call("async")
+
+    run(main())
+    assert seen == [
+        ("started", 0),
+        ("handler", 1),
+        ("served", 1),
+        ("started", 0),
+        ("handler", 2),
+        ("served", 2),
+    ]
+
+
+@pytest.mark.parametrize("error", [KeyError, asyncio.CancelledError])
+def test_hooks_that_fail_change_nothing(error: type[BaseException], caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def __getattr__(self, name: str) -> Any:
+            def fail(*arguments: Any) -> None:
+                raise error(*arguments)
+
+            return fail
+
+    async def main() -> None:
+        async with sessions(
+            {"refuse": refuse, "two": lambda: 2}, hooks=Broken(), client_options={"hooks": Broken()}
+        ) as (
+            client,
+            _,
+        ):
+            assert await client.call("two") == 2
+            with pytest.raises(RpcError):
+                await client.call("refuse")
+
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast.session"):
+        run(main())
+    assert error.__name__ in caplog.text
+    assert "sesame" not in caplog.text

@@ -1,0 +1,386 @@
+"""Bytes in, events out; calls in, bytes out. No clock runs here: every `now` is a literal."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsonrpc_fast import Error, Notification, ParseError, decode
+from jsonrpc_fast.errors import EncodeError, StateError
+from jsonrpc_fast.session.budget import ReplyBudget
+from jsonrpc_fast.session.conventions import McpConvention
+from jsonrpc_fast.session.events import Fault, InboundRequest
+from jsonrpc_fast.session.peer import Peer
+from jsonrpc_fast.session.tracker import Call, Outcome
+
+from ..support.peer_events import fault_from, receive, request_from
+
+INVALID = b'{"code":-32600,"message":"Invalid Request"}'
+
+
+def test_a_call_and_its_result() -> None:
+    peer = Peer()
+    call, data = peer.call("add", [1, 2], 0.0)
+    assert data == b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}\n'
+    assert receive(peer, b'{"jsonrpc":"2.0","id":1,"result":3}') == [call]
+    assert (call.outcome, call.answer) == (Outcome.RESULT, 3)
+
+
+def test_a_call_and_its_error() -> None:
+    peer = Peer()
+    call, _ = peer.call("add", None, 0.0)
+    assert receive(peer, b'{"jsonrpc":"2.0","id":1,"error":{"code":5,"message":"no","data":null}}') == [call]
+    assert (call.outcome, call.answer) == (Outcome.ERROR, Error(5, "no", None))
+
+
+def test_both_roles_use_one_id_each() -> None:
+    peer = Peer()
+    call, _ = peer.call("theirs", None, 0.0)
+    request = request_from(receive(peer, b'{"jsonrpc":"2.0","id":1,"method":"ours"}'))
+    assert peer.answer(request, "done") == b'{"jsonrpc":"2.0","id":1,"result":"done"}\n'
+    assert receive(peer, b'{"jsonrpc":"2.0","id":1,"result":null}') == [call]
+    assert len(peer.calls) == len(peer.serving) == 0
+
+
+@pytest.mark.parametrize("params", ["text", 5, object(), {1}, [object()]])
+def test_a_call_that_cannot_be_written_leaves_nothing(params: object) -> None:
+    peer = Peer(convention=McpConvention())
+    with pytest.raises(TypeError):
+        peer.call("m", params, 0.0, 5.0, 1.0)
+    with pytest.raises(TypeError):
+        peer.call_batch([("m", None), ("m", params)], 0.0)
+    assert len(peer.calls) == 0
+    assert peer.calls.next_deadline() is None
+
+
+def test_a_notification() -> None:
+    peer = Peer()
+    assert peer.notify("log", {"a": 1}) == b'{"jsonrpc":"2.0","method":"log","params":{"a":1}}\n'
+    assert receive(peer, b'{"jsonrpc":"2.0","method":"log"}') == [Notification("log")]
+
+
+@pytest.mark.parametrize(
+    "id", [b"2", b'"1"', b"1.0", b"null", b"-1", b"1e0", b"123456789012345678901234567890"], ids=bytes.decode
+)
+def test_an_answer_to_no_call_is_a_fault_without_reply(id: bytes) -> None:
+    peer = Peer()
+    call, _ = peer.call("m", None, 0.0)
+    fault = fault_from(receive(peer, b'{"jsonrpc":"2.0","id":%b,"result":1}' % id))
+    assert isinstance(fault.error, StateError)
+    assert fault.reply == b""
+    assert call.outcome is None
+
+
+def test_a_second_answer_is_a_fault() -> None:
+    peer = Peer()
+    peer.call("m", None, 0.0)
+    answer = b'{"jsonrpc":"2.0","id":1,"result":1}'
+    assert len(receive(peer, answer)) == 1
+    assert isinstance(fault_from(receive(peer, answer)).error, StateError)
+
+
+def test_a_late_answer_is_dropped() -> None:
+    peer = Peer()
+    timed_out, _ = peer.call("m", None, 0.0, timeout=1.0)
+    cancelled, _ = peer.call("m", None, 0.0)
+    assert peer.expire(1.0) == [timed_out]
+    assert peer.cancel(cancelled) == b""
+    assert receive(peer, b'{"jsonrpc":"2.0","id":1,"result":1}') == []
+    assert receive(peer, b'{"jsonrpc":"2.0","id":2,"result":1,"error":null}') == []
+    assert (timed_out.outcome, cancelled.outcome) == (Outcome.TIMEOUT, Outcome.CANCELLED)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":"5","message":"no"}}',
+        b'{"jsonrpc":"2.0","id":1,"error":"no"}',
+        b'{"jsonrpc":"2.0","id":1,"result":1,"error":{"code":5,"message":"no"}}',
+        b'{"jsonrpc":"1.0","id":1,"result":1}',
+        b'{"id":1,"result":1,"error":null}',
+    ],
+    ids=bytes.decode,
+)
+def test_an_unreadable_answer_settles_its_call(answer: bytes) -> None:
+    peer = Peer()
+    call, _ = peer.call("m", None, 0.0)
+    assert receive(peer, answer) == [call]
+    assert call.outcome is Outcome.FAULT
+    assert isinstance(call.answer, ParseError)
+
+
+def test_an_unreadable_request_settles_no_call() -> None:
+    peer = Peer()
+    call, _ = peer.call("m", None, 0.0)
+    fault = fault_from(receive(peer, b'{"jsonrpc":"2.0","id":1,"method":5}'))
+    assert fault.reply == b'{"jsonrpc":"2.0","id":1,"error":%b}\n' % INVALID
+    assert call.outcome is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"jsonrpc":"2.0","id":9,"result":1,"error":{}}',
+        b'{"jsonrpc":"2.0","result":1}',
+        b'{"jsonrpc":"2.0","id":true,"result":1}',
+        b'{"jsonrpc":"2.0","id":9,"error":5}',
+        b'{"jsonrpc":"2.0","id":9,"method":"m","result":5}',
+        b'{"jsonrpc":"2.0","method":"m","params":5}',
+    ],
+    ids=bytes.decode,
+)
+def test_what_looks_like_an_answer_or_a_notification_gets_no_reply(text: bytes) -> None:
+    fault = fault_from(receive(Peer(reply_policy="always"), text))
+    assert isinstance(fault.error, ParseError)
+    assert fault.reply == b""
+
+
+def test_an_id_in_flight_is_refused_and_the_first_goes_on() -> None:
+    peer = Peer()
+    first = request_from(receive(peer, b'{"jsonrpc":"2.0","id":7,"method":"m"}'))
+    fault = fault_from(receive(peer, b'{"jsonrpc":"2.0","id":7,"method":"other"}'))
+    assert isinstance(fault.error, StateError)
+    assert fault.reply == b'{"jsonrpc":"2.0","id":7,"error":%b}\n' % INVALID
+    # Another type is another id.
+    for id in (b'"7"', b"7.0", b"null"):
+        request_from(receive(peer, b'{"jsonrpc":"2.0","id":%b,"method":"m"}' % id))
+    assert peer.answer(first, 1) == b'{"jsonrpc":"2.0","id":7,"result":1}\n'
+    request_from(receive(peer, b'{"jsonrpc":"2.0","id":7,"method":"m"}'))
+
+
+def test_a_result_that_cannot_be_written_leaves_the_request() -> None:
+    peer = Peer()
+    request = request_from(receive(peer, b'{"jsonrpc":"2.0","id":7,"method":"m"}'))
+    with pytest.raises(EncodeError):
+        peer.answer(request, object())
+    assert peer.refuse(request, -32603, "Internal error") == (
+        b'{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"Internal error"}}\n'
+    )
+
+
+def test_a_request_is_answered_once() -> None:
+    peer = Peer()
+    request = request_from(receive(peer, b'{"jsonrpc":"2.0","id":7,"method":"m"}'))
+    assert peer.answer(request, 1) != b""
+    assert peer.answer(request, 1) == b""
+    assert peer.refuse(request, 1, "no") == b""
+
+
+def test_nothing_is_answered_after_the_loss() -> None:
+    peer = Peer()
+    call, _ = peer.call("m", None, 0.0, timeout=5.0)
+    request = request_from(receive(peer, b'{"jsonrpc":"2.0","id":7,"method":"m"}'))
+    assert peer.lose() == [call]
+    assert call.outcome is Outcome.LOST
+    assert peer.answer(request, 1) == b""
+    assert peer.lose() == []
+    assert peer.expire(1e9) == []
+
+
+# The reply policy.
+
+UNREADABLE = [b"{", b"5", b'{"jsonrpc":"2.0","id":true,"method":"m"}', b"[]", b'"\xff"']
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
+def test_always(text: bytes) -> None:
+    reply = fault_from(receive(Peer(reply_policy="always"), text)).reply
+    answer = decode(reply)
+    assert answer.id is None  # type: ignore[union-attr]
+    assert answer.error.code in (-32700, -32600)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
+def test_never(text: bytes) -> None:
+    assert fault_from(receive(Peer(reply_policy="never"), text)).reply == b""
+
+
+def test_never_still_answers_whoever_waits() -> None:
+    peer = Peer(reply_policy="never")
+    reply = fault_from(receive(peer, b'{"jsonrpc":"2.0","id":7,"method":5}')).reply
+    assert reply == b'{"jsonrpc":"2.0","id":7,"error":%b}\n' % INVALID
+
+
+def test_limited() -> None:
+    peer = Peer(reply_policy=ReplyBudget(per_second=2.0, burst=3))
+    replies = [bool(fault_from(receive(peer, b"{", now)).reply) for now in (0, 0, 0, 0, 0.4, 0.5, 0.5, 1.5, 1.5, 1.5)]
+    assert replies == [True, True, True, False, False, True, False, True, True, False]
+
+
+def test_limited_by_default_is_ten_at_once() -> None:
+    peer = Peer(reply_policy="limited")
+    assert sum(bool(fault_from(receive(peer, b"{", 5.0)).reply) for _ in range(100)) == 10
+    assert sum(bool(fault_from(receive(peer, b"{", 1e9)).reply) for _ in range(100)) == 10
+
+
+def test_a_policy_by_another_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="reply_policy"):
+        Peer(reply_policy="sometimes")  # type: ignore[arg-type]
+
+
+def test_two_ends_do_not_answer_each_other_for_ever() -> None:
+    one, other = Peer(), Peer()
+    data = fault_from(receive(one, b"nonsense")).reply
+    [event] = other.receive_bytes(data, 0.0)
+    assert isinstance(event, Fault)
+    assert event.reply == b""
+
+
+# Batches.
+
+
+def test_a_batch_is_answered_by_one_array_when_all_is_done() -> None:
+    peer = Peer()
+    events = receive(
+        peer,
+        b'[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"n"},5,'
+        b'{"jsonrpc":"2.0","id":1,"method":"again"},{"jsonrpc":"2.0","id":"b","method":"b"}]',
+    )
+    first, notification, unreadable, duplicate, second = events
+    assert notification == Notification("n")
+    assert isinstance(unreadable, Fault)
+    assert isinstance(duplicate, Fault)
+    assert unreadable.reply == duplicate.reply == b""
+    assert isinstance(first, InboundRequest)
+    assert isinstance(second, InboundRequest)
+    assert peer.refuse(second, 5, "no") == b""
+    assert peer.answer(first, [1]) == (
+        b'[{"jsonrpc":"2.0","id":1,"result":[1]},{"jsonrpc":"2.0","id":null,"error":%b},'
+        b'{"jsonrpc":"2.0","id":1,"error":%b},{"jsonrpc":"2.0","id":"b","error":{"code":5,"message":"no"}}]\n'
+    ) % (INVALID, INVALID)
+
+
+def test_a_batch_without_requests_is_answered_at_once_or_not_at_all() -> None:
+    peer = Peer()
+    *faults, reply = receive(peer, b"[1,2]")
+    assert [type(fault) for fault in faults] == [Fault, Fault]
+    error = b'{"jsonrpc":"2.0","id":null,"error":%b}' % INVALID
+    assert reply == b"[%b,%b]\n" % (error, error)
+    assert receive(peer, b'[{"jsonrpc":"2.0","method":"n"},{"jsonrpc":"2.0","method":"m"}]') == [
+        Notification("n"),
+        Notification("m"),
+    ]
+    # Two answers to no call: they look like responses.
+    events = receive(peer, b'[{"jsonrpc":"2.0","id":1,"result":1},{"jsonrpc":"2.0","id":2,"result":1,"error":1}]')
+    assert [type(event) for event in events] == [Fault, Fault]
+    assert [type(event) for event in receive(Peer(reply_policy="never"), b"[1,2]")] == [Fault, Fault]
+
+
+def test_a_batch_of_this_side_settles_call_by_call() -> None:
+    peer = Peer()
+    calls, data = peer.call_batch([("a", [1]), Notification("n"), ("b", None)], 0.0, timeout=5.0)
+    assert data == (
+        b'[{"jsonrpc":"2.0","id":1,"method":"a","params":[1]},{"jsonrpc":"2.0","method":"n"},'
+        b'{"jsonrpc":"2.0","id":2,"method":"b"}]\n'
+    )
+    first, nothing, second = calls
+    assert nothing is None
+    assert receive(peer, b'[{"jsonrpc":"2.0","id":2,"result":2},{"jsonrpc":"2.0","id":1,"result":1}]') == [
+        second,
+        first,
+    ]
+    assert peer.calls.next_deadline() is None
+
+
+def test_an_error_without_an_id_settles_the_whole_batch() -> None:
+    peer = Peer()
+    alone, _ = peer.call("alone", None, 0.0)
+    calls, _ = peer.call_batch([("a", None), ("b", None)], 0.0)
+    assert receive(peer, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}') == calls
+    assert [call.answer for call in calls if call is not None] == [Error(-32600, "no")] * 2
+    assert alone.outcome is None
+    # There is no other batch for a second one.
+    fault_from(receive(peer, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}'))
+
+
+@pytest.mark.parametrize("batches", [0, 2])
+def test_an_error_without_an_id_settles_nothing_where_it_may_mean_several(batches: int) -> None:
+    peer = Peer()
+    for _ in range(batches):
+        peer.call_batch([("a", None)], 0.0)
+    fault_from(receive(peer, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}'))
+    assert len(peer.calls) == batches
+
+
+def test_a_batch_that_was_answered_in_part_is_not_meant() -> None:
+    peer = Peer()
+    peer.call_batch([("a", None), ("b", None)], 0.0)
+    assert len(receive(peer, b'{"jsonrpc":"2.0","id":1,"result":1}')) == 1
+    fault_from(receive(peer, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}'))
+    assert len(peer.calls) == 1
+
+
+def test_a_batch_that_was_given_up_is_not_meant() -> None:
+    peer = Peer()
+    peer.call_batch([("a", None), ("b", None)], 0.0, timeout=1.0)
+    assert len(peer.expire(1.0)) == 2
+    calls, _ = peer.call_batch([("c", None)], 2.0)
+    assert receive(peer, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}') == calls
+
+
+def test_an_empty_batch_is_refused() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        Peer().call_batch([], 0.0)
+
+
+def test_a_batch_of_notifications_alone() -> None:
+    calls, data = Peer().call_batch([Notification("n")], 0.0)
+    assert calls == [None]
+    assert data == b'[{"jsonrpc":"2.0","method":"n"}]\n'
+
+
+# The stream.
+
+
+def test_chunks_of_any_size() -> None:
+    stream = (
+        b'{"jsonrpc":"2.0","method":"a"}\nnonsense\n[{"jsonrpc":"2.0","method":"b"}]\n{"jsonrpc":"2.0","method":"c"}'
+    )
+    for size in (1, 7, 1000):
+        peer = Peer()
+        events = [
+            event
+            for start in range(0, len(stream), size)
+            for event in peer.receive_bytes(stream[start : start + size], 0.0)
+        ]
+        events += peer.receive_end(0.0)
+        assert [event.method if isinstance(event, Notification) else type(event) for event in events] == [
+            "a",
+            Fault,
+            "b",
+            "c",
+        ]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=30).map(lambda data: data.replace(b"\n", b"")),
+            st.sampled_from(UNREADABLE),
+            st.builds(
+                lambda *parts: b'{"jsonrpc":"2.0","id":%b,"%b":%b}' % parts,
+                st.sampled_from([b"1", b"2", b"3", b"4", b'"1"', b"null", b"1.0", b"[]"]),
+                st.sampled_from([b"method", b"result", b"error"]),
+                st.sampled_from([b'"m"', b"1", b'{"code":1,"message":""}', b"null"]),
+            ),
+        ),
+        max_size=20,
+    ),
+    st.booleans(),
+)
+def test_no_input_breaks_it_and_no_answer_is_answered(lines: list[bytes], batched: bool) -> None:
+    peer = Peer()
+    calls = [peer.call("m", None, 0.0)[0] for _ in range(3)]
+    settled: list[Call] = []
+    texts = [b"[" + b",".join(lines) + b"]"] if batched else lines
+    for text in texts:
+        for event in receive(peer, text):
+            if isinstance(event, Call):
+                settled.append(event)
+            elif isinstance(event, Fault) and event.reply:
+                assert b'"error":' in event.reply
+                assert b'"result"' not in text or batched
+    assert len(settled) == len({call.id for call in settled})
+    assert len(peer.calls) + len(settled) == 3
+    assert {call.id for call in [*settled, *peer.lose()]} == {call.id for call in calls}

@@ -1,0 +1,30 @@
+"""The soak at a small size. `python -m tests.isolated.session_soak` runs it at its full one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ..isolated.session_soak import CHANNELS, kill, soak
+
+pytestmark = [pytest.mark.usefixtures("each_loop"), pytest.mark.slow]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_each_call_settles_once_and_nothing_is_left(channel: str) -> None:
+    reports = asyncio.run(asyncio.wait_for(soak(channel, 1500, seed=7), 40))
+    assert [report.calls for report in reports] == [1500, 1500]
+    for report in reports:
+        # A call that waits for no answer, too, has an outcome; so there are more of them than calls.
+        assert sum(report.outcomes.values()) >= 1500
+        assert {"result", "error", "timeout", "cancelled"} <= report.outcomes.keys()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_peer_that_is_killed(channel: str) -> None:
+    for seed in (1, 2):
+        outcomes = asyncio.run(asyncio.wait_for(kill(channel, seed), 40))
+        assert outcomes["lost"] > 0

@@ -1,0 +1,297 @@
+"""Each call settles exactly once, whatever comes and in whatever order, and nothing stays behind."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from math import inf, nan
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+
+from jsonrpc_fast.errors import StateError
+from jsonrpc_fast.session.tracker import Call, Outcome, Serving, Tracker
+from jsonrpc_fast.types import MessageId
+
+from ..support.examples import scaled_examples
+from ..support.timing import least_seconds, thread_seconds
+
+ANSWERS = st.sampled_from([Outcome.RESULT, Outcome.ERROR, Outcome.FAULT])
+SECONDS = st.one_of(st.none(), st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 5.0]))
+
+
+class TrackerMachine(RuleBasedStateMachine):
+    """The tracker beside a model: what is in flight, what was given up, and how each call settled."""
+
+    calls = Bundle("calls")
+
+    @initialize(strings=st.booleans())
+    def start(self, strings: bool) -> None:
+        names = itertools.count(1)
+        self.max_tombstones = 3
+        self.tracker = Tracker(
+            id_factory=(lambda: f"c{next(names)}") if strings else None,
+            max_pending=6,
+            max_tombstones=self.max_tombstones,
+        )
+        self.now = 100.0
+        self.in_flight: dict[int | str, Call] = {}
+        self.given_up: list[int | str] = []
+        self.outcomes: dict[int, Outcome] = {}
+        self.begun: list[Call] = []
+        self.limits: dict[int, tuple[float, float, float]] = {}  # total, idle seconds, last progress
+
+    def due(self, call: Call) -> float:
+        total, idle, last = self.limits[call.number]
+        return min(total, last + idle)
+
+    def settled(self, call: Call, outcome: Outcome) -> None:
+        assert call.number not in self.outcomes, "a call settled twice"
+        assert call.outcome is outcome
+        self.outcomes[call.number] = outcome
+        del self.in_flight[call.id]
+        if outcome in (Outcome.TIMEOUT, Outcome.CANCELLED):
+            self.given_up.append(call.id)
+            del self.given_up[: -self.max_tombstones]
+
+    @rule(target=calls, timeout=SECONDS, idle_timeout=SECONDS)
+    def begin(self, timeout: float | None, idle_timeout: float | None) -> Call:
+        if len(self.in_flight) == 6:
+            assert not self.tracker.has_room()
+            with pytest.raises(StateError):
+                self.tracker.begin("m", self.now, timeout, idle_timeout)
+            return self.begun[-1]
+        call = self.tracker.begin("m", self.now, timeout, idle_timeout)
+        assert call.id not in self.in_flight
+        self.in_flight[call.id] = call
+        self.begun.append(call)
+        total = inf if timeout is None else self.now + timeout
+        self.limits[call.number] = total, inf if idle_timeout is None else idle_timeout, self.now
+        return call
+
+    @rule(call=calls, outcome=ANSWERS)
+    def answer(self, call: Call, outcome: Outcome) -> None:
+        """A first answer, a late one, or one more."""
+        found = self.tracker.settle(call.id, outcome)
+        if call.id in self.in_flight:
+            assert found is call
+            self.settled(call, outcome)
+        else:
+            assert found is None
+            late = call.id in self.given_up
+            assert self.tracker.bury(call.id) is late
+            if late:
+                self.given_up.remove(call.id)
+
+    @rule(id=st.one_of(st.integers(-3, 40), st.floats(0, 9), st.booleans(), st.none(), st.text(max_size=3)))
+    def answer_any(self, id: str | float | None) -> None:
+        known = type(id) in (int, str) and (id in self.in_flight or id in self.given_up)
+        if not known:
+            assert self.tracker.settle(id, Outcome.RESULT) is None
+            assert not self.tracker.bury(id)
+            assert self.tracker.find(id) is None
+
+    @rule(call=calls)
+    def cancel(self, call: Call) -> None:
+        was_in_flight = call.id in self.in_flight
+        assert self.tracker.give_up(call, Outcome.CANCELLED) is was_in_flight
+        if was_in_flight:
+            self.settled(call, Outcome.CANCELLED)
+
+    @rule(call=calls)
+    def progress(self, call: Call) -> None:
+        if call.id in self.in_flight:
+            self.tracker.progress(call, self.now)
+            self.limits[call.number] = (*self.limits[call.number][:2], self.now)
+
+    @rule(step=st.sampled_from([0.0, 0.25, 0.5, 1.0, 3.0, 10.0]))
+    def pass_time(self, step: float) -> None:
+        self.now += step
+        due = [call for call in self.in_flight.values() if self.due(call) <= self.now]
+        expired = self.tracker.expire(self.now)
+        assert {call.number for call in expired} == {call.number for call in due}
+        for call in expired:
+            self.settled(call, Outcome.TIMEOUT)
+
+    @rule()
+    def lose(self) -> None:
+        lost = self.tracker.lose()
+        assert {call.number for call in lost} == {call.number for call in self.in_flight.values()}
+        for call in lost:
+            self.settled(call, Outcome.LOST)
+        self.given_up.clear()
+
+    @invariant()
+    def agrees(self) -> None:
+        if not hasattr(self, "tracker"):
+            return
+        assert len(self.tracker) == len(self.in_flight)
+        assert {id: self.tracker.find(id) for id in self.in_flight} == self.in_flight
+        deadlines = [due for call in self.in_flight.values() if (due := self.due(call)) != inf]
+        told = self.tracker.next_deadline()
+        # Progress moves a deadline without a word, so the one that is told may be early.
+        assert (told is None) == (not deadlines)
+        assert told is None or told <= min(deadlines)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "tracker"):
+            return
+        self.lose()
+        assert len(self.outcomes) == len(self.begun)
+        assert all(call.outcome is self.outcomes[call.number] for call in self.begun)
+        assert len(self.tracker) == len(self.tracker._deadlines) == len(self.tracker._tombstones) == 0
+
+
+TestTracker = TrackerMachine.TestCase
+TestTracker.settings = settings(scaled_examples(0.5), stateful_step_count=40)
+
+
+def test_ids_count_from_one() -> None:
+    tracker = Tracker()
+    assert [tracker.begin("m", 0.0).id for _ in range(3)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("other", [7.0, "7", True, 1.0, None])
+def test_ids_of_another_type_never_meet(other: str | float | None) -> None:
+    tracker = Tracker()
+    calls = [tracker.begin("m", 0.0) for _ in range(7)]
+    assert tracker.settle(other, Outcome.RESULT) is None
+    assert not tracker.bury(other)
+    assert tracker.find(other) is None
+    assert len(tracker) == 7
+    assert tracker.settle(7, Outcome.RESULT) is calls[6]
+
+
+def test_an_id_in_flight_is_refused() -> None:
+    tracker = Tracker(id_factory=lambda: "same")
+    first = tracker.begin("m", 0.0)
+    with pytest.raises(StateError):
+        tracker.begin("m", 0.0)
+    assert first.outcome is None
+    # Its late answer would be taken for the next one's.
+    tracker.give_up(first, Outcome.CANCELLED)
+    with pytest.raises(StateError):
+        tracker.begin("m", 0.0)
+    assert tracker.bury("same")
+    second = tracker.begin("m", 0.0)
+    assert tracker.settle("same", Outcome.RESULT) is second
+    assert tracker.begin("m", 0.0).id == "same"
+
+
+@pytest.mark.parametrize("made", [None, 1.0, True, b"x", ["x"]])
+def test_an_id_of_another_type_is_refused(made: object) -> None:
+    tracker = Tracker(id_factory=lambda: made)  # type: ignore[arg-type, return-value]
+    with pytest.raises(TypeError):
+        tracker.begin("m", 0.0)
+    assert len(tracker) == 0
+
+
+@pytest.mark.parametrize("timeout", [-1, -0.001, nan])
+def test_a_timeout_is_not_negative(timeout: float) -> None:
+    tracker = Tracker()
+    with pytest.raises(ValueError, match="0 seconds or more"):
+        tracker.begin("m", 0.0, timeout)
+    with pytest.raises(ValueError, match="0 seconds or more"):
+        tracker.begin("m", 0.0, None, timeout)
+    assert len(tracker) == 0
+
+
+def test_the_earlier_deadline_counts() -> None:
+    tracker = Tracker()
+    call = tracker.begin("m", 10.0, timeout=5.0, idle_timeout=2.0)
+    assert tracker.next_deadline() == 12.0
+    tracker.progress(call, 11.5)
+    assert tracker.expire(12.0) == []
+    assert tracker.next_deadline() == 13.5
+    tracker.progress(call, 13.4)
+    assert tracker.expire(14.9) == []
+    # Progress cannot move the total one.
+    tracker.progress(call, 14.9)
+    assert tracker.expire(15.0) == [call]
+    assert call.outcome is Outcome.TIMEOUT
+    assert tracker.next_deadline() is None
+
+
+def test_an_infinite_timeout_is_none() -> None:
+    tracker = Tracker()
+    tracker.begin("m", 0.0, inf, inf)
+    tracker.begin("m", 0.0)
+    assert tracker.next_deadline() is None
+    assert tracker.expire(1e12) == []
+
+
+def test_tombstones_are_bounded_and_the_oldest_goes() -> None:
+    tracker = Tracker(max_tombstones=2)
+    for _ in range(3):
+        tracker.give_up(tracker.begin("m", 0.0), Outcome.CANCELLED)
+    assert [tracker.bury(id) for id in (1, 2, 3, 3)] == [False, True, True, False]
+
+
+def test_a_reused_id_keeps_its_own_deadline() -> None:
+    """The heap still holds the entry of the first call of that id."""
+    tracker = Tracker(id_factory=lambda: "same")
+    tracker.begin("m", 0.0, 1.0)
+    tracker.settle("same", Outcome.RESULT)
+    second = tracker.begin("m", 0.0, 9.0)
+    assert tracker.expire(1.0) == []
+    assert tracker.next_deadline() == 9.0
+    assert tracker.expire(9.0) == [second]
+
+
+def test_what_settled_leaves_nothing_in_the_heap() -> None:
+    tracker = Tracker()
+    longest = 0
+    for now in range(10_000):
+        for call in [tracker.begin("m", now, 300.0) for _ in range(3)]:
+            tracker.settle(call.id, Outcome.RESULT)
+            longest = max(longest, len(tracker._deadlines))
+    assert longest <= 75
+    # Nor does it keep the calls, which hold their results.
+    assert all(isinstance(part, (int, float)) for entry in tracker._deadlines for part in entry)
+
+
+def test_a_repr_does_not_show_the_answer() -> None:
+    call = Tracker().begin("m", 0.0)
+    call.answer = "secret"
+    assert repr(call) == "<Call 1 in flight>"
+
+
+def test_requests_in_flight_are_told_apart_by_type_and_value() -> None:
+    serving: Serving[list[str]] = Serving()
+    ids: list[MessageId] = [7, "7", 7.0, 1, "1", 1.0, None]
+    requests = {(type(id), id): [repr(id)] for id in ids}
+    assert all(serving.begin(id, requests[type(id), id]) for id in ids)
+    assert len(serving) == 7
+    assert not any(serving.begin(id, ["again"]) for id in ids)
+    assert [serving.find(id) for id in ids] == [requests[type(id), id] for id in ids]
+    assert serving.find(True) is None
+    assert serving.end(7)
+    assert not serving.end(7)
+    assert serving.find(7.0) == ["7.0"]
+    assert len(serving.clear()) == 6
+    assert len(serving) == 0
+
+
+def seconds_per_call(pending: int) -> float:
+    """What adding and expiring one costs beside `pending` others with deadlines of their own, in random order."""
+    numbers = random.Random(pending)
+    tracker = Tracker(max_pending=10**7)
+    for _ in range(pending):
+        tracker.begin("m", 0.0, numbers.uniform(1000, 2000))
+    timeouts = [numbers.uniform(0, 900) for _ in range(2000)]
+
+    def begin_and_expire() -> None:
+        for timeout in timeouts:
+            tracker.begin("m", 0.0, timeout)
+        assert len(tracker.expire(950.0)) == 2000
+
+    taken = thread_seconds(begin_and_expire)
+    assert len(tracker) == pending
+    return taken / 2000
+
+
+def test_a_hundred_times_the_calls_do_not_cost_a_hundred_times_the_time() -> None:
+    few, many = least_seconds(lambda: seconds_per_call(1_000), lambda: seconds_per_call(100_000))
+    assert many < 5 * few

@@ -1,0 +1,70 @@
+"""What the tests of the command line share: streams to check, and the command as a process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jsonrpc_fast
+
+SECONDS = 60
+
+posix = pytest.mark.skipif(os.name != "posix", reason="terminals, signals and file descriptors as POSIX has them")
+
+REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"add"}\n'  # 40 bytes
+MIXED = (
+    b'{"jsonrpc":"2.0","id":1,"method":"add"}\n'
+    b'{"jsonrpc":"2.0","method":"tick"}\r\n'
+    b"\n"
+    b'{"jsonrpc":"2.0","id":1,"result":null}\n'
+    b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}\n'
+    b'[{"jsonrpc":"2.0","id":2,"method":"add"},7,{"jsonrpc":"2.0","id":3,"result":0},{"jsonrpc":"2.0","result":0}]\n'
+    b'{"jsonrpc":"2.0","id":4,"method":}\n'
+    b'{"id":5,"method":"add"}\n'
+    b'{"jsonrpc":"2.0","id":6,"meth'
+)
+MIXED_FAULTS = """\
+{name}:6: byte 179, item 1: NOT_AN_OBJECT: the message is not an object
+{name}:6: byte 179, item 3: MISSING_ID: the response has no id
+{name}:7: byte 321: MALFORMED_JSON: the text is not JSON
+{name}:8: byte 323: MISSING_JSONRPC: jsonrpc is missing
+{name}:9: byte 376: TRUNCATED: the stream ended inside a message
+"""
+MIXED_SUMMARY = """\
+{name}: request 2, notification 1, result 2, error 1, batch 1, invalid 5
+{name}: MALFORMED_JSON 1
+{name}: TRUNCATED 1
+{name}: NOT_AN_OBJECT 1
+{name}: MISSING_JSONRPC 1
+{name}: MISSING_ID 1
+"""
+
+
+# What a process writes must not hang on the settings of whoever runs the tests.
+_SETTINGS = {"PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "", "COLUMNS": "100"}
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """The environment of a process that finds the package from any directory."""
+    package = str(Path(jsonrpc_fast.__file__).resolve().parents[1])
+    path = os.pathsep.join(filter(None, [variables.pop("PYTHONPATH", ""), package, os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path, **_SETTINGS, **variables}
+
+
+def command(*arguments: str | bytes | Path) -> list[str | bytes | Path]:
+    return [sys.executable, "-m", "jsonrpc_fast", *arguments]
+
+
+def run(
+    *arguments: str | bytes | Path, data: bytes = b"", cwd: Path | None = None, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs the command with `data` on its standard input; its outputs as text."""
+    done = subprocess.run(
+        command(*arguments), input=data, cwd=cwd, env=env or environment(), capture_output=True, timeout=SECONDS
+    )
+    output, errors = (stream.decode().replace("\r\n", "\n") for stream in (done.stdout, done.stderr))
+    return subprocess.CompletedProcess(done.args, done.returncode, output, errors)

@@ -1,0 +1,31 @@
+"""The scenes of `tests.isolated.transport_soak`, with fewer messages."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from ..isolated import transport_soak
+
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.usefixtures("loop"),
+    pytest.mark.skipif(sys.platform == "win32", reason="the scenes speak of signals"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scene", transport_soak.SCENES)
+def test_scene(scene: str) -> None:
+    asyncio.run(asyncio.wait_for(transport_soak.SCENES[scene](4000), 50))
+
+
+def test_a_lost_or_torn_message_is_noticed() -> None:
+    check = transport_soak.Check(1, 10)
+    size = transport_soak.sizes(1, 10)
+    check.take([0, transport_soak.text_of(0, size[0])])
+    for wrong in ([2, transport_soak.text_of(2, size[2])], [1, transport_soak.text_of(1, size[1])[:-1]]):
+        with pytest.raises(AssertionError):
+            check.take(wrong)
