@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from .support import loops
+from .support import async_tests, loops
 from .support.command_line import MIXED
 from .support.examples import register_profiles
 
@@ -33,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes seconds; left out without --slow")
+    config.addinivalue_line("markers", "time_limit(seconds): how long an async test may take")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -40,6 +41,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("slow"):
                 item.add_marker(pytest.mark.skip(reason=LEFT_OUT))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    async_tests.make_callable(pyfuncitem)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,0 +1,52 @@
+"""Tests that are coroutine functions: each runs in a loop of its own, for a limited time, and leaves nothing behind.
+
+Rules:
+- The loop is the one that the fixtures `loop` and `each_loop` choose (see loops.py), asyncio's without them.
+- A test fails after `SECONDS`, or after as many as its mark `time_limit(seconds)` says.
+- A test fails when it leaves a task or a timer, or when an exception was reported to the loop's exception handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import pytest
+
+SECONDS: Final = 30.0
+
+
+def run(test: Coroutine[Any, Any, object], seconds: float = SECONDS) -> None:
+    """Run a test to its end, and check that nothing is left of it."""
+    reports: list[dict[str, Any]] = []
+
+    async def guarded() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, report: reports.append(report))
+        before = asyncio.all_tasks()
+        await asyncio.wait_for(test, seconds)
+        left = asyncio.all_tasks() - before
+        assert left == set(), left
+        timers = [timer for timer in getattr(loop, "_scheduled", ()) if not timer.cancelled()]
+        assert timers == [], timers
+
+    asyncio.run(guarded())
+    assert reports == [], reports
+
+
+def make_callable(item: pytest.Function) -> None:
+    """Replace the test of an item, if it is a coroutine function, by a function that runs it."""
+    mark = item.get_closest_marker("time_limit")
+    seconds = mark.args[0] if mark else SECONDS
+
+    def to_function(test: Callable[..., Any]) -> Callable[..., None]:
+        return functools.wraps(test)(lambda *args, **kwargs: run(test(*args, **kwargs), seconds))
+
+    made_by_hypothesis = getattr(item.obj, "hypothesis", None)
+    if made_by_hypothesis and inspect.iscoroutinefunction(made_by_hypothesis.inner_test):
+        made_by_hypothesis.inner_test = to_function(made_by_hypothesis.inner_test)
+    elif inspect.iscoroutinefunction(item.obj):
+        item.obj = to_function(item.obj)
