@@ -322,7 +322,7 @@ class Relay:
         error = response.error
         call = side.calls.settle(response.id, Outcome.RESULT if error is None else Outcome.ERROR)
         if call is None:
-            if not side.calls.bury(response.id):
+            if not side.calls.is_late_answer(response.id):
                 self._fault(side, StateError("the peer answered no request that is in flight"))
             return
         route: _Route = call.trace
@@ -401,7 +401,7 @@ class Relay:
             if call is not None:
                 self._answer(side.other, call.trace, ErrorCode.INTERNAL_ERROR, _UNREADABLE)
             elif fault.id is not None:
-                side.calls.bury(fault.id)
+                side.calls.is_late_answer(fault.id)
         elif fault.id is not None or self._may_reply(side):
             text = encode_error(fault.id, fault.rpc_code, RPC_MESSAGES[fault.rpc_code], delimited=batch is None)
             if batch is None:

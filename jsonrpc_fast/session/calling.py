@@ -73,7 +73,7 @@ class Caller:
         self._fault: Exception | None = None  # what broke the channel
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = inf
-        self._line = Line()  # for fewer calls in flight, and for a write buffer that is not full
+        self._wait_queue = Line()  # for fewer calls in flight, and for a write buffer that is not full
         self._drainer: asyncio.Task[None] | None = None
         self._has_drained = False
 
@@ -268,7 +268,7 @@ class Caller:
             if run is not None:
                 run.begin_wait()
             try:
-                await self._line.wait(lambda: self._may_send(0))
+                await self._wait_queue.wait(lambda: self._may_send(0))
             finally:
                 if run is not None:
                     run.end_wait()
@@ -343,19 +343,19 @@ class Caller:
         """
         seconds = self._seconds(timeout)
         if seconds is None:
-            await self._line.wait(lambda: self._may_send(calls))
+            await self._wait_queue.wait(lambda: self._may_send(calls))
             return None
         if not seconds >= 0:  # NaN among the loop's timers would stop others
             raise ValueError("a timeout must be 0 seconds or more")
         deadline = self._loop.time() + seconds
-        await self._line.wait(lambda: self._may_send(calls), deadline)
+        await self._wait_queue.wait(lambda: self._may_send(calls), deadline)
         return max(0.0, deadline - self._loop.time())
 
     def _must_wait(self, calls: int) -> bool:
         if not self._may_call:
             return False
         full = not self._peer.calls.has_room(calls) or self._transport.write_buffer_bytes > HIGH_WATER_BYTES
-        return full or len(self._line) > 0
+        return full or len(self._wait_queue) > 0
 
     def _may_send(self, calls: int) -> bool:
         if not self._may_call:
@@ -383,7 +383,7 @@ class Caller:
             pass  # the next one to send is told
         finally:
             self._drainer = None
-            self._line.look()
+            self._wait_queue.wake()
 
     def _cancel(self, call: Call, reason: str | None) -> bool:
         if call.outcome is not None:
@@ -414,8 +414,8 @@ class Caller:
             code = call.answer.code if outcome is Outcome.ERROR else None
             seconds = self._loop.time() - call.started
             self._hooks.call_settled(call.trace, call.id, call.method, outcome, code, seconds)
-        if self._line:
-            self._line.look()
+        if self._wait_queue:
+            self._wait_queue.wake()
         future = call.future
         if future is not None:
             if future.done():
@@ -453,7 +453,7 @@ class Caller:
         self._may_call = False
         for call in self._peer.lose_calls():
             self._settled(call)
-        self._line.look()
+        self._wait_queue.wake()
         if self._drainer is not None:
             self._drainer.cancel()
 
@@ -468,7 +468,7 @@ class Caller:
         self._wakes_at = inf
         for call in self._peer.expire(self._loop.time()):
             self._settled(call)
-            self._send(self._peer.courtesy(call, "timeout"))
+            self._send(self._peer.cancellation_notice(call, "timeout"))
         deadline = self._peer.calls.next_deadline()
         if deadline is not None:
             self._wake_at(deadline)

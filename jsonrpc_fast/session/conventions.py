@@ -1,8 +1,8 @@
-"""How a protocol on top of JSON-RPC cancels a request and tells its progress: notifications of its own.
+"""Conventions: how a protocol on top of JSON-RPC cancels requests and reports their progress.
 
-JSON-RPC 2.0 has neither. A convention of another protocol is a subclass of `Convention`.
+JSON-RPC 2.0 has neither cancellation nor progress. Another protocol's convention is a subclass of `Convention`.
 
-    Convention     none at all
+    Convention     none
     LspConvention  LSP 3.17: `$/cancelRequest`, `$/progress`, `workDoneToken`
     McpConvention  MCP up to 2025-11-25: `notifications/cancelled`, `notifications/progress`, `_meta.progressToken`
 """
@@ -20,25 +20,26 @@ Message = tuple[str, dict[str, Any]]
 
 
 class Cancellation(NamedTuple):
-    """The peer has no use for the answer to its request any more. `reason` is for people, or None."""
+    """The peer cancels one of its requests. `reason` is a text for people, or None."""
 
     id: MessageId
     reason: str | None
 
 
 class Progress(NamedTuple):
-    """A sign of life of the call that was given `token`. What `value` is, the protocol says."""
+    """The peer reports progress on the call with this token. The protocol defines what `value` is."""
 
     token: ProgressToken
     value: Any
 
 
 class Convention:
-    """Neither cancellation nor progress; the base of the others.
+    """No cancellation and no progress: the base class of the other conventions.
 
-    methods          the notifications that `read` understands
-    never_cancelled  the methods whose requests neither side cancels
-    cancelled_error  code and message of the answer to a cancelled request; None: it gets no answer
+    Attributes:
+        methods: The notifications that `read` understands.
+        never_cancelled: The methods whose requests neither side cancels.
+        cancelled_error: Code and message of the answer to a cancelled request; None: it gets no answer.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset()
@@ -46,30 +47,30 @@ class Convention:
     cancelled_error: ClassVar[tuple[int, str] | None] = None
 
     def cancellation(self, id: int | str, reason: str | None) -> Message | None:
-        """What tells the peer that the answer to a call is not wanted any more; None: nothing does."""
+        """Return the notification that cancels a call; None if there is none."""
         return None
 
     def read(self, method: str, params: Any) -> Cancellation | Progress | None:
-        """What a notification of the peer says, whose method is one of `methods`. None: nothing of this kind."""
+        """Read a notification whose method is one of `methods`. Returns None if it is neither of both kinds."""
         return None
 
     def token(self, params: Any) -> ProgressToken | None:
-        """The token in the params of a request, with which its progress is to be told; None if there is none."""
+        """Return the progress token in the params of a request, or None."""
         return None
 
     def with_token(self, params: Any, token: ProgressToken) -> Any:
-        """The params with a token in them; the params as they are where they cannot carry one."""
+        """Return the params with a progress token added, or unchanged if they cannot carry one."""
         return params
 
     def progress(self, token: ProgressToken, value: Any) -> Message | None:
-        """What tells the peer the progress of its request; None: nothing does."""
+        """Return the notification that reports progress on a request; None if there is none."""
         return None
 
 
 class LspConvention(Convention):
     """Language Server Protocol 3.17: "Cancellation Support", "Progress Support", "Work Done Progress".
 
-    Progress is any value. A cancelled request is answered all the same, with -32800 or a result.
+    Progress is any value. A cancelled request is still answered, with -32800 or a result.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset({"$/cancelRequest", "$/progress"})
@@ -102,8 +103,8 @@ class LspConvention(Convention):
 class McpConvention(Convention):
     """Model Context Protocol, "Cancellation" and "Progress", up to revision 2025-11-25.
 
-    Progress is a dict of `progress`, a number, and perhaps `total`, a number, and `message`, a str; what is none is not
-    read as progress. A cancelled request gets no answer, and `initialize` is never cancelled.
+    Progress is a dict with `progress`, a number, and optionally `total`, a number, and `message`, a str; anything else
+    is not read as progress. A cancelled request gets no answer, and `initialize` is never cancelled.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset({"notifications/cancelled", "notifications/progress"})
@@ -142,7 +143,7 @@ class McpConvention(Convention):
 
 
 def _is_token(value: object) -> TypeGuard[ProgressToken]:
-    """Ids and tokens are an int or a str in both protocols; JSON's true is neither."""
+    """Return whether a value can be an id or a token: an int or a str in both protocols, never a bool."""
     return type(value) is int or type(value) is str
 
 

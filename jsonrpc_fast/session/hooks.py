@@ -1,16 +1,16 @@
-"""What a session tells about itself, for metrics and traces.
+"""Hooks: what a session reports about itself, for metrics and traces.
 
-Hooks are one object with any of these methods. They are looked up once, when the session is made; those that are not
-there cost nothing. They are called on the loop's thread, must not block, and are never handed params, results or error
-data. An exception out of one goes to the log, and changes nothing else.
+Hooks are one object with any of these methods. They are looked up once, when the session is created; absent ones cost
+nothing. They are called on the loop's thread, must not block, and never receive params, results or error data. An
+exception that one of them raises is logged and otherwise ignored.
 
 Each method has a protocol of its own below, and `Hooks` is any of them. Their arguments:
 
-trace    what `call_started` or `request_started` returned, such as a span; None where there is no such hook
-id       of the call or of the peer's request; None for a notification
-outcome  an `Outcome`
-code     the error's code where the outcome is ERROR, else None
-seconds  since the start
+    trace    what `call_started` or `request_started` returned, such as a span; None without that hook
+    id       of the call or of the peer's request; None for a notification
+    outcome  an `Outcome`
+    code     the error's code if the outcome is ERROR, else None
+    seconds  since the start
 """
 
 from __future__ import annotations
@@ -37,39 +37,41 @@ class CallSettledHook(Protocol):
     def call_settled(
         self, trace: Any, id: int | str, method: str, outcome: Outcome, code: int | None, seconds: float, /
     ) -> object:
-        """A call has its outcome: exactly once for each call that was sent."""
+        """A call settled. Called exactly once for each call that was sent."""
 
 
 class RequestStartedHook(Protocol):
     def request_started(self, id: MessageId, method: str, /) -> Any:
-        """A handler is about to be called, in a context of its own (`contextvars`). An async one may then wait."""
+        """A handler is about to be called, in a context of its own (`contextvars`). An async one may have to wait."""
 
 
 class RequestServedHook(Protocol):
     def request_served(
         self, trace: Any, id: MessageId, method: str, outcome: Outcome, code: int | None, seconds: float, /
     ) -> object:
-        """A handler has run, in the same context. `trace` is None, too, when no handler was run."""
+        """A handler has ended; called in the same context. `trace` is also None if no handler ran."""
 
 
 class FaultHook(Protocol):
     def fault(self, error: BaseException, /) -> object:
-        """Something went wrong that no caller hears of.
+        """Something went wrong that no exception reports to a caller.
 
-        A ParseError, a StateError for an answer to no call or an id that is in flight, or for what the session had no
-        room or no time to serve, an exception of a handler or of a callback, or an OSError of the channel.
+        Args:
+            error: A ParseError; a StateError for an answer to no call, for a request with an id in flight, or for a
+                message that the session had no room or no time to serve; an exception of a handler or a callback; an
+                OSError of the transport.
         """
 
 
 Hooks: TypeAlias = CallStartedHook | CallSettledHook | RequestStartedHook | RequestServedHook | FaultHook
-"""An object with at least one of the methods."""
+"""An object with at least one of these methods."""
 
 
 class FoundHooks:
-    """The methods that an object of hooks has; None for the others.
+    """The methods that a hooks object has; None for the others.
 
-    Where nobody takes the faults, they are logged: this side's own as errors, with the text of the exception and its
-    traceback, the peer's for debugging only, since it can make as many as it likes.
+    Without a `fault` hook, faults are logged: this side's own as errors, with the exception's text and traceback; the
+    peer's at debug level only, because it can cause any number of them.
     """
 
     __slots__ = (
@@ -110,7 +112,7 @@ def _find(hooks: object, name: str) -> Hook | None:
 
 
 def log_fault(error: BaseException) -> None:
-    """Logs a fault of this side as an error, with its traceback."""
+    """Log a fault of this side as an error, with its traceback."""
     if error.__traceback__ is None:
         logger.error("%s: %s", type(error).__qualname__, error)
     else:
@@ -118,9 +120,10 @@ def log_fault(error: BaseException) -> None:
 
 
 def log_handler_fault(error: BaseException, method: str, id: MessageId) -> None:
-    """Logs what a handler raised as an error, with its traceback, the method and the id, None for a notification."""
+    """Log what a handler raised as an error, with its traceback, the method and the id (None for a notification)."""
     logger.error("the handler of %s failed, id %s", shorten(method), shorten(id), exc_info=error)
 
 
 def log_peer_fault(error: BaseException) -> None:
+    """Log a fault of the peer at debug level."""
     logger.debug("%s: %s", type(error).__qualname__, error)

@@ -1,4 +1,4 @@
-"""The options of a session, and what their values have to be."""
+"""The options of a session and the checks of their values."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 DEFAULT_TIMEOUT: Final = 300.0
-"""Seconds until a call is given up, unless something else is asked for."""
+"""Seconds until a call times out, by default."""
 
 _MINIMUMS: Final = {"max_pending": 1, "max_handlers": 1, "max_inbox": 0, "inbox_bytes": 0, "reply_bytes": 0}
 
 
 class SessionOptions(TypedDict, total=False):
-    """Every keyword option of `Session`, which describes them."""
+    """The keyword options of `Session`, which describes them."""
 
     timeout: float | None
     convention: Convention | None
@@ -41,10 +41,10 @@ class SessionOptions(TypedDict, total=False):
 
 
 def check_options(**options: Unpack[SessionOptions]) -> None:
-    """Checks the values of options.
+    """Check the values of options.
 
     Raises:
-        TypeError: A value is of the wrong type.
+        TypeError: A value has the wrong type.
         ValueError: A value is out of range.
     """
     given: dict[str, Any] = dict(options)

@@ -154,9 +154,9 @@ class Peer:
         if not self.calls.give_up(call, Outcome.CANCELLED):
             return b""
         self._leave(call)
-        return self.courtesy(call, reason)
+        return self.cancellation_notice(call, reason)
 
-    def courtesy(self, call: Call, reason: str | None = None) -> bytes:
+    def cancellation_notice(self, call: Call, reason: str | None = None) -> bytes:
         """What tells the peer that a call was given up, as after `expire`; b"" where nothing does."""
         if call.method in self.convention.never_cancelled:
             return b""
@@ -312,7 +312,7 @@ class Peer:
             if call.batch is not None or call.token is not None:
                 self._leave(call)
             events.append(call)
-        elif self.calls.bury(message.id):
+        elif self.calls.is_late_answer(message.id):
             pass
         elif message.id is None and error is not None and len(self._open_batches) == 1:
             [batch] = self._open_batches
@@ -354,7 +354,7 @@ class Peer:
                 self._leave(call)
                 events.append(call)
                 return
-            if self.calls.bury(fault.id):
+            if self.calls.is_late_answer(fault.id):
                 return
         if fault.reply_expected and (fault.id is not None or self._may_reply(now)):
             reply = encode_error(fault.id, fault.rpc_code, RPC_MESSAGES[fault.rpc_code], delimited=batch is None)

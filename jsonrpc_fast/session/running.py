@@ -1,9 +1,9 @@
-"""An async handler at work, and how a call that it makes finds it.
+"""Runs: async handlers at work, and how a call finds the handler that makes it.
 
-A handler that waits for its peer must not keep others from running: the peer may need one of them before it answers.
-So whatever waits for a peer looks up the handler that it is made in, by the context (`contextvars`), and says so.
-Tasks that a handler starts inherit the context, and so do threads of `asyncio.to_thread`. The handler may be one of
-another session: a gateway waits there for the peer here.
+A handler that waits for its peer must not occupy a slot: the peer may need another handler before it answers. So
+whatever waits for a peer looks up the handler in which it was made, by the context (`contextvars`), and marks it as
+waiting. Tasks that a handler starts inherit the context, and so do threads of `asyncio.to_thread`. The handler may
+belong to another session: a gateway waits there for the peer here.
 """
 
 from __future__ import annotations
@@ -18,40 +18,44 @@ from .events import InboundRequest
 
 Item = InboundRequest | Notification
 Trace = tuple[Any, float] | None
-"""What `request_started` returned and when the handler started; None without such hooks."""
+"""What `request_started` returned, and when the handler started; None without these hooks."""
 
 
 class RunState(enum.Enum):
     QUEUED = enum.auto()
-    RUNNING = enum.auto()  # it has a slot
-    WAITING = enum.auto()  # it has none
-    ALONGSIDE = enum.auto()  # it needs none
+    RUNNING = enum.auto()  # has a slot
+    WAITING = enum.auto()  # waits for a peer, without a slot
+    ALONGSIDE = enum.auto()  # needs no slot
     ENDED = enum.auto()
 
 
-_QUEUED: Final = RunState.QUEUED  # before Python 3.12 the members of an enum are slow to get at
+_QUEUED: Final = RunState.QUEUED  # looked up once: before Python 3.12 access to enum members is slow
 
 
 class RunOwner(Protocol):
-    """What starts and ends runs, and counts how many are at work."""
+    """Starts runs and counts those that have a slot."""
 
     def run_waits(self, run: Run) -> None:
-        """A handler begins to wait for a peer."""
+        """A handler begins to wait for a peer and gives up its slot."""
 
     def run_goes_on(self, run: Run) -> None:
-        """It waits no longer."""
+        """A handler waits no longer and takes a slot."""
 
     def abandon(self, run: Run) -> None:
-        """A handler is cancelled while it is queued."""
+        """End a handler that is queued."""
 
 
 class Run:
-    """An async handler, from its invocation to its end.
+    """An async handler, from its call to its end.
 
-    work          what the handler returned
-    context       that it runs in, while it is queued
-    waits         how many things in it wait for a peer
-    is_concluded  what came of it has been reported
+    Attributes:
+        work: What the handler returned.
+        item: The message that it serves.
+        request: The same, if it is a request; None for a notification.
+        context: The context to run it in, while it is queued.
+        size: Bytes of the params; -1 until they are counted.
+        waits: The number of operations in it that wait for a peer.
+        is_concluded: Whether its outcome has been reported.
     """
 
     __slots__ = (
@@ -84,26 +88,26 @@ class Run:
         self.trace: Trace = trace
         self.state: RunState = _QUEUED
         self.context: Context | None = None
-        self.size: int = -1  # bytes of the params, once they are counted
+        self.size: int = -1
         self.task: Any = None
         self.when_done: Any = None
         self.is_concluded: bool = False
         self.waits: int = 0
 
     def begin_wait(self) -> None:
-        """Something in the handler begins to wait for a peer."""
+        """An operation in the handler begins to wait for a peer."""
         self.waits += 1
         if self.state is RunState.RUNNING:
             self.owner.run_waits(self)
 
     def end_wait(self) -> None:
-        """It waits no longer."""
+        """The operation waits no longer."""
         self.waits -= 1
         if not self.waits and self.state is RunState.WAITING:
             self.owner.run_goes_on(self)
 
     def cancel(self) -> None:
-        """The peer has no use for the answer any more."""
+        """Cancel the handler, because the peer cancelled its request."""
         if self.task is not None:
             self.task.cancel()
         else:
@@ -111,4 +115,4 @@ class Run:
 
 
 current_run: Final[ContextVar[Run | None]] = ContextVar("jsonrpc_fast.session.current_run", default=None)
-"""The async handler that the code at work belongs to, of whichever session; it may have ended."""
+"""The async handler, of any session, that the running code belongs to; it may have ended."""

@@ -1,12 +1,12 @@
-"""Hooks that make spans and durations of a session's calls and requests, for OpenTelemetry. Needs the extra `otel`.
+"""OpenTelemetry hooks: a span and a duration for each call and each request of a session. Needs the extra `otel`.
 
     Session(transport, handlers, hooks=OpenTelemetryHooks())
 
-Names are those of the semantic conventions for JSON-RPC (https://opentelemetry.io/docs/specs/semconv/rpc/json-rpc/),
-as they are since `rpc.system.name` took the place of `rpc.system`: spans of kind CLIENT and SERVER, named after the
-method, and the histograms `rpc.client.call.duration` and `rpc.server.call.duration`, in seconds. Payloads and the texts
-of errors are not recorded. What no handler was run for goes under the method `_OTHER`: a peer may make up any number of
-names.
+Names follow the semantic conventions for JSON-RPC (https://opentelemetry.io/docs/specs/semconv/rpc/json-rpc/), in the
+version in which `rpc.system.name` has replaced `rpc.system`: spans of kind CLIENT and SERVER, named after the method,
+and the histograms `rpc.client.call.duration` and `rpc.server.call.duration`, in seconds. Payloads and error texts are
+not recorded. Requests that no handler served are recorded under the method `_OTHER`, because a peer can invent any
+number of method names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .tracker import Outcome
 _NAME: Final = "jsonrpc_fast"
 _SCHEMA: Final = "https://opentelemetry.io/schemas/1.40.0"
 _OTHER: Final = "_OTHER"
-# What the conventions advise for the durations of calls.
+# The boundaries that the conventions advise for durations of calls.
 _BOUNDARIES: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 _ERROR_TYPES: Final = {
     outcome: f"{error.__module__}.{error.__qualname__}"
@@ -39,10 +39,12 @@ _ERROR_TYPES: Final = {
 
 
 class OpenTelemetryHooks:
-    """Hooks for one session or several.
+    """Hooks for one or more sessions.
 
-    tracer_provider, meter_provider  the application's own by default
-    attributes                       for every span and measurement, such as `server.address`
+    Args:
+        tracer_provider: The tracer provider; by default the application's own.
+        meter_provider: The meter provider; by default the application's own.
+        attributes: Added to every span and measurement, such as `server.address`.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class OpenTelemetryHooks:
 
     def request_started(self, id: MessageId, method: str) -> Span:
         span = self._start(id, method, SpanKind.SERVER)
-        # The session runs the handler in a context of its own: there is nothing to detach from.
+        # The session runs the handler in a context of its own, so nothing needs to be detached.
         context.attach(trace.set_span_in_context(span))
         return span
 

@@ -1,18 +1,18 @@
-"""Which calls wait for an answer, until when, and which requests of the peer are being served. No IO, no clock.
+"""Track calls in flight with their deadlines, and the requests being served. No IO, no clock.
 
 Rules:
-  - a call settles exactly once: by a result, an error, an unreadable answer, its deadline, a cancellation on this
-    side, or the loss of the connection;
-  - `now` is handed in: seconds as a float, from any clock that never goes back;
-  - a call has up to two deadlines. The total one stands; the idle one moves with every sign of progress;
-  - a call that was given up (deadline, cancellation) leaves a tombstone, so that its late answer is known and
-    dropped. Of those only the newest `max_tombstones` are kept;
+  - a call settles exactly once: by a result, an error, a malformed answer, its deadline, a cancellation on this side,
+    or the loss of the connection;
+  - `now` is passed in: seconds as a float, from any monotonic clock;
+  - a call has up to two deadlines: the total one is fixed, progress extends the idle one;
+  - a call that was given up (deadline, cancellation) leaves a tombstone, by which its late answer is recognised and
+    dropped. Only the newest `max_tombstones` are kept;
   - ids are compared by type and value: 7, "7", 7.0 and True are four ids;
-  - an id is used for one call at a time by this side, and by the peer unless it is allowed to do otherwise.
+  - this side never uses an id for two calls at a time; whether the peer may is up to the caller.
 
-Deadlines lie in a heap. What settles before its deadline stays there as a dead entry, and progress moves no entry: both
-are seen when the entry comes up. Dead entries never outnumber the calls in flight by more than a constant, so adding
-and expiring cost O(log n). An entry holds no call, for a call holds its result.
+The deadlines are in a heap. A call that settles early leaves a dead entry there, and progress moves no entry: both are
+noticed when the entry reaches the top. There are never more dead entries than calls in flight plus a constant, so
+adding and expiring take O(log n). An entry does not refer to its call, which would keep the result alive.
 """
 
 from __future__ import annotations
@@ -30,31 +30,33 @@ from ..types import MessageId
 
 T = TypeVar("T")
 
-_IDLE_ENTRIES: Final = 64  # dead heap entries that are not worth a clean-up
+_MAX_DEAD_ENTRIES: Final = 64  # heap entries of settled calls that are not worth a clean-up
 
 
 class Outcome(enum.Enum):
-    """How a call settled. `ERROR` alone came from the peer as an error."""
+    """How a call settled, or how a request was served."""
 
     RESULT = "result"
-    ERROR = "error"
-    FAULT = "fault"  # an answer came, but broke a rule
+    ERROR = "error"  # an error response
+    FAULT = "fault"  # a malformed answer
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
     LOST = "lost"
 
 
 class Call:
-    """A call of this side. `outcome` is None while it is in flight.
+    """A call: a request that this side sent.
 
-    id            int or str
-    method        str
-    started       seconds, the `now` of its beginning
-    expires       seconds, the total deadline; infinite when there is none
-    idle_seconds  how long it may stay without progress, or None
-    answer        the result, the `Error` or the `ParseError` that it settled by; None before, and for all else
+    Attributes:
+        id: The id of the request.
+        method: The method of the request.
+        started: When the call began, in seconds.
+        expires: The total deadline, in seconds; infinite without one.
+        idle_seconds: The maximum time without progress; None without such a bound.
+        outcome: How the call settled; None while it is in flight.
+        answer: The result, the `Error` or the `ParseError` that settled the call; otherwise None.
 
-    The rest belongs to the peer and to the driver.
+    The other attributes belong to the peer and to the session.
     """
 
     __slots__ = (
@@ -95,22 +97,23 @@ class Call:
         self.trace: Any = None
 
     def deadline(self) -> float:
-        """The earlier of both deadlines, in seconds; infinite when there is none."""
+        """Return the earlier of both deadlines, in seconds; infinite without one."""
         if self.idle_seconds is None:
             return self.expires
         return min(self.expires, self.progressed + self.idle_seconds)
 
     def __repr__(self) -> str:
-        # The answer is the peer's, and may be anything.
+        # Without the answer: the peer's data may be large or secret.
         return f"<Call {self.id!r} {'in flight' if self.outcome is None else self.outcome.value}>"
 
 
 class Tracker:
-    """The calls of this side that wait for an answer.
+    """The calls in flight.
 
-    id_factory      gives the ids of calls, ints or strs; the default counts from 1
-    max_pending     calls in flight at one time
-    max_tombstones  of calls that were given up and not answered yet
+    Args:
+        id_factory: Returns the id of the next call; by default ids count from 1.
+        max_pending: Maximum number of calls in flight.
+        max_tombstones: Maximum number of tombstones of calls that were given up.
     """
 
     __slots__ = ("_deadlines", "_id_factory", "_max_pending", "_max_tombstones", "_numbers", "_pending", "_tombstones")
@@ -131,18 +134,26 @@ class Tracker:
         self._deadlines: list[tuple[float, int, int | str]] = []
 
     def __len__(self) -> int:
-        """How many calls are in flight."""
+        """Return the number of calls in flight."""
         return len(self._pending)
 
     def has_room(self, calls: int = 1) -> bool:
-        """Whether so many more may be in flight."""
+        """Return whether this many more calls may be in flight."""
         return len(self._pending) + calls <= self._max_pending
 
     def begin(self, method: str, now: float, timeout: float | None = None, idle_timeout: float | None = None) -> Call:
-        """A new call in flight. The timeouts are seconds from now on; None for no such deadline.
+        """Begin a call.
 
-        Raises StateError when `max_pending` calls are in flight, or when the factory gives an id that is still in
-        use; ValueError for a timeout that is negative or no number; TypeError for an id that is no int or str.
+        Args:
+            method: The method of the request.
+            now: The current time in seconds.
+            timeout: Seconds until the total deadline; None: no deadline.
+            idle_timeout: Maximum seconds without progress; None: no bound.
+
+        Raises:
+            StateError: `max_pending` calls are in flight, or the factory returned an id that is still in use.
+            ValueError: A timeout is negative or NaN.
+            TypeError: The factory returned something other than an int or a str.
         """
         pending = self._pending
         if len(pending) >= self._max_pending:
@@ -165,34 +176,34 @@ class Tracker:
         return call
 
     def _made_id(self, id: int | str) -> int | str:
-        """What the factory made. A subclass of int would come back as another type, and never match."""
+        """Check an id of the factory. A subclass of int would come back as an int and never match."""
         if type(id) is not int and type(id) is not str:
             raise TypeError(f"an id must be an int or a str, not {type(id).__name__}")
-        # An unanswered call counts as well: its late answer would be taken for the new one's.
+        # A late answer to the given-up call would be mistaken for the answer to the new one.
         if id in self._pending or id in self._tombstones:
             raise StateError("the id is that of another call in flight")
         return id
 
     def find(self, id: MessageId) -> Call | None:
-        """The call in flight that has this id."""
+        """Return the call in flight with this id, or None."""
         if type(id) is not int and type(id) is not str:
             return None  # 7.0 and True equal 7 in a dict
         return self._pending.get(id)
 
     def settle(self, id: MessageId, outcome: Outcome) -> Call | None:
-        """Takes the call that an answer came for. None when there is none: see `bury`."""
+        """Settle the call with this id and return it; None if no such call is in flight (see `is_late_answer`)."""
         if type(id) is not int and type(id) is not str:
             return None
         pending = self._pending
         call = pending.pop(id, None)
         if call is not None:
             call.outcome = outcome
-            if len(self._deadlines) > 2 * len(pending) + _IDLE_ENTRIES:
+            if len(self._deadlines) > 2 * len(pending) + _MAX_DEAD_ENTRIES:
                 self._drop_dead_entries()
         return call
 
     def give_up(self, call: Call, outcome: Outcome) -> bool:
-        """Settles a call that was not answered. False when it has settled already, and then nothing happens."""
+        """Settle a call that was not answered. Returns False, and does nothing, if it has already settled."""
         if call.outcome is not None or self.settle(call.id, outcome) is not call:
             return False
         tombstones = self._tombstones
@@ -201,8 +212,8 @@ class Tracker:
             tombstones.popitem(last=False)
         return True
 
-    def bury(self, id: MessageId) -> bool:
-        """Whether this is the late answer to a call that was given up. A second answer is not."""
+    def is_late_answer(self, id: MessageId) -> bool:
+        """Return whether an answer with this id is the first one to a call that was given up; forget that call."""
         if (type(id) is not int and type(id) is not str) or id not in self._tombstones:
             return False
         del self._tombstones[id]
@@ -210,15 +221,15 @@ class Tracker:
 
     @property
     def is_owed(self) -> bool:
-        """Whether the peer may still work on a call, in flight or given up."""
+        """Whether the peer may still be working on a call, in flight or given up."""
         return bool(self._pending or self._tombstones)
 
     def progress(self, call: Call, now: float) -> None:
-        """A sign of life: the idle deadline counts from now on."""
+        """Restart the idle deadline of a call."""
         call.progressed = now
 
     def expire(self, now: float) -> list[Call]:
-        """The calls whose deadline has come, settled as `TIMEOUT`."""
+        """Settle the calls whose deadline has passed as `TIMEOUT` and return them."""
         expired = []
         deadlines = self._deadlines
         while deadlines and deadlines[0][0] <= now:
@@ -233,7 +244,7 @@ class Tracker:
         return expired
 
     def next_deadline(self) -> float | None:
-        """When to call `expire` again, in seconds; None when there is no need. It may come early, never late."""
+        """Return when to call `expire` next, in seconds; None without deadlines. It may be early, never late."""
         deadlines = self._deadlines
         while deadlines:
             if self._call_of(deadlines[0]) is not None:
@@ -242,7 +253,7 @@ class Tracker:
         return None
 
     def lose(self) -> list[Call]:
-        """All the calls in flight, settled as `LOST`: no answer can come any more."""
+        """Settle all calls in flight as `LOST` and return them: no more answers."""
         lost = list(self._pending.values())
         for call in lost:
             call.outcome = Outcome.LOST
@@ -252,46 +263,47 @@ class Tracker:
         return lost
 
     def _drop_dead_entries(self) -> None:
-        # In place: `expire` may be at work on the list.
+        # In place: `expire` may be iterating over the list.
         self._deadlines[:] = [entry for entry in self._deadlines if self._call_of(entry) is not None]
         heapify(self._deadlines)
 
     def _call_of(self, entry: tuple[float, int, int | str]) -> Call | None:
-        """The call in flight that an entry of the heap is for; its id may be another one's by now."""
+        """Return the call of a heap entry if it is in flight; its id may belong to another call by now."""
         call = self._pending.get(entry[2])
         return call if call is not None and call.number == entry[1] else None
 
 
 class Serving(Generic[T]):
-    """The peer's requests that are being served, by their ids."""
+    """The requests of the peer that are being served, by id."""
 
     __slots__ = ("_others", "_requests")
 
     def __init__(self) -> None:
         self._requests: dict[Hashable, T] = {}
-        self._others: dict[Hashable, list[T]] = {}  # with an id that was in flight
+        self._others: dict[Hashable, list[T]] = {}  # whose id was in flight already
 
     def __len__(self) -> int:
         return len(self._requests) + sum(map(len, self._others.values()))
 
     def begin(self, id: MessageId, request: T) -> bool:
-        """Takes a request in. False when the id is in flight already, and then the first one stays."""
+        """Add a request. Returns False, and keeps the first request, if its id is in flight already."""
         return self._requests.setdefault(_key(id), request) is request
 
     def begin_beside(self, id: MessageId, request: T) -> None:
-        """Takes a request in whose id is in flight. `find` finds the first one, as long as it is there."""
+        """Add a request whose id is in flight already. `find` returns the earliest request with the id."""
         self._others.setdefault(_key(id), []).append(request)
 
     def find(self, id: MessageId) -> T | None:
+        """Return the earliest request with this id, or None."""
         return self._requests.get(_key(id))
 
     def has(self, id: MessageId, request: T) -> bool:
-        """Whether this very request is being served."""
+        """Return whether this very request is being served."""
         key = _key(id)
         return self._requests.get(key) is request or any(other is request for other in self._others.get(key, ()))
 
     def end(self, id: MessageId, request: T | None = None) -> bool:
-        """Takes a request out; the first of the id where `request` is None. False when it is not there."""
+        """Remove a request, or the earliest one with the id if `request` is None. Returns False if there is none."""
         key = _key(id)
         if not self._others:
             if request is not None and self._requests.get(key) is not request:
@@ -311,7 +323,7 @@ class Serving(Generic[T]):
         return found
 
     def clear(self) -> list[T]:
-        """Takes all requests out."""
+        """Remove all requests and return them."""
         requests = [*self._requests.values(), *(other for others in self._others.values() for other in others)]
         self._requests.clear()
         self._others.clear()
@@ -319,6 +331,6 @@ class Serving(Generic[T]):
 
 
 def _key(id: MessageId) -> Hashable:
-    """Equal for two ids of one type and value only: 7 == 7.0 == True in Python."""
+    """Return a key that is equal only for ids of the same type and value: 7 == 7.0 == True in Python."""
     kind = type(id)
     return id if kind is int or kind is str else (kind, id)

@@ -1,4 +1,4 @@
-"""A line of coroutines that wait for their turn, each until a deadline of its own."""
+"""A queue of coroutines that wait for their turn, each with a deadline of its own."""
 
 from __future__ import annotations
 
@@ -11,55 +11,62 @@ from ..errors import CallTimeout
 
 
 class Line:
-    """First come, first served: only the first of the line looks whether it may pass.
+    """A first-in, first-out queue: only the first waiter checks whether it may pass.
 
-    It makes no task, so no cancellation is lost on the way.
+    It creates no tasks, so no cancellation gets lost.
     """
 
-    __slots__ = ("_line",)
+    __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
-        self._line: OrderedDict[object, asyncio.Future[None] | None] = OrderedDict()
+        self._waiters: OrderedDict[object, asyncio.Future[None] | None] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._line)
+        return len(self._waiters)
 
     async def wait(self, may_pass: Callable[[], bool], deadline: float = inf) -> None:
-        """Returns when all who came before are gone and `may_pass()` is true, which `look` has it ask.
+        """Wait until all earlier waiters have left and `may_pass()` is true.
 
-        What the caller does before it awaits something else is done before the next one looks.
-        deadline: by the loop's clock, in seconds; then it raises CallTimeout.
+        `may_pass` is called at once, and after each `wake`. The next waiter checks only after the caller has awaited
+        something else.
+
+        Args:
+            may_pass: Whether the first waiter may pass.
+            deadline: In seconds, by the loop's clock.
+
+        Raises:
+            CallTimeout: The deadline has passed.
         """
         loop = asyncio.get_running_loop()
         place = object()
-        self._line[place] = None
+        self._waiters[place] = None
         is_late = False
 
         def expire() -> None:
-            # It may have been told to look a moment ago, and may not pass even so.
+            # A wake-up in the same turn of the loop must not hide the deadline.
             nonlocal is_late
             is_late = True
             self._wake(place)
 
         timer = None if deadline == inf else loop.call_at(deadline, expire)
         try:
-            while next(iter(self._line)) is not place or not may_pass():
-                waiter = self._line[place] = loop.create_future()
+            while next(iter(self._waiters)) is not place or not may_pass():
+                waiter = self._waiters[place] = loop.create_future()
                 await waiter
                 if is_late:
                     raise CallTimeout("it could not be sent in time")
         finally:
-            del self._line[place]
+            del self._waiters[place]
             if timer is not None:
                 timer.cancel()
-            self.look()
+            self.wake()
 
-    def look(self) -> None:
-        """Has the first of the line look again."""
-        if self._line:
-            self._wake(next(iter(self._line)))
+    def wake(self) -> None:
+        """Let the first waiter check again."""
+        if self._waiters:
+            self._wake(next(iter(self._waiters)))
 
     def _wake(self, place: object) -> None:
-        waiter = self._line[place]
+        waiter = self._waiters[place]
         if waiter is not None and not waiter.done():
             waiter.set_result(None)

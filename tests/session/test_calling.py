@@ -391,7 +391,7 @@ def test_a_waiting_call_times_out() -> None:
             session.call_soon("m")
             with pytest.raises(CallTimeout):
                 await session.call("waits", timeout=0.02)
-            assert len(session._line) == 0
+            assert len(session._wait_queue) == 0
             assert [request.method for request in wire.received] == ["m"]
 
     run(main())
@@ -403,7 +403,7 @@ def test_a_waiting_call_that_is_told_to_look_all_the_time_times_out() -> None:
         loop = asyncio.get_running_loop()
         waiting = asyncio.create_task(line.wait(lambda: False, loop.time() + 0.02))
         while not waiting.done():
-            line.look()
+            line.wake()
             await asyncio.sleep(0)
         with pytest.raises(CallTimeout):
             await waiting

@@ -81,7 +81,7 @@ class TrackerMachine(RuleBasedStateMachine):
         else:
             assert found is None
             late = call.id in self.given_up
-            assert self.tracker.bury(call.id) is late
+            assert self.tracker.is_late_answer(call.id) is late
             if late:
                 self.given_up.remove(call.id)
 
@@ -90,7 +90,7 @@ class TrackerMachine(RuleBasedStateMachine):
         known = type(id) in (int, str) and (id in self.in_flight or id in self.given_up)
         if not known:
             assert self.tracker.settle(id, Outcome.RESULT) is None
-            assert not self.tracker.bury(id)
+            assert not self.tracker.is_late_answer(id)
             assert self.tracker.find(id) is None
 
     @rule(call=calls)
@@ -158,7 +158,7 @@ def test_ids_of_another_type_never_meet(other: str | float | None) -> None:
     tracker = Tracker()
     calls = [tracker.begin("m", 0.0) for _ in range(7)]
     assert tracker.settle(other, Outcome.RESULT) is None
-    assert not tracker.bury(other)
+    assert not tracker.is_late_answer(other)
     assert tracker.find(other) is None
     assert len(tracker) == 7
     assert tracker.settle(7, Outcome.RESULT) is calls[6]
@@ -174,7 +174,7 @@ def test_an_id_in_flight_is_refused() -> None:
     tracker.give_up(first, Outcome.CANCELLED)
     with pytest.raises(StateError):
         tracker.begin("m", 0.0)
-    assert tracker.bury("same")
+    assert tracker.is_late_answer("same")
     second = tracker.begin("m", 0.0)
     assert tracker.settle("same", Outcome.RESULT) is second
     assert tracker.begin("m", 0.0).id == "same"
@@ -226,7 +226,7 @@ def test_tombstones_are_bounded_and_the_oldest_goes() -> None:
     tracker = Tracker(max_tombstones=2)
     for _ in range(3):
         tracker.give_up(tracker.begin("m", 0.0), Outcome.CANCELLED)
-    assert [tracker.bury(id) for id in (1, 2, 3, 3)] == [False, True, True, False]
+    assert [tracker.is_late_answer(id) for id in (1, 2, 3, 3)] == [False, True, True, False]
 
 
 def test_a_reused_id_keeps_its_own_deadline() -> None:
