@@ -55,7 +55,7 @@ from ..session.events import InboundBatch
 from ..session.tracker import Call, Outcome, Serving, Tracker
 from ..transports.base import HIGH_WATER_BYTES, Received, Transport
 from ..types import UNSET
-from .protocol.meta import SUBSCRIPTION_ID_KEY
+from .protocol.meta import LISTEN_METHOD, SUBSCRIPTION_ID_KEY
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -69,7 +69,6 @@ _CLOSED: Final = "the connection to the other side is closed"
 _TOO_MANY: Final = "too many requests wait for the other side"
 _UNREADABLE: Final = "the answer of the other side broke a rule of the protocol"
 _ID_MEMBERS: Final = {"notifications/cancelled": "requestId", "$/cancelRequest": "id"}
-_LISTEN: Final = "subscriptions/listen"
 _WITHOUT_SUBSCRIPTION: Final = frozenset({"notifications/message", "notifications/progress"})
 
 _logger: Final = logging.getLogger("jsonrpc_fast.relay")
@@ -89,7 +88,7 @@ class _Route:
         self.id = request.id
         self.batch = batch
         self.index = index
-        self.is_subscription = request.method == _LISTEN
+        self.is_subscription = request.method == LISTEN_METHOD
 
 
 class _Side:
@@ -332,7 +331,7 @@ class Relay:
                 text = encode_error(route.id, error.code, error.message, error.data, delimited=is_single)
             else:
                 result = response.result
-                if call.method == _LISTEN:
+                if call.method == LISTEN_METHOD:
                     result = self._with_subscription(side, result, call)
                 text = encode_result(route.id, result, delimited=is_single)
         except EncodeError as fault:
@@ -373,7 +372,7 @@ class Relay:
             return
         # On stdio a server ends a subscription, the one kind of request that it cancels instead of the client.
         call = side.calls.find(id)
-        if call is not None and call.method == _LISTEN:
+        if call is not None and call.method == LISTEN_METHOD:
             side.calls.give_up(call, Outcome.CANCELLED)
             self._pass(side, encode_notification(method, {**members, name: call.trace.id}))
             self._finish(side.other, call.trace, b"")
@@ -390,7 +389,7 @@ class Relay:
             return payload
         id = meta.get(SUBSCRIPTION_ID_KEY)
         call = side.calls.find(id) if call is None else call
-        if call is None or call.id != id or call.method != _LISTEN:
+        if call is None or call.id != id or call.method != LISTEN_METHOD:
             return payload
         return {**members, "_meta": {**meta, SUBSCRIPTION_ID_KEY: call.trace.id}}
 

@@ -22,14 +22,14 @@ from ...codes import ErrorCode, McpErrorCode
 from ...errors import CallTimeout, HandshakeError, RpcError
 from ..protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities
 from ..protocol.meta import (
-    _NO_SERVER_REQUESTS,
     CLIENT_CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
+    MISSING_SERVER_REQUESTS,
     PROTOCOL_VERSION_KEY,
     SERVER_INFO_KEY,
-    Answer,
-    _members_of,
-    _not_found,
+    HandshakeReply,
+    method_not_found,
+    object_members,
 )
 from ..protocol.versions import (
     HANDSHAKE_VERSIONS,
@@ -146,14 +146,14 @@ class ClientHandshake:
 
     def answered(self, result: object) -> Call | Ready:
         """What follows the result of the request that was sent last. Raises HandshakeError: leave."""
-        members = _members_of(result)
+        members = object_members(result)
         return self._initialized(members) if self._asked == "initialize" else self._discovered(members)
 
     def failed(self, error: RpcError | CallTimeout) -> Call | Ready:
         """What follows the error, or the timeout, of the request that was sent last. Raises HandshakeError: leave."""
         is_unsupported = isinstance(error, RpcError) and error.code == McpErrorCode.UNSUPPORTED_PROTOCOL_VERSION
         if is_unsupported:
-            theirs = _strings(_members_of(error.data).get("supported")) if isinstance(error, RpcError) else None
+            theirs = _strings(object_members(error.data).get("supported")) if isinstance(error, RpcError) else None
             common = latest_common(theirs or (), self._modern_versions)
             if common is not None and not self._was_corrected:
                 self._was_corrected = True
@@ -174,16 +174,16 @@ class ClientHandshake:
         self._modern_versions = []
         return self._initialize()
 
-    def receive_request(self, request: Request) -> ServerContext | Answer:
+    def receive_request(self, request: Request) -> ServerContext | HandshakeReply:
         """How to serve a request of the server: by a handler, or with this answer. Raises RpcError, the answer then."""
         server = self._server
         if server is None:
             if request.method == "ping":
-                return Answer({})
+                return HandshakeReply({})
             raise RpcError(ErrorCode.INVALID_REQUEST, "the session is not initialized")
-        if request.method in _NO_SERVER_REQUESTS[server.revision.version]:
-            raise _not_found()
-        return Answer({}) if request.method == "ping" else server
+        if request.method in MISSING_SERVER_REQUESTS[server.revision.version]:
+            raise method_not_found()
+        return HandshakeReply({}) if request.method == "ping" else server
 
     def _discover(self, version: str) -> Call:
         self._asked = "server/discover"
@@ -238,7 +238,7 @@ class ClientHandshake:
 
 def _server_info(result: dict[str, Any], version: str) -> Implementation | None:
     try:
-        return Implementation.from_dict(_members_of(result.get("_meta")).get(SERVER_INFO_KEY), version)
+        return Implementation.from_dict(object_members(result.get("_meta")).get(SERVER_INFO_KEY), version)
     except ValueError:
         return None
 

@@ -21,14 +21,15 @@ from ...codes import RPC_MESSAGES, ErrorCode
 from ...errors import CallTimeout, RpcError, StateError
 from ...handlers import is_awaitable
 from ...profile import MCP_2025_11_25
-from ...session import Handler, Handlers, McpConvention, Session, SessionContext, SessionOptions
-from ...transports.base import Received, Transport, is_strict_enough
+from ...session import McpConvention, SessionContext, SessionOptions
+from ...transports.base import Transport, is_strict_enough
 from ...types import UNSET
 from ...validator import JsonRpcValidator
 from ..protocol.capabilities import ClientCapabilities, Elicitation, Roots, Sampling
-from ..protocol.meta import Answer
-from ..protocol.records import Settings
-from ..server.inputs import MAX_ANSWERS
+from ..protocol.meta import MAX_INPUTS, HandshakeReply
+from ..protocol.records import EmptyObject
+from ..protocol.versions import Revision
+from ..session import McpSession
 from .handshake import Call, ClientHandshake, Ready
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ _validator: Final = JsonRpcValidator(MCP_2025_11_25)
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.25)  # seconds before a request is repeated that wants no input, but to be repeated
 
 
-class ClientSession(Session):
+class ClientSession(McpSession):
     """The session under a `Client`.
 
     handlers         by method
@@ -62,10 +63,7 @@ class ClientSession(Session):
         on_notification: Callable[[str, dict[str, Any]], object] | None,
         **options: Unpack[SessionOptions],
     ) -> None:
-        # A program may write what is no message to its stdout; it would not know what an answer to that is about.
-        own: SessionOptions = {"convention": _Convention(), "reply_policy": "never"}
-        own.update(options)
-        super().__init__(transport, _Handlers(self._serve), **own)
+        super().__init__(transport, self._serve, options, _Convention())
         self._must_validate = not is_strict_enough(transport, MCP_2025_11_25)
         self._handshake = handshake
         self._functions: dict[str, Callable[[dict[str, Any]], Any]] = {}
@@ -96,12 +94,10 @@ class ClientSession(Session):
         if step.notification is not None:
             await self.notify(step.notification.method, step.notification.params)
 
-    def _on_message(self, message: Received) -> None:
+    @property
+    def revision(self) -> Revision | None:
         server = self._handshake.server
-        if type(message) is list and not (server is not None and server.revision.profile.batches):
-            self._on_error(ParseError.batch_not_allowed())
-        else:
-            super()._on_message(message)
+        return None if server is None else server.revision
 
     def _serve(self, context: SessionContext, params: Any) -> Any:
         """Serves a request or a notification of the server."""
@@ -117,7 +113,7 @@ class ClientSession(Session):
         if self._must_validate and not _validator.validate_request(request.to_dict()).valid:
             raise RpcError(ErrorCode.INVALID_REQUEST, RPC_MESSAGES[ErrorCode.INVALID_REQUEST])
         step = self._handshake.receive_request(request)
-        if isinstance(step, Answer):
+        if isinstance(step, HandshakeReply):
             return step.result
         function = self._functions.get(context.method)
         if function is None:
@@ -132,8 +128,8 @@ class ClientSession(Session):
     async def inputs(self, method: str, result: dict[str, Any], repeats: int) -> dict[str, Any]:
         """What a request that wants input is to be repeated with."""
         requests, state = result.get("inputRequests", {}), result.get("requestState")
-        if isinstance(requests, dict) and len(requests) > MAX_ANSWERS:
-            raise wrong_answer(method, f"/inputRequests has more than {MAX_ANSWERS} members")
+        if isinstance(requests, dict) and len(requests) > MAX_INPUTS:
+            raise wrong_answer(method, f"/inputRequests has more than {MAX_INPUTS} members")
         if not isinstance(requests, dict) or not all(
             isinstance(request, dict) and isinstance(request.get("method"), str) for request in requests.values()
         ):
@@ -216,23 +212,12 @@ class _Convention(McpConvention):
     never_cancelled = McpConvention.never_cancelled | {"server/discover"}
 
 
-class _Handlers(Handlers):
-    """One function for all that the server asks and tells."""
-
-    def __init__(self, serve: Callable[[SessionContext, Any], Any]) -> None:
-        super().__init__()
-        self._only = Handler(serve, unpack=False)
-
-    def find(self, method: str) -> Handler:
-        return self._only
-
-
 def capabilities_of(handlers: Mapping[str, object]) -> ClientCapabilities:
     """What a client with these handlers can do."""
     return ClientCapabilities(
         roots=Roots() if "roots/list" in handlers else msgspec.UNSET,
         sampling=Sampling() if "sampling/createMessage" in handlers else msgspec.UNSET,
-        elicitation=Elicitation(form=Settings()) if "elicitation/create" in handlers else msgspec.UNSET,
+        elicitation=Elicitation(form=EmptyObject()) if "elicitation/create" in handlers else msgspec.UNSET,
     )
 
 

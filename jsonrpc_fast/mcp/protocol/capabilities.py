@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import UNSET, UnsetType
 
-from .records import Record, Settings, members_of
+from .records import EmptyObject, Record, members_of
 
 _NAMED_FREELY = ("experimental", "extensions")
 
@@ -71,8 +71,8 @@ class Sampling(Record, frozen=True, kw_only=True, eq=False):
 
     since: ClassVar[dict[str, str]] = {"context": "2025-11-25", "tools": "2025-11-25"}
 
-    context: Settings | UnsetType = UNSET
-    tools: Settings | UnsetType = UNSET
+    context: EmptyObject | UnsetType = UNSET
+    tools: EmptyObject | UnsetType = UNSET
 
 
 class Elicitation(Record, frozen=True, kw_only=True, eq=False):
@@ -80,27 +80,27 @@ class Elicitation(Record, frozen=True, kw_only=True, eq=False):
 
     since: ClassVar[dict[str, str]] = {"form": "2025-11-25", "url": "2025-11-25"}
 
-    form: Settings | UnsetType = UNSET
-    url: Settings | UnsetType = UNSET
+    form: EmptyObject | UnsetType = UNSET
+    url: EmptyObject | UnsetType = UNSET
 
     def member(self, name: str) -> Any:
         """As of every record; but where no mode is named, there is the form, the only one before 2025-11-25."""
         value = super().member(name)
         if name == "form" and value is UNSET and super().member("url") is UNSET:
-            return Settings()
+            return EmptyObject()
         return value
 
 
 class SamplingTasks(Record, frozen=True, kw_only=True, eq=False):
-    create_message: Settings | UnsetType = UNSET
+    create_message: EmptyObject | UnsetType = UNSET
 
 
 class ElicitationTasks(Record, frozen=True, kw_only=True, eq=False):
-    create: Settings | UnsetType = UNSET
+    create: EmptyObject | UnsetType = UNSET
 
 
 class ToolTasks(Record, frozen=True, kw_only=True, eq=False):
-    call: Settings | UnsetType = UNSET
+    call: EmptyObject | UnsetType = UNSET
 
 
 class ClientTaskRequests(Record, frozen=True, kw_only=True, eq=False):
@@ -115,16 +115,16 @@ class ServerTaskRequests(Record, frozen=True, kw_only=True, eq=False):
 class ClientTasks(Record, frozen=True, kw_only=True, eq=False):
     """The client runs requests as tasks (2025-11-25 alone; an extension since)."""
 
-    list: Settings | UnsetType = UNSET
-    cancel: Settings | UnsetType = UNSET
+    list: EmptyObject | UnsetType = UNSET
+    cancel: EmptyObject | UnsetType = UNSET
     requests: ClientTaskRequests | UnsetType = UNSET
 
 
 class ServerTasks(Record, frozen=True, kw_only=True, eq=False):
     """The server runs requests as tasks (2025-11-25 alone; an extension since)."""
 
-    list: Settings | UnsetType = UNSET
-    cancel: Settings | UnsetType = UNSET
+    list: EmptyObject | UnsetType = UNSET
+    cancel: EmptyObject | UnsetType = UNSET
     requests: ServerTaskRequests | UnsetType = UNSET
 
 
@@ -173,8 +173,8 @@ class ServerCapabilities(Capabilities, frozen=True, kw_only=True, eq=False):
     until: ClassVar[dict[str, str]] = {"tasks": "2025-11-25"}
 
     experimental: dict[str, dict[str, Any]] | UnsetType = UNSET
-    logging: Settings | UnsetType = UNSET
-    completions: Settings | UnsetType = UNSET
+    logging: EmptyObject | UnsetType = UNSET
+    completions: EmptyObject | UnsetType = UNSET
     prompts: ListChanged | UnsetType = UNSET
     resources: Resources | UnsetType = UNSET
     tools: ListChanged | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""The names in `_meta`, the log levels, and which side may send which request."""
+"""What both sides of MCP share besides records: names in `_meta`, log levels, methods, replies of the handshake."""
 
 from __future__ import annotations
 
@@ -8,63 +8,52 @@ from typing import Any, Final
 from ...codec import Raw
 from ...codes import RPC_MESSAGES, ErrorCode
 from ...errors import RpcError
-from .versions import (
-    REVISIONS,
-    VERSIONS,
-)
+from .versions import REVISIONS, VERSIONS
 
 PROTOCOL_VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
-
-
 CLIENT_INFO_KEY: Final = "io.modelcontextprotocol/clientInfo"
-
-
 CLIENT_CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
-
-
 LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
-
-
 SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
-
-
 SUBSCRIPTION_ID_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 
+LISTEN_METHOD: Final = "subscriptions/listen"
+"""The request that opens a subscription (2026-07-28). Its response ends the subscription."""
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of `notifications/message` (RFC 5424), the least severe first."""
 
+MAX_INPUTS: Final = 1000
+"""Maximum number of members in `inputRequests`, in `inputResponses` and in the responses of earlier rounds."""
 
 _CLIENT_REQUESTS: Final = frozenset().union(*[revision.client_requests for revision in REVISIONS.values()])
-
-
 _SERVER_REQUESTS: Final = frozenset().union(*[revision.server_requests for revision in REVISIONS.values()])
 
-
-# What other revisions have, and one has not.
-_NO_CLIENT_REQUESTS: Final = {name: _CLIENT_REQUESTS - REVISIONS[name].client_requests for name in VERSIONS}
-
-
-_NO_SERVER_REQUESTS: Final = {name: _SERVER_REQUESTS - REVISIONS[name].server_requests for name in VERSIONS}
+MISSING_CLIENT_REQUESTS: Final = {name: _CLIENT_REQUESTS - REVISIONS[name].client_requests for name in VERSIONS}
+"""By version: the client requests that only other revisions define."""
+MISSING_SERVER_REQUESTS: Final = {name: _SERVER_REQUESTS - REVISIONS[name].server_requests for name in VERSIONS}
+"""By version: the server requests that only other revisions define."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a request is to be answered with: it needs no handler."""
+class HandshakeReply:
+    """The result of a request that the handshake itself serves."""
 
     result: dict[str, Any]
 
 
-def _members_of(params: object) -> dict[str, Any]:
-    """The members of an object, decoded or raw. What is no object has none: it lacks whatever is needed."""
-    if isinstance(params, Raw):
-        params = params.decode()
-    return params if isinstance(params, dict) else {}
+def object_members(value: object) -> dict[str, Any]:
+    """Return the members of an object, decoded or raw; {} for a value that is not an object."""
+    if isinstance(value, Raw):
+        value = value.decode()
+    return value if isinstance(value, dict) else {}
 
 
-def _not_found() -> RpcError:
+def method_not_found() -> RpcError:
+    """Return the error -32601."""
     return RpcError(ErrorCode.METHOD_NOT_FOUND, RPC_MESSAGES[ErrorCode.METHOD_NOT_FOUND])
 
 
-def _invalid_params(message: str) -> RpcError:
+def invalid_params(message: str) -> RpcError:
+    """Return the error -32602 with this message."""
     return RpcError(ErrorCode.INVALID_PARAMS, message)

@@ -95,7 +95,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
     __hash__: ClassVar[None]  # type: ignore[assignment]  # the members are mutable
 
 
-class Settings(Record, frozen=True, kw_only=True, eq=False):
+class EmptyObject(Record, frozen=True, kw_only=True, eq=False):
     """An object without members of its own: that it is there is what it says."""
 
 

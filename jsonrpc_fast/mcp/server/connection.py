@@ -8,24 +8,25 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from ...codec import Notification, ParseError, Raw, Request, Response
+from ...codec import Notification, Raw, Request, Response
 from ...codes import ErrorCode
 from ...errors import ConnectionLost, RpcError, StateError
-from ...handlers import Handler, Handlers
 from ...profile import Profile
-from ...session import McpConvention, Session, SessionOptions
+from ...session import SessionOptions
 from ...session.context import SessionContext
-from ...transports.base import Received, Transport, is_strict_enough
+from ...transports.base import Transport, is_strict_enough
 from ...types import Unset
 from ...validator import JsonRpcValidator, Report
 from ..protocol.capabilities import ServerCapabilities
-from ..protocol.meta import LOG_LEVELS, Answer
+from ..protocol.meta import LISTEN_METHOD, LOG_LEVELS, HandshakeReply
 from ..protocol.uris import check_uri
+from ..protocol.versions import Revision
+from ..session import McpSession
 from .context import Context
 from .functions import ServingFunction
 from .handshake import RequestRules, ServerHandshake
 from .inputs import Inputs, cannot_ask, check_input_required
-from .methods import Answering, Answers, call_method
+from .methods import Method, Methods, call_method
 from .subscriptions import Message, Stream, Subscriptions
 
 DEFAULT_LOG_LEVEL: Final = "info"
@@ -38,9 +39,6 @@ _BLOCKED_BYTES: Final = 1024 * 1024
 _BLOCKED_SECONDS: Final = 0.5
 
 
-_LISTEN: Final = "subscriptions/listen"
-
-
 _LISTS: Final = frozenset({"prompts/list", "resources/list"})
 """What is awaited for the sources."""
 
@@ -48,45 +46,30 @@ _LISTS: Final = frozenset({"prompts/list", "resources/list"})
 _ENDS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)  # of a task, whatever it served
 
 
-class _Handlers(Handlers):
-    """All methods have one handler: it is the handshake that says which of them there are."""
+class _ServerSession(McpSession):
+    """A session that ends the subscriptions first when the client ends its stream."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self._only = Handler(function, unpack=False)
-
-    def find(self, method: str) -> Handler | None:
-        return self._only
-
-
-class _Session(Session):
-    """A session that asks whether a batch may come, and tells of the end before it waits for what still runs."""
-
-    def __init__(self, connection: _Connection, transport: Transport, options: SessionOptions) -> None:
-        own: SessionOptions = {"convention": McpConvention(), "reply_policy": "never"}
-        own.update(options)
-        super().__init__(transport, _Handlers(connection.serve), **own)
+    def __init__(self, connection: ServerConnection, transport: Transport, options: SessionOptions) -> None:
+        super().__init__(transport, connection.serve, options)
         self._connection = connection
 
-    def _on_message(self, message: Received) -> None:
-        if type(message) is list and not self._connection.takes_batches:
-            self._on_error(ParseError.batch_not_allowed())
-        else:
-            super()._on_message(message)
+    @property
+    def revision(self) -> Revision | None:
+        return self._connection.revision
 
     def _on_end(self) -> None:
         self._connection.end_streams()
         super()._on_end()
 
 
-class _Connection:
+class ServerConnection:
     """One client of a server."""
 
     def __init__(
         self,
         handshake: ServerHandshake,
         capabilities: ServerCapabilities,
-        answers: Answers,
+        answers: Methods,
         notifications: Mapping[str, ServingFunction],
         profile: Profile,
         transport: Transport,
@@ -103,11 +86,11 @@ class _Connection:
         self._log_level = DEFAULT_LOG_LEVEL
         self._lists: dict[str, None] = {}  # that have changed, and of which the client was not told yet
         self._uris: dict[str, None] = {}
-        self._own: dict[str, Answering] = {"logging/setLevel": self._set_level, _LISTEN: self._listen}
+        self._own: dict[str, Method] = {"logging/setLevel": self._set_level, LISTEN_METHOD: self._listen}
         if self._capabilities.supports("resources.subscribe"):
             self._own |= {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
         self._transport = transport
-        self._session = _Session(self, transport, options)
+        self._session = _ServerSession(self, transport, options)
 
     async def run(self) -> None:
         await self._session.start()
@@ -120,9 +103,10 @@ class _Connection:
     # What comes.
 
     @property
-    def takes_batches(self) -> bool:
+    def revision(self) -> Revision | None:
+        """The revision that `initialize` agreed on; None without it."""
         session = self._handshake.session
-        return session is not None and session.revision.profile.batches
+        return None if session is None else session.revision
 
     def serve(self, request: SessionContext, params: Any) -> Any:
         """Takes a message: a request gives its result, or an awaitable of one."""
@@ -134,7 +118,7 @@ class _Connection:
         if self._must_validate:
             _raise_fallback(self._validator.validate_request(message.to_dict()))
         rules = self._handshake.receive_request(message)
-        if isinstance(rules, Answer):
+        if isinstance(rules, HandshakeReply):
             return rules.result
         answering = self._own.get(request.method) or self._answers.find(request.method, self._capabilities)
         inputs = Inputs(request.method, params or {}) if rules.revision.is_modern else None
@@ -216,7 +200,7 @@ class _Connection:
         """Ends all subscriptions, each with its answer."""
         for stream, (end, context) in self._ends.items():
             if not end.done():
-                end.set_result(self._handshake.complete(context._rules, _LISTEN, {"_meta": stream.meta()}))
+                end.set_result(self._handshake.complete(context._rules, LISTEN_METHOD, {"_meta": stream.meta()}))
 
     # What goes out unasked.
 

@@ -24,18 +24,18 @@ from ...codes import ErrorCode, McpErrorCode
 from ...errors import RpcError
 from ..protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities, required_capabilities
 from ..protocol.meta import (
-    _NO_CLIENT_REQUESTS,
-    _NO_SERVER_REQUESTS,
     CLIENT_CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
     LOG_LEVEL_KEY,
     LOG_LEVELS,
+    MISSING_CLIENT_REQUESTS,
+    MISSING_SERVER_REQUESTS,
     PROTOCOL_VERSION_KEY,
     SERVER_INFO_KEY,
-    Answer,
-    _invalid_params,
-    _members_of,
-    _not_found,
+    HandshakeReply,
+    invalid_params,
+    method_not_found,
+    object_members,
 )
 from ..protocol.versions import (
     HANDSHAKE_VERSIONS,
@@ -128,12 +128,12 @@ class ServerHandshake:
         """The legacy client has sent `notifications/initialized`."""
         return self._is_initialized
 
-    def receive_request(self, request: Request) -> RequestRules | Answer:
+    def receive_request(self, request: Request) -> RequestRules | HandshakeReply:
         """How to serve a request: by a handler, by these rules, or with this answer.
 
         Call it for every request, in the order of their arrival. Raises RpcError, which is the answer then.
         """
-        params = _members_of(request.params)
+        params = object_members(request.params)
         meta = params.get("_meta")
         if self._modern_versions and (
             _is_modern(meta) or request.method == "server/discover" or not self._legacy_versions
@@ -164,7 +164,7 @@ class ServerHandshake:
         """
         session = self._session
         if isinstance(message, Request):
-            if session is None or message.method in _NO_SERVER_REQUESTS[session.revision.version]:
+            if session is None or message.method in MISSING_SERVER_REQUESTS[session.revision.version]:
                 return False
             return self._is_initialized or message.method == "ping"
         if self._is_initialized or (session is None and self._modern_versions):
@@ -188,7 +188,7 @@ class ServerHandshake:
         completed["_meta"] = {**server_info, **(result.get("_meta") or {})}
         return completed
 
-    def _initialize(self, params: dict[str, Any]) -> Answer:
+    def _initialize(self, params: dict[str, Any]) -> HandshakeReply:
         requested = _version_of(params, "protocolVersion")
         if self._session is not None:
             raise RpcError(ErrorCode.INVALID_REQUEST, "initialize was received already")
@@ -203,26 +203,26 @@ class ServerHandshake:
             "capabilities": self._capabilities.to_dict(version),
             "serverInfo": self._info.to_dict(version),
         }
-        return Answer(result if self._instructions is None else {**result, "instructions": self._instructions})
+        return HandshakeReply(result if self._instructions is None else {**result, "instructions": self._instructions})
 
-    def _receive_legacy(self, method: str, meta: object) -> RequestRules | Answer:
+    def _receive_legacy(self, method: str, meta: object) -> RequestRules | HandshakeReply:
         if method == "ping":
-            return Answer({})
+            return HandshakeReply({})
         session = self._session
         if session is None:
             if method in _LEGACY_REQUESTS or method in self._methods:
                 raise RpcError(ErrorCode.INVALID_REQUEST, "initialize comes first")
-            raise _not_found()
-        if method in _NO_CLIENT_REQUESTS[session.revision.version] and method not in self._methods:
-            raise _not_found()
+            raise method_not_found()
+        if method in MISSING_CLIENT_REQUESTS[session.revision.version] and method not in self._methods:
+            raise method_not_found()
         token = _progress_token(meta)
         if token is None:
             return session
         return RequestRules(session.revision, session.client_capabilities, session.client_info, token)
 
-    def _receive_modern(self, method: str, meta: object) -> RequestRules | Answer:
+    def _receive_modern(self, method: str, meta: object) -> RequestRules | HandshakeReply:
         if not isinstance(meta, dict) or PROTOCOL_VERSION_KEY not in meta:
-            raise _invalid_params(f"_meta lacks {PROTOCOL_VERSION_KEY}")
+            raise invalid_params(f"_meta lacks {PROTOCOL_VERSION_KEY}")
         version = _version_of(meta, PROTOCOL_VERSION_KEY)
         if version not in self._modern_versions:
             raise self._unsupported(version)
@@ -233,20 +233,20 @@ class ServerHandshake:
         )
         level = meta.get(LOG_LEVEL_KEY)
         if level is not None and level not in LOG_LEVELS:
-            raise _invalid_params(f"{LOG_LEVEL_KEY} must be one of {', '.join(LOG_LEVELS)}")
+            raise invalid_params(f"{LOG_LEVEL_KEY} must be one of {', '.join(LOG_LEVELS)}")
         rules = RequestRules(revision, capabilities, info, _progress_token(meta), level)
-        if method in _NO_CLIENT_REQUESTS[version] and method not in self._methods:
-            raise _not_found()
+        if method in MISSING_CLIENT_REQUESTS[version] and method not in self._methods:
+            raise method_not_found()
         return self._discover(rules) if method == "server/discover" else rules
 
-    def _discover(self, rules: RequestRules) -> Answer:
+    def _discover(self, rules: RequestRules) -> HandshakeReply:
         result = {
             "supportedVersions": self._request_versions(),
             "capabilities": self._capabilities.to_dict(rules.revision.version),
         }
         if self._instructions is not None:
             result["instructions"] = self._instructions
-        return Answer(self.complete(rules, "server/discover", result))
+        return HandshakeReply(self.complete(rules, "server/discover", result))
 
     def _unsupported(self, requested: str) -> RpcError:
         """Error -32022. It names the versions that `server/discover` names."""
@@ -266,17 +266,17 @@ def _is_modern(meta: object) -> bool:
 def _version_of(members: dict[str, Any], name: str) -> str:
     version = members.get(name)
     if not isinstance(version, str) or len(version) > _VERSION_CHARACTERS:
-        raise _invalid_params(f"{name} must be a string of at most {_VERSION_CHARACTERS} characters")
+        raise invalid_params(f"{name} must be a string of at most {_VERSION_CHARACTERS} characters")
     return version
 
 
 def _record(cls: Any, members: dict[str, Any], name: str, version: str) -> Any:
     if members.get(name) is None:
-        raise _invalid_params(f"{name} is missing")
+        raise invalid_params(f"{name} is missing")
     try:
         return cls.from_dict(members[name], version)
     except ValueError as fault:
-        raise _invalid_params(f"{name}: {fault}") from None
+        raise invalid_params(f"{name}: {fault}") from None
 
 
 def _progress_token(meta: object) -> int | str | None:

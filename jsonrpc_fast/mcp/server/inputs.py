@@ -29,12 +29,11 @@ from ...codec._json import dumps, loads
 from ...codes import ErrorCode
 from ...errors import EncodeError, RpcError
 from ...types import Unset
+from ..protocol.meta import MAX_INPUTS, invalid_params
 from .handshake import RequestRules
 
 MAX_STATE_BYTES: Final = 1024 * 1024
 """How large `requestState` may be: what a client has answered in all rounds but the last."""
-MAX_ANSWERS: Final = 1000
-"""Maximum number of answers in one `requestState` or `inputResponses`."""
 
 _CAN_WANT_INPUT: Final = frozenset({"prompts/get", "resources/read", "tools/call"})
 _CAN_BE_INPUT: Final = frozenset({"elicitation/create", "roots/list", "sampling/createMessage"})
@@ -162,7 +161,7 @@ def _next_turn() -> Generator[None, None, None]:
 
 def _state(text: object) -> str:
     if not isinstance(text, str) or len(text) > MAX_STATE_BYTES:
-        raise _invalid(f"requestState must be a string of at most {MAX_STATE_BYTES} bytes")
+        raise invalid_params(f"requestState must be a string of at most {MAX_STATE_BYTES} bytes")
     return text
 
 
@@ -170,20 +169,16 @@ def _earlier_answers(state: str) -> dict[str, bytes]:
     try:
         answers = loads(state)
     except ValueError:
-        raise _invalid("requestState is not what the server has sent") from None
+        raise invalid_params("requestState is not what the server has sent") from None
     return _answers("requestState", answers)
 
 
 def _answers(name: str, members: object) -> dict[str, bytes]:
-    if isinstance(members, dict) and len(members) > MAX_ANSWERS:
-        raise _invalid(f"{name} has more than {MAX_ANSWERS} members")
+    if isinstance(members, dict) and len(members) > MAX_INPUTS:
+        raise invalid_params(f"{name} has more than {MAX_INPUTS} members")
     if not isinstance(members, dict) or not all(isinstance(answer, dict) for answer in members.values()):
-        raise _invalid(f"{name} must be an object of results")
+        raise invalid_params(f"{name} must be an object of results")
     try:
         return {key: dumps(answer) for key, answer in members.items()}
     except EncodeError:
-        raise _invalid(f"{name} is nested too deeply") from None
-
-
-def _invalid(message: str) -> RpcError:
-    return RpcError(ErrorCode.INVALID_PARAMS, message)
+        raise invalid_params(f"{name} is nested too deeply") from None

@@ -23,10 +23,11 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from ...codes import RPC_MESSAGES, ErrorCode
+from ...codes import ErrorCode
 from ...errors import EncodeError, RpcError
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.definitions import Prompt, Resource
+from ..protocol.meta import invalid_params, method_not_found
 from ..protocol.uris import UnsafePart, check_uri, is_unsafe_part, is_unsafe_uri, not_found
 from .contents import made_blocks, made_contents, made_prompt
 from .context import Context, WholeResult
@@ -36,7 +37,7 @@ from .registry import Completer, Registry
 from .tools import error_result
 from .values import to_json
 
-Answering = Callable[[dict[str, Any], Context], Any]
+Method = Callable[[dict[str, Any], Context], Any]
 
 MAX_COMPLETIONS: Final = 100
 """How many values one answer may have (specification, "Completion")."""
@@ -51,15 +52,15 @@ _ID_CHARACTERS: Final = 64  # of an id in the log
 _logger: Final = logging.getLogger("jsonrpc_fast.mcp")
 
 
-class Answers:
-    """Answers by method. `page_size`: items on a page of a list, 1 or more."""
+class Methods:
+    """Methods by method. `page_size`: items on a page of a list, 1 or more."""
 
     def __init__(self, registry: Registry, page_size: int = 100) -> None:
         if page_size < 1:
             raise ValueError("page_size must be 1 or more")
         self._registry = registry
         self._page_size = page_size
-        self._methods: dict[str, tuple[str, Answering]] = {
+        self._methods: dict[str, tuple[str, Method]] = {
             "completion/complete": ("completions", self._complete),
             "prompts/get": ("prompts", self._get_prompt),
             "prompts/list": ("prompts", self._list_prompts),
@@ -70,12 +71,12 @@ class Answers:
             "tools/list": ("tools", self._list_tools),
         }
         # Without sources nothing has to be awaited.
-        self._lists: dict[str, Answering] = {
+        self._lists: dict[str, Method] = {
             "prompts/list": self._list_own_prompts,
             "resources/list": self._list_own_resources,
         }
 
-    def find(self, method: str, declared: ServerCapabilities) -> Answering:
+    def find(self, method: str, declared: ServerCapabilities) -> Method:
         """What answers a method: a function of the params and the context, sync or a coroutine function.
 
         declared  what the client was told that the server offers
@@ -86,7 +87,7 @@ class Answers:
             return partial(call_method, function)
         capability, answering = self._methods.get(method, ("", None))
         if answering is None or not declared.supports(capability):
-            raise RpcError(ErrorCode.METHOD_NOT_FOUND, RPC_MESSAGES[ErrorCode.METHOD_NOT_FOUND])
+            raise method_not_found()
         return answering if self._registry.sources else self._lists.get(method, answering)
 
     # Tools.
@@ -178,7 +179,7 @@ class Answers:
 
     async def _read_resource(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         if "uri" not in params:
-            raise _invalid("uri is missing")
+            raise invalid_params("uri is missing")
         uri = check_uri(params["uri"])
         value: Any = None
         mime_type: Any = UNSET
@@ -217,7 +218,7 @@ class Answers:
         reference, argument = _object(params, "ref"), _object(params, "argument")
         name, typed = _text(argument, "name", "argument/name"), _text(argument, "value", "argument/value")
         if len(typed) > MAX_TYPED:
-            raise _invalid(f"argument/value has more than {MAX_TYPED} characters")
+            raise invalid_params(f"argument/value has more than {MAX_TYPED} characters")
         others = _texts(_object(params, "context"), "arguments", "context/arguments")
         completers: Mapping[str, Completer] | None = None
         names: Sequence[str] = ()
@@ -234,13 +235,13 @@ class Answers:
             if (template := self._registry.resource_templates.get(uri)) is not None:
                 completers, names = template.completers, template.uris.names
                 if not template.uris.unsafe_parts and any(map(is_unsafe_part, (typed, *others.values()))):
-                    raise _invalid("a part of the URI is unsafe")
+                    raise invalid_params("a part of the URI is unsafe")
         else:
-            raise _invalid('ref/type must be "ref/prompt" or "ref/resource"')
+            raise invalid_params('ref/type must be "ref/prompt" or "ref/resource"')
         if completers is None:
-            raise _invalid("ref is unknown")
+            raise invalid_params("ref is unknown")
         if name not in names:
-            raise _invalid("argument/name is unknown")
+            raise invalid_params("argument/name is unknown")
         completer = completers.get(name, ())
         if callable(completer):
             values = list(await _value(completer(typed, others)))
@@ -298,7 +299,7 @@ def _completion(values: Sequence[Any], total: Any = None, has_more: Any = None) 
 def _text(members: Mapping[str, Any], name: str, path: str | None = None) -> str:
     value = members.get(name)
     if not isinstance(value, str):
-        raise _invalid(f"{path or name} must be a string")
+        raise invalid_params(f"{path or name} must be a string")
     return value
 
 
@@ -308,7 +309,7 @@ def _object(members: Mapping[str, Any], name: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise _invalid(f"{name} must be an object")
+        raise invalid_params(f"{name} must be an object")
     return value
 
 
@@ -317,9 +318,9 @@ def _texts(members: Mapping[str, Any], name: str, path: str | None = None) -> di
     if value is None:
         return {}
     if isinstance(value, dict) and len(value) > MAX_TEXTS:
-        raise _invalid(f"{path or name} has more than {MAX_TEXTS} members")
+        raise invalid_params(f"{path or name} has more than {MAX_TEXTS} members")
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise _invalid(f"{path or name} must be an object of strings")
+        raise invalid_params(f"{path or name} must be an object of strings")
     return value
 
 
@@ -327,8 +328,4 @@ def _converted(function: ServingFunction, arguments: Mapping[str, Any], *, stric
     try:
         return function.convert(arguments, strict=strict)
     except ValueError as error:
-        raise _invalid(f"arguments: {error}") from None
-
-
-def _invalid(message: str) -> RpcError:
-    return RpcError(ErrorCode.INVALID_PARAMS, message)
+        raise invalid_params(f"arguments: {error}") from None

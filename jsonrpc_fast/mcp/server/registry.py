@@ -30,7 +30,7 @@ from msgspec import UNSET
 from ...session.conventions import McpConvention
 from ..protocol.capabilities import ListChanged, Resources, ServerCapabilities
 from ..protocol.definitions import Prompt, PromptArgument, Resource, ResourceTemplate, Tool, ToolAnnotations
-from ..protocol.records import Settings
+from ..protocol.records import EmptyObject
 from ..protocol.uris import UriTemplate, check_uri
 from ..protocol.versions import REVISIONS
 from .functions import ServingFunction, name_of
@@ -112,11 +112,11 @@ class Registry:
         prompts = bool(self.prompts or self.sources)
         resources = bool(self.resources or self.resource_templates or self.sources)
         return ServerCapabilities(
-            logging=Settings(),
+            logging=EmptyObject(),
             prompts=ListChanged(list_changed=True) if prompts else UNSET,
             resources=Resources(subscribe=True, list_changed=True) if resources else UNSET,
             tools=ListChanged(list_changed=True) if self.tools else UNSET,
-            completions=Settings() if prompts or self.resource_templates else UNSET,
+            completions=EmptyObject() if prompts or self.resource_templates else UNSET,
         )
 
     @overload

@@ -40,9 +40,9 @@ from ...transports.base import Options, Transport
 from ...transports.stdio.main import run_stdio
 from ..protocol.capabilities import Implementation, ServerCapabilities
 from ..protocol.versions import REVISIONS, VERSIONS, in_order
-from .connection import _Connection
+from .connection import ServerConnection
 from .handshake import ServerHandshake
-from .methods import Answers
+from .methods import Methods
 from .registry import Registry
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ class Server(Registry):
         self._versions = in_order(versions)
         self._cache_hints: dict[str, Any] = {"ttl_ms": ttl_ms, "cache_scope": cache_scope}
         self._declared = ServerCapabilities() if capabilities is None else capabilities
-        self._answers = Answers(self, page_size)
-        self._connections: set[_Connection] = set()
+        self._answers = Methods(self, page_size)
+        self._connections: set[ServerConnection] = set()
 
     @property
     def profile(self) -> Profile:
@@ -136,7 +136,7 @@ class Server(Registry):
             methods=self.methods,
             **self._cache_hints,
         )
-        connection = _Connection(
+        connection = ServerConnection(
             handshake, capabilities, self._answers, self.notifications, self.profile, transport, options
         )
         self._connections.add(connection)

@@ -20,7 +20,7 @@ from ...codes import ErrorCode
 from ...errors import RpcError
 from ...types import MessageId
 from ..protocol.capabilities import ServerCapabilities
-from ..protocol.meta import SUBSCRIPTION_ID_KEY
+from ..protocol.meta import SUBSCRIPTION_ID_KEY, invalid_params
 
 Message = tuple[str, dict[str, Any] | None]
 """The method and the params of a notification."""
@@ -84,7 +84,7 @@ class Subscriptions:
     def subscribe(self, uri: str) -> None:
         """A legacy client subscribes to a resource. Raises RpcError when there are too many, or the URI is too long."""
         if len(uri) > MAX_URI_CHARACTERS:
-            raise _invalid(f"the URI has more than {MAX_URI_CHARACTERS} characters")
+            raise invalid_params(f"the URI has more than {MAX_URI_CHARACTERS} characters")
         if len(self._uris) >= MAX_URIS and uri not in self._uris:
             raise RpcError(ErrorCode.INTERNAL_ERROR, "there are too many subscriptions")
         self._uris.add(uri)
@@ -120,27 +120,23 @@ class Subscriptions:
     def _kept(self, asked: object) -> dict[str, Any]:
         """The part of a filter that the server can keep to. Members that it does not know are left out."""
         if not isinstance(asked, dict):
-            raise _invalid("notifications must be an object")
+            raise invalid_params("notifications must be an object")
         kept: dict[str, Any] = {}
         for kind, name in LISTS.items():
             wanted = asked.get(name, False)
             if type(wanted) is not bool:
-                raise _invalid(f"notifications/{name} must be a boolean")
+                raise invalid_params(f"notifications/{name} must be a boolean")
             if wanted and self._capabilities.supports(f"{kind}.listChanged"):
                 kept[name] = True
         uris = asked.get(_URIS, [])
         if not isinstance(uris, list):
-            raise _invalid(f"notifications/{_URIS} must be an array of strings")
+            raise invalid_params(f"notifications/{_URIS} must be an array of strings")
         if len(uris) > MAX_URIS:
-            raise _invalid(f"notifications/{_URIS} is too large")
+            raise invalid_params(f"notifications/{_URIS} is too large")
         if not all(isinstance(uri, str) for uri in uris):
-            raise _invalid(f"notifications/{_URIS} must be an array of strings")
+            raise invalid_params(f"notifications/{_URIS} must be an array of strings")
         if any(len(uri) > MAX_URI_CHARACTERS for uri in uris):
-            raise _invalid(f"notifications/{_URIS} is too large")
+            raise invalid_params(f"notifications/{_URIS} is too large")
         if uris and self._capabilities.supports("resources.subscribe"):
             kept[_URIS] = uris
         return kept
-
-
-def _invalid(message: str) -> RpcError:
-    return RpcError(ErrorCode.INVALID_PARAMS, message)

@@ -22,7 +22,7 @@ from jsonrpc_fast.mcp.protocol.capabilities import (
     ServerCapabilities,
     required_capabilities,
 )
-from jsonrpc_fast.mcp.protocol.records import Record, Settings, members_of
+from jsonrpc_fast.mcp.protocol.records import EmptyObject, Record, members_of
 from jsonrpc_fast.mcp.protocol.versions import VERSIONS
 
 from .test_versions import definitions_of
@@ -172,7 +172,7 @@ def test_null_counts_as_absent() -> None:
 
 def test_empty_is_not_absent() -> None:
     capabilities = ServerCapabilities.from_dict({"logging": {}, "tools": {}})
-    assert capabilities.logging == Settings()
+    assert capabilities.logging == EmptyObject()
     assert capabilities.completions is UNSET
     assert capabilities.to_dict() == {"logging": {}, "tools": {}}
     assert ServerCapabilities().to_dict() == {}
@@ -208,7 +208,7 @@ def test_supports(obj: dict[str, Any], path: str, supported: bool) -> None:
 
 
 def test_members_by_attribute() -> None:
-    capabilities = ClientCapabilities(roots=Roots(list_changed=True), elicitation=Elicitation(url=Settings()))
+    capabilities = ClientCapabilities(roots=Roots(list_changed=True), elicitation=Elicitation(url=EmptyObject()))
     assert capabilities.elicitation.url  # type: ignore[union-attr]
     assert capabilities.to_dict() == {"roots": {"listChanged": True}, "elicitation": {"url": {}}}
     info = Implementation(name="a", version="1", website_url="https://a.example", icons=[Icon(src="data:,")])

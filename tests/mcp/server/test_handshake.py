@@ -13,7 +13,7 @@ from jsonrpc_fast import Notification, Raw, Request
 from jsonrpc_fast.errors import CallTimeout, HandshakeError, RpcError
 from jsonrpc_fast.mcp.client.handshake import Call, ClientHandshake, Ready, ServerContext
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities
-from jsonrpc_fast.mcp.protocol.meta import CLIENT_INFO_KEY, LOG_LEVEL_KEY, LOG_LEVELS, Answer
+from jsonrpc_fast.mcp.protocol.meta import CLIENT_INFO_KEY, LOG_LEVEL_KEY, LOG_LEVELS, HandshakeReply
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS, VERSIONS
 from jsonrpc_fast.mcp.server.handshake import RequestRules, ServerHandshake
 
@@ -39,7 +39,7 @@ def server(versions: tuple[str, ...] = VERSIONS, **options: Any) -> ServerHandsh
     return ServerHandshake(SERVER, OFFERS, versions=versions, **options)
 
 
-def ask(handshake: ServerHandshake, method: str, params: Any = None) -> RequestRules | Answer:
+def ask(handshake: ServerHandshake, method: str, params: Any = None) -> RequestRules | HandshakeReply:
     return handshake.receive_request(Request(1, method, params))
 
 
@@ -62,7 +62,7 @@ def initialized(**changes: Any) -> ServerHandshake:
 def test_initialize() -> None:
     handshake = server(instructions="Be kind.")
     assert handshake.session is None
-    assert ask(handshake, "initialize", INITIALIZE) == Answer(
+    assert ask(handshake, "initialize", INITIALIZE) == HandshakeReply(
         {
             "protocolVersion": "2025-06-18",
             "capabilities": {"prompts": {"listChanged": True}, "completions": {}, "logging": {}},
@@ -84,7 +84,7 @@ def test_initialize() -> None:
 
 def test_a_revision_is_told_what_it_has() -> None:
     answer = ask(server(), "initialize", {**INITIALIZE, "protocolVersion": "2024-11-05"})
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, HandshakeReply)
     assert answer.result["capabilities"] == {"prompts": {"listChanged": True}, "logging": {}}
     assert answer.result["serverInfo"] == {"name": "server", "version": "1"}
 
@@ -92,7 +92,7 @@ def test_a_revision_is_told_what_it_has() -> None:
 @pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
 def test_answers_match_the_schema(corpora: Path, version: str) -> None:
     answer = ask(server(), "initialize", {**INITIALIZE, "protocolVersion": version})
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, HandshakeReply)
     schema_of(corpora, version, "InitializeResult").validate(answer.result)
 
 
@@ -102,7 +102,7 @@ def test_answers_match_the_schema(corpora: Path, version: str) -> None:
 )
 def test_version_negotiation(requested: str, answered: str) -> None:
     answer = ask(server(), "initialize", {**INITIALIZE, "protocolVersion": requested})
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, HandshakeReply)
     assert answer.result["protocolVersion"] == answered
 
 
@@ -126,12 +126,12 @@ def test_a_wrong_initialize_can_be_repeated(params: Any, message: str) -> None:
     handshake = server()
     assert refused(handshake, "initialize", params) == (-32602, message)
     assert handshake.session is None
-    assert isinstance(ask(handshake, "initialize", INITIALIZE), Answer)
+    assert isinstance(ask(handshake, "initialize", INITIALIZE), HandshakeReply)
 
 
 def test_before_initialize() -> None:
     handshake = server()
-    assert ask(handshake, "ping") == Answer({})
+    assert ask(handshake, "ping") == HandshakeReply({})
     assert refused(handshake, "prompts/list") == (-32600, "initialize comes first")
     assert refused(handshake, "prompts/list", {"_meta": {"progressToken": 1}}) == (-32600, "initialize comes first")
     assert refused(handshake, "nothing/known") == (-32601, "Method not found")
@@ -145,7 +145,7 @@ def test_requests_may_follow_initialize_at_once() -> None:
     handshake = server()
     ask(handshake, "initialize", INITIALIZE)
     assert isinstance(ask(handshake, "prompts/list"), RequestRules)
-    assert ask(handshake, "ping") == Answer({})
+    assert ask(handshake, "ping") == HandshakeReply({})
 
 
 def test_methods_of_other_revisions_are_not_found() -> None:
@@ -203,7 +203,7 @@ def test_a_modern_request_knows_no_initialize() -> None:
     assert handshake.session is None
     # Not by its `_meta` alone: only what makes a request modern counts.
     answer = ask(handshake, "initialize", {**INITIALIZE, "_meta": {CLIENT_INFO_KEY: {}, "progressToken": 1}})
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, HandshakeReply)
     assert answer.result["protocolVersion"] == "2025-06-18"
     assert refused(handshake, "initialize", {**INITIALIZE, "_meta": META}) == (-32601, "Method not found")
     assert refused(server(versions=MODERN_VERSIONS), "initialize", {**INITIALIZE, "_meta": META})[0] == -32601
@@ -211,7 +211,7 @@ def test_a_modern_request_knows_no_initialize() -> None:
     assert refused(handshake, "initialize", {**INITIALIZE, "_meta": meta})[0] == -32022
     # To a server of legacy clients alone it means nothing.
     answer = ask(server(versions=HANDSHAKE_VERSIONS), "initialize", {**INITIALIZE, "_meta": META})
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, HandshakeReply)
 
 
 def test_registered_methods_are_of_every_revision() -> None:
@@ -233,7 +233,7 @@ def test_raw_params() -> None:
 
 def test_discover(corpora: Path) -> None:
     answer = ask(server(instructions="Be kind.", ttl_ms=5, cache_scope="public"), "server/discover", {"_meta": META})
-    assert answer == Answer(
+    assert answer == HandshakeReply(
         {
             "resultType": "complete",
             "supportedVersions": ["2026-07-28"],
@@ -244,7 +244,7 @@ def test_discover(corpora: Path) -> None:
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "server", "version": "1", "title": "The server"}},
         }
     )
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, HandshakeReply)
     schema_of(corpora, "2026-07-28", "DiscoverResult").validate(answer.result)
 
 
@@ -294,7 +294,7 @@ def test_unsupported_version(corpora: Path, requested: str, versions: tuple[str,
     error = caught.value
     assert (error.code, error.data) == (-32022, {"supported": supported, "requested": requested})
     discovered = ask(server(versions=versions), "server/discover", {"_meta": META})
-    assert isinstance(discovered, Answer)
+    assert isinstance(discovered, HandshakeReply)
     assert discovered.result["supportedVersions"] == supported
     whole = {
         "jsonrpc": "2.0",
@@ -320,7 +320,7 @@ def test_a_server_of_legacy_clients_alone() -> None:
     handshake = server(versions=HANDSHAKE_VERSIONS)
     assert refused(handshake, "server/discover", {"_meta": META}) == (-32601, "Method not found")
     assert not handshake.receive_notification(Notification("notifications/cancelled"))
-    assert isinstance(ask(handshake, "initialize", INITIALIZE), Answer)
+    assert isinstance(ask(handshake, "initialize", INITIALIZE), HandshakeReply)
     context = ask(handshake, "prompts/list", {"_meta": META})
     assert isinstance(context, RequestRules)
     assert context.revision.version == "2025-06-18"
@@ -567,7 +567,7 @@ def test_server_info_is_optional() -> None:
 def test_what_a_client_answers() -> None:
     handshake = client()
     handshake.start()
-    assert handshake.receive_request(Request(1, "ping")) == Answer({})
+    assert handshake.receive_request(Request(1, "ping")) == HandshakeReply({})
     with pytest.raises(RpcError) as caught:
         handshake.receive_request(Request(1, "roots/list"))
     assert caught.value.code == -32600
@@ -579,7 +579,7 @@ def test_what_a_client_answers() -> None:
     handshake = client("legacy")
     handshake.start()
     handshake.answered(INITIALIZED)
-    assert handshake.receive_request(Request(1, "ping")) == Answer({})
+    assert handshake.receive_request(Request(1, "ping")) == HandshakeReply({})
     assert isinstance(handshake.receive_request(Request(1, "roots/list")), ServerContext)
 
 
@@ -601,7 +601,7 @@ def test_every_client_with_every_server(mode: str, versions: tuple[str, ...]) ->
             except RpcError as error:
                 step = ours.failed(error)
             else:
-                assert isinstance(answer, Answer)
+                assert isinstance(answer, HandshakeReply)
                 step = ours.answered(answer.result)
     except HandshakeError:
         assert (mode, versions) in [

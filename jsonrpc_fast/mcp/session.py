@@ -1,0 +1,57 @@
+"""What the sessions of an MCP server and of an MCP client share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..codec import ParseError
+from ..handlers import Handler, Handlers
+from ..session import Convention, McpConvention, Session, SessionOptions
+from ..transports.base import Received, Transport
+from .protocol.versions import Revision
+
+
+class McpSession(Session):
+    """A session that refuses a batch, unless the revision agreed on has batches (2025-03-26).
+
+    Args:
+        transport: A transport that is not started.
+        serve: The function for every request and notification: takes the context and the params.
+        options: Options of `Session`. By default parse errors get no reply.
+        convention: The convention, unless the options have one.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        serve: Callable[[Any, Any], Any],
+        options: SessionOptions,
+        convention: Convention | None = None,
+    ) -> None:
+        # A program may print to its stdout; a reply to that would make no sense to it.
+        merged: SessionOptions = {"convention": convention or McpConvention(), "reply_policy": "never"}
+        merged.update(options)
+        super().__init__(transport, _Handlers(serve), **merged)
+
+    @property
+    def revision(self) -> Revision | None:
+        """The revision that `initialize` agreed on; None without it."""
+        raise NotImplementedError
+
+    def _on_message(self, message: Received) -> None:
+        if type(message) is list and not (self.revision is not None and self.revision.profile.batches):
+            self._on_error(ParseError.batch_not_allowed())
+        else:
+            super()._on_message(message)
+
+
+class _Handlers(Handlers):
+    """Handlers with one function for every method."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self._only = Handler(function, unpack=False)
+
+    def find(self, method: str) -> Handler:
+        return self._only
