@@ -85,6 +85,19 @@ HANDLER_FAILURES: Final = (Exception, SystemExit)
 and trio are none of these: they pass on to whoever runs the handler."""
 
 
+LOOP_EXITS: Final = (KeyboardInterrupt, SystemExit)
+"""Exceptions that end the event loop. A callback that raises one has not failed: it is raised again, never logged."""
+
+
+def invalid_params(message: str) -> RpcError:
+    """Return the error -32602.
+
+    Args:
+        message: which parameter is invalid, and why.
+    """
+    return RpcError(ErrorCode.INVALID_PARAMS, message)
+
+
 def error_for(error: BaseException, method: str, id: MessageId = None) -> RpcError:
     """Returns the error to answer a request with, after its handler raised `error`.
 

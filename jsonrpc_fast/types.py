@@ -7,8 +7,20 @@ from typing import Final, Literal, NamedTuple
 
 Kind = Literal["request", "notification", "result", "error", "batch", "invalid"]
 
+REQUEST_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params"})
+"""The members of a request and a notification (section 4)."""
+
+RESPONSE_MEMBERS: Final = frozenset({"jsonrpc", "id", "result", "error"})
+"""The members of a response (section 5)."""
+
+ENVELOPE_MEMBERS: Final = REQUEST_MEMBERS | RESPONSE_MEMBERS
+"""The members of any message."""
+
 ERROR_MEMBERS: Final = frozenset({"code", "message", "data"})
 """The members of an error object (section 5.1)."""
+
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+"""U+FEFF in UTF-8: dropped at the start of a stream, never written."""
 
 
 class Classification(NamedTuple):

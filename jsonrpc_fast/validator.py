@@ -24,14 +24,13 @@ from .codec import Error, Notification, ParseError, Raw, Request, Response, pars
 from .codec._json import has_surrogates, is_integer_longer, is_longer
 from .codes import RPC_MESSAGES, ErrorCode, ParseErrorCode, is_error_code
 from .profile import JSONRPC, Profile
-from .types import MessageId
+from .types import ENVELOPE_MEMBERS, ERROR_MEMBERS, MessageId
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 ExpectedKind = Literal["request", "notification", "response", "batch"]
 
-_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
 _CLASSES: Final[dict[str, Any]] = {"request": Request, "notification": Notification, "response": Response}
 
 # What a code says of a message that may be of any kind, said of one that is to be of a certain kind.
@@ -190,7 +189,7 @@ def _faults(obj: object, kind: ExpectedKind, profile: Profile, index: int | None
     elif obj["jsonrpc"] != "2.0":
         yield _fault(ParseErrorCode.INVALID_JSONRPC_VERSION, "/jsonrpc", index)
     yield from _response_faults(obj, profile, index) if kind == "response" else _call_faults(obj, kind, profile, index)
-    if not profile.extra_members and not obj.keys() <= _MEMBERS:
+    if not profile.extra_members and not obj.keys() <= ENVELOPE_MEMBERS:
         yield _fault(ParseErrorCode.UNEXPECTED_MEMBER, "", index)
 
 
@@ -251,7 +250,7 @@ def _error_faults(error: object, profile: Profile, index: int | None) -> Iterato
         yield _fault(ParseErrorCode.INVALID_ERROR_CODE, "/error/code", index)
     if not isinstance(error.get("message"), str):
         yield _fault(ParseErrorCode.INVALID_ERROR_MESSAGE, "/error/message", index)
-    if not profile.extra_members and not error.keys() <= {"code", "message", "data"}:
+    if not profile.extra_members and not error.keys() <= ERROR_MEMBERS:
         yield _fault(ParseErrorCode.UNEXPECTED_MEMBER, "/error", index)
 
 

@@ -11,5 +11,5 @@ def remake(backend: str, maker: str, *fields: Any) -> Any:
 
     backend: the name of its module. maker: what makes the object of its fields there.
     """
-    module = sys.modules.get(backend) or sys.modules[f"{__package__}.codec"].backend
+    module = sys.modules.get(backend) or sys.modules[f"{__package__}._backend"].backend
     return getattr(module, maker)(*fields)

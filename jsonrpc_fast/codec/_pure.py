@@ -23,7 +23,15 @@ from ..codes import RPC_MESSAGES, is_error_code, plain_error_code
 from ..errors import HANDLER_FAILURES, RpcError, error_for, internal_error, remake_parse_error
 from ..framing.frames import Framing
 from ..profile import HEAD_BYTES, JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Limits, Profile
-from ..types import ERROR_MEMBERS, UNSET, Classification, MessageId
+from ..types import (
+    ENVELOPE_MEMBERS,
+    ERROR_MEMBERS,
+    REQUEST_MEMBERS,
+    RESPONSE_MEMBERS,
+    UNSET,
+    Classification,
+    MessageId,
+)
 from ._json import (
     Default,
     JSONDecodeError,
@@ -521,9 +529,6 @@ def _check_error(code: object, message: object) -> int:
 
 # Decoding: the rules.
 
-_MEMBERS: Final = ("jsonrpc", "id", "method", "params", "result", "error")
-_REQUEST_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params"})
-_RESPONSE_MEMBERS: Final = frozenset({"jsonrpc", "id", "result", "error"})
 _ABSENT: Final = object()
 
 
@@ -603,7 +608,7 @@ def _judge(
         params = None
     elif not _is_object(params) and not (profile.array_params and _is_array(params)):
         return _fault(ParseError.invalid_params_type, obj, profile, index)
-    if not profile.extra_members and not obj.keys() <= _REQUEST_MEMBERS:
+    if not profile.extra_members and not obj.keys() <= REQUEST_MEMBERS:
         return _fault(ParseError.unexpected_member, obj, profile, index)
     if id is _ABSENT or (id is None and version is _ABSENT):  # null is how 1.0 says that there is none
         return _make_notification(method, params)
@@ -646,7 +651,7 @@ def _judge_response(obj: dict[str, Any], id: object, profile: Profile, index: in
         if profile.object_results and not _is_object(result):
             return _fault(ParseError.invalid_result_type, obj, profile, index)
         error = None
-    if not profile.extra_members and not obj.keys() <= _RESPONSE_MEMBERS:
+    if not profile.extra_members and not obj.keys() <= RESPONSE_MEMBERS:
         return _fault(ParseError.unexpected_member, obj, profile, index)
     return _make_response(id, result, error)  # type: ignore[arg-type]  # judged above
 
@@ -943,7 +948,7 @@ def _read_usual(text: bytes, head: re.Match[bytes], last: int, profile: Profile,
 # twice, of a wide number that became a float, and of where a payload lies. `_decode_by_envelopes`, which reads every
 # byte, says the same: the tests hold one against the other.
 
-_QUOTED: Final = {name: b'"%b"' % name.encode() for name in _MEMBERS}
+_QUOTED: Final = {name: b'"%b"' % name.encode() for name in ENVELOPE_MEMBERS}
 _PAYLOADS: Final = frozenset({"params", "result", "error"})
 _SPACE: Final = b" \t\n\r"
 _COMMA: Final = ord(",")
@@ -1001,11 +1006,11 @@ def _is_within(text: bytes, profile: Profile) -> bool:
 def _count_members(items: list[dict[str, Any]]) -> dict[str, int]:
     """How many of the dicts have each of JSON-RPC's members."""
     if len(items) == 1:
-        return {name: 1 for name in items[0] if name in _MEMBERS}
+        return {name: 1 for name in items[0] if name in ENVELOPE_MEMBERS}
     counts: dict[str, int] = {}
     for names, number in Counter(map(tuple, items)).items():
         for name in names:
-            if name in _MEMBERS:
+            if name in ENVELOPE_MEMBERS:
                 counts[name] = counts.get(name, 0) + number
     return counts
 

@@ -20,10 +20,8 @@ import uuid
 from itertools import accumulate, islice
 from typing import Any, Final, NamedTuple
 
-from ..types import ERROR_MEMBERS
+from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS
 from ._json import JSONDecodeError, is_wide_integer, loads
-
-MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
 
 
 class Malformed(Exception):
@@ -80,7 +78,7 @@ _simple_member = re.compile(  # one that ends for sure
     rb'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*'
     rb'("[^"\\\x00-\x1f]*"|-?(?:0|[1-9][0-9]{0,17})(?![0-9.eE])|true|false|null)[ \t\n\r]*[,}]'
 ).match
-_NAMES: Final = {name.encode(): name for name in MEMBERS | ERROR_MEMBERS}
+_NAMES: Final = {name.encode(): name for name in ENVELOPE_MEMBERS | ERROR_MEMBERS}
 _LITERALS: Final = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 _QUOTE, _BACKSLASH, _COMMA, _COLON = b'"\\,:'
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = b"{}[]"
@@ -144,7 +142,7 @@ def scan_head(text: bytes) -> Head | None:
     try:
         if _byte(text, at) != _OPEN_OBJECT:
             return None
-        _end_of_text(text, _scan_object(text, at, True, MEMBERS, head)[1])
+        _end_of_text(text, _scan_object(text, at, True, ENVELOPE_MEMBERS, head)[1])
     except Malformed as malformed:
         if malformed.offset < len(text):
             return None
@@ -170,7 +168,7 @@ def scan_proven(text: bytes, is_batch: bool) -> list[Envelope]:
     name, start = "", 0  # of the member begun
 
     def end_member(end: int) -> None:
-        if name in MEMBERS:
+        if name in ENVELOPE_MEMBERS:
             members[name] = Value(start, start + len(text[start:end].rstrip(b" \t\n\r")), 0, False)
 
     for index in [index for index, depth in enumerate(depths) if depth == level]:
@@ -189,7 +187,7 @@ def scan_proven(text: bytes, is_batch: bool) -> list[Envelope]:
             end_member(before_at + len(before) - 1)
         end = ends[2 * index + 1] + 2 * index + 2
         name = _member_name(text[at:end])
-        if name in MEMBERS:
+        if name in ENVELOPE_MEMBERS:
             duplicates = duplicates or name in members
         else:
             unexpected = True
@@ -227,7 +225,7 @@ def scan_error(text: bytes, error: Value) -> Envelope | None:
 
 def _scan_message(text: bytes, at: int, any_width: bool) -> tuple[Envelope, int]:
     if _byte(text, at) == _OPEN_OBJECT:
-        return _scan_object(text, at, any_width, MEMBERS)
+        return _scan_object(text, at, any_width, ENVELOPE_MEMBERS)
     value = _scan_value(text, at, any_width)
     return Envelope(None, value.depth), value.end
 

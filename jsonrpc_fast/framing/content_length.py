@@ -20,8 +20,9 @@ from typing import Any, Final
 
 from ..codes import Hint, ParseErrorCode
 from ..profile import HEAD_BYTES
+from ..types import BYTE_ORDER_MARK
 from .events import _EVENT_NAMES
-from .frames import _BLANK, _BYTE_ORDER_MARK, MAX_HEADER_BYTES, MAX_SKIPPED_BYTES, Frame
+from .frames import _BLANK, MAX_HEADER_BYTES, MAX_SKIPPED_BYTES, Frame
 from .hints import hint_of_header
 
 _NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]*")
@@ -132,7 +133,7 @@ class HeaderReader:
 
     def _line_begun(self) -> bytes:
         line = bytes(self._line)
-        return line.removeprefix(_BYTE_ORDER_MARK) if self._at_start else line
+        return line.removeprefix(BYTE_ORDER_MARK) if self._at_start else line
 
     def _end_line(self) -> None:
         line = self._line_begun()[:-1].removesuffix(b"\r")

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final, Literal
 
+from ..types import BYTE_ORDER_MARK
 from .content_length import _NAME, ContentLengthFrames
 from .events import EventFrames
-from .frames import _BYTE_ORDER_MARK, MAX_HEADER_BYTES
+from .frames import MAX_HEADER_BYTES
 from .lines import LineFrames
 
 _BLANKS: Final = re.compile(rb"[ \t\r\n]*")
@@ -45,9 +46,9 @@ class FramingDetector:
         seen += bytes(data)  # a memoryview with gaps is no buffer that can be appended
         end = min(len(seen), MAX_HEADER_BYTES)
         if self._line is None:
-            if len(seen) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(seen):
+            if len(seen) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(seen):
                 return None
-            begin = len(_BYTE_ORDER_MARK) if seen.startswith(_BYTE_ORDER_MARK) else 0
+            begin = len(BYTE_ORDER_MARK) if seen.startswith(BYTE_ORDER_MARK) else 0
             self._at = _end_of(_BLANKS, seen, max(self._at, begin), end)
             if self._at < end:
                 self._line = self._at

@@ -17,7 +17,6 @@ MAX_HEADER_BYTES: Final = 8192
 MAX_SKIPPED_BYTES: Final = 2**32 - 1
 """The largest body over the limit that is skipped; announcing more ends the stream."""
 
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _BLANK: Final = b" \t\r"
 _SHORT_BLANK: Final = 64
 # `re` remembers each turn of a repeated group, so their number is bounded.

@@ -6,11 +6,11 @@ import re
 from typing import Final
 
 from ..codes import Hint
+from ..types import BYTE_ORDER_MARK
 
 LOOKED_AT_BYTES: Final = 64
 """How much of a line tells what it looks like."""
 
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # One group for each of the three framings.
 _START: Final = re.compile(rb"(\{|\[\s*(?:[{\[\]]|$))|((?i:content-(?:length|type))[ \t]*:)|((?:data|event|id|retry):)")
 _STARTS: Final = (None, Hint.NEWLINE_FRAMING, Hint.CONTENT_LENGTH_FRAMING, Hint.SSE_FRAMING)
@@ -20,7 +20,7 @@ _CONTROL: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # but white
 
 def looks_like(text: bytes) -> Hint | None:
     """What the beginning of a line looks like: one of the framings, or printed text, or None."""
-    start = text[:LOOKED_AT_BYTES].removeprefix(_BYTE_ORDER_MARK).lstrip()
+    start = text[:LOOKED_AT_BYTES].removeprefix(BYTE_ORDER_MARK).lstrip()
     framing = _START.match(start)
     if framing is not None and framing.lastindex is not None:
         return _STARTS[framing.lastindex]

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from ..codes import ParseErrorCode
 from ..profile import HEAD_BYTES
-from .frames import _BLANK, _BYTE_ORDER_MARK, _SHORT_BLANK, Frame, _blank_lines
+from ..types import BYTE_ORDER_MARK
+from .frames import _BLANK, _SHORT_BLANK, Frame, _blank_lines
 
 
 class LineFrames:
@@ -80,15 +81,15 @@ class LineFrames:
         buffer = self._buffer
         # What cannot fit is not copied: two bytes past the limit tell that the line is over it, even if the last
         # one is a carriage return; three more may be a byte order mark.
-        room = self._limit + 2 + len(_BYTE_ORDER_MARK) - len(buffer)
+        room = self._limit + 2 + len(BYTE_ORDER_MARK) - len(buffer)
         buffer += chunk[start : min(end, start + room)]
         left = end - start - room
         if self._at_start:
-            if _BYTE_ORDER_MARK.startswith(buffer) and len(buffer) < len(_BYTE_ORDER_MARK):
+            if BYTE_ORDER_MARK.startswith(buffer) and len(buffer) < len(BYTE_ORDER_MARK):
                 return  # perhaps a mark, which does not count
-            if buffer.startswith(_BYTE_ORDER_MARK):
-                self._buffer = buffer = buffer[len(_BYTE_ORDER_MARK) :]
-                self._offset += len(_BYTE_ORDER_MARK)
+            if buffer.startswith(BYTE_ORDER_MARK):
+                self._buffer = buffer = buffer[len(BYTE_ORDER_MARK) :]
+                self._offset += len(BYTE_ORDER_MARK)
             self._at_start = False
         if len(buffer) > self._limit + 1 or (len(buffer) == self._limit + 1 and buffer[-1] != 0x0D):
             frames.append(self._too_large(buffer))

@@ -22,8 +22,8 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from ..profile import HEAD_BYTES
+from ..types import BYTE_ORDER_MARK
 
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _KNOWN_FIELD: Final = re.compile(rb"(?:data|event|id|retry):")
 _FIELD_BYTES: Final = 6  # of the longest names and their colon
 _DATA_NAME: Final = re.compile(rb"data: ?")
@@ -219,7 +219,7 @@ class EventDecoder:
             first = min(end, start + SHOWN_BYTES - len(line))
             line += chunk[start:first]
             start = first
-            if self._at_start and not (len(line) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(line)):
+            if self._at_start and not (len(line) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(line)):
                 self._drop_byte_order_mark()
                 line = self._line
         if len(line) >= _FIELD_BYTES and not _KNOWN_FIELD.match(line):
@@ -278,9 +278,9 @@ class EventDecoder:
             found.append((line, self._line_offset))
 
     def _drop_byte_order_mark(self) -> None:
-        if self._line.startswith(_BYTE_ORDER_MARK):
-            self._line = self._line[len(_BYTE_ORDER_MARK) :]
-            self._line_offset += len(_BYTE_ORDER_MARK)
+        if self._line.startswith(BYTE_ORDER_MARK):
+            self._line = self._line[len(BYTE_ORDER_MARK) :]
+            self._line_offset += len(BYTE_ORDER_MARK)
         self._at_start = False
 
     def _drop_event(self, found: list[tuple[Event | bytes, int]], value: bytes | bytearray) -> None:

@@ -162,7 +162,7 @@ def outcome(call: Callable[[], Any]) -> str:
         found = repr(call())
     except Exception as error:
         found = f"{type(error).__name__}: {error}"
-    return re.sub(r"jsonrpc_fast\._(core|pure)\.| at 0x[0-9a-f]+", "", found)
+    return re.sub(r"jsonrpc_fast\.codec\._(core|pure)\.| at 0x[0-9a-f]+", "", found)
 
 
 NAN = float("nan")
