@@ -1,4 +1,4 @@
-"""Both sides of the handshake, message by message."""
+"""The server's side of the handshake, message by message."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import jsonschema_rs
 import pytest
 
 from jsonrpc_fast import Notification, Raw, Request
-from jsonrpc_fast.errors import CallTimeout, HandshakeError, RpcError
-from jsonrpc_fast.mcp.client.handshake import Call, ClientHandshake, Ready, ServerContext
-from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities
+from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.mcp.protocol.capabilities import Implementation, ServerCapabilities
 from jsonrpc_fast.mcp.protocol.meta import CLIENT_INFO_KEY, LOG_LEVEL_KEY, LOG_LEVELS, HandshakeReply
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS, VERSIONS
 from jsonrpc_fast.mcp.server.handshake import RequestRules, ServerHandshake
@@ -22,7 +21,6 @@ from ..protocol.test_capabilities import schema_of
 SERVER = Implementation(name="server", version="1", title="The server")
 CLIENT = Implementation(name="client", version="2")
 OFFERS = ServerCapabilities.from_dict({"prompts": {"listChanged": True}, "completions": {}, "logging": {}})
-CAN = ClientCapabilities.from_dict({"roots": {"listChanged": True}, "elicitation": {}})
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientInfo": {"name": "client", "version": "2"},
@@ -366,257 +364,7 @@ def test_complete() -> None:
     assert handshake.complete(legacy, "prompts/list", {"prompts": [], "ttlMs": 1, "resultType": "x"}) == {"prompts": []}
 
 
-# The client.
-
-
-def client(mode: Any = "auto", **options: Any) -> ClientHandshake:
-    return ClientHandshake(CLIENT, CAN, mode, **options)
-
-
-INITIALIZED = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {"tools": {}},
-    "serverInfo": {"name": "server", "version": "1"},
-    "instructions": "Be kind.",
-}
-DISCOVERED = {
-    "resultType": "complete",
-    "supportedVersions": ["2026-07-28"],
-    "capabilities": {"tools": {}},
-    "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "server", "version": "1"}},
-    "ttlMs": 0,
-    "cacheScope": "private",
-}
-
-
-def unsupported(*supported: str) -> RpcError:
-    return RpcError(-32022, "Unsupported protocol version", {"supported": list(supported), "requested": "2026-07-28"})
-
-
-def test_legacy_client(corpora: Path) -> None:
-    handshake = client("legacy")
-    call = handshake.start()
-    assert call == Call(
-        "initialize",
-        {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {"roots": {"listChanged": True}, "elicitation": {}},
-            "clientInfo": {"name": "client", "version": "2"},
-        },
-    )
-    schema_of(corpora, "2025-11-25", "InitializeRequestParams").validate(call.params)
-    assert handshake.server is None
-    ready = handshake.answered(INITIALIZED)
-    assert isinstance(ready, Ready)
-    assert ready.notification == Notification("notifications/initialized")
-    assert ready.server is handshake.server
-    assert (ready.server.revision.version, ready.server.instructions) == ("2025-11-25", "Be kind.")
-    assert ready.server.capabilities.supports("tools")
-    assert ready.server.info == Implementation(name="server", version="1")
-    assert ready.server.params() is None
-    assert ready.server.params({"a": 1}) == {"a": 1}
-    assert ready.server.params({"a": 1}, progressToken=3) == {"a": 1, "_meta": {"progressToken": 3}}
-
-
-def test_a_client_that_speaks_less() -> None:
-    handshake = client("legacy", versions=["2024-11-05", "2025-03-26"])
-    assert handshake.start().params["protocolVersion"] == "2025-03-26"
-    assert isinstance(handshake.answered({**INITIALIZED, "protocolVersion": "2024-11-05"}), Ready)
-    with pytest.raises(ValueError, match="none of the versions is modern"):
-        client("modern", versions=["2024-11-05"])
-    with pytest.raises(ValueError, match="mode must be"):
-        client("new")
-
-
-@pytest.mark.parametrize(
-    ("result", "text"),
-    [
-        ({**INITIALIZED, "protocolVersion": "2026-07-28"}, "offers a version that this client does not speak"),
-        ({**INITIALIZED, "protocolVersion": 5}, "offers a version that this client does not speak"),
-        ([], "offers a version that this client does not speak"),
-        ({**INITIALIZED, "capabilities": 1}, "/capabilities must be an object"),
-        ({**INITIALIZED, "serverInfo": {}}, "/serverInfo/name is missing"),
-    ],
-)
-def test_a_client_leaves_when_it_cannot_follow(result: Any, text: str) -> None:
-    handshake = client("legacy")
-    handshake.start()
-    with pytest.raises(HandshakeError, match=text):
-        handshake.answered(result)
-    assert handshake.server is None
-
-
-def test_modern_client(corpora: Path) -> None:
-    handshake = client("modern")
-    call = handshake.start()
-    assert (call.method, call.timeout_seconds) == ("server/discover", 10.0)
-    schema_of(corpora, "2026-07-28", "RequestParams").validate(call.params)
-    ready = handshake.answered(DISCOVERED)
-    assert isinstance(ready, Ready)
-    assert ready.notification is None
-    params = ready.server.params({"name": "x", "_meta": {"mine": 1}}, progressToken=3)
-    assert params == {
-        "name": "x",
-        "_meta": {
-            "mine": 1,
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": {"name": "client", "version": "2"},
-            "io.modelcontextprotocol/clientCapabilities": {"roots": {}, "elicitation": {}},
-            "progressToken": 3,
-        },
-    }
-    schema_of(corpora, "2026-07-28", "CallToolRequestParams").validate(params)
-    assert client("modern").start() == call
-
-
-@pytest.mark.parametrize("error", [RpcError(-32601, "no"), unsupported("2099-01-01"), CallTimeout()])
-def test_a_modern_client_does_not_fall_back(error: Any) -> None:
-    handshake = client("modern")
-    handshake.start()
-    with pytest.raises(HandshakeError) as caught:
-        handshake.failed(error)
-    assert caught.value.__cause__ is error
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        RpcError(-32601, "Method not found"),
-        RpcError(-32602, "Invalid request parameters", ""),
-        RpcError(-32600, "initialize comes first"),
-        RpcError(-32020, "Header mismatch"),
-        RpcError(-32022, "no data"),
-        RpcError(-32022, "bad data", {"supported": "2026-07-28"}),
-        unsupported("2025-11-25", "2024-11-05"),
-        CallTimeout(),
-    ],
-)
-def test_auto_falls_back(error: Any) -> None:
-    handshake = client()
-    assert handshake.start().method == "server/discover"
-    call = handshake.failed(error)
-    assert isinstance(call, Call)
-    assert call.method == "initialize"
-    assert isinstance(handshake.answered(INITIALIZED), Ready)
-
-
-@pytest.mark.parametrize(
-    "result",
-    [
-        {},
-        {**DISCOVERED, "supportedVersions": ["2025-11-25"]},
-        {**DISCOVERED, "supportedVersions": [1]},
-        {**DISCOVERED, "capabilities": []},
-    ],
-)
-def test_auto_falls_back_from_an_answer_that_is_none(result: Any) -> None:
-    handshake = client()
-    handshake.start()
-    call = handshake.answered(result)
-    assert isinstance(call, Call)
-    assert call.method == "initialize"
-    handshake = client("modern")
-    handshake.start()
-    with pytest.raises(HandshakeError):
-        handshake.answered(result)
-
-
-def test_auto_tries_a_common_version_once() -> None:
-    handshake = client()
-    first = handshake.start()
-    assert handshake.failed(unsupported("2099-01-01", "2026-07-28")) == first
-    call = handshake.failed(unsupported("2026-07-28", "2025-11-25"))
-    assert isinstance(call, Call)
-    assert call.method == "initialize"
-
-
-def test_auto_leaves_a_server_of_another_time() -> None:
-    handshake = client()
-    handshake.start()
-    with pytest.raises(HandshakeError, match="the server speaks no version that this client does"):
-        handshake.failed(unsupported("2099-01-01"))
-
-
-def test_auto_and_a_slow_modern_server() -> None:
-    handshake = client()
-    handshake.start()
-    handshake.failed(CallTimeout())
-    call = handshake.failed(unsupported("2026-07-28"))
-    assert isinstance(call, Call)
-    assert call.method == "server/discover"
-    assert isinstance(handshake.answered(DISCOVERED), Ready)
-
-
-def test_a_refused_initialize() -> None:
-    handshake = client()
-    handshake.start()
-    handshake.failed(RpcError(-32601, "no"))
-    with pytest.raises(HandshakeError, match="did not answer initialize"):
-        handshake.failed(RpcError(-32603, "no"))
-
-
-def test_server_info_is_optional() -> None:
-    for meta in ({}, {"io.modelcontextprotocol/serverInfo": {"name": 5}}, 5):
-        handshake = client()
-        handshake.start()
-        ready = handshake.answered({**DISCOVERED, "_meta": meta})
-        assert isinstance(ready, Ready)
-        assert ready.server.info is None
-
-
-def test_what_a_client_answers() -> None:
-    handshake = client()
-    handshake.start()
-    assert handshake.receive_request(Request(1, "ping")) == HandshakeReply({})
-    with pytest.raises(RpcError) as caught:
-        handshake.receive_request(Request(1, "roots/list"))
-    assert caught.value.code == -32600
-    handshake.answered(DISCOVERED)
-    for method in ("ping", "roots/list", "sampling/createMessage"):
-        with pytest.raises(RpcError) as caught:
-            handshake.receive_request(Request(1, method))
-        assert caught.value.code == -32601
-    handshake = client("legacy")
-    handshake.start()
-    handshake.answered(INITIALIZED)
-    assert handshake.receive_request(Request(1, "ping")) == HandshakeReply({})
-    assert isinstance(handshake.receive_request(Request(1, "roots/list")), ServerContext)
-
-
-# Both together.
-
-
-@pytest.mark.parametrize("mode", ["auto", "legacy", "modern"])
-@pytest.mark.parametrize("versions", [VERSIONS, HANDSHAKE_VERSIONS, MODERN_VERSIONS, ("2025-03-26",)])
-def test_every_client_with_every_server(mode: str, versions: tuple[str, ...]) -> None:
-    ours, theirs = client(mode), server(versions=versions)
-    step: Call | Ready = ours.start()
-    steps = 0
-    try:
-        while isinstance(step, Call):
-            steps += 1
-            assert steps < 5
-            try:
-                answer = ask(theirs, step.method, step.params)
-            except RpcError as error:
-                step = ours.failed(error)
-            else:
-                assert isinstance(answer, HandshakeReply)
-                step = ours.answered(answer.result)
-    except HandshakeError:
-        assert (mode, versions) in [
-            ("legacy", MODERN_VERSIONS),
-            ("modern", HANDSHAKE_VERSIONS),
-            ("modern", ("2025-03-26",)),
-        ]
-        return
-    if step.notification is not None:
-        assert theirs.receive_notification(step.notification)
-    context = ask(theirs, "prompts/list", step.server.params())
-    assert isinstance(context, RequestRules)
-    assert context.revision is step.server.revision
-    assert step.server.revision.version in versions
-    assert step.server.revision.is_modern is (mode != "legacy" and "2026-07-28" in versions)
+# Messages of other libraries.
 
 
 def test_official_requests_are_served(corpora: Path) -> None:

@@ -1,0 +1,92 @@
+"""A relay between two ends in memory, for the tests of the relay."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from jsonrpc_fast import JSONRPC, Profile, encode
+from jsonrpc_fast.mcp.relay import Relay
+from jsonrpc_fast.transports.memory import MemoryTransport, memory_pair
+
+
+class End:
+    """The peer at one end: sends lines, and keeps those that come, in the order of their coming."""
+
+    def __init__(self, transport: MemoryTransport) -> None:
+        self.transport = transport
+        self.lines: list[bytes] = []
+        self.is_closed = False
+        transport.onmessage = lambda message: self.lines.append(encode(message, delimited=False))
+        transport.onclose = self._close
+        transport.pauses_when_blocked = False
+
+    def _close(self) -> None:
+        self.is_closed = True
+
+    async def send(self, *lines: bytes) -> None:
+        for line in lines:
+            self.transport.send(line)
+        await turns()
+
+    async def end(self) -> None:
+        """Says no more, but listens."""
+        self.transport._finish()
+        await turns()
+
+    def take(self) -> list[bytes]:
+        lines, self.lines = self.lines, []
+        return lines
+
+
+async def turns() -> None:
+    """Enough turns of the loop for a message to go from one end to the other, and for the answer of the relay."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def relayed(
+    profile: Profile = JSONRPC, **options: Any
+) -> AsyncIterator[tuple[End, End, list[tuple[str, Exception]], Relay]]:
+    """Both ends, with a relay between them, and the faults that it tells."""
+    faults: list[tuple[str, Exception]] = []
+    outer_left, left = memory_pair(profile=profile, raw=True)
+    outer_right, right = memory_pair(profile=profile, raw=True)
+    options.setdefault("on_fault", lambda side, fault: faults.append((side, fault)))
+    async with Relay(left, right, **options) as relay:
+        await outer_left.start()
+        await outer_right.start()
+        try:
+            yield End(outer_left), End(outer_right), faults, relay
+        finally:
+            await outer_left.disconnect()
+            await outer_right.disconnect()
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 50))
+
+
+def over(profile: Profile = JSONRPC, **options: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[[], None]]:
+    """Runs a test with both ends and the faults of a relay."""
+
+    def decorate(test: Callable[..., Awaitable[None]]) -> Callable[[], None]:
+        async def whole() -> None:
+            async with relayed(profile, **options) as (left, right, faults, _):
+                await test(left, right, faults)
+
+        def wrapped() -> None:
+            run(whole)
+
+        wrapped.__name__ = test.__name__
+        return wrapped
+
+    return decorate
+
+
+SUBSCRIBED = b'{"jsonrpc":"2.0","method":"%b","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%b}}}'
+
+LISTEN = b'{"jsonrpc":"2.0","id":"s","method":"subscriptions/listen"}'
