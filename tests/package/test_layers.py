@@ -1,17 +1,20 @@
-"""Imports go strictly downward, file by file, and there is no circle (DESIGN section 1). Read from the sources.
+"""Imports go strictly downward, file by file, and there is no circle. All of it is read from the sources.
 
-Imports for type checkers count like any others: whoever reads a file reads them too.
+Imports for type checkers count like any others: a reader follows them too. `python -m tests.package.test_layers` prints
+the figures.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
-import jsonrpc_fast
+import pytest
 
-PACKAGE = Path(jsonrpc_fast.__file__).resolve().parent
+from ..support.places import PACKAGE
+
 LAYERS = {
     "_version": 1,
     "types": 1,
@@ -32,9 +35,9 @@ LAYERS = {
     "__main__": 8,
 }
 BESIDE = {"framing", "codec", "transports", "session", "mcp", "cli"}
-"""Folders whose files may import each other. Other modules of one layer do not know of each other."""
+"""Folders whose files may import each other. Two other modules of one layer may not."""
 VOCABULARY = ("_repr", "types", "codes", "errors", "profile", "_version")
-"""The lowest layer, in its own order: each may import what stands before it."""
+"""The lowest layer, in order: each module may import those before it."""
 MAY_IMPORT_ASYNCIO = (
     "session.session",
     "session.calling",
@@ -59,7 +62,7 @@ def sources() -> list[Path]:
 
 
 def module_of(path: Path) -> str:
-    """The module that a file belongs to: `codec._core` for the parts of the core, `framing` for its `__init__.py`."""
+    """Return the module of a file: `framing` for its `__init__.py`, `codec._core` for a part of the core."""
     parts = list(path.relative_to(PACKAGE).with_suffix("").parts)
     if path.suffix == ".pxi":
         parts = ["codec", "_core"]
@@ -71,8 +74,9 @@ def module_of(path: Path) -> str:
 MODULES = {module_of(path) for path in sources()} | {"codec._core"}
 
 
+@functools.cache
 def imports_of(path: Path) -> list[tuple[int, str, str]]:
-    """Level, module and name of each import in a file, those for type checkers included."""
+    """Return level, module and name of each import in a file."""
     if path.suffix in COMPILED:
         return compiled_imports_of(path.read_text())
     found = []
@@ -100,7 +104,7 @@ def compiled_imports_of(text: str) -> list[tuple[int, str, str]]:
 
 
 def own_imports_of(path: Path) -> set[str]:
-    """The modules of the package that a file imports."""
+    """Return the modules of the package that a file imports."""
     found = set()
     folder = path.relative_to(PACKAGE).parent.parts if path.suffix != ".pxi" else ("codec",)
     for level, module, name in imports_of(path):
@@ -117,16 +121,16 @@ def own_imports_of(path: Path) -> set[str]:
     return found - {module_of(path)}
 
 
-def graph() -> dict[str, set[str]]:
+def read_imports() -> dict[str, set[str]]:
+    """Return the modules that each module imports."""
     found: dict[str, set[str]] = {module: set() for module in MODULES}
     for path in sources():
         found[module_of(path)] |= own_imports_of(path)
-    found["codec._core"].discard("codec._scanner")  # _scanner.pxd, which stands beside _scanner.py
+    found["codec._core"].discard("codec._scanner")  # the core cimports _scanner.pxd, not _scanner.py
     return found
 
 
-def layer_of(module: str) -> int:
-    return LAYERS[module.split(".")[0]]
+IMPORTS = read_imports()
 
 
 def may_import(module: str, other: str) -> bool:
@@ -135,7 +139,24 @@ def may_import(module: str, other: str) -> bool:
         return top in BESIDE
     if top in VOCABULARY and below in VOCABULARY:
         return VOCABULARY.index(below) < VOCABULARY.index(top)
-    return layer_of(other) < layer_of(module)
+    return LAYERS[below] < LAYERS[top]
+
+
+def arrows_up() -> list[tuple[str, str]]:
+    """Return the imports that do not go downward."""
+    arrows = [(module, other) for module in sorted(MODULES) for other in sorted(IMPORTS[module])]
+    return [arrow for arrow in arrows if not may_import(*arrow)]
+
+
+def circles() -> list[set[str]]:
+    """Return the sets of modules that import each other, directly or through others."""
+    reached = {module: set(others) for module, others in IMPORTS.items()}
+    for middle in MODULES:
+        for others in reached.values():
+            if middle in others:
+                others |= reached[middle]
+    found = [{other for other in reached[module] if module in reached[other]} for module in sorted(MODULES)]
+    return [circle for at, circle in enumerate(found) if circle and circle not in found[:at]]
 
 
 def test_each_module_has_a_layer() -> None:
@@ -143,25 +164,37 @@ def test_each_module_has_a_layer() -> None:
 
 
 def test_no_import_goes_upward() -> None:
-    assert [(a, b) for a, others in sorted(graph().items()) for b in sorted(others) if not may_import(a, b)] == []
+    assert arrows_up() == []
 
 
 def test_there_is_no_circle() -> None:
-    left = graph()
-    while left:
-        leaves = {module for module, below in left.items() if not below & left.keys()}
-        assert leaves, f"a circle among { ({module: sorted(below & left.keys()) for module, below in left.items()}) }"
-        left = {module: below for module, below in left.items() if module not in leaves}
+    assert circles() == []
+
+
+def test_an_import_that_goes_up_and_its_circle_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(IMPORTS, "codes", {"codec._backend"})
+    assert arrows_up() == [("codes", "codec._backend")]
+    [circle] = circles()
+    assert circle >= {"codes", "codec._backend"}
+    assert "session.session" not in circle
 
 
 def test_one_module_imports_orjson() -> None:
-    assert [
-        module_of(path) for path in sources() if any(name.split(".")[0] == "orjson" for _, name, _ in imports_of(path))
-    ] == ["codec._json"]
+    arrows = [(module_of(path), name.split(".")[0]) for path in sources() for _, name, _ in imports_of(path)]
+    assert {module for module, name in arrows if name == "orjson"} == {"codec._json"}
 
 
-def test_asyncio_stays_where_it_belongs() -> None:
+def test_asyncio_stays_in_the_drivers() -> None:
     for path in sources():
         if not module_of(path).startswith(MAY_IMPORT_ASYNCIO):
             names = {name.split(".")[0] for level, name, _ in imports_of(path) if not level}
             assert not names & {"asyncio", "anyio"}, path
+
+
+def main() -> None:
+    count = sum(map(len, IMPORTS.values()))
+    print(f"{len(MODULES)} modules, {count} imports: {len(arrows_up())} go up, {len(circles())} circles")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,14 +1,18 @@
-"""Where the tests find things."""
+"""The places of files that tests use."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
+import jsonrpc_fast
+
+PACKAGE: Final = Path(jsonrpc_fast.__file__).resolve().parent
+"""The package under test."""
 TESTS: Final = Path(__file__).resolve().parents[1]
 ROOT: Final = TESTS.parent
 PEERS: Final = TESTS / "peers"
 SPEC: Final = TESTS / "vectors" / "spec"
 WIRE: Final = TESTS / "vectors" / "wire"
 CORPORA: Final = ROOT.parent / "shared" / "corpora"
-"""Material that nobody in the project wrote. It lies beside the repository, or is missing."""
+"""Messages from other projects, in a folder beside the repository that may be missing."""
