@@ -50,7 +50,7 @@ from ..codec import (
 )
 from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import ConnectionLost, EncodeError, StateError
-from ..session.budget import ReplyBudget, ReplyPolicy
+from ..session.budget import ReplyBudget, ReplyPolicy, budget_for
 from ..session.events import InboundBatch
 from ..session.tracker import Call, Outcome, Serving, Tracker
 from ..transports.base import HIGH_WATER_BYTES, Received, Transport
@@ -105,8 +105,7 @@ class _Side:
         self.calls = Tracker(max_pending=max_pending)
         self.asking: Serving[Call] = Serving()
         self.waiting = 0
-        self.replies_always = reply_policy == "always"
-        self.budget = ReplyBudget() if reply_policy == "limited" else reply_policy
+        self.budget = budget_for(reply_policy)
         self.other: _Side
         self.answers = True  # it may still: its stream has not ended
         self.closed: asyncio.Future[None]
@@ -135,8 +134,6 @@ class Relay:
         close_seconds: float = 5.0,
         on_fault: Callable[[SideName, Exception], object] | None = None,
     ) -> None:
-        if reply_policy not in ("always", "never", "limited") and not isinstance(reply_policy, ReplyBudget):
-            raise ValueError('reply_policy must be "always", "never", "limited" or a ReplyBudget')
         self._left = _Side("left", left, max_pending, reply_policy)
         self._right = _Side("right", right, max_pending, reply_policy)
         self._left.other, self._right.other = self._right, self._left
@@ -401,17 +398,12 @@ class Relay:
                 self._answer(side.other, call.trace, ErrorCode.INTERNAL_ERROR, _UNREADABLE)
             elif fault.id is not None:
                 side.calls.is_late_answer(fault.id)
-        elif fault.id is not None or self._may_reply(side):
+        elif fault.id is not None or side.budget.take(asyncio.get_running_loop().time()):
             text = encode_error(fault.id, fault.rpc_code, RPC_MESSAGES[fault.rpc_code], delimited=batch is None)
             if batch is None:
                 self._reply(side, text)
             else:
                 batch.put(index, text)
-
-    def _may_reply(self, side: _Side) -> bool:
-        if side.replies_always:
-            return True
-        return isinstance(side.budget, ReplyBudget) and side.budget.take(asyncio.get_running_loop().time())
 
     def _fault(self, side: _Side, error: Exception) -> None:
         if self._on_fault is not None:

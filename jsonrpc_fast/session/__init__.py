@@ -9,7 +9,7 @@ from ..handlers import Handler, Handlers
 from .budget import ReplyBudget
 from .context import SessionContext
 from .conventions import Cancellation, Convention, LspConvention, McpConvention, Progress
-from .events import Cancelled, Event, Fault, InboundRequest, Progressed
+from .events import Cancelled, InboundRequest, PeerEvent, PeerFault, Progressed
 from .hooks import CallSettledHook, CallStartedHook, FaultHook, Hooks, RequestServedHook, RequestStartedHook
 from .options import DEFAULT_TIMEOUT, SessionOptions
 from .peer import Peer
@@ -24,8 +24,6 @@ __all__ = [
     "Cancellation",
     "Cancelled",
     "Convention",
-    "Event",
-    "Fault",
     "FaultHook",
     "Handler",
     "Handlers",
@@ -35,6 +33,8 @@ __all__ = [
     "McpConvention",
     "Outcome",
     "Peer",
+    "PeerEvent",
+    "PeerFault",
     "Progress",
     "Progressed",
     "ReplyBudget",

@@ -1,24 +1,30 @@
-"""Which unreadable messages get an error reply, and how many of them."""
+"""The reply budget: how many malformed messages without a certain id are answered with an error."""
 
 from __future__ import annotations
 
-from typing import Literal
+from math import inf
+from typing import Literal, get_args
 
 ReplyPolicy = Literal["always", "never", "limited"]
 
 
 class ReplyBudget:
-    """How many unreadable messages are answered: `burst` at once, and `per_second` in the long run."""
+    """A token bucket for error replies.
+
+    Args:
+        per_second: Replies per second in the long run.
+        burst: Maximum number of replies at once.
+    """
 
     __slots__ = ("_burst", "_left", "_per_second", "_seen")
 
-    def __init__(self, per_second: float = 1.0, burst: int = 10) -> None:
+    def __init__(self, per_second: float = 1.0, burst: float = 10) -> None:
         self._per_second = per_second
         self._burst = self._left = float(burst)
         self._seen: float | None = None
 
     def take(self, now: float) -> bool:
-        """Whether one more may be answered, `now` in seconds."""
+        """Return whether one more message may be answered, and count it. `now` is in seconds."""
         if self._seen is not None:
             self._left = min(self._burst, self._left + max(0.0, now - self._seen) * self._per_second)
         self._seen = now
@@ -26,3 +32,16 @@ class ReplyBudget:
             return False
         self._left -= 1.0
         return True
+
+
+def budget_for(policy: ReplyPolicy | ReplyBudget) -> ReplyBudget:
+    """Return the budget of a reply policy.
+
+    Raises:
+        ValueError: `policy` is neither a policy nor a budget.
+    """
+    if isinstance(policy, ReplyBudget):
+        return policy
+    if policy not in get_args(ReplyPolicy):
+        raise ValueError('reply_policy must be "always", "never", "limited" or a ReplyBudget')
+    return ReplyBudget() if policy == "limited" else ReplyBudget(burst=inf if policy == "always" else 0)

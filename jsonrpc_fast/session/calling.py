@@ -28,7 +28,7 @@ from .hooks import FoundHooks
 from .peer import Peer
 from .running import current_run
 from .tracker import Call, Outcome
-from .wait_queue import Line
+from .wait_queue import WaitQueue
 
 
 class _Ticket:
@@ -73,7 +73,7 @@ class Caller:
         self._fault: Exception | None = None  # what broke the channel
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = inf
-        self._wait_queue = Line()  # for fewer calls in flight, and for a write buffer that is not full
+        self._wait_queue = WaitQueue()  # for fewer calls in flight, and for a write buffer that is not full
         self._drainer: asyncio.Task[None] | None = None
         self._has_drained = False
 

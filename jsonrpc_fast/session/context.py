@@ -1,4 +1,4 @@
-"""What a session gives to the functions that serve its peer, beside what `jsonrpc_fast.handlers` says."""
+"""The context that a session passes to the functions that serve its peer."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ __all__ = ["Function", "Handler", "Handlers", "SessionContext"]
 
 
 class SessionContext(RequestContext):
-    """What a handler may want to know of the message that it serves.
+    """What a handler can ask about the message that it serves, and about its session.
 
-    session  the calling half of the session, to call the peer back
-    method   of the message
-    id       of the request; None for a notification, too
-    is_notification  no answer is going to be sent
+    Attributes:
+        session: The session, for calls back to the peer.
+        method: The method of the message.
+        id: The id of the request; None for a notification.
+        is_notification: Whether the message is a notification, which gets no answer.
     """
 
     __slots__ = ("_request", "session")
@@ -29,9 +30,16 @@ class SessionContext(RequestContext):
 
     @property
     def is_cancelled(self) -> bool:
-        """The peer has no use for the answer any more. An async handler is cancelled as well."""
+        """Whether the peer has cancelled the request. An async handler is cancelled as well."""
         return self._request is not None and self._request.is_cancelled
 
     def report_progress(self, value: Any) -> bool:
-        """Tells the peer how far its request is, by the session's convention: False when it did not ask for that."""
+        """Report progress on the request to the peer.
+
+        Args:
+            value: The progress, as the session's convention defines it.
+
+        Returns:
+            False if the peer did not ask for progress.
+        """
         return self._request is not None and self.session.report_progress(self._request, value)

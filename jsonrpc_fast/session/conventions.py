@@ -15,7 +15,7 @@ from ..codes import LspErrorCode
 from ..types import MessageId
 
 ProgressToken = int | str
-Message = tuple[str, dict[str, Any]]
+MethodAndParams = tuple[str, dict[str, Any]]
 """The method and the params of a notification."""
 
 
@@ -46,7 +46,7 @@ class Convention:
     never_cancelled: ClassVar[frozenset[str]] = frozenset()
     cancelled_error: ClassVar[tuple[int, str] | None] = None
 
-    def cancellation(self, id: int | str, reason: str | None) -> Message | None:
+    def cancellation(self, id: int | str, reason: str | None) -> MethodAndParams | None:
         """Return the notification that cancels a call; None if there is none."""
         return None
 
@@ -62,7 +62,7 @@ class Convention:
         """Return the params with a progress token added, or unchanged if they cannot carry one."""
         return params
 
-    def progress(self, token: ProgressToken, value: Any) -> Message | None:
+    def progress(self, token: ProgressToken, value: Any) -> MethodAndParams | None:
         """Return the notification that reports progress on a request; None if there is none."""
         return None
 
@@ -76,7 +76,7 @@ class LspConvention(Convention):
     methods: ClassVar[frozenset[str]] = frozenset({"$/cancelRequest", "$/progress"})
     cancelled_error: ClassVar[tuple[int, str] | None] = (LspErrorCode.REQUEST_CANCELLED, "Request cancelled")
 
-    def cancellation(self, id: int | str, reason: str | None) -> Message | None:
+    def cancellation(self, id: int | str, reason: str | None) -> MethodAndParams | None:
         return "$/cancelRequest", {"id": id}
 
     def read(self, method: str, params: Any) -> Cancellation | Progress | None:
@@ -96,7 +96,7 @@ class LspConvention(Convention):
             return {**(params or {}), "workDoneToken": token}
         return params
 
-    def progress(self, token: ProgressToken, value: Any) -> Message | None:
+    def progress(self, token: ProgressToken, value: Any) -> MethodAndParams | None:
         return "$/progress", {"token": token, "value": value}
 
 
@@ -110,7 +110,7 @@ class McpConvention(Convention):
     methods: ClassVar[frozenset[str]] = frozenset({"notifications/cancelled", "notifications/progress"})
     never_cancelled: ClassVar[frozenset[str]] = frozenset({"initialize"})
 
-    def cancellation(self, id: int | str, reason: str | None) -> Message | None:
+    def cancellation(self, id: int | str, reason: str | None) -> MethodAndParams | None:
         return "notifications/cancelled", {"requestId": id} if reason is None else {"requestId": id, "reason": reason}
 
     def read(self, method: str, params: Any) -> Cancellation | Progress | None:
@@ -138,7 +138,7 @@ class McpConvention(Convention):
             return {**(params or {}), "_meta": {**meta, "progressToken": token}}
         return params
 
-    def progress(self, token: ProgressToken, value: Any) -> Message | None:
+    def progress(self, token: ProgressToken, value: Any) -> MethodAndParams | None:
         return "notifications/progress", {"progressToken": token, **value}
 
 

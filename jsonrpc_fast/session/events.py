@@ -1,25 +1,22 @@
-"""What a peer reports for received bytes, and what it keeps of a request that it serves."""
+"""What a peer reports about received messages, and what it keeps of batches and requests in progress."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..codec import (
-    Notification,
-    Params,
-    ParseError,
-    Request,
-    Response,
-)
+from ..codec import Notification, Params, Request
 from ..types import MessageId
 from .tracker import Call
 
 
 class InboundRequest:
-    """A request of the peer that is being served: to be handed to `answer` or `refuse`.
+    """A request of the peer that is being served; to be passed to `Peer.answer` or `Peer.refuse`.
 
-    id, method, params  those of the message
-    is_cancelled        the peer told that it has no use for the answer
+    Attributes:
+        id: The id of the request.
+        method: Its method.
+        params: Its params.
+        is_cancelled: Whether the peer has cancelled it.
     """
 
     __slots__ = ("batch", "id", "index", "is_cancelled", "method", "params", "task")
@@ -31,11 +28,11 @@ class InboundRequest:
         self.batch: InboundBatch | None = batch
         self.index: int = index
         self.is_cancelled: bool = False
-        self.task: Any = None  # the driver's
+        self.task: Any = None  # the `Run` or the task that serves it
 
 
 class InboundBatch:
-    """The answers to a batch as they come in, in the order of the batch."""
+    """The replies to a received batch, collected in the order of the batch."""
 
     __slots__ = ("_replies", "_waiting")
 
@@ -44,19 +41,21 @@ class InboundBatch:
         self._waiting = 0
 
     def wait(self) -> None:
+        """Expect one more reply."""
         self._waiting += 1
 
     def put(self, index: int, reply: bytes) -> None:
+        """Store a reply that was not waited for."""
         self._replies[index] = reply
 
     def finish(self, index: int, reply: bytes) -> bytes:
-        """Takes the answer to a request, b"" where it gets none. Returns the array when it was the last."""
+        """Store a reply that was waited for; b"" for none. Returns the array after the last one, otherwise b""."""
         self._replies[index] = reply
         self._waiting -= 1
         return self.text()
 
     def text(self) -> bytes:
-        """The array, or b"" as long as a request waits and when there is nothing to say."""
+        """Return the array; b"" while replies are missing, and if there is nothing to reply."""
         if self._waiting:
             return b""
         replies = [reply for reply in self._replies if reply]
@@ -64,7 +63,7 @@ class InboundBatch:
 
 
 class OutboundBatch:
-    """The calls of one batch of this side."""
+    """The calls of a batch that this side sent."""
 
     __slots__ = ("calls", "in_flight")
 
@@ -74,32 +73,30 @@ class OutboundBatch:
 
 
 class Progressed(NamedTuple):
-    """The peer told the progress of a call that has an `on_progress`."""
+    """The peer reported progress on a call that has an `on_progress`."""
 
     call: Call
     value: Any
 
 
 class Cancelled(NamedTuple):
-    """The peer has no use for the answer any more. The request still has to be answered or refused."""
+    """The peer cancelled a request. The request still has to be answered or refused."""
 
     request: InboundRequest
     reason: str | None
 
 
-class Fault(NamedTuple):
-    """Something was wrong with what came. It was dropped, and the conversation goes on.
+class PeerFault(NamedTuple):
+    """The peer sent something wrong. It was dropped; other messages are unaffected.
 
-    error  a ParseError; a StateError for an answer to no call and for an id that is in flight already
-    reply  what to send to the peer because of it, or b""
+    Attributes:
+        error: A ParseError; a StateError for an answer to no call, or for a request whose id is in flight already.
+        reply: Bytes to send to the peer, or b"".
     """
 
     error: Exception
     reply: bytes
 
 
-Received = Request | Notification | Response | ParseError
-
-
-Event = Call | InboundRequest | Notification | Progressed | Cancelled | Fault | bytes
-"""What came: a call that has settled, something to serve, or bytes that the other end is to be sent."""
+PeerEvent = Call | InboundRequest | Notification | Progressed | Cancelled | PeerFault | bytes
+"""What a message brings: a settled call, something to serve, a fault, or bytes to send to the peer."""

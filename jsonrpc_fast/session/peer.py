@@ -1,24 +1,23 @@
-"""One end of a conversation, client and server at once, without IO and without a clock.
+"""One end of a connection, client and server at once, without IO and without a clock.
 
     peer = Peer()
-    call, data = peer.call("add", [1, 2], now)          # data goes to the other end
-    for event in peer.receive_bytes(received, now):     # what came from there
+    call, data = peer.call("add", [1, 2], now)          # send `data` to the other end
+    for event in peer.receive_bytes(received, now):     # `received` came from there
         ...
 
 Rules:
-  - what looks like a response is never answered, whatever is wrong with it;
-  - an answer settles the call that has its id; one that cannot be read settles it as well, by the fault, and so does
-    one that has nothing but that id;
-  - the answer to a call that was given up is dropped; an answer to no call is a fault;
-  - a request whose id is being served already is refused with -32600, and the first one goes on; unless `unique_ids`
-    is False;
-  - a notification gets no reply;
-  - a batch is answered by one array as soon as the last of its requests is, and not at all when nothing in it wants
-    an answer (section 6);
-  - an error without an id settles a batch of this side, if there is just one that nothing came back for: a peer that
-    cannot read a batch answers so;
-  - an unreadable message whose id is known is answered, since its sender waits. One without is answered as
-    `reply_policy` says: two ends that answer all that they cannot read may go on with that for ever.
+  - anything that looks like a response is never answered, even if it is malformed;
+  - an answer settles the call with its id, and so does a malformed answer, or one that has nothing but that id;
+  - the late answer to a call that was given up is dropped; an answer to no call is a fault;
+  - a request whose id is being served already is refused with -32600, and the first one continues, unless
+    `unique_ids` is False;
+  - a notification is never answered;
+  - a batch is answered by one array after the last of its requests, and not at all if there is nothing to answer
+    (section 6);
+  - an error without an id settles a batch of this side if exactly one has had no answer yet: this is how a peer
+    refuses a batch that it cannot read;
+  - a malformed message whose id is certain is answered, because its sender waits. Whether one without an id is answered
+    is up to `reply_policy`: two ends that answer everything they cannot read could go on forever.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from typing import Any, Final, cast
 
 from ..codec import (
     Decoder,
+    Message,
     Notification,
     ParseError,
-    Raw,
     Request,
     Response,
     encode_error,
@@ -40,26 +39,33 @@ from ..codec import (
 )
 from ..codes import RPC_MESSAGES, ErrorCode, ParseErrorCode
 from ..errors import StateError
+from ..handlers import decoded
 from ..types import UNSET
-from .budget import ReplyBudget, ReplyPolicy
+from .budget import ReplyBudget, ReplyPolicy, budget_for
 from .conventions import Cancellation, Convention, Progress, ProgressToken
-from .events import Cancelled, Event, Fault, InboundBatch, InboundRequest, OutboundBatch, Progressed, Received
+from .events import Cancelled, InboundBatch, InboundRequest, OutboundBatch, PeerEvent, PeerFault, Progressed
 from .tracker import Call, Outcome, Serving, Tracker
 
 _INVALID_REQUEST: Final = RPC_MESSAGES[ErrorCode.INVALID_REQUEST]
 
 
 class Peer:
-    """Both roles of one end.
+    """One end of a connection: calls the other end, and answers its requests.
 
-    decoder         what `receive_bytes` reads with; the default takes one message a line
-    convention      how the protocol cancels and tells progress
-    reply_policy    whether unreadable messages without an id are answered; or a `ReplyBudget` of one's own
-    id_factory, max_pending, max_tombstones   as for `Tracker`
-    unique_ids      whether a request with an id that is in flight is refused
+    All times are seconds from one monotonic clock. All bytes to send are one line of JSON with its newline; b"" means
+    nothing to send.
 
-    All times are seconds from one clock, which never goes back. All bytes to be sent are one JSON text that ends in
-    `\\n`, the only one in it; b"" is nothing to send.
+    Args:
+        decoder: The decoder for `receive_bytes`; by default one message per line.
+        convention: How the protocol cancels requests and reports progress.
+        reply_policy: Whether to answer malformed messages without a certain id; or a `ReplyBudget`.
+        id_factory: As in `Tracker`.
+        max_pending: As in `Tracker`.
+        max_tombstones: As in `Tracker`.
+        unique_ids: Whether to refuse a request whose id is in flight already.
+
+    Raises:
+        ValueError: `reply_policy` is not a policy.
     """
 
     def __init__(
@@ -77,14 +83,11 @@ class Peer:
         self.serving: Serving[InboundRequest] = Serving()
         self.convention: Convention = Convention() if convention is None else convention
         self._decoder = Decoder() if decoder is None else decoder
-        if reply_policy not in ("always", "never", "limited") and not isinstance(reply_policy, ReplyBudget):
-            raise ValueError('reply_policy must be "always", "never", "limited" or a ReplyBudget')
         self._unique_ids = unique_ids
-        self._replies_always = reply_policy == "always"
-        self._budget = ReplyBudget() if reply_policy == "limited" else reply_policy
+        self._budget = budget_for(reply_policy)
         self._convention_methods = self.convention.methods
         self._calls_by_token: dict[ProgressToken, Call] = {}
-        self._open_batches: dict[OutboundBatch, None] = {}  # that nothing came back for
+        self._open_batches: dict[OutboundBatch, None] = {}  # without any answer yet
 
     # Calls in, bytes out.
 
@@ -97,10 +100,24 @@ class Peer:
         idle_timeout: float | None = None,
         on_progress: Callable[[Any], object] | None = None,
     ) -> tuple[Call, bytes]:
-        """A call in flight, and its request.
+        """Begin a call.
 
-        With an idle timeout or `on_progress` the request carries a progress token, where the convention has such.
-        Raises as `Tracker.begin` does, and as `encode_request` does; then there is no call.
+        With an idle timeout or `on_progress` the request carries a progress token, if the convention has them.
+
+        Args:
+            method: The method to call.
+            params: A list, a dict or None.
+            now: The current time.
+            timeout: Seconds until the call expires; None: no deadline.
+            idle_timeout: Maximum seconds without progress; None: no bound.
+            on_progress: Kept in the call, for `Progressed` events.
+
+        Returns:
+            The call and the request to send.
+
+        Raises:
+            StateError, ValueError, TypeError: As in `Tracker.begin`.
+            EncodeError, TypeError: The params cannot be encoded.
         """
         call = self.calls.begin(method, now, timeout, idle_timeout)
         try:
@@ -114,9 +131,19 @@ class Peer:
     def call_batch(
         self, items: Iterable[tuple[str, Any] | Notification], now: float, timeout: float | None = None
     ) -> tuple[list[Call | None], bytes]:
-        """Calls in flight that go out as one batch, each `(method, params)`; notifications among them give None.
+        """Begin several calls in one batch.
 
-        Raises as `call` does, and ValueError for no items; then there are no calls.
+        Args:
+            items: For each call `(method, params)`; or notifications.
+            now: The current time.
+            timeout: Seconds until the calls expire; None: no deadline.
+
+        Returns:
+            For each item its call, or None for a notification; and the batch to send.
+
+        Raises:
+            ValueError: There are no items.
+            Exception: As in `call`. Then none of the calls has begun.
         """
         found: list[Call | None] = []
         texts = []
@@ -146,71 +173,75 @@ class Peer:
         return found, b"[" + b",".join(texts) + b"]\n"
 
     def notify(self, method: str, params: Any = None) -> bytes:
-        """A notification. Raises as `encode_notification` does."""
+        """Return a notification to send. Raises what `encode_notification` raises."""
         return encode_notification(method, params)
 
     def cancel(self, call: Call, reason: str | None = None) -> bytes:
-        """Settles a call as `CANCELLED`. Returns what tells the peer; b"" too when it has settled before."""
+        """Settle a call as `CANCELLED`. Returns the notice to send; b"" also if the call has settled already."""
         if not self.calls.give_up(call, Outcome.CANCELLED):
             return b""
-        self._leave(call)
+        self._forget(call)
         return self.cancellation_notice(call, reason)
 
     def cancellation_notice(self, call: Call, reason: str | None = None) -> bytes:
-        """What tells the peer that a call was given up, as after `expire`; b"" where nothing does."""
+        """Return the notice that cancels a call that was given up, as after `expire`; b"" if there is none."""
         if call.method in self.convention.never_cancelled:
             return b""
         message = self.convention.cancellation(call.id, reason)
         return b"" if message is None else encode_notification(*message)
 
     def withdraw(self, call: Call) -> None:
-        """Forgets a call whose request was not sent."""
+        """Forget a call whose request was not sent."""
         self.calls.settle(call.id, Outcome.CANCELLED)
-        self._leave(call)
+        self._forget(call)
 
     def expire(self, now: float) -> list[Call]:
-        """The calls whose deadline has come, settled as `TIMEOUT`."""
+        """Settle the calls whose deadline has passed as `TIMEOUT` and return them."""
         expired = self.calls.expire(now)
         for call in expired:
-            self._leave(call)
+            self._forget(call)
         return expired
 
     def lose_calls(self) -> list[Call]:
-        """No answer can come any more: all calls in flight, settled as `LOST`. What is being served goes on."""
+        """Settle all calls in flight as `LOST` and return them: no more answers. Requests are still being served."""
         self._calls_by_token.clear()
         self._open_batches.clear()
         return self.calls.lose()
 
     def lose(self) -> list[Call]:
-        """The connection is gone: as `lose_calls`, and what was being served is forgotten."""
+        """Do as `lose_calls`, and forget the requests that are being served: the connection is lost."""
         self.serving.clear()
         return self.lose_calls()
 
     # Answers in, bytes out.
 
     def answer(self, request: InboundRequest, result: Any) -> bytes:
-        """The answer that carries a result; b"" while others of its batch wait, and when none may be given any more.
+        """Answer a request with a result.
 
-        Raises EncodeError for a result that cannot be written; then the request is still being served.
+        Returns:
+            The answer to send; b"" while other requests of the batch wait, and if the request must not be answered.
+
+        Raises:
+            EncodeError: The result cannot be encoded. The request is still being served.
         """
         return self._finish(request, encode_result(request.id, result, delimited=request.batch is None))
 
     def refuse(self, request: InboundRequest, code: int, message: str, data: Any = UNSET) -> bytes:
-        """The answer that carries an error. As `answer`."""
+        """Answer a request with an error; otherwise as `answer`."""
         return self._finish(request, encode_error(request.id, code, message, data, delimited=request.batch is None))
 
     def answer_cancelled(self, request: InboundRequest) -> bytes:
-        """What the convention answers to a cancelled request: its error, or nothing."""
+        """Answer a cancelled request as the convention says: with its error, or not at all."""
         error = self.convention.cancelled_error
         return self.drop(request) if error is None else self.refuse(request, *error)
 
     def drop(self, request: InboundRequest) -> bytes:
-        """Leaves a request without an answer. Returns that of its batch, if it was the last."""
+        """Leave a request unanswered. Returns the answer to its batch if the request was the last one there."""
         return self._finish(request, b"")
 
     def report_progress(self, request: InboundRequest, value: Any) -> bytes:
-        """What tells the peer how far its request is; b"" when it asked for no progress."""
-        token = self.convention.token(_plain(request.params))
+        """Return the notification that reports progress on a request; b"" if the peer did not ask for progress."""
+        token = self.convention.token(decoded(request.params))
         if token is None or not self.serving.has(request.id, request):
             return b""
         message = self.convention.progress(token, value)
@@ -218,74 +249,66 @@ class Peer:
 
     def _finish(self, request: InboundRequest, text: bytes) -> bytes:
         if not self.serving.end(request.id, request):
-            return b""  # the connection is gone
+            return b""  # the connection is lost
         if request.is_cancelled and self.convention.cancelled_error is None:
             text = b""
         return text if request.batch is None else request.batch.finish(request.index, text)
 
     # Bytes in, events out.
 
-    def receive_bytes(self, data: bytes, now: float) -> list[Event]:
-        """What a chunk of any size brings."""
+    def receive_bytes(self, data: bytes, now: float) -> list[PeerEvent]:
+        """Return the events of a chunk of the stream, of any size."""
         return [event for message in self._decoder.feed(data) for event in self.receive(message, now)]
 
-    def receive_end(self, now: float) -> list[Event]:
-        """What the end of the stream brings: a last message without its ending. `lose` is to follow."""
+    def receive_end(self, now: float) -> list[PeerEvent]:
+        """Return the events of a last message without its ending, at the end of the stream. Then call `lose`."""
         return [event for message in self._decoder.close() for event in self.receive(message, now)]
 
     def receive(
         self,
-        message: Request
-        | Notification
-        | Response
-        | ParseError
-        | Sequence[Request | Notification | Response | ParseError],
+        message: Message | Sequence[Message],
         now: float,
-    ) -> list[Event]:
-        """What a decoded message or batch brings."""
+    ) -> list[PeerEvent]:
+        """Return the events of a decoded message or batch."""
         return list(self.receive_lazily(message, now))
 
     def receive_lazily(
         self,
-        message: Request
-        | Notification
-        | Response
-        | ParseError
-        | Sequence[Request | Notification | Response | ParseError],
+        message: Message | Sequence[Message],
         now: float,
-    ) -> Iterable[Event]:
-        """As `receive`, but an item of a batch is judged when the events of the one before it were taken.
+    ) -> Iterable[PeerEvent]:
+        """Do as `receive`, but receive an item of a batch only after the events of the previous one were handled.
 
-        So an id may be used again in a batch for a request that was answered at once.
+        So a batch may use the id of a request again that was answered at once.
         """
-        events: list[Event] = []
+        events: list[PeerEvent] = []
         if type(message) is list:
             return self._receive_batch(message, now)
-        self._take(cast("Any", message), now, events, None, 0)
+        self._receive(cast("Any", message), now, events, None, 0)
         return events
 
-    def _receive_batch(self, items: list[Received], now: float) -> Iterator[Event]:
+    def _receive_batch(self, items: list[Message], now: float) -> Iterator[PeerEvent]:
         batch = InboundBatch(len(items) + 1)
-        batch.wait()  # for the end of it
+        batch.wait()  # for the end of the batch
         for index, item in enumerate(items):
-            events: list[Event] = []
-            self._take(item, now, events, batch, index)
+            events: list[PeerEvent] = []
+            self._receive(item, now, events, batch, index)
             yield from events
-        # When no request of it waits, nobody else is going to send the replies.
+        # If no request of the batch is being served, nothing else sends the replies.
         if text := batch.finish(len(items), b""):
             yield text
 
-    def _take(
+    def _receive(
         self,
-        message: Received,
+        message: Message,
         now: float,
-        events: list[Event],
+        events: list[PeerEvent],
         batch: InboundBatch | None,
         index: int,
     ) -> None:
         kind = type(message)
         if kind is Response:
-            self._take_answer(cast("Response", message), events)
+            self._receive_response(cast("Response", message), events)
         elif kind is Request:
             request = InboundRequest(cast("Request", message), batch, index)
             if not self.serving.begin(request.id, request):
@@ -293,24 +316,24 @@ class Peer:
                     reply = encode_error(
                         request.id, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST, delimited=batch is None
                     )
-                    self._fault(StateError("the peer used an id that is in flight"), reply, events, batch, index)
+                    self._report(StateError("the peer used an id that is in flight"), reply, events, batch, index)
                     return
                 self.serving.begin_beside(request.id, request)
             if batch is not None:
                 batch.wait()
             events.append(request)
         elif kind is Notification:
-            self._take_notification(cast("Notification", message), now, events)
+            self._receive_notification(cast("Notification", message), now, events)
         else:
-            self._take_fault(cast("ParseError", message), now, events, batch, index)
+            self._receive_fault(cast("ParseError", message), now, events, batch, index)
 
-    def _take_answer(self, message: Response, events: list[Event]) -> None:
+    def _receive_response(self, message: Response, events: list[PeerEvent]) -> None:
         error = message.error
         call = self.calls.settle(message.id, Outcome.RESULT if error is None else Outcome.ERROR)
         if call is not None:
             call.answer = message.result if error is None else error
             if call.batch is not None or call.token is not None:
-                self._leave(call)
+                self._forget(call)
             events.append(call)
         elif self.calls.is_late_answer(message.id):
             pass
@@ -319,65 +342,60 @@ class Peer:
             for call in batch.calls:
                 if self.calls.settle(call.id, Outcome.ERROR) is call:
                     call.answer = error
-                    self._leave(call)
+                    self._forget(call)
                     events.append(call)
         else:
-            events.append(Fault(StateError("the peer answered no call that is in flight"), b""))
+            events.append(PeerFault(StateError("the peer answered no call that is in flight"), b""))
 
-    def _take_notification(self, message: Notification, now: float, events: list[Event]) -> None:
+    def _receive_notification(self, message: Notification, now: float, events: list[PeerEvent]) -> None:
         if message.method not in self._convention_methods:
             events.append(message)
             return
-        said = self.convention.read(message.method, _plain(message.params))
-        if type(said) is Cancellation:
-            request = self.serving.find(said.id)
+        notice = self.convention.read(message.method, decoded(message.params))
+        if type(notice) is Cancellation:
+            request = self.serving.find(notice.id)
             if request is None or request.is_cancelled or request.method in self.convention.never_cancelled:
-                return  # it is over, or is being ended: to say so again must not cancel a handler that cleans up
+                return  # a second cancellation must not interrupt a handler that cleans up
             request.is_cancelled = True
-            events.append(Cancelled(request, said.reason))
-        elif type(said) is Progress and (call := self._calls_by_token.get(said.token)) is not None:
+            events.append(Cancelled(request, notice.reason))
+        elif type(notice) is Progress and (call := self._calls_by_token.get(notice.token)) is not None:
             self.calls.progress(call, now)
             if call.on_progress is not None:
-                events.append(Progressed(call, said.value))
+                events.append(Progressed(call, notice.value))
         else:
             events.append(message)
 
-    def _take_fault(
-        self, fault: ParseError, now: float, events: list[Event], batch: InboundBatch | None, index: int
+    def _receive_fault(
+        self, fault: ParseError, now: float, events: list[PeerEvent], batch: InboundBatch | None, index: int
     ) -> None:
         reply = b""
-        # An answer with nothing but an id looks like a request without a method; servers send it for no result.
+        # Some servers answer "no result" with nothing but an id, which looks like a request without a method.
         if fault.id is not None and (not fault.reply_expected or fault.code is ParseErrorCode.MISSING_METHOD):
             call = self.calls.settle(fault.id, Outcome.FAULT)
             if call is not None:
                 call.answer = fault
-                self._leave(call)
+                self._forget(call)
                 events.append(call)
                 return
             if self.calls.is_late_answer(fault.id):
                 return
-        if fault.reply_expected and (fault.id is not None or self._may_reply(now)):
+        if fault.reply_expected and (fault.id is not None or self._budget.take(now)):
             reply = encode_error(fault.id, fault.rpc_code, RPC_MESSAGES[fault.rpc_code], delimited=batch is None)
-        self._fault(fault, reply, events, batch, index)
+        self._report(fault, reply, events, batch, index)
 
-    def _fault(
-        self, error: Exception, reply: bytes, events: list[Event], batch: InboundBatch | None, index: int
+    def _report(
+        self, error: Exception, reply: bytes, events: list[PeerEvent], batch: InboundBatch | None, index: int
     ) -> None:
         if batch is not None:
             batch.put(index, reply)
             reply = b""
-        events.append(Fault(error, reply))
-
-    def _may_reply(self, now: float) -> bool:
-        if self._replies_always:
-            return True
-        return isinstance(self._budget, ReplyBudget) and self._budget.take(now)
+        events.append(PeerFault(error, reply))
 
     def _give_token(self, call: Call, params: Any, on_progress: Callable[[Any], object] | None) -> Any:
-        """The params with a progress token: the caller's own, else the call's id, which no other call has."""
-        token = self.convention.token(_plain(params))
+        """Return the params with a progress token: the caller's own, or else the call's id, which is unique."""
+        token = self.convention.token(decoded(params))
         if token is None:
-            params = self.convention.with_token(_plain(params), call.id)
+            params = self.convention.with_token(decoded(params), call.id)
             token = self.convention.token(params)
         if token is not None:
             call.token = token
@@ -385,8 +403,8 @@ class Peer:
             self._calls_by_token[token] = call
         return params
 
-    def _leave(self, call: Call) -> None:
-        """Forgets what a call had beside its id."""
+    def _forget(self, call: Call) -> None:
+        """Forget the token and the batch of a call."""
         if call.token is not None and self._calls_by_token.get(call.token) is call:
             del self._calls_by_token[call.token]
         batch = call.batch
@@ -395,8 +413,3 @@ class Peer:
             answered = call.outcome in (Outcome.RESULT, Outcome.ERROR, Outcome.FAULT)
             if answered or not batch.in_flight:
                 self._open_batches.pop(batch, None)
-
-
-def _plain(params: Any) -> Any:
-    """Params that may have been left as bytes."""
-    return params.decode() if type(params) is Raw else params

@@ -30,7 +30,7 @@ from .budget import ReplyBudget, ReplyPolicy
 from .calling import Caller
 from .context import SessionContext
 from .conventions import Convention
-from .events import Cancelled, Event, Fault, InboundRequest, Progressed
+from .events import Cancelled, InboundRequest, PeerEvent, PeerFault, Progressed
 from .hooks import FoundHooks, Hooks
 from .options import DEFAULT_TIMEOUT, check_options
 from .peer import Peer
@@ -135,7 +135,7 @@ class Session(Caller):
         self._closed: asyncio.Future[None]
         self._closer: asyncio.Task[None] | None = None
         self._is_cut_off_told = False
-        self._batch: Iterable[Event] | None = None  # what is left of one that takes several turns
+        self._batch: Iterable[PeerEvent] | None = None  # what is left of one that takes several turns
         self._dispatcher = Dispatcher(
             self.handlers,
             partial(SessionContext, self),
@@ -395,7 +395,7 @@ class Session(Caller):
             self._take(events)
             self._dispatcher.end_batch()
 
-    def _take(self, events: Iterable[Event]) -> None:
+    def _take(self, events: Iterable[PeerEvent]) -> None:
         for event in events:
             if type(event) is Call:
                 self._settled(event)
@@ -406,7 +406,7 @@ class Session(Caller):
                     self._dispatcher.refuse_busy(event)
             elif type(event) is bytes:
                 self._dispatcher.reply(event)
-            elif type(event) is Fault:
+            elif type(event) is PeerFault:
                 self._hooks.peer_fault(event.error)
                 self._dispatcher.reply(event.reply)
             elif type(event) is Cancelled:

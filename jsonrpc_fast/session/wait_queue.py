@@ -10,7 +10,7 @@ from math import inf
 from ..errors import CallTimeout
 
 
-class Line:
+class WaitQueue:
     """A first-in, first-out queue: only the first waiter checks whether it may pass.
 
     It creates no tasks, so no cancellation gets lost.

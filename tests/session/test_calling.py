@@ -15,7 +15,7 @@ import pytest
 from jsonrpc_fast import Notification, ParseError, Request, Response
 from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, EncodeError, RpcError, StateError
 from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Session, SessionContext
-from jsonrpc_fast.session.wait_queue import Line
+from jsonrpc_fast.session.wait_queue import WaitQueue
 from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
 from ..support.session_pairs import Faults, Wire, run, session_and_wire, sessions, settle
@@ -399,7 +399,7 @@ def test_a_waiting_call_times_out() -> None:
 
 def test_a_waiting_call_that_is_told_to_look_all_the_time_times_out() -> None:
     async def main() -> None:
-        line = Line()
+        line = WaitQueue()
         loop = asyncio.get_running_loop()
         waiting = asyncio.create_task(line.wait(lambda: False, loop.time() + 0.02))
         while not waiting.done():

@@ -10,7 +10,7 @@ from jsonrpc_fast import Error, Notification, ParseError, decode
 from jsonrpc_fast.errors import EncodeError, StateError
 from jsonrpc_fast.session.budget import ReplyBudget
 from jsonrpc_fast.session.conventions import McpConvention
-from jsonrpc_fast.session.events import Fault, InboundRequest
+from jsonrpc_fast.session.events import InboundRequest, PeerFault
 from jsonrpc_fast.session.peer import Peer
 from jsonrpc_fast.session.tracker import Call, Outcome
 
@@ -223,7 +223,7 @@ def test_two_ends_do_not_answer_each_other_for_ever() -> None:
     one, other = Peer(), Peer()
     data = fault_from(receive(one, b"nonsense")).reply
     [event] = other.receive_bytes(data, 0.0)
-    assert isinstance(event, Fault)
+    assert isinstance(event, PeerFault)
     assert event.reply == b""
 
 
@@ -239,8 +239,8 @@ def test_a_batch_is_answered_by_one_array_when_all_is_done() -> None:
     )
     first, notification, unreadable, duplicate, second = events
     assert notification == Notification("n")
-    assert isinstance(unreadable, Fault)
-    assert isinstance(duplicate, Fault)
+    assert isinstance(unreadable, PeerFault)
+    assert isinstance(duplicate, PeerFault)
     assert unreadable.reply == duplicate.reply == b""
     assert isinstance(first, InboundRequest)
     assert isinstance(second, InboundRequest)
@@ -254,7 +254,7 @@ def test_a_batch_is_answered_by_one_array_when_all_is_done() -> None:
 def test_a_batch_without_requests_is_answered_at_once_or_not_at_all() -> None:
     peer = Peer()
     *faults, reply = receive(peer, b"[1,2]")
-    assert [type(fault) for fault in faults] == [Fault, Fault]
+    assert [type(fault) for fault in faults] == [PeerFault, PeerFault]
     error = b'{"jsonrpc":"2.0","id":null,"error":%b}' % INVALID
     assert reply == b"[%b,%b]\n" % (error, error)
     assert receive(peer, b'[{"jsonrpc":"2.0","method":"n"},{"jsonrpc":"2.0","method":"m"}]') == [
@@ -263,8 +263,8 @@ def test_a_batch_without_requests_is_answered_at_once_or_not_at_all() -> None:
     ]
     # Two answers to no call: they look like responses.
     events = receive(peer, b'[{"jsonrpc":"2.0","id":1,"result":1},{"jsonrpc":"2.0","id":2,"result":1,"error":1}]')
-    assert [type(event) for event in events] == [Fault, Fault]
-    assert [type(event) for event in receive(Peer(reply_policy="never"), b"[1,2]")] == [Fault, Fault]
+    assert [type(event) for event in events] == [PeerFault, PeerFault]
+    assert [type(event) for event in receive(Peer(reply_policy="never"), b"[1,2]")] == [PeerFault, PeerFault]
 
 
 def test_a_batch_of_this_side_settles_call_by_call() -> None:
@@ -347,7 +347,7 @@ def test_chunks_of_any_size() -> None:
         events += peer.receive_end(0.0)
         assert [event.method if isinstance(event, Notification) else type(event) for event in events] == [
             "a",
-            Fault,
+            PeerFault,
             "b",
             "c",
         ]
@@ -378,7 +378,7 @@ def test_no_input_breaks_it_and_no_answer_is_answered(lines: list[bytes], batche
         for event in receive(peer, text):
             if isinstance(event, Call):
                 settled.append(event)
-            elif isinstance(event, Fault) and event.reply:
+            elif isinstance(event, PeerFault) and event.reply:
                 assert b'"error":' in event.reply
                 assert b'"result"' not in text or batched
     assert len(settled) == len({call.id for call in settled})

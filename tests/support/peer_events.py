@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from jsonrpc_fast.session.events import Event, Fault, InboundRequest
+from jsonrpc_fast.session.events import InboundRequest, PeerEvent, PeerFault
 from jsonrpc_fast.session.peer import Peer
 
 
-def receive(peer: Peer, text: bytes, now: float = 0.0) -> list[Event]:
+def receive(peer: Peer, text: bytes, now: float = 0.0) -> list[PeerEvent]:
     return peer.receive_bytes(text + b"\n", now)
 
 
-def request_from(events: list[Event]) -> InboundRequest:
+def request_from(events: list[PeerEvent]) -> InboundRequest:
     [event] = events
     assert isinstance(event, InboundRequest)
     return event
 
 
-def fault_from(events: list[Event]) -> Fault:
+def fault_from(events: list[PeerEvent]) -> PeerFault:
     [event] = events
-    assert isinstance(event, Fault)
+    assert isinstance(event, PeerFault)
     return event
