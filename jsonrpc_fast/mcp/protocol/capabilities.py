@@ -1,10 +1,9 @@
-"""What a client and a server can do, and who they are: the records that the handshake carries.
+"""The records of the handshake: the capabilities of a client and a server, and who they are.
 
     if context.client_capabilities.supports("elicitation.url"): …
 
-The members are those of `ClientCapabilities`, `ServerCapabilities` and `Implementation` in the schema of each
-revision, nested ones included. A capability is there when its object is, even an empty one; a switch like
-`listChanged` is there when it is true.
+The members follow `ClientCapabilities`, `ServerCapabilities` and `Implementation` in the schema of each revision. A
+capability is present if its object is, even if empty; a boolean such as `listChanged` is present if it is true.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from msgspec import UNSET, UnsetType
 
 from .records import EmptyObject, Record, members_of
 
-_NAMED_FREELY = ("experimental", "extensions")
+_FREE_NAMES = ("experimental", "extensions")  # their members have names of the user's choice
 
 
 class Icon(Record, frozen=True, kw_only=True, eq=False):
-    """An icon to show: `src` is an https or data URI. From 2025-11-25 on."""
+    """An icon for user interfaces, from 2025-11-25 on. `src` is an https or data URI."""
 
     src: str
     mime_type: str | UnsetType = UNSET
@@ -28,7 +27,7 @@ class Icon(Record, frozen=True, kw_only=True, eq=False):
 
 
 class Implementation(Record, frozen=True, kw_only=True, eq=False):
-    """Who a client or a server is: `clientInfo`, `serverInfo`. What it says is not verified."""
+    """The name and version of a client or a server (`clientInfo`, `serverInfo`). Nothing verifies them."""
 
     since: ClassVar[dict[str, str]] = {
         "title": "2025-06-18",
@@ -46,13 +45,13 @@ class Implementation(Record, frozen=True, kw_only=True, eq=False):
 
 
 class ListChanged(Record, frozen=True, kw_only=True, eq=False):
-    """The server tells when its list of prompts, or of tools, changes."""
+    """Whether the server sends a notification when its list of prompts or tools changes."""
 
     list_changed: bool | UnsetType = UNSET
 
 
 class Roots(Record, frozen=True, kw_only=True, eq=False):
-    """The client lists its roots, and tells when they change (up to 2025-11-25)."""
+    """The client lists its roots. Up to 2025-11-25 it may send a notification when they change."""
 
     until: ClassVar[dict[str, str]] = {"listChanged": "2025-11-25"}
 
@@ -60,14 +59,14 @@ class Roots(Record, frozen=True, kw_only=True, eq=False):
 
 
 class Resources(Record, frozen=True, kw_only=True, eq=False):
-    """The server tells when its list of resources changes, and when one that is subscribed to does."""
+    """Whether the server sends a notification when its list of resources, or a subscribed resource, changes."""
 
     subscribe: bool | UnsetType = UNSET
     list_changed: bool | UnsetType = UNSET
 
 
 class Sampling(Record, frozen=True, kw_only=True, eq=False):
-    """The client asks its model on behalf of the server, with context of other servers, or with tools."""
+    """The client asks its model on behalf of the server, perhaps with the context of other servers or with tools."""
 
     since: ClassVar[dict[str, str]] = {"context": "2025-11-25", "tools": "2025-11-25"}
 
@@ -76,7 +75,7 @@ class Sampling(Record, frozen=True, kw_only=True, eq=False):
 
 
 class Elicitation(Record, frozen=True, kw_only=True, eq=False):
-    """The client asks its user on behalf of the server, by a form or by sending them to a URL."""
+    """The client asks its user on behalf of the server, with a form or by opening a URL."""
 
     since: ClassVar[dict[str, str]] = {"form": "2025-11-25", "url": "2025-11-25"}
 
@@ -84,7 +83,7 @@ class Elicitation(Record, frozen=True, kw_only=True, eq=False):
     url: EmptyObject | UnsetType = UNSET
 
     def member(self, name: str) -> Any:
-        """As of every record; but where no mode is named, there is the form, the only one before 2025-11-25."""
+        """Return a member. Without a mode, `form` is present: before 2025-11-25 it was the only one."""
         value = super().member(name)
         if name == "form" and value is UNSET and super().member("url") is UNSET:
             return EmptyObject()
@@ -92,28 +91,38 @@ class Elicitation(Record, frozen=True, kw_only=True, eq=False):
 
 
 class SamplingTasks(Record, frozen=True, kw_only=True, eq=False):
+    """The sampling requests that a client can run as tasks."""
+
     create_message: EmptyObject | UnsetType = UNSET
 
 
 class ElicitationTasks(Record, frozen=True, kw_only=True, eq=False):
+    """The elicitation requests that a client can run as tasks."""
+
     create: EmptyObject | UnsetType = UNSET
 
 
 class ToolTasks(Record, frozen=True, kw_only=True, eq=False):
+    """The tool requests that a server can run as tasks."""
+
     call: EmptyObject | UnsetType = UNSET
 
 
 class ClientTaskRequests(Record, frozen=True, kw_only=True, eq=False):
+    """The requests that a client can run as tasks."""
+
     sampling: SamplingTasks | UnsetType = UNSET
     elicitation: ElicitationTasks | UnsetType = UNSET
 
 
 class ServerTaskRequests(Record, frozen=True, kw_only=True, eq=False):
+    """The requests that a server can run as tasks."""
+
     tools: ToolTasks | UnsetType = UNSET
 
 
 class ClientTasks(Record, frozen=True, kw_only=True, eq=False):
-    """The client runs requests as tasks (2025-11-25 alone; an extension since)."""
+    """The client can run requests as tasks (only in 2025-11-25; later an extension)."""
 
     list: EmptyObject | UnsetType = UNSET
     cancel: EmptyObject | UnsetType = UNSET
@@ -121,7 +130,7 @@ class ClientTasks(Record, frozen=True, kw_only=True, eq=False):
 
 
 class ServerTasks(Record, frozen=True, kw_only=True, eq=False):
-    """The server runs requests as tasks (2025-11-25 alone; an extension since)."""
+    """The server can run requests as tasks (only in 2025-11-25; later an extension)."""
 
     list: EmptyObject | UnsetType = UNSET
     cancel: EmptyObject | UnsetType = UNSET
@@ -129,20 +138,19 @@ class ServerTasks(Record, frozen=True, kw_only=True, eq=False):
 
 
 class Capabilities(Record, frozen=True, kw_only=True, eq=False):
-    """What one side can do."""
+    """The capabilities of one side."""
 
     def supports(self, path: str) -> bool:
-        """Whether a capability is there.
+        """Return whether a capability is present.
 
-        path  names in the protocol's spelling, with dots between: "tools.listChanged", "elicitation.url",
-              "tasks.requests.tools.call". Behind `experimental` and `extensions` comes one name, dots and all:
-              "extensions.io.modelcontextprotocol/ui".
-
-        Members that no revision defines can be asked for, too.
+        Args:
+            path: The protocol's names joined with dots: "tools.listChanged", "elicitation.url",
+                "tasks.requests.tools.call". After `experimental` and `extensions` the rest is one name, dots included:
+                "extensions.io.modelcontextprotocol/ui". Members that no revision defines work, too.
         """
         value: Any = self
         names = path.split(".")
-        if names[0] in _NAMED_FREELY:
+        if names[0] in _FREE_NAMES:
             names[1:] = [".".join(names[1:])] if len(names) > 1 else []
         for name in names:
             if isinstance(value, Record):
@@ -153,7 +161,7 @@ class Capabilities(Record, frozen=True, kw_only=True, eq=False):
 
 
 class ClientCapabilities(Capabilities, frozen=True, kw_only=True, eq=False):
-    """What a client can do for its servers."""
+    """The capabilities of a client."""
 
     since: ClassVar[dict[str, str]] = {"elicitation": "2025-06-18", "tasks": "2025-11-25", "extensions": "2026-07-28"}
     until: ClassVar[dict[str, str]] = {"tasks": "2025-11-25"}
@@ -167,7 +175,7 @@ class ClientCapabilities(Capabilities, frozen=True, kw_only=True, eq=False):
 
 
 class ServerCapabilities(Capabilities, frozen=True, kw_only=True, eq=False):
-    """What a server offers."""
+    """The capabilities of a server."""
 
     since: ClassVar[dict[str, str]] = {"completions": "2025-03-26", "tasks": "2025-11-25", "extensions": "2026-07-28"}
     until: ClassVar[dict[str, str]] = {"tasks": "2025-11-25"}
@@ -183,11 +191,15 @@ class ServerCapabilities(Capabilities, frozen=True, kw_only=True, eq=False):
 
 
 def required_capabilities(path: str) -> dict[str, Any]:
-    """The client capabilities, as JSON has them, that hold what `path` names and no more: for error -32021."""
+    """Return the smallest `ClientCapabilities` object that has a capability, for the data of error -32021.
+
+    Args:
+        path: As in `Capabilities.supports`.
+    """
     capabilities: dict[str, Any] = {}
     inner = capabilities
     kind: Any = ClientCapabilities
-    names = path.split(".", 1) if path.startswith(_NAMED_FREELY) else path.split(".")
+    names = path.split(".", 1) if path.startswith(_FREE_NAMES) else path.split(".")
     for name in names:
         members = members_of(kind, None) if isinstance(kind, type) and issubclass(kind, Record) else {}
         kind = members[name].type if name in members else None

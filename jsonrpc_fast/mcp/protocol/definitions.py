@@ -1,4 +1,4 @@
-"""The records of tools, prompts and resources, as lists show them."""
+"""The records of tools, prompts and resources, as their lists contain them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .records import Record
 
 
 class PromptArgument(Record, frozen=True, kw_only=True, eq=False):
-    """An argument of a prompt. Its value is a string."""
+    """An argument of a prompt. Its value is always a string."""
 
     since: ClassVar[dict[str, str]] = {"title": "2025-06-18"}
 
@@ -23,7 +23,7 @@ class PromptArgument(Record, frozen=True, kw_only=True, eq=False):
 
 
 class Prompt(Record, frozen=True, kw_only=True, eq=False):
-    """A prompt, as `prompts/list` tells of it."""
+    """A prompt as `prompts/list` describes it."""
 
     since: ClassVar[dict[str, str]] = {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"}
 
@@ -36,7 +36,7 @@ class Prompt(Record, frozen=True, kw_only=True, eq=False):
 
 
 class Annotations(Record, frozen=True, kw_only=True, eq=False):
-    """For whom something is, and how much it matters."""
+    """The intended audience of a resource and its importance, from 0 to 1."""
 
     since: ClassVar[dict[str, str]] = {"lastModified": "2025-06-18"}
 
@@ -46,7 +46,7 @@ class Annotations(Record, frozen=True, kw_only=True, eq=False):
 
 
 class Resource(Record, frozen=True, kw_only=True, eq=False):
-    """A resource, as `resources/list` tells of it."""
+    """A resource as `resources/list` describes it."""
 
     since: ClassVar[dict[str, str]] = {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"}
 
@@ -62,7 +62,7 @@ class Resource(Record, frozen=True, kw_only=True, eq=False):
 
 
 class ResourceTemplate(Record, frozen=True, kw_only=True, eq=False):
-    """Resources whose URIs follow a template, as `resources/templates/list` tells of them."""
+    """The resources of a URI template as `resources/templates/list` describes them."""
 
     since: ClassVar[dict[str, str]] = {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"}
 
@@ -77,7 +77,7 @@ class ResourceTemplate(Record, frozen=True, kw_only=True, eq=False):
 
 
 class ToolAnnotations(Record, frozen=True, kw_only=True, eq=False):
-    """Hints on what a tool does. Not to be trusted. From 2025-03-26 on."""
+    """Hints about what a tool does, from 2025-03-26 on. They may be wrong: do not rely on them for safety."""
 
     title: str | UnsetType = UNSET
     read_only_hint: bool | UnsetType = UNSET
@@ -87,7 +87,7 @@ class ToolAnnotations(Record, frozen=True, kw_only=True, eq=False):
 
 
 class Tool(Record, frozen=True, kw_only=True, eq=False):
-    """A tool, as `tools/list` tells of it. Its input schema is that of an object."""
+    """A tool as `tools/list` describes it. The `type` of its input schema is "object"."""
 
     since: ClassVar[dict[str, str]] = {
         "annotations": "2025-03-26",

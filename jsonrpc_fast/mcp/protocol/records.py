@@ -1,13 +1,12 @@
-"""What the typed records of the protocol share: reading, writing, and the members that a revision has.
+"""The base class of the typed records: reading, writing, and the members that each revision defines.
 
 Rules:
-  - A record is read by the members that the revision defines. Any other member is kept in `extra` and written
-    again: objects of the protocol are open, and what one side does not know may matter to the other.
-  - The order of the members is kept, so that what is read is written unchanged.
-  - A member that is absent is UNSET; `{}` is a record without members, and present. null counts as absent: some clients
-    send it for what they do not have.
-  - An object or an array of more than MAX_MEMBERS entries is refused before it is read.
-  - What is wrong is told by the path to a member that the protocol names. No value is ever shown.
+  - Only the members that the revision defines are checked. All others are kept in `extra` and written back, since the
+    protocol's objects are open.
+  - Members keep their order: a record is written as it was read.
+  - An absent member is UNSET. null counts as absent, because some clients send it; `{}` is present.
+  - An object or array with more than MAX_MEMBERS entries is refused before it is read.
+  - An error text names the path of the member, and never shows a value.
 """
 
 from __future__ import annotations
@@ -26,31 +25,37 @@ if TYPE_CHECKING:
 
 
 MAX_MEMBERS: Final = 1000
-"""Maximum number of members of one object, and of entries in one array."""
+"""Maximum number of members in one object and of entries in one array."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=True, rename="camel"):
-    """One object of the protocol. The fields of a subclass are its members, in Python's spelling.
+    """One object of the protocol. The fields of a subclass are its members, in snake case.
 
-    extra  the members that the revision does not define, as they were
+    Attributes:
+        extra: The members that the revision does not define, unchanged.
+        order: The names of the members in the order they were read.
     """
 
     since: ClassVar[Mapping[str, str]] = {}
-    """The revision that a member came with, where that is not the first."""
+    """By member: the first revision that defines it, if that is not the oldest one."""
     until: ClassVar[Mapping[str, str]] = {}
-    """The last revision that has a member, where that is not the latest."""
+    """By member: the last revision that defines it, if that is not the latest one."""
 
     extra: dict[str, Any] = {}
     order: tuple[str, ...] = ()
 
     @classmethod
     def from_dict(cls, obj: object, version: str | None = None, *, path: str = "") -> Self:
-        """The record that a decoded JSON object is.
+        """Read a record from a decoded JSON object.
 
-        version  the revision whose members are checked; of every revision if None
-        path     where the object is, for the text of a fault: a JSON pointer (RFC 6901)
+        Args:
+            obj: The object.
+            version: The revision whose members are checked; None: the members of all revisions.
+            path: The JSON pointer (RFC 6901) to the object, for error texts.
 
-        Raises ValueError for a member that is missing or of the wrong type; the text names it.
+        Raises:
+            ValueError: `obj` is not an object or is too large, or a member is missing or of the wrong type. The text
+                names the member.
         """
         if not isinstance(obj, dict):
             raise ValueError(f"{path or 'the value'} must be an object")
@@ -71,7 +76,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
         return cls(**values, extra=extra, order=tuple(obj))
 
     def to_dict(self, version: str | None = None) -> dict[str, Any]:
-        """The record as JSON has it. With a version, without the members that this revision does not define."""
+        """Return the record as a JSON object.
+
+        Args:
+            version: Leave out the members that this revision does not define; None: keep all members.
+        """
         written: dict[str, Any] = {}
         for name, member in members_of(type(self), version).items():
             value = getattr(self, member.attribute)
@@ -82,7 +91,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
         return {**in_order, **written}
 
     def member(self, name: str) -> Any:
-        """A member by the protocol's own spelling, known or not; UNSET if it is absent."""
+        """Return a member by its name in the protocol, also one in `extra`; UNSET if it is absent."""
         member = members_of(type(self), None).get(name)
         value = UNSET if member is None else getattr(self, member.attribute)
         return self.extra.get(name, UNSET) if value is UNSET else value
@@ -96,15 +105,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
 
 
 class EmptyObject(Record, frozen=True, kw_only=True, eq=False):
-    """An object without members of its own: that it is there is what it says."""
+    """An object for which the protocol defines no members: only its presence matters."""
 
 
 class Member(NamedTuple):
     """One member of a record.
 
-    attribute    the field's name in Python
-    type         what its value is read as: a Record, a list of one, or a plain type
-    is_required  it must be there
+    Attributes:
+        attribute: The name of the Python field.
+        type: The type of the value: a Record, a list of a Record, or a plain type.
+        is_required: Whether the member must be present.
     """
 
     attribute: str
@@ -114,11 +124,16 @@ class Member(NamedTuple):
 
 @functools.cache
 def members_of(cls: type[Record], version: str | None) -> dict[str, Member]:
-    """The members that a record has in a revision, or in any if None, by the protocol's spelling.
+    """Return the members of a record by their names in the protocol.
 
-    Raises ValueError for an unknown version.
+    Args:
+        cls: The class of the record.
+        version: Only the members that this revision defines; None: those of all revisions.
+
+    Raises:
+        ValueError: The version is unknown.
     """
-    place = None if version is None else VERSIONS.index(version)
+    position = None if version is None else VERSIONS.index(version)
     members = {}
     for field in msgspec.structs.fields(cls):
         name = field.encode_name
@@ -126,7 +141,7 @@ def members_of(cls: type[Record], version: str | None) -> dict[str, Member]:
             continue
         first = VERSIONS.index(cls.since.get(name, VERSIONS[0]))
         last = VERSIONS.index(cls.until.get(name, VERSIONS[-1]))
-        if place is None or first <= place <= last:
+        if position is None or first <= position <= last:
             members[name] = Member(field.name, _without_unset(field.type), field.required)
     return members
 
@@ -163,7 +178,7 @@ def _read(member: Member, value: Any, version: str | None, path: str) -> Any:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        pass  # its text may show the value, and it must not stay behind as the cause
+        pass  # raise outside of this block: the text of this error may show the value
     if get_origin(kind) is Literal:
         raise ValueError(f"{path} must be one of {', '.join(get_args(kind))}")
     raise ValueError(f"{path} must be {_EXPECTED[kind]}")

@@ -1,15 +1,15 @@
-"""JSON Schemas of tools: compiled once, checked within bounds, faults without values.
+"""JSON Schemas of tools: compiled once, validated with limits, faults that show no values.
 
 Rules:
-  - The dialect is that of `$schema`, and 2020-12 where there is none (specification 2025-11-25, "JSON Schema Usage").
-  - Nothing is ever fetched: a `$ref` to another document is an error when the schema is compiled.
-  - A schema and a value nest only so deep and have only so many places, and a pattern may backtrack only so often.
-    Counting stops at these limits, before anything else is done, so a message of any size costs little to refuse.
-  - The work is estimated before it is done. Each branch of `anyOf` is looked into, and a schema that refers to itself
-    from two of them doubles the work with every level of the value. A schema that needs too much for a flat value is
-    an error when it is compiled; a value that is too deep for its schema is a fault; and where naming every fault
-    would take too long, the fault is that of the whole value.
-  - A fault names where and which keyword. It may show the schema, never the value.
+  - The dialect is the one in `$schema`, by default 2020-12 (specification 2025-11-25, "JSON Schema Usage").
+  - Nothing is ever fetched: compiling a schema with a `$ref` to another document fails.
+  - The depth and the size of schemas and values, and the backtracking of patterns, are limited. Counting comes first
+    and stops at the limits, so refusing a huge message is cheap.
+  - The work is estimated before it is done, since branches multiply it: a schema that refers to itself in two branches
+    of `anyOf` doubles the work with each level of the value. A schema that needs too much work for a flat value does
+    not compile. A value that needs too much work is a fault. If listing all faults would take too long, one fault for
+    the whole value replaces them.
+  - A fault names the place and the keyword. It may show the schema, never the value.
 """
 
 from __future__ import annotations
@@ -21,28 +21,31 @@ from urllib.parse import unquote
 
 import jsonschema_rs
 
-SCHEMA_DEPTH: Final = 64
-VALUE_DEPTH: Final = 128
-MAX_SCHEMA_PLACES: Final = 20_000
+MAX_SCHEMA_DEPTH: Final = 64
+"""Maximum nesting depth of a schema."""
+MAX_VALUE_DEPTH: Final = 128
+"""Maximum nesting depth of a value to validate."""
+MAX_SCHEMA_VALUES: Final = 20_000
 """Maximum number of values in a schema, nested ones included."""
 MAX_PATTERNS: Final = 250
-"""Maximum number of regular expressions in a schema: one may take several milliseconds to compile."""
-MAX_VALUE_PLACES: Final = 1_000_000
-"""Maximum number of values in a value that is checked, nested ones included."""
+"""Maximum number of regular expressions in a schema; compiling one can take several milliseconds."""
+MAX_VALUES: Final = 1_000_000
+"""Maximum number of values in a value to validate, nested ones included."""
 MAX_FAULTS: Final = 20
+"""Maximum number of faults that are reported for one value."""
 
 _BACKTRACKS: Final = 100_000
-# Schema places that are looked at, at the worst, by the estimate. A million take less than a tenth of a second.
+# Estimated number of schema values visited in the worst case. A million take less than 0.1 seconds.
 _COMPILED_WORK: Final = 1_000_000
 _VALID_WORK: Final = 50_000_000
-_NAMING_WORK: Final = 50_000  # naming is slower: all faults are found, each with what its keyword says
+_LISTING_WORK: Final = 50_000  # listing the faults is slower: it does not stop at the first one
 
 _PATH_CHARACTERS: Final = 200
 _MESSAGE_CHARACTERS: Final = 500  # a keyword may be as long as the schema
 _MASK: Final = "the value"
 
-# Their messages, with the value masked, show nothing but the schema.
-_TELLING: Final = frozenset(
+# The messages of these keywords, with the value masked, show only the schema.
+_SHOWN_KEYWORDS: Final = frozenset(
     {
         "type",
         "enum",
@@ -66,11 +69,12 @@ _TELLING: Final = frozenset(
 
 
 class SchemaFault(NamedTuple):
-    """One rule of a schema that a value breaks.
+    """A rule of a schema that a value breaks.
 
-    path     where in the value: a JSON pointer (RFC 6901), "" for the whole of it
-    keyword  which keyword of JSON Schema, or "depth" for a value that nests too deep or is too large
-    message  the rule in words
+    Attributes:
+        path: The JSON pointer (RFC 6901) to the place in the value; "" for the whole value.
+        keyword: The JSON Schema keyword; "depth" if the value nests too deep or is too large; "" if unknown.
+        message: The rule, as a text for people.
     """
 
     path: str
@@ -79,18 +83,25 @@ class SchemaFault(NamedTuple):
 
 
 class Schema:
-    """A schema, compiled. Raises ValueError for one that is wrong, too deep, too large, or needs another document."""
+    """A compiled JSON Schema.
+
+    Args:
+        schema: The schema, a JSON object.
+
+    Raises:
+        ValueError: The schema is invalid, nests too deep, is too large, branches too much, or needs another document.
+    """
 
     __slots__ = ("_validator", "_work")
 
     def __init__(self, schema: dict[str, Any]) -> None:
         if not isinstance(schema, dict):
             raise ValueError("a schema must be an object")
-        depth, places = measure(schema, SCHEMA_DEPTH, MAX_SCHEMA_PLACES)
-        if depth > SCHEMA_DEPTH:
-            raise ValueError(f"the schema nests deeper than {SCHEMA_DEPTH}")
-        if places > MAX_SCHEMA_PLACES:
-            raise ValueError(f"the schema has more than {MAX_SCHEMA_PLACES} values")
+        depth, count = measure(schema, MAX_SCHEMA_DEPTH, MAX_SCHEMA_VALUES)
+        if depth > MAX_SCHEMA_DEPTH:
+            raise ValueError(f"the schema nests deeper than {MAX_SCHEMA_DEPTH}")
+        if count > MAX_SCHEMA_VALUES:
+            raise ValueError(f"the schema has more than {MAX_SCHEMA_VALUES} values")
         if _patterns(schema) > MAX_PATTERNS:
             raise ValueError(f"the schema has more than {MAX_PATTERNS} patterns")
         try:
@@ -110,21 +121,21 @@ class Schema:
             raise ValueError("the schema cannot be used: it branches too much")
 
     def faults(self, value: Any) -> list[SchemaFault]:
-        """What is wrong with a JSON value, at most MAX_FAULTS of it; [] if it is valid."""
-        depth, places = measure(value, VALUE_DEPTH, MAX_VALUE_PLACES)
-        if depth > VALUE_DEPTH:
-            return [SchemaFault("", "depth", f"nests deeper than {VALUE_DEPTH}")]
-        if places > MAX_VALUE_PLACES:
-            return [SchemaFault("", "depth", f"has more than {MAX_VALUE_PLACES} values")]
-        work = self._work.at(depth) * places
+        """Return the faults of a JSON value, at most MAX_FAULTS; [] if it is valid."""
+        depth, count = measure(value, MAX_VALUE_DEPTH, MAX_VALUES)
+        if depth > MAX_VALUE_DEPTH:
+            return [SchemaFault("", "depth", f"nests deeper than {MAX_VALUE_DEPTH}")]
+        if count > MAX_VALUES:
+            return [SchemaFault("", "depth", f"has more than {MAX_VALUES} values")]
+        work = self._work.at(depth) * count
         if work > _VALID_WORK:
             return [SchemaFault("", "depth", "nests too deep, or is too large, for this schema")]
         try:
             if self._validator.is_valid(value):
                 return []
-            if work <= _NAMING_WORK:
+            if work <= _LISTING_WORK:
                 return [_fault(error) for error in itertools.islice(self._validator.iter_errors(value), MAX_FAULTS)]
-        except ValueError:  # what JSON has no value for, or a pattern that gave up
+        except ValueError:  # not a JSON value, or a pattern backtracked too often
             pass
         return [SchemaFault("", "", "does not match the schema")]
 
@@ -135,7 +146,7 @@ def _fault(error: jsonschema_rs.ValidationError) -> SchemaFault:
     if keyword == "required":
         path.append(error.kind.as_dict()["property"])
         message = "is required"
-    elif keyword in _TELLING:
+    elif keyword in _SHOWN_KEYWORDS:
         message = error.message.removeprefix(_MASK).strip()
     else:
         message = f"does not match {keyword}"
@@ -156,30 +167,30 @@ def _children(value: Any) -> Iterator[Any]:
     return iter(value) if isinstance(value, (list, tuple)) else iter(())
 
 
-def measure(value: Any, deepest: int, most: int) -> tuple[int, int]:
-    """How deep containers nest, and how many values there are in all; both count no further than one past their limit.
+def measure(value: Any, max_depth: int, max_values: int) -> tuple[int, int]:
+    """Return the nesting depth and the number of values, nested ones included.
 
-    A container adds its length before it is looked into, so at most `most` places are visited. No recursion: the value
-    may be as deep as it likes.
+    Counting stops as soon as either exceeds its maximum. The length of a container counts before its items are visited,
+    so at most `max_values` values are visited. There is no recursion: the value may nest as deep as it likes.
     """
-    depth, places = 0, 1
+    depth, count = 0, 1
     level = [value] if isinstance(value, _CONTAINERS) else []
     while level:
         depth += 1
-        if depth > deepest:
+        if depth > max_depth:
             break
         inner: list[Any] = []
         for container in level:
-            places += len(container)
-            if places > most:
-                return depth, most + 1
+            count += len(container)
+            if count > max_values:
+                return depth, max_values + 1
             inner += [child for child in _children(container) if isinstance(child, _CONTAINERS)]
         level = inner
-    return depth, places
+    return depth, count
 
 
 def _patterns(value: Any) -> int:
-    """The regular expressions in a schema that nests within bounds; members of other objects by these names count."""
+    """Count the patterns in a schema of limited depth. Other objects with members of these names count, too."""
     own = 0
     if isinstance(value, dict):
         properties = value.get("patternProperties")
@@ -188,13 +199,13 @@ def _patterns(value: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    """The places in a part of a schema, of which a long text is several."""
-    text = len(value) // _TEXT_CHARACTERS if isinstance(value, str) else 0
+    """Count the values in a part of a schema; a long string counts as several."""
+    text = len(value) // _CHARACTERS_PER_VALUE if isinstance(value, str) else 0
     return 1 + text + sum(map(_size, _children(value)))
 
 
 _BESIDE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
-_INTO_ONE: Final = ("properties", "prefixItems", "items")  # of several, one is for each place of the value
+_INTO_ONE: Final = ("properties", "prefixItems", "items")  # each value is checked against one of them
 _INTO_EACH: Final = (
     "patternProperties",
     "additionalProperties",
@@ -205,20 +216,20 @@ _INTO_EACH: Final = (
     "contains",
 )
 _COMPARED: Final = ("enum", "const", "required", "dependentRequired", "dependencies", "pattern")
-"""What is held against a place of the value entry by entry, or repeated in the text of a fault."""
-_TEXT_CHARACTERS: Final = 64  # that count as one place
-_MOST: Final = 1 << 60
+"""Keywords whose entries are compared with a value one by one, or repeated in the text of a fault."""
+_CHARACTERS_PER_VALUE: Final = 64  # a string of this length counts as one value
+_MAX_WORK: Final = 1 << 60
 
 
 class _Work:
-    """How many places of a schema one place of a value is held against, at the worst, by the depth of the value."""
+    """How many values of a schema one value is checked against in the worst case, by the depth of the value."""
 
-    __slots__ = ("_elsewhere", "_levels", "_schema")
+    __slots__ = ("_targets", "_levels", "_schema")
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._schema = schema
-        # A reference that is no pointer may mean any of these.
-        self._elsewhere = [schema, *_children(schema.get("$defs")), *_children(schema.get("definitions"))]
+        # A reference that is not a pointer may mean any of these.
+        self._targets = [schema, *_children(schema.get("$defs")), *_children(schema.get("definitions"))]
         self._levels: list[dict[int, int]] = []
 
     def at(self, depth: int) -> int:
@@ -229,15 +240,15 @@ class _Work:
             return self._of(self._schema, depth)
         except RecursionError:
             self._levels = []
-            return _MOST
+            return _MAX_WORK
 
     def _of(self, schema: Any, depth: int) -> int:
-        """The work for a subschema, where the value goes on for `depth` levels."""
+        """The work for a subschema if the value has `depth` more levels."""
         if not isinstance(schema, dict):
             return 1
         known = self._levels[depth]
         if id(schema) not in known:
-            known[id(schema)] = 0  # a reference that leads back here without a step into the value adds nothing
+            known[id(schema)] = 0  # a reference back to here, at the same value, adds no work
             work = len(schema) + sum(_size(schema[name]) for name in _COMPARED if name in schema)
             work += sum(self._of(beside, depth) for beside in self._beside(schema))
             if depth:
@@ -247,30 +258,30 @@ class _Work:
                     )
                 for name in _INTO_EACH:
                     work += sum(self._of(inner, depth - 1) for inner in _subschemas(schema.get(name), name))
-            known[id(schema)] = min(work, _MOST)
+            known[id(schema)] = min(work, _MAX_WORK)
         return known[id(schema)]
 
     def _beside(self, schema: dict[str, Any]) -> Iterator[Any]:
-        """The subschemas that are for the same place of the value."""
+        """The subschemas that apply to the same value."""
         for name in _BESIDE:
             yield from _subschemas(schema.get(name), name)
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            found = _pointed(self._schema, reference)
-            yield from self._elsewhere if found is None else [found]
+            target = _target(self._schema, reference)
+            yield from self._targets if target is None else [target]
         if "$dynamicRef" in schema or "$recursiveRef" in schema:
-            yield from self._elsewhere
+            yield from self._targets
 
 
 def _subschemas(value: Any, name: str) -> Iterator[Any]:
-    """The subschemas that the value of a keyword is made of: of some keywords it is one itself."""
+    """The subschemas in the value of a keyword. For some keywords the value itself is a subschema."""
     if isinstance(value, dict) and name not in ("properties", "patternProperties", "dependentSchemas", "dependencies"):
         return iter((value,))
     return _children(value)
 
 
-def _pointed(schema: Any, reference: str) -> Any:
-    """What a reference within the schema points at, or None."""
+def _target(schema: Any, reference: str) -> Any:
+    """The target of a reference within the schema, or None."""
     if reference == "#":
         return schema
     if not reference.startswith("#/"):

@@ -1,9 +1,9 @@
-"""Resources: their URIs, their records, and what reading one gives.
+"""URIs of resources: validation, templates, unsafe parts; and the contents of a resource.
 
 Rules:
-  - a URI is one by RFC 3986, of any scheme. `resource://` names a provider: the host must be there;
-  - a part of a URI that could lead a path astray reaches no function unless the function's registration says so: `..`
-    between slashes, whether encoded or not, a NUL, an absolute path, bytes that are not UTF-8.
+  - A URI is valid by RFC 3986, with any scheme. A `resource://` URI must name a provider, its host.
+  - An unsafe part of a URI could make a path leave its folder: `..` as a segment, encoded or not, NUL, an absolute path,
+    bytes that are not UTF-8. It reaches a function only if the registration allows unsafe parts.
 """
 
 from __future__ import annotations
@@ -22,27 +22,30 @@ from ...codes import ErrorCode, McpErrorCode
 from ...errors import RpcError
 from .versions import Revision
 
-URI_CHARACTERS: Final = 8192
+MAX_URI_CHARACTERS: Final = 8192
+"""Maximum length of the URI of a resource."""
+
 _is_uri: Final = jsonschema_rs.Draft202012Validator({"type": "string", "format": "uri"}, validate_formats=True).is_valid
 
 
 class UriFault(enum.Enum):
-    """What is wrong with a resource's URI. The value says it in words."""
+    """What is wrong with the URI of a resource. The value is the text for people."""
 
     NOT_A_STRING = "the URI is not a string"
-    TOO_LONG = f"the URI has more than {URI_CHARACTERS} characters"
-    NOT_A_URI = "the URI is none by RFC 3986"
+    TOO_LONG = f"the URI has more than {MAX_URI_CHARACTERS} characters"
+    NOT_A_URI = "not a valid URI (RFC 3986)"
     NO_PROVIDER = "a resource:// URI must name a provider"
 
 
 @dataclass(frozen=True, slots=True)
 class UriReport:
-    """What is wrong with a URI. Also readable as `report["valid"]` and `report["errors"]`."""
+    """What is wrong with a URI. `report["valid"]` and `report["errors"]` work, too."""
 
     errors: tuple[UriFault, ...]
 
     @property
     def valid(self) -> bool:
+        """Whether the URI has no fault."""
         return not self.errors
 
     def __getitem__(self, name: Literal["valid", "errors"]) -> Any:
@@ -52,10 +55,10 @@ class UriReport:
 
 
 def validate_uri(uri: object) -> UriReport:
-    """The report on what should be the URI of a resource."""
+    """Check the URI of a resource and report all faults."""
     if not isinstance(uri, str):
         return UriReport((UriFault.NOT_A_STRING,))
-    if len(uri) > URI_CHARACTERS:
+    if len(uri) > MAX_URI_CHARACTERS:
         return UriReport((UriFault.TOO_LONG,))
     errors = []
     if not _is_valid(uri):
@@ -66,7 +69,11 @@ def validate_uri(uri: object) -> UriReport:
 
 
 def check_uri(uri: object) -> str:
-    """The URI, if it is one. Raises RpcError -32602 that says everything that is wrong with it, without showing it."""
+    """Return a URI if it is valid.
+
+    Raises:
+        RpcError: The URI is not valid (-32602). The message names all faults, without the URI.
+    """
     report = validate_uri(uri)
     if isinstance(uri, str) and report.valid:
         return uri
@@ -74,7 +81,7 @@ def check_uri(uri: object) -> str:
 
 
 def not_found(uri: str, revision: Revision) -> RpcError:
-    """The error for a resource that is not there: -32602 from 2026-07-28 on, -32002 before."""
+    """Return the error for an unknown resource: -32602 from 2026-07-28 on, -32002 before."""
     code = ErrorCode.INVALID_PARAMS if revision.is_modern else McpErrorCode.RESOURCE_NOT_FOUND
     return RpcError(code, "Resource not found", {"uri": uri})
 
@@ -89,49 +96,54 @@ def _is_valid(uri: str) -> bool:
 def _has_host(uri: str) -> bool:
     try:
         return bool(urlsplit(uri).hostname)
-    except ValueError:  # brackets that are no address
+    except ValueError:  # the brackets hold no IP address
         return False
 
 
 _EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
 _NAME: Final = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
-_EXPANDED: Final = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})*")  # what level 1 makes of any value
-
-
+_EXPANDED: Final = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})*")  # any value, expanded by level 1
 _SEPARATORS: Final = re.compile(r"[/\\]")
 _URI_SEPARATORS: Final = re.compile(r"[/\\:?#&=;]")
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
 
 
 class UnsafePart(ValueError):
-    """A part of a URI could lead a path astray. `name`: of which expression of the template."""
+    """A part of a URI is unsafe.
+
+    Attributes:
+        name: The expression of the template that the part belongs to.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the part {name} of the URI is unsafe")
-        self.name = name
+        self.name: str = name
 
 
 def is_unsafe_part(value: str) -> bool:
-    """Whether a decoded part of a URI could lead a path astray, with `/` and `\\` as separators."""
+    """Return whether a decoded part of a URI is unsafe, with `/` and `\\` as separators."""
     is_absolute = value.startswith(("/", "\\")) or _DRIVE.match(value) is not None
     return is_absolute or "\0" in value or ".." in _SEPARATORS.split(value) or has_surrogates(value)
 
 
 def is_unsafe_uri(uri: str) -> bool:
-    """Whether a whole URI has `..` as a segment anywhere, a NUL, or bytes that are not UTF-8."""
+    """Return whether a whole URI has `..` as a segment, a NUL, or bytes that are not UTF-8."""
     text = unquote(uri, errors="surrogateescape")
     return "\0" in text or ".." in _URI_SEPARATORS.split(text) or has_surrogates(text)
 
 
 class UriTemplate:
-    """A URI template of RFC 6570 level 1: `{name}` alone, with text between any two.
+    """A URI template (RFC 6570 level 1) with text between any two expressions.
 
     Args:
-        template: The template.
-        unsafe_parts: Whether `match` gives parts that could lead a path astray.
+        template: The template: text with `{name}` in it.
+        unsafe_parts: Whether `match` accepts unsafe parts.
+
+    Attributes:
+        names: The names of the expressions.
 
     Raises:
-        ValueError: For any other template.
+        ValueError: The template is not of level 1, names an expression twice, or has two without text between them.
     """
 
     __slots__ = ("_literals", "names", "template", "unsafe_parts")
@@ -148,12 +160,13 @@ class UriTemplate:
             raise ValueError("the URI template must be of RFC 6570 level 1, with text between two expressions")
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The values that make this URI of the template, or None. A value ends where the next text first comes.
+        """Return the decoded values by name if the URI matches the template, else None.
 
-        Bytes that are not UTF-8 are surrogates in a value, as of `os.fsdecode`.
+        A value ends at the first occurrence of the text after it. Bytes that are not UTF-8 become surrogates, as in
+        `os.fsdecode`.
 
         Raises:
-            UnsafePart: For a URI of the template with an unsafe part, unless the template allows it.
+            UnsafePart: The URI matches, but has an unsafe part that the template does not allow.
         """
         if not uri.startswith(self._literals[0]):
             return None
@@ -176,11 +189,11 @@ class UriTemplate:
 
 
 def text_contents(uri: str, text: str, mime_type: str | None = None) -> dict[str, Any]:
-    """A resource that is text, as `resources/read` gives it."""
+    """Return the contents of a text resource, as `resources/read` returns them."""
     return {"uri": uri, **({} if mime_type is None else {"mimeType": mime_type}), "text": text}
 
 
 def blob_contents(uri: str, data: bytes, mime_type: str | None = None) -> dict[str, Any]:
-    """A resource that is bytes, as `resources/read` gives it."""
+    """Return the contents of a binary resource, as `resources/read` returns them."""
     blob = base64.b64encode(data).decode()
     return {"uri": uri, **({} if mime_type is None else {"mimeType": mime_type}), "blob": blob}

@@ -1,8 +1,10 @@
-"""The revisions of the protocol: their names, their rules on the wire, and what each of them has.
+"""The revisions of the protocol: their names, their rules on the wire, their methods.
 
-A revision is legacy when a session begins with `initialize` (up to 2025-11-25), and modern when every request
-carries its version and the client's capabilities in `_meta` (2026-07-28). Names are compared by their place in
-`REVISIONS`, never as text: an unknown name has no place, and is older and newer than nothing.
+Rules:
+  - A revision is legacy if a session begins with `initialize` (up to 2025-11-25). It is modern if every request carries
+    its version and the client's capabilities in `_meta` (2026-07-28).
+  - Versions are compared by their position in `VERSIONS`, never as text. An unknown version is neither older nor newer
+    than another one.
 """
 
 from __future__ import annotations
@@ -16,18 +18,19 @@ from ...profile import MCP_2024_11_05, MCP_2025_03_26, MCP_2025_06_18, MCP_2025_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """One revision of the protocol. The method sets are those of its schema (`ClientRequest`, `ServerRequest` …).
+    """One revision of the protocol. The sets of methods follow its schema (`ClientRequest`, `ServerRequest` …).
 
-    version                    its name
-    profile                    the rules of its messages
-    is_modern                  no handshake: each request stands for itself
-    structured_results         a tool's result may have `structuredContent`, an object
-    any_structured_results     … or any JSON value
-    client_requests            what a client may ask a server
-    server_requests            what a server may ask a client
-    client_notifications       what a client may tell a server
-    server_notifications       what a server may tell a client
-    cacheable                  the requests whose result says how long it may be kept (`ttlMs`, `cacheScope`)
+    Attributes:
+        version: Its name, such as "2025-11-25".
+        profile: The rules for decoding its messages.
+        is_modern: Whether there is no handshake: each request carries version and capabilities.
+        structured_results: Whether the result of a tool may have `structuredContent`, an object.
+        any_structured_results: Whether `structuredContent` may be any JSON value.
+        client_requests: The requests that a client may send.
+        server_requests: The requests that a server may send.
+        client_notifications: The notifications that a client may send.
+        server_notifications: The notifications that a server may send.
+        cacheable: The requests whose result says how long it may be cached (`ttlMs`, `cacheScope`).
     """
 
     version: str
@@ -144,7 +147,7 @@ REVISIONS: Final = {
         ),
     )
 }
-"""Every revision by its name, the oldest first."""
+"""The revisions by name, the oldest first."""
 
 VERSIONS: Final = tuple(REVISIONS)
 HANDSHAKE_VERSIONS: Final = tuple(version for version in VERSIONS if not REVISIONS[version].is_modern)
@@ -154,7 +157,11 @@ LATEST_MODERN_VERSION: Final = MODERN_VERSIONS[-1]
 
 
 def in_order(versions: Sequence[str]) -> tuple[str, ...]:
-    """The versions that are given, the oldest first. Raises ValueError for an unknown one, or for none at all."""
+    """Sort versions, the oldest first.
+
+    Raises:
+        ValueError: A version is unknown, or there is none.
+    """
     unknown = [version for version in versions if version not in REVISIONS]
     if unknown or not versions or isinstance(versions, str):
         raise ValueError(f"versions must be some of {', '.join(VERSIONS)}")
@@ -162,14 +169,20 @@ def in_order(versions: Sequence[str]) -> tuple[str, ...]:
 
 
 def negotiate(requested: str, supported: Sequence[str] = HANDSHAKE_VERSIONS) -> str:
-    """The version that a server answers `initialize` with: the one asked for, or the latest of its own.
+    """Return the version for the response to `initialize`: the requested one if supported, else the latest supported.
 
-    requested  `protocolVersion` of the request
-    supported  the versions with a handshake that the server speaks, the oldest first; one at least
+    Args:
+        requested: `protocolVersion` of the request.
+        supported: The legacy versions that the server supports, the oldest first; at least one.
     """
     return requested if requested in supported else supported[-1]
 
 
 def latest_common(theirs: Sequence[str], ours: Sequence[str]) -> str | None:
-    """The latest of our versions, the oldest first, that the peer names too; None if there is none."""
+    """Return the latest version that both sides support, or None.
+
+    Args:
+        theirs: The peer's versions, in any order.
+        ours: This side's versions, the oldest first.
+    """
     return next((version for version in reversed(ours) if version in theirs), None)

@@ -27,7 +27,7 @@ import msgspec
 
 from ...codec._json import dumps
 from ...errors import EncodeError
-from ..protocol.schemas import MAX_VALUE_PLACES, VALUE_DEPTH, measure
+from ..protocol.schemas import MAX_VALUES, MAX_VALUE_DEPTH, measure
 from .constraints import check_constraints
 
 _META_NAMES: Final = {
@@ -77,8 +77,8 @@ class MsgspecType:
         try:
             return msgspec.convert(value, self.annotation, strict=strict, str_keys=True)
         except msgspec.ValidationError:
-            depth, places = measure(value, VALUE_DEPTH, MAX_VALUE_PLACES)
-            if depth > VALUE_DEPTH or places > MAX_VALUE_PLACES:
+            depth, count = measure(value, MAX_VALUE_DEPTH, MAX_VALUES)
+            if depth > MAX_VALUE_DEPTH or count > MAX_VALUES:
                 raise
             return msgspec.convert(_integral(value), self.annotation, strict=strict, str_keys=True)
 

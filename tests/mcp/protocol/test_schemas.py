@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from jsonrpc_fast.mcp.protocol.schemas import (
     MAX_FAULTS,
     MAX_PATTERNS,
-    MAX_SCHEMA_PLACES,
-    MAX_VALUE_PLACES,
-    SCHEMA_DEPTH,
-    VALUE_DEPTH,
+    MAX_SCHEMA_VALUES,
+    MAX_VALUES,
+    MAX_SCHEMA_DEPTH,
+    MAX_VALUE_DEPTH,
     Schema,
     SchemaFault,
 )
@@ -106,12 +106,12 @@ def nested(keyword: str, levels: int) -> Any:
 
 
 def test_depth() -> None:
-    Schema(nested("not", SCHEMA_DEPTH - 1))
+    Schema(nested("not", MAX_SCHEMA_DEPTH - 1))
     with pytest.raises(ValueError, match="nests deeper than 64"):
-        Schema(nested("not", SCHEMA_DEPTH))
+        Schema(nested("not", MAX_SCHEMA_DEPTH))
     anything = Schema({"type": "object"})
-    assert anything.faults(nested("a", VALUE_DEPTH - 1)) == []
-    for levels in (VALUE_DEPTH, 100_000):
+    assert anything.faults(nested("a", MAX_VALUE_DEPTH - 1)) == []
+    for levels in (MAX_VALUE_DEPTH, 100_000):
         assert anything.faults(nested("a", levels)) == [("", "depth", "nests deeper than 128")]
 
 
@@ -158,12 +158,12 @@ def test_counting_stops_at_the_limit() -> None:
     """A container over the limit is refused by its length alone, wherever it stands."""
     schema = Schema({"type": "object"})
     refused = [SchemaFault("", "depth", "has more than 1000000 values")]
-    assert schema.faults({"a": Visited([0] * MAX_VALUE_PLACES)}) == refused
+    assert schema.faults({"a": Visited([0] * MAX_VALUES)}) == refused
     assert schema.faults({"a": [[0] * 600_000, [0] * 600_000, Visited([0])]}) == refused
-    assert schema.faults({"a": [0] * (MAX_VALUE_PLACES - 2)}) == []
-    assert schema.faults({"a": [0] * (MAX_VALUE_PLACES - 1)}) == refused
+    assert schema.faults({"a": [0] * (MAX_VALUES - 2)}) == []
+    assert schema.faults({"a": [0] * (MAX_VALUES - 1)}) == refused
     with pytest.raises(ValueError, match=r"^the schema has more than 20000 values$"):
-        Schema({"enum": Visited([0] * MAX_SCHEMA_PLACES)})
+        Schema({"enum": Visited([0] * MAX_SCHEMA_VALUES)})
 
 
 def test_a_schema_has_so_many_patterns() -> None:
