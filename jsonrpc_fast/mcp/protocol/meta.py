@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...codec import Raw
+from ...codec._payloads import decoded
 from ...codes import RPC_MESSAGES, ErrorCode
 from ...errors import RpcError
 from .versions import REVISIONS, VERSIONS
@@ -44,16 +44,10 @@ class HandshakeReply:
 
 def object_members(value: object) -> dict[str, Any]:
     """Return the members of an object, decoded or raw; {} for a value that is not an object."""
-    if isinstance(value, Raw):
-        value = value.decode()
+    value = decoded(value)
     return value if isinstance(value, dict) else {}
 
 
 def method_not_found() -> RpcError:
     """Return the error -32601."""
     return RpcError(ErrorCode.METHOD_NOT_FOUND, RPC_MESSAGES[ErrorCode.METHOD_NOT_FOUND])
-
-
-def invalid_params(message: str) -> RpcError:
-    """Return the error -32602 with this message."""
-    return RpcError(ErrorCode.INVALID_PARAMS, message)

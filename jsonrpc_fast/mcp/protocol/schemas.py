@@ -224,7 +224,7 @@ _MAX_WORK: Final = 1 << 60
 class _Work:
     """How many values of a schema one value is checked against in the worst case, by the depth of the value."""
 
-    __slots__ = ("_targets", "_levels", "_schema")
+    __slots__ = ("_levels", "_schema", "_targets")
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._schema = schema

@@ -2,8 +2,8 @@
 
 Rules:
   - A URI is valid by RFC 3986, with any scheme. A `resource://` URI must name a provider, its host.
-  - An unsafe part of a URI could make a path leave its folder: `..` as a segment, encoded or not, NUL, an absolute path,
-    bytes that are not UTF-8. It reaches a function only if the registration allows unsafe parts.
+  - An unsafe part of a URI could make a path leave its folder: `..` as a segment, encoded or not, NUL, an absolute
+    path, bytes that are not UTF-8. It reaches a function only if the registration allows unsafe parts.
 """
 
 from __future__ import annotations

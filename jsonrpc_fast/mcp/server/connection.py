@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from ...codec import Notification, Raw, Request, Response
+from ...codec import Notification, Request, Response
+from ...codec._payloads import decoded
 from ...codes import ErrorCode
 from ...errors import ConnectionLost, RpcError, StateError
 from ...profile import Profile
@@ -110,8 +111,7 @@ class ServerConnection:
 
     def serve(self, request: SessionContext, params: Any) -> Any:
         """Takes a message: a request gives its result, or an awaitable of one."""
-        if isinstance(params, Raw):
-            params = params.decode()
+        params = decoded(params)
         if request.is_notification:
             return self._take_notification(request, params)
         message = Request(request.id, request.method, params)
@@ -211,9 +211,7 @@ class ServerConnection:
         params = None if params is None else dict(params)
         if not self._handshake.may_send(Request(0, method, params)):
             raise cannot_ask()
-        result = await self._session.call(method, params, timeout=timeout)
-        if isinstance(result, Raw):
-            result = result.decode()
+        result = decoded(await self._session.call(method, params, timeout=timeout))
         if not isinstance(result, dict):  # the profile of the transport is not that of the protocol
             raise ValueError(f"the client's answer to {method} is wrong: it must be an object")
         return result

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 
 from ...codec import Notification, Request
 from ...codes import ErrorCode, McpErrorCode
-from ...errors import RpcError
+from ...errors import RpcError, invalid_params
 from ..protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities, required_capabilities
 from ..protocol.meta import (
     CLIENT_CAPABILITIES_KEY,
@@ -33,7 +33,6 @@ from ..protocol.meta import (
     PROTOCOL_VERSION_KEY,
     SERVER_INFO_KEY,
     HandshakeReply,
-    invalid_params,
     method_not_found,
     object_members,
 )

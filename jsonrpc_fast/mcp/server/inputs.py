@@ -27,9 +27,9 @@ from typing import Any, Final
 
 from ...codec._json import dumps, loads
 from ...codes import ErrorCode
-from ...errors import EncodeError, RpcError
+from ...errors import EncodeError, RpcError, invalid_params
 from ...types import Unset
-from ..protocol.meta import MAX_INPUTS, invalid_params
+from ..protocol.meta import MAX_INPUTS
 from .handshake import RequestRules
 
 MAX_STATE_BYTES: Final = 1024 * 1024

@@ -24,10 +24,10 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from ...codes import ErrorCode
-from ...errors import EncodeError, RpcError
+from ...errors import EncodeError, RpcError, invalid_params
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.definitions import Prompt, Resource
-from ..protocol.meta import invalid_params, method_not_found
+from ..protocol.meta import method_not_found
 from ..protocol.uris import UnsafePart, check_uri, is_unsafe_part, is_unsafe_uri, not_found
 from .contents import made_blocks, made_contents, made_prompt
 from .context import Context, WholeResult

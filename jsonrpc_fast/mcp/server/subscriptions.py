@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ...codes import ErrorCode
-from ...errors import RpcError
+from ...errors import RpcError, invalid_params
 from ...types import MessageId
 from ..protocol.capabilities import ServerCapabilities
-from ..protocol.meta import SUBSCRIPTION_ID_KEY, invalid_params
+from ..protocol.meta import SUBSCRIPTION_ID_KEY
 
 Message = tuple[str, dict[str, Any] | None]
 """The method and the params of a notification."""

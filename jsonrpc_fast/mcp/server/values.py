@@ -27,7 +27,7 @@ import msgspec
 
 from ...codec._json import dumps
 from ...errors import EncodeError
-from ..protocol.schemas import MAX_VALUES, MAX_VALUE_DEPTH, measure
+from ..protocol.schemas import MAX_VALUE_DEPTH, MAX_VALUES, measure
 from .constraints import check_constraints
 
 _META_NAMES: Final = {

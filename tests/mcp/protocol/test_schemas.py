@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from jsonrpc_fast.mcp.protocol.schemas import (
     MAX_FAULTS,
     MAX_PATTERNS,
-    MAX_SCHEMA_VALUES,
-    MAX_VALUES,
     MAX_SCHEMA_DEPTH,
+    MAX_SCHEMA_VALUES,
     MAX_VALUE_DEPTH,
+    MAX_VALUES,
     Schema,
     SchemaFault,
 )
