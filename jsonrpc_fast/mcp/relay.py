@@ -1,4 +1,4 @@
-"""A relay between two peers: what one sends reaches the other, checked, and with its payload as the bytes it came in.
+"""A relay between two peers: each message is checked, and its payload is passed on as the bytes that arrived.
 
     left = StdioServer(profile=MCP_2025_11_25, raw=True)
     right = StdioClient(["server"], profile=MCP_2025_11_25, raw=True)
@@ -6,25 +6,23 @@
         await relay.wait_closed()
 
 Rules:
-  - a message passes when its transport could decode it. Make both transports with `raw=True`: then params, results
-    and error data are checked and passed on verbatim. Without `raw` they are decoded and written again;
-  - the envelope is written anew: members that JSON-RPC does not name stay behind;
-  - each request gets an id of the relay's own on its way, and its answer the id that it came with, of the same type.
-    An id that is in flight from the same side is refused with -32600, and the first request goes on;
-  - what names a request by its id is given the id of the other side: `notifications/cancelled` of MCP,
-    `$/cancelRequest` of LSP, and the `subscriptionId` of MCP 2026-07-28. A cancellation that comes after the answer
-    ends here. A request that MCP cancelled is forgotten, and a late answer to it dropped; LSP's are still answered;
-  - progress tokens are passed as they are: the one side makes them, the other side uses them, and nobody else does;
-  - a batch is taken apart, for the other side may know no batches, and is answered by one array;
-  - a faulty message is never passed on. It is answered when its id is known, else as `reply_policy` says. What looks
-    like an answer is never answered; when it has the id of a request in flight, that one is answered with -32603;
-  - reading from one side rests while the other one's write buffer is full, and while its own one is full of errors that
-    the relay itself answers with;
-  - when one side is lost, what the other one still waits for is answered with -32000, and the other one is closed once
-    that is written. When one side ends its stream, but still reads, it gets the answers that it waits for first, all
-    but those of subscriptions.
+  - Both transports need `raw=True`: params, results and error data are then checked and copied verbatim. Without it
+    they are decoded and encoded again.
+  - The envelope is written anew: unknown members are dropped.
+  - Each request gets a new id on its way, and its response gets the original id back, of the same type. A request whose
+    id is in flight on the same side is refused with -32600; the first request goes on.
+  - Ids inside params are translated too: `notifications/cancelled` of MCP, `$/cancelRequest` of LSP, and the
+    `subscriptionId` of MCP 2026-07-28. A cancellation that arrives after the response is dropped. After MCP's
+    cancellation the request gets no response, after LSP's it does.
+  - Progress tokens stay as they are: the side that made them is the only one that reads them.
+  - A batch is split, since the other side may not support batches. Its responses are sent as one array.
+  - A malformed message is never passed on. It gets an error response if its id is known; otherwise `reply_policy`
+    decides. A malformed response is never answered: the request it belongs to gets the error -32603.
+  - Reading from a side pauses while the write buffer of the other side is full, or its own is full of error responses.
+  - When one side is lost, the requests that wait for it get the error -32000, and the other side is closed once these
+    are written. A side that half-closes still gets its responses first, except those that end subscriptions.
 
-It uses the tracker of the sessions, but is on asyncio itself: a session would decode what is only to pass.
+The relay uses the sessions' tracker, but not `Session`, which would decode the payloads.
 """
 
 from __future__ import annotations
@@ -48,6 +46,7 @@ from ..codec import (
     encode_request,
     encode_result,
 )
+from ..codec._payloads import decoded
 from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import ConnectionLost, EncodeError, StateError
 from ..session.budget import ReplyBudget, ReplyPolicy, budget_for
@@ -63,11 +62,11 @@ if TYPE_CHECKING:
 SideName = Literal["left", "right"]
 
 RELAY_ERROR: Final = -32000
-"""The code of an answer that the relay itself gives: the other side is gone, or too many requests wait for it."""
+"""The code of the relay's own errors: the other side is closed, or too many requests wait for it."""
 
 _CLOSED: Final = "the connection to the other side is closed"
 _TOO_MANY: Final = "too many requests wait for the other side"
-_UNREADABLE: Final = "the answer of the other side broke a rule of the protocol"
+_UNREADABLE: Final = "the other side sent an invalid response"
 _ID_MEMBERS: Final = {"notifications/cancelled": "requestId", "$/cancelRequest": "id"}
 _WITHOUT_SUBSCRIPTION: Final = frozenset({"notifications/message", "notifications/progress"})
 
@@ -75,11 +74,13 @@ _logger: Final = logging.getLogger("jsonrpc_fast.relay")
 
 
 class _Route:
-    """Where the answer to a request has to go.
+    """Where the response to a request goes.
 
-    id, index        those it came with; index: in its batch
-    batch            the batch it came in, or None
-    is_subscription  it is answered when somebody ends it, and not waited for
+    Attributes:
+        id: The id that the request arrived with.
+        batch: The batch that the request arrived in, or None.
+        index: The position of the request in its batch.
+        is_subscription: The request opens a subscription: nobody waits for its response.
     """
 
     __slots__ = ("batch", "id", "index", "is_subscription")
@@ -92,36 +93,45 @@ class _Route:
 
 
 class _Side:
-    """One of both peers.
+    """One of the two peers.
 
-    calls    the requests that it has to answer, by the ids that the relay gave them; `Call.trace` is the `_Route`
-    asking   the calls that its own requests became on the other side, by the ids it gave them
-    waiting  how many of those it waits for
+    Attributes:
+        calls: The requests that this side has to answer, by the relay's ids; `Call.trace` is the `_Route`.
+        requests: The calls on the other side that stand for the requests of this side, by the original ids.
+        waiting: Number of requests in `requests` that this side waits for: all but subscriptions.
+        can_respond: Responses may still arrive: the stream of this side has not ended.
+        drains: The sides whose write buffers must drain before this side is read again.
     """
 
     def __init__(self, name: SideName, transport: Transport, max_pending: int, reply_policy: ReplyPolicy | ReplyBudget):
         self.name = name
         self.transport = transport
         self.calls = Tracker(max_pending=max_pending)
-        self.asking: Serving[Call] = Serving()
+        self.requests: Serving[Call] = Serving()
         self.waiting = 0
         self.budget = budget_for(reply_policy)
         self.other: _Side
-        self.answers = True  # it may still: its stream has not ended
+        self.can_respond = True
         self.closed: asyncio.Future[None]
-        self.waits_for: dict[_Side, asyncio.Task[None]] = {}  # for their write buffers, before it is read again
+        self.drains: dict[_Side, asyncio.Task[None]] = {}
 
 
 class Relay:
-    """Passes messages between two transports, which it starts and closes.
+    """Pass messages between two transports, which the relay starts and closes.
 
-    left, right    not started yet, made with `raw=True`; it makes no difference which is which
-    reply_policy   whether unreadable messages without an id are answered: "always", "never", "limited", a `ReplyBudget`
-    max_pending    requests that wait for one side. The next one is answered with -32000
-    close_seconds  how long a side that has ended its stream is given for the answers that it still waits for
-    on_fault       called with "left" or "right" and what was wrong there: a ParseError, a StateError for an answer to
-                   no request or an id in flight, an EncodeError, an OSError of the channel. Without it they are logged
-                   for debugging
+    Args:
+        left: A transport that is not started, made with `raw=True`.
+        right: Another one. Both sides are treated alike.
+        reply_policy: Which unreadable messages without an id get an error response: "always", "never", "limited" or a
+            `ReplyBudget`.
+        max_pending: Maximum number of requests that wait for one side. The next one gets the error -32000.
+        close_seconds: How long a side that half-closed waits for its responses.
+        on_fault: Called with "left" or "right" and the exception: a ParseError; a StateError for a response without a
+            request, or for an id that is in flight; an EncodeError; an OSError of the transport. By default faults are
+            logged for debugging.
+
+    Raises:
+        ValueError: `reply_policy` is not one of these.
     """
 
     def __init__(
@@ -143,10 +153,13 @@ class Relay:
         self._closer: asyncio.Task[None] | None = None
         self._ending: asyncio.TimerHandle | None = None
 
-    # The life of a relay.
-
     async def start(self) -> None:
-        """Connects and starts both transports. Raises StateError the second time, and what they raise."""
+        """Connect and start both transports.
+
+        Raises:
+            StateError: The relay was started before.
+            OSError: A transport cannot connect.
+        """
         if self._loop is not None:
             raise StateError("the relay was started already")
         self._loop = asyncio.get_running_loop()
@@ -161,7 +174,7 @@ class Relay:
                 transport.onend = partial(self._on_end, side)
             transport.pauses_when_blocked = False
         try:
-            # What one of them delivers has to find the other one connected.
+            # Both must be connected before either of them delivers messages.
             for side in sides:
                 if not side.transport.is_connected:
                     await side.transport.connect()
@@ -175,9 +188,9 @@ class Relay:
             raise
 
     async def close(self) -> None:
-        """Answers with -32000 what is still in flight, and closes both transports once what they accepted is written.
+        """Answer the requests in flight with -32000, and close both transports once their buffers are written.
 
-        A second call waits for the first. One that is cancelled drops what is not yet written.
+        A second call waits for the first. If the call is cancelled, unwritten data is dropped.
         """
         if self._loop is None:
             return
@@ -189,7 +202,11 @@ class Relay:
             raise
 
     async def wait_closed(self) -> None:
-        """Waits until both sides are closed, whoever closed them. Raises StateError before `start`."""
+        """Wait until both sides are closed, for whatever reason.
+
+        Raises:
+            StateError: The relay is not started.
+        """
         if self._loop is None:
             raise StateError("the relay is not started")
         await asyncio.wait([self._left.closed, self._right.closed])
@@ -220,8 +237,8 @@ class Relay:
 
     def _on_close(self, side: _Side) -> None:
         self._lose(side)
-        side.asking.clear()
-        for drained in side.waits_for.values():
+        side.requests.clear()
+        for drained in side.drains.values():
             drained.cancel()
         if not side.closed.done():
             side.closed.set_result(None)
@@ -235,65 +252,63 @@ class Relay:
             self._ending = self._loop.call_later(self._close_seconds, self._begin_closing)
 
     def _lose(self, side: _Side) -> None:
-        """No answer can come from this side any more."""
-        side.answers = False
+        """Answer the requests that wait for this side with an error: it sends no more responses."""
+        side.can_respond = False
         for call in side.calls.lose():
-            self._answer(side.other, call.trace, RELAY_ERROR, _CLOSED)
-
-    # What comes.
+            self._send_error(side.other, call.trace, RELAY_ERROR, _CLOSED)
 
     def _on_message(self, side: _Side, message: Received) -> None:
         if type(message) is list:
-            # One more than there are: it waits with the requests until all of them are on their way.
+            # One more than its items: this slot keeps the batch open until all its requests are sent.
             batch = InboundBatch(len(message) + 1)
             batch.wait()
             for index, item in enumerate(message):
-                self._take(side, item, batch, index)
+                self._on_item(side, item, batch, index)
             self._reply(side, batch.finish(len(message), b""))
         else:
-            self._take(side, message, None, 0)
+            self._on_item(side, message, None, 0)
 
     def _on_error(self, side: _Side, error: Exception) -> None:
         if isinstance(error, ParseError):
-            self._take_fault(side, error, None, 0)
+            self._on_malformed(side, error, None, 0)
         else:
-            self._fault(side, error)
+            self._report(side, error)
 
-    def _take(self, side: _Side, message: Any, batch: InboundBatch | None, index: int) -> None:
+    def _on_item(self, side: _Side, message: Any, batch: InboundBatch | None, index: int) -> None:
         kind = type(message)
         if kind is Request:
-            self._take_request(side, message, _Route(message, batch, index))
+            self._on_request(side, message, _Route(message, batch, index))
         elif kind is Response:
-            self._take_response(side, message)
+            self._on_response(side, message)
         elif kind is Notification:
-            self._take_notification(side, message)
+            self._on_notification(side, message)
         else:
-            self._take_fault(side, message, batch, index)
+            self._on_malformed(side, message, batch, index)
 
-    def _take_request(self, side: _Side, request: Request, route: _Route) -> None:
+    def _on_request(self, side: _Side, request: Request, route: _Route) -> None:
         other = side.other
         refusal: tuple[int, str]
         try:
             if not request.method:
                 raise ParseError.empty_method(request.id)
-            if side.asking.find(request.id) is not None:
+            if side.requests.find(request.id) is not None:
                 raise StateError("the peer used an id that is in flight")
         except (ParseError, StateError) as error:
             refusal = ErrorCode.INVALID_REQUEST, RPC_MESSAGES[ErrorCode.INVALID_REQUEST]
-            self._fault(side, error)
+            self._report(side, error)
         else:
-            if not other.answers:
+            if not other.can_respond:
                 refusal = RELAY_ERROR, _CLOSED
             elif not other.calls.has_room():
                 refusal = RELAY_ERROR, _TOO_MANY
             else:
                 call = other.calls.begin(request.method, 0.0)
                 call.trace = route
-                side.asking.begin(request.id, call)
+                side.requests.begin(request.id, call)
                 side.waiting += not route.is_subscription
                 if route.batch is not None:
                     route.batch.wait()
-                self._pass_request(side, call, request)
+                self._forward_request(side, call, request)
                 return
         text = encode_error(request.id, *refusal, delimited=route.batch is None)
         if route.batch is None:
@@ -301,25 +316,25 @@ class Relay:
         else:
             route.batch.put(route.index, text)
 
-    def _pass_request(self, side: _Side, call: Call, request: Request) -> None:
+    def _forward_request(self, side: _Side, call: Call, request: Request) -> None:
         try:
-            is_sent = self._pass(side, encode_request(call.id, call.method, request.params))
+            is_sent = self._forward(side, encode_request(call.id, call.method, request.params))
         except EncodeError as error:
-            self._fault(side, error)
+            self._report(side, error)
             refusal = int(ErrorCode.INTERNAL_ERROR), RPC_MESSAGES[ErrorCode.INTERNAL_ERROR]
         else:
             if is_sent:
                 return
             refusal = RELAY_ERROR, _CLOSED
         side.other.calls.settle(call.id, Outcome.LOST)
-        self._answer(side, call.trace, *refusal)
+        self._send_error(side, call.trace, *refusal)
 
-    def _take_response(self, side: _Side, response: Response) -> None:
+    def _on_response(self, side: _Side, response: Response) -> None:
         error = response.error
         call = side.calls.settle(response.id, Outcome.RESULT if error is None else Outcome.ERROR)
         if call is None:
             if not side.calls.is_late_answer(response.id):
-                self._fault(side, StateError("the peer answered no request that is in flight"))
+                self._report(side, StateError("the peer answered no call that is in flight"))
             return
         route: _Route = call.trace
         is_single = route.batch is None
@@ -332,55 +347,53 @@ class Relay:
                     result = self._with_subscription(side, result, call)
                 text = encode_result(route.id, result, delimited=is_single)
         except EncodeError as fault:
-            self._fault(side, fault)
-            self._answer(side.other, route, ErrorCode.INTERNAL_ERROR, _UNREADABLE)
+            self._report(side, fault)
+            self._send_error(side.other, route, ErrorCode.INTERNAL_ERROR, _UNREADABLE)
         else:
             self._finish(side.other, route, text)
 
-    def _take_notification(self, side: _Side, notification: Notification) -> None:
+    def _on_notification(self, side: _Side, notification: Notification) -> None:
         method, params = notification.method, notification.params
         if not method:
-            self._fault(side, ParseError.empty_method(reply_expected=False))
+            self._report(side, ParseError.empty_method(reply_expected=False))
             return
         try:
             if method in _ID_MEMBERS:
-                self._take_cancellation(side, method, params)
+                self._on_cancellation(side, method, params)
                 return
             if method.startswith("notifications/") and method not in _WITHOUT_SUBSCRIPTION:
                 params = self._with_subscription(side, params)
-            self._pass(side, encode_notification(method, params))
+            self._forward(side, encode_notification(method, params))
         except EncodeError as error:
-            self._fault(side, error)
+            self._report(side, error)
 
-    def _take_cancellation(self, side: _Side, method: str, params: Any) -> None:
+    def _on_cancellation(self, side: _Side, method: str, params: Any) -> None:
         name = _ID_MEMBERS[method]
-        members = params.decode() if type(params) is Raw else params
+        members = decoded(params)
         if not isinstance(members, dict):
             return
         id = members.get(name)
         if type(id) is not int and type(id) is not str:
-            return  # of no request that a convention could cancel
-        call = side.asking.find(id)
+            return  # no convention cancels by another kind of id
+        call = side.requests.find(id)
         if call is not None:
-            self._pass(side, encode_notification(method, {**members, name: call.id}))
+            self._forward(side, encode_notification(method, {**members, name: call.id}))
             if method != "$/cancelRequest" and call.method != "initialize":
                 side.other.calls.give_up(call, Outcome.CANCELLED)
                 self._finish(side, call.trace, b"")
             return
-        # On stdio a server ends a subscription, the one kind of request that it cancels instead of the client.
+        # On stdio a server ends a subscription by cancelling the client's request.
         call = side.calls.find(id)
         if call is not None and call.method == LISTEN_METHOD:
             side.calls.give_up(call, Outcome.CANCELLED)
-            self._pass(side, encode_notification(method, {**members, name: call.trace.id}))
+            self._forward(side, encode_notification(method, {**members, name: call.trace.id}))
             self._finish(side.other, call.trace, b"")
 
     def _with_subscription(self, side: _Side, payload: Any, call: Call | None = None) -> Any:
-        """A payload whose `subscriptionId`, the id of a request to this side, is the one the other side gave it."""
-        members = payload
-        if type(payload) is Raw:
-            if b"subscriptionId" not in bytes(payload):
-                return payload
-            members = payload.decode()
+        """Return a payload of this side with its `subscriptionId` translated to the other side's id."""
+        if type(payload) is Raw and b"subscriptionId" not in bytes(payload):
+            return payload
+        members = decoded(payload)
         meta = members.get("_meta") if isinstance(members, dict) else None
         if not isinstance(meta, dict):
             return payload
@@ -390,12 +403,12 @@ class Relay:
             return payload
         return {**members, "_meta": {**meta, SUBSCRIPTION_ID_KEY: call.trace.id}}
 
-    def _take_fault(self, side: _Side, fault: ParseError, batch: InboundBatch | None, index: int) -> None:
-        self._fault(side, fault)
+    def _on_malformed(self, side: _Side, fault: ParseError, batch: InboundBatch | None, index: int) -> None:
+        self._report(side, fault)
         if not fault.reply_expected:
             call = None if fault.id is None else side.calls.settle(fault.id, Outcome.FAULT)
             if call is not None:
-                self._answer(side.other, call.trace, ErrorCode.INTERNAL_ERROR, _UNREADABLE)
+                self._send_error(side.other, call.trace, ErrorCode.INTERNAL_ERROR, _UNREADABLE)
             elif fault.id is not None:
                 side.calls.is_late_answer(fault.id)
         elif fault.id is not None or side.budget.take(asyncio.get_running_loop().time()):
@@ -405,32 +418,30 @@ class Relay:
             else:
                 batch.put(index, text)
 
-    def _fault(self, side: _Side, error: Exception) -> None:
+    def _report(self, side: _Side, error: Exception) -> None:
         if self._on_fault is not None:
             self._on_fault(side.name, error)
         else:
             _logger.debug("%s: %s: %s", side.name, type(error).__qualname__, error)
 
-    # What goes.
-
-    def _answer(self, side: _Side, route: _Route, code: int, message: str) -> None:
-        """Answers a request of this side with an error of the relay's own."""
+    def _send_error(self, side: _Side, route: _Route, code: int, message: str) -> None:
+        """Answer a request of this side with an error."""
         self._finish(side, route, encode_error(route.id, code, message, UNSET, delimited=route.batch is None))
 
     def _finish(self, side: _Side, route: _Route, text: bytes) -> None:
-        """Sends the answer to a request of this side; b"" is none."""
-        if side.asking.end(route.id):
+        """End a request of this side and send its response; with b"" it gets none."""
+        if side.requests.end(route.id):
             side.waiting -= not route.is_subscription
-        self._pass(side.other, text if route.batch is None else route.batch.finish(route.index, text))
-        if self._ending is not None and not side.answers and not side.waiting:
+        self._forward(side.other, text if route.batch is None else route.batch.finish(route.index, text))
+        if self._ending is not None and not side.can_respond and not side.waiting:
             self._begin_closing()
 
-    def _pass(self, side: _Side, text: bytes) -> bool:
-        """Sends to the other side what this one caused. False when it cannot be sent any more."""
+    def _forward(self, side: _Side, text: bytes) -> bool:
+        """Send to the other side what this side caused. Returns False if the other side is closed."""
         return self._send(side.other, text, because_of=side)
 
     def _reply(self, side: _Side, text: bytes) -> None:
-        """Sends to this side what it caused itself."""
+        """Send to this side what it caused itself."""
         self._send(side, text, because_of=side)
 
     def _send(self, side: _Side, text: bytes, because_of: _Side) -> bool:
@@ -440,10 +451,10 @@ class Relay:
         try:
             transport.send(text)
         except (ConnectionLost, StateError):
-            return False  # the channel tells so by itself, through onclose
-        if transport.write_buffer_bytes > HIGH_WATER_BYTES and side not in because_of.waits_for:
+            return False  # onclose follows
+        if transport.write_buffer_bytes > HIGH_WATER_BYTES and side not in because_of.drains:
             because_of.transport.pause_reading()
-            because_of.waits_for[side] = asyncio.get_running_loop().create_task(self._drain(side, because_of))
+            because_of.drains[side] = asyncio.get_running_loop().create_task(self._drain(side, because_of))
         return True
 
     async def _drain(self, side: _Side, because_of: _Side) -> None:
@@ -451,6 +462,6 @@ class Relay:
             with suppress(ConnectionLost, StateError):
                 await side.transport.drain()
         finally:
-            del because_of.waits_for[side]
-            if not because_of.waits_for:
+            del because_of.drains[side]
+            if not because_of.drains:
                 because_of.transport.resume_reading()

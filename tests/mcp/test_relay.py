@@ -302,7 +302,7 @@ async def test_an_unreadable_answer_is_an_error(left: End, right: End, faults: l
     await left.send(b'{"jsonrpc":"2.0","id":"q","method":"m"}')
     right.transport._write(b'{"jsonrpc":"2.0","id":1,"result":[]}\n')
     await turns()
-    unreadable = b'{"code":-32603,"message":"the answer of the other side broke a rule of the protocol"}'
+    unreadable = b'{"code":-32603,"message":"the other side sent an invalid response"}'
     assert left.take() == [b'{"jsonrpc":"2.0","id":"q","error":%b}' % unreadable]
     assert right.take()[1:] == []
     assert [(side, fault.code) for side, fault in faults] == [("right", ParseErrorCode.INVALID_RESULT_TYPE)]
@@ -314,7 +314,7 @@ async def test_an_answer_to_nothing_is_dropped(left: End, right: End, faults: li
     await left.send(b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}')
     assert (left.take(), right.take()) == ([], [])
     assert [(side, type(fault), str(fault)) for side, fault in faults] == [
-        ("left", StateError, "the peer answered no request that is in flight")
+        ("left", StateError, "the peer answered no call that is in flight")
     ] * 2
 
 

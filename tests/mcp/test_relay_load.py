@@ -181,7 +181,7 @@ def test_thousands_of_calls_in_both_directions() -> None:
             assert (one.cancelled, other.cancelled) == (ends[1]["cancelled"], ends[0]["cancelled"])
             assert faults == []
             for side in (relay._left, relay._right):
-                assert (len(side.calls), len(side.asking)) == (0, 0)
+                assert (len(side.calls), len(side.requests)) == (0, 0)
 
     asyncio.run(asyncio.wait_for(test(), 100))
 
@@ -229,7 +229,7 @@ def test_a_program_that_is_fed_and_ends() -> None:
     requests = b"".join([b'{"jsonrpc":"2.0","id":"%d","method":"echo","params":{}}\n' % id for id in range(200)])
     done = subprocess.run(relay, input=requests, capture_output=True, timeout=30)
     # The server's results are arrays, which the protocol of this relay does not have.
-    refused = b'{"code":-32603,"message":"the answer of the other side broke a rule of the protocol"}'
+    refused = b'{"code":-32603,"message":"the other side sent an invalid response"}'
     assert sorted(done.stdout.splitlines()) == sorted(
         [b'{"jsonrpc":"2.0","id":"%d","error":%b}' % (id, refused) for id in range(200)]
     )
