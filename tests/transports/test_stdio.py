@@ -21,8 +21,7 @@ import pytest
 from jsonrpc_fast import Notification, Request, Response
 from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
 from jsonrpc_fast.transports import StdioClient, StdioServer
-from jsonrpc_fast.transports.stdio import descriptors
-from jsonrpc_fast.transports.stdio import transport as stdio
+from jsonrpc_fast.transports.stdio import client, descriptors
 from jsonrpc_fast.transports.stdio.client import LINE_BYTES
 
 from ..support import loops
@@ -807,8 +806,8 @@ def test_a_server_whose_client_is_killed_ends() -> None:
 
 @pytest.fixture
 def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "open_reader", descriptors.ThreadReader)
-    monkeypatch.setattr(stdio, "open_writer", descriptors.ThreadWriter)
+    monkeypatch.setattr(client, "open_reader", descriptors.ThreadReader)
+    monkeypatch.setattr(client, "open_writer", descriptors.ThreadWriter)
 
 
 @pytest.mark.usefixtures("in_threads")
