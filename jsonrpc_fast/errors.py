@@ -89,6 +89,11 @@ LOOP_EXITS: Final = (KeyboardInterrupt, SystemExit)
 """Exceptions that end the event loop. A callback that raises one has not failed: it is raised again, never logged."""
 
 
+def standard_error(code: ErrorCode) -> RpcError:
+    """Return the error with one of JSON-RPC's own codes and the message that belongs to it."""
+    return RpcError(code, RPC_MESSAGES[code])
+
+
 def invalid_params(message: str) -> RpcError:
     """Return the error -32602.
 
@@ -122,7 +127,7 @@ def internal_error(error: BaseException, method: str, id: MessageId = None) -> R
     logging.getLogger("jsonrpc_fast.handlers").error(
         "the handler of %s failed, id %s", shorten(method), shorten(id), exc_info=error
     )
-    return RpcError(ErrorCode.INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
+    return standard_error(ErrorCode.INTERNAL_ERROR)
 
 
 _shared_args: Final[dict[tuple[str, str | None], tuple[str]]] = {}

@@ -40,8 +40,8 @@ from .codec import (
     encode_result,
 )
 from .codec._json import Default, check_option
-from .codes import RPC_MESSAGES, ErrorCode
-from .errors import HANDLER_FAILURES, RpcError, error_for, internal_error
+from .codes import ErrorCode
+from .errors import HANDLER_FAILURES, RpcError, error_for, internal_error, standard_error
 from .profile import JSONRPC, Profile
 from .types import MessageId
 
@@ -167,7 +167,7 @@ class Handler:
             # Checking the params only after a failure saves the check in each successful call.
             if self._fits(params):
                 raise
-        raise RpcError(ErrorCode.INVALID_PARAMS, RPC_MESSAGES[ErrorCode.INVALID_PARAMS])
+        raise standard_error(ErrorCode.INVALID_PARAMS)
 
     def _invoke_with_context(self, params: Any, context: RequestContext | None) -> Any:
         if type(params) is not dict:
@@ -420,7 +420,7 @@ class _Dispatch:
     def _invoke(self, item: Request[Any] | Notification[Any]) -> Any:
         handler = self._handlers.find(item.method)
         if handler is None:
-            raise RpcError(ErrorCode.METHOD_NOT_FOUND, RPC_MESSAGES[ErrorCode.METHOD_NOT_FOUND])
+            raise standard_error(ErrorCode.METHOD_NOT_FOUND)
         if not handler.wants_context:
             return handler.invoke(item.params, None)
         is_notification = isinstance(item, Notification)

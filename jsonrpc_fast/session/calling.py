@@ -1,12 +1,12 @@
-"""The calling half of a session: calls and notifications go out, and each call settles once.
+"""The calling half of a session: sends calls and notifications, and settles each call once.
 
 Rules:
-  - when the task that waits for a call is cancelled, so is the call, and the peer is told where the convention has
-    words for it, as it is after a timeout;
-  - calls and notifications wait while the transport's write buffer is full, before they are sent, and calls while
-    `max_pending` are in flight;
-  - one timer runs, for the earliest deadline;
-  - everything but `call_threadsafe` runs on the loop's thread.
+  - when the task that waits for a call is cancelled, so is the call; the peer is notified if the convention allows it,
+    as after a timeout;
+  - calls and notifications wait while the transport's write buffer is full, and calls also while `max_pending` calls
+    are in flight;
+  - there is one timer, for the earliest deadline;
+  - everything except `call_threadsafe` runs on the loop's thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .wait_queue import WaitQueue
 
 
 class _Ticket:
-    """What the loop keeps of a call from another thread. When a closed loop lets go of it, the call is lost."""
+    """A call from another thread. If a closed loop drops it, the call fails with ConnectionLost."""
 
     __slots__ = ("future",)
 
@@ -40,7 +40,7 @@ class _Ticket:
         self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
     def settle(self, result: Any, error: BaseException | None) -> None:
-        with contextlib.suppress(concurrent.futures.InvalidStateError):  # cancelled a moment ago
+        with contextlib.suppress(concurrent.futures.InvalidStateError):  # the other thread has just cancelled it
             if error is None:
                 self.future.set_result(result)
             else:
@@ -52,7 +52,7 @@ class _Ticket:
 
 
 class Caller:
-    """What a `Session` calls its peer with."""
+    """The half of a `Session` that calls the peer; what a handler sees of its session."""
 
     def __init__(
         self,
@@ -67,13 +67,13 @@ class Caller:
         self._hooks = hooks
         self._timeout = timeout
         self._errors = dict(errors or {})
-        self._loop: asyncio.AbstractEventLoop  # once it is started
+        self._loop: asyncio.AbstractEventLoop  # set by `start`
         self._is_started = False
         self._may_call = False
-        self._fault: Exception | None = None  # what broke the channel
+        self._fault: Exception | None = None  # the reason why the connection broke
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = inf
-        self._wait_queue = WaitQueue()  # for fewer calls in flight, and for a write buffer that is not full
+        self._wait_queue = WaitQueue()  # for room in flight and in the write buffer
         self._drainer: asyncio.Task[None] | None = None
         self._has_drained = False
 
@@ -86,17 +86,29 @@ class Caller:
         idle_timeout: float | None = None,
         on_progress: Callable[[Any], object] | None = None,
     ) -> Any:
-        """Calls a method of the peer, and returns its result.
+        """Call a method of the peer and return its result.
 
-        params        a list (positional) or a dict (named), or None
-        timeout       seconds, the time to wait for room included; None: for ever; the session's own if not given
-        idle_timeout  seconds without progress, which is asked of the peer where the convention has such
-        on_progress   called with each value of progress
+        If the waiting task is cancelled, the call is cancelled too.
 
-        Raises RpcError, or the class in `errors` for its code, when the peer answers with an error; CallTimeout;
-        CallCancelled after `cancel`; ConnectionLost; ParseError when the answer breaks a rule; StateError before
-        `start`; EncodeError or TypeError for params that cannot be written. When the waiting task is cancelled, so is
-        the call.
+        Args:
+            method: The method to call.
+            params: A list (positional), a dict (named) or None.
+            timeout: Seconds, including the time spent waiting for room; None: no limit. The default is the session's
+                `timeout`.
+            idle_timeout: Maximum seconds without progress. The peer is asked for progress if the convention allows it.
+            on_progress: Called with each progress value.
+
+        Returns:
+            The result.
+
+        Raises:
+            RpcError: The peer answered with an error. Of the class that `errors` has for its code, if any.
+            CallTimeout: No answer came in time.
+            CallCancelled: `cancel` was called.
+            ConnectionLost: The connection was lost or closed.
+            ParseError: The answer is malformed.
+            StateError: The session is not started.
+            EncodeError, TypeError: The params cannot be encoded.
         """
         run = current_run.get()
         if run is not None:
@@ -127,21 +139,29 @@ class Caller:
         idle_timeout: float | None = None,
         on_progress: Callable[[Any], object] | None = None,
     ) -> int | str:
-        """Calls a method of the peer, and returns the call's id at once; one of both callbacks is called later.
+        """Call a method of the peer without waiting. One of the two callbacks is called later.
 
-        on_result  called with the result
-        on_error   called with what `call` would raise after sending
+        Args:
+            method: As in `call`, like the other arguments.
+            on_result: Called with the result.
+            on_error: Called with the exception that `call` would raise after sending.
 
-        Raises what `call` raises before sending; StateError as well when `max_pending` calls are in flight.
+        Returns:
+            The id of the call.
+
+        Raises:
+            StateError: The session is not started, or `max_pending` calls are in flight.
+            ConnectionLost: The connection was lost or closed.
+            EncodeError, TypeError: The params cannot be encoded.
         """
         call = self._begin(method, params, timeout, idle_timeout, on_progress)
         run = current_run.get()
         if run is not None:
-            run.begin_wait()  # most likely for a callback to wake it
+            run.begin_wait()  # the handler probably waits for a callback
         is_returned = False
 
         def settle(result: Any, error: Exception | None) -> None:
-            if not is_returned:  # a hook cancelled it
+            if not is_returned:  # a hook has cancelled the call: the caller does not know its id yet
                 self._loop.call_soon(self._run_callback, settle, result, error)
                 return
             if run is not None:
@@ -160,10 +180,19 @@ class Caller:
     async def call_batch(
         self, items: Iterable[tuple[str, Any] | Notification], *, timeout: float | Unset | None = UNSET
     ) -> list[Any]:
-        """Calls several methods in one message, each `(method, params)`, perhaps with notifications among them.
+        """Send several calls and notifications in one batch.
 
-        Returns, in the order of the items, the result of each call or the exception that `call` would raise for it, and
-        None for a notification. Raises as `call` does before sending, and ValueError for no items.
+        Args:
+            items: For each call `(method, params)`; or notifications.
+            timeout: As in `call`, for each call.
+
+        Returns:
+            In the order of the items: the result of each call, or the exception that `call` would raise for it; None
+            for a notification.
+
+        Raises:
+            ValueError: There are no items.
+            StateError, ConnectionLost, EncodeError, TypeError: As in `call`, before sending.
         """
         items = list(items)
         run = current_run.get()
@@ -219,12 +248,17 @@ class Caller:
     def call_threadsafe(
         self, method: str, params: Any = None, *, timeout: float | Unset | None = UNSET
     ) -> concurrent.futures.Future[Any]:
-        """`call`, from any other thread: the future has what `call` returns or raises. Cancelling it cancels the call.
+        """Call a method of the peer from another thread.
 
-        It raises ConnectionLost when the loop is closed before. Of a loop that is stopped and not closed it waits for
-        the next run.
+        Args:
+            method: As in `call`, like the other arguments.
 
-        Raises StateError when the session is not started, or its loop does not run.
+        Returns:
+            A future with what `call` returns or raises. Cancelling it cancels the call. It raises ConnectionLost if the
+            loop is closed first; if the loop is stopped but not closed, it waits for the loop's next run.
+
+        Raises:
+            StateError: The session is not started, or its loop is not running.
         """
         if not self._is_started:
             raise StateError("the session is not started")
@@ -255,14 +289,14 @@ class Caller:
             ticket.future.cancel()
             raise
         except GeneratorExit:
-            raise  # thrown away together with its loop
+            raise  # the loop is gone, and the task with it
         except BaseException as error:
             ticket.settle(None, error)
             if not isinstance(error, Exception):
                 raise
 
     async def notify(self, method: str, params: Any = None) -> None:
-        """Sends a notification. Raises as `call` does before sending; no more is ever known of it."""
+        """Send a notification. Raises what `call` raises before sending."""
         if self._must_wait(0):
             run = current_run.get()
             if run is not None:
@@ -275,32 +309,37 @@ class Caller:
         self.notify_soon(method, params)
 
     def notify_soon(self, method: str, params: Any = None) -> None:
-        """`notify`, without waiting for room in the write buffer."""
+        """Send a notification without waiting for room in the write buffer."""
         if not self._may_call:
             raise self._refusal()
         self._transport.send(self._peer.notify(method, params))
 
     def cancel(self, id: int | str, reason: str | None = None) -> bool:
-        """Gives up a call in flight, which raises CallCancelled, and tells the peer. False when there is no such call.
+        """Cancel a call in flight, which then raises CallCancelled, and notify the peer.
 
-        reason: for people, where the convention carries one.
+        Args:
+            id: The id of the call.
+            reason: A text for people, if the convention has a place for it.
+
+        Returns:
+            False if no such call is in flight.
         """
         call = self._peer.calls.find(id)
         return call is not None and self._cancel(call, reason)
 
     def report_progress(self, request: InboundRequest, value: Any) -> bool:
-        """Reports progress on a request to the peer: see `SessionContext.report_progress`."""
+        """Report progress on a request to the peer: see `SessionContext.report_progress`."""
         text = self._peer.report_progress(request, value)
         self._send(text)
         return bool(text)
 
     @property
     def is_connected(self) -> bool:
-        """Whether the session is started, and neither closed nor cut off."""
+        """Whether the session is started and its connection is open."""
         raise NotImplementedError
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
-        """Ends the session: see `Session.close`."""
+        """End the session: see `Session.close`."""
         raise NotImplementedError
 
     def _begin(
@@ -329,7 +368,7 @@ class Caller:
         return self._loss() if self._is_started else StateError("the session is not started")
 
     def _sent(self, call: Call) -> None:
-        """To be called when whoever waits for the call can be told: a hook may cancel it."""
+        """Complete sending. The call must be ready to be settled, because a hook may cancel it."""
         if self._hooks.call_started is not None:
             call.trace = self._hooks.call_started(call.id, call.method)
         deadline = call.expires if call.idle_seconds is None else call.deadline()
@@ -337,15 +376,18 @@ class Caller:
             self._wake_at(deadline)
 
     async def _wait_for_room(self, calls: int, timeout: float | Unset | None) -> float | None:
-        """Waits until `calls` more may be in flight and be written. Returns what is left of the timeout.
+        """Wait until this many more calls may be sent, and return what is left of the timeout.
 
-        Raises CallTimeout. Returns at once when the session has closed, which sending tells.
+        Returns at once when the session is closed; sending raises the error.
+
+        Raises:
+            CallTimeout: There was no room in time.
         """
         seconds = self._seconds(timeout)
         if seconds is None:
             await self._wait_queue.wait(lambda: self._may_send(calls))
             return None
-        if not seconds >= 0:  # NaN among the loop's timers would stop others
+        if not seconds >= 0:  # NaN among the loop's timers would block others
             raise ValueError("a timeout must be 0 seconds or more")
         deadline = self._loop.time() + seconds
         await self._wait_queue.wait(lambda: self._may_send(calls), deadline)
@@ -361,13 +403,13 @@ class Caller:
         if not self._may_call:
             return True
         tracker = self._peer.calls
-        # What can never have room is refused when it is sent.
+        # More calls than `max_pending` never have room: sending refuses them.
         if len(tracker) and not tracker.has_room(calls):
             return False
         if self._transport.write_buffer_bytes <= HIGH_WATER_BYTES:
             return True
         if self._has_drained:
-            # Above this side's mark, below the transport's: one at a time.
+            # The buffer is above this side's mark and below the transport's: let one pass.
             self._has_drained = False
             return True
         if self._drainer is None:
@@ -376,11 +418,11 @@ class Caller:
 
     async def _drain(self) -> None:
         try:
-            await asyncio.sleep(0)  # what was queued in this turn of the loop is on its way then
+            await asyncio.sleep(0)  # let the transport write what was queued in this turn of the loop
             await self._transport.drain()
             self._has_drained = True
         except (ConnectionLost, StateError):
-            pass  # the next one to send is told
+            pass  # the next one to send gets the error
         finally:
             self._drainer = None
             self._wait_queue.wake()
@@ -394,7 +436,7 @@ class Caller:
         return True
 
     def _settled(self, call: Call) -> None:
-        """Hands a call's outcome to whoever waits for it."""
+        """Report the outcome of a call to its future or its callback."""
         answer: Any = None
         error: Exception | None = None
         outcome = call.outcome
@@ -430,9 +472,7 @@ class Caller:
     def _remote_error(self, error: Error) -> RpcError:
         try:
             return self._errors.get(error.code, RpcError)(error.code, error.message, error.data)
-        except (
-            Exception
-        ) as fault:  # a class that takes something else: the caller is to hear of the answer all the same
+        except Exception as fault:  # the class takes other arguments
             self._hooks.fault(fault)
             return RpcError(error.code, error.message, error.data)
 
@@ -446,7 +486,7 @@ class Caller:
             callback(*arguments)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # the CancelledError of a future that the callback asked, for one
+        except BaseException as error:  # such as the CancelledError of a future that the callback asked
             self._hooks.fault(error)
 
     def _settle_all(self) -> None:
@@ -478,4 +518,4 @@ class Caller:
             try:  # noqa: SIM105  # a context manager would cost as much as the sending
                 self._transport.send(text)
             except (ConnectionLost, StateError):
-                pass  # a channel that is gone tells so by itself, through onclose
+                pass  # the transport reports a lost connection itself, through `onclose`

@@ -1,4 +1,4 @@
-"""The options of a session and the checks of their values."""
+"""The options of a session: their types, their defaults and the checks of their values."""
 
 from __future__ import annotations
 
@@ -18,11 +18,32 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT: Final = 300.0
 """Seconds until a call times out, by default."""
 
-_MINIMUMS: Final = {"max_pending": 1, "max_handlers": 1, "max_inbox": 0, "inbox_bytes": 0, "reply_bytes": 0}
-
 
 class SessionOptions(TypedDict, total=False):
-    """The keyword options of `Session`, which describes them."""
+    """The keyword options of `Session`.
+
+    Attributes:
+        timeout: Seconds until a call times out, unless the call says otherwise; None: never. 300 by default.
+        convention: How the protocol cancels requests and reports progress; by default not at all.
+        hooks: An object with methods for metrics and traces; see `jsonrpc_fast.session.hooks`.
+        errors: Exception classes by error code, for what a call raises: subclasses of RpcError with the same arguments.
+        reply_policy: Whether to answer malformed messages without a certain id: "always" (the default), "never",
+            "limited" or a `ReplyBudget`.
+        id_factory: Returns the id of the next call, an int or a str; by default ids count from 1.
+        unique_ids: Whether to refuse a request whose id is in flight already; True by default. If False, the request is
+            served like any other.
+        max_pending: Maximum number of calls in flight; further calls wait. 4096 by default.
+        max_handlers: Maximum number of async handlers that run at a time, without those that wait in `call`. 256 by
+            default.
+        max_inbox: Maximum number of messages that wait for a free handler, or whose handlers wait for the peer; further
+            ones are refused. 32768 by default.
+        inbox_bytes: Maximum memory of the params of these messages, as an estimate. 64 MiB by default.
+        reply_bytes: With more bytes than this in the transport's write buffer, nothing is served until the peer reads.
+            1 MiB by default.
+        close_seconds: Seconds for handlers to finish in `close`, and to end after the connection is lost. 5 by default.
+        end_seconds: Seconds for handlers to finish after the peer ended its stream; None: no limit. The default is None
+            for a `StdioServer`, whose client may wait for the answers, and `close_seconds` for other transports.
+    """
 
     timeout: float | None
     convention: Convention | None
@@ -40,30 +61,55 @@ class SessionOptions(TypedDict, total=False):
     end_seconds: float | Unset | None
 
 
-def check_options(**options: Unpack[SessionOptions]) -> None:
+_DEFAULTS: Final[SessionOptions] = {
+    "timeout": DEFAULT_TIMEOUT,
+    "convention": None,
+    "hooks": None,
+    "errors": None,
+    "reply_policy": "always",
+    "id_factory": None,
+    "unique_ids": True,
+    "max_pending": 4096,
+    "max_handlers": 256,
+    "max_inbox": 32768,
+    "inbox_bytes": 64 * 1024 * 1024,
+    "reply_bytes": 1024 * 1024,
+    "close_seconds": 5.0,
+    "end_seconds": UNSET,
+}
+_MINIMUMS: Final = {"max_pending": 1, "max_handlers": 1, "max_inbox": 0, "inbox_bytes": 0, "reply_bytes": 0}
+
+
+def check_options(**options: Unpack[SessionOptions]) -> SessionOptions:
     """Check the values of options.
 
+    Returns:
+        All options, with the defaults of those that are not given.
+
     Raises:
-        TypeError: A value has the wrong type.
+        TypeError: An option does not exist, or has a value of the wrong type.
         ValueError: A value is out of range.
     """
-    given: dict[str, Any] = dict(options)
+    for name in options:
+        if name not in _DEFAULTS:
+            raise TypeError(f"a session has no option {name!r}")
+    checked: SessionOptions = {**_DEFAULTS, **options}
+    values: dict[str, Any] = dict(checked)
     for name, minimum in _MINIMUMS.items():
-        if name in given:
-            check_count(name, given[name], minimum, may_be_none=False)
-    check_seconds("timeout", given.get("timeout"), may_be_infinite=True)
-    if "close_seconds" in given:
-        check_seconds("close_seconds", given["close_seconds"], may_be_none=False)
-    if given.get("end_seconds") is not UNSET:
-        check_seconds("end_seconds", given.get("end_seconds"))
-    if not isinstance(given.get("convention"), Convention | None):
-        raise TypeError(f"convention must be a Convention, not {type(given['convention']).__name__}")
-    if given.get("id_factory") is not None and not callable(given["id_factory"]):
+        check_count(name, values[name], minimum, may_be_none=False)
+    check_seconds("timeout", checked["timeout"], may_be_infinite=True)
+    check_seconds("close_seconds", checked["close_seconds"], may_be_none=False)
+    if checked["end_seconds"] is not UNSET:
+        check_seconds("end_seconds", checked["end_seconds"])
+    if not isinstance(checked["convention"], Convention | None):
+        raise TypeError(f"convention must be a Convention, not {type(checked['convention']).__name__}")
+    if checked["id_factory"] is not None and not callable(checked["id_factory"]):
         raise TypeError("id_factory must be callable")
-    if not isinstance(given.get("unique_ids", True), bool):
+    if not isinstance(checked["unique_ids"], bool):
         raise TypeError("unique_ids must be a bool")
-    for code, kind in dict(given.get("errors") or {}).items():
+    for code, kind in dict(checked["errors"] or {}).items():
         if not isinstance(code, int):
             raise TypeError("errors must have error codes as keys")
         if not (isinstance(kind, type) and issubclass(kind, RpcError)):
             raise TypeError("errors must have subclasses of RpcError as values")
+    return checked

@@ -38,7 +38,7 @@ class RunOwner(Protocol):
     def run_waits(self, run: Run) -> None:
         """A handler begins to wait for a peer and gives up its slot."""
 
-    def run_goes_on(self, run: Run) -> None:
+    def run_continues(self, run: Run) -> None:
         """A handler waits no longer and takes a slot."""
 
     def abandon(self, run: Run) -> None:
@@ -104,7 +104,7 @@ class Run:
         """The operation waits no longer."""
         self.waits -= 1
         if not self.waits and self.state is RunState.WAITING:
-            self.owner.run_goes_on(self)
+            self.owner.run_continues(self)
 
     def cancel(self) -> None:
         """Cancel the handler, because the peer cancelled its request."""

@@ -1,25 +1,25 @@
-"""Serving what the peer asks for: the handlers that run, what waits for them, and what is refused.
+"""The serving half of a session: runs handlers, queues what must wait, and refuses what has no room.
 
 Rules:
-  - responses and cancellations are always read, so a handler that waits for one goes on whatever else waits;
-  - messages are served in the order of their coming: each function is called where its message is read. A sync one
-    has served it then. A coroutine that it returned gets a task and a slot, of which there are `max_handlers`, or waits
-    for a slot in the queue. Another awaitable, a future, is at work already and needs no slot;
-  - a handler that waits in `Session.call`, of this session or of another one, holds no slot: the peer may ask for
-    something else before it answers. When it goes on, more handlers than `max_handlers` may run for a while;
-  - what waits is bounded, the queue and the handlers that wait for the peer together: by `max_inbox` messages and
-    `inbox_bytes` of memory. Beyond that a request of an async method is refused (SERVER_BUSY), and a notification is
-    dropped, which is a fault. Sync handlers and unknown methods are served all the same. What needs no slot has the
-    same bounds for itself: it is not refused because others wait;
-  - while more than `reply_bytes` wait in the transport's write buffer, the peer does not read, and nothing more is
-    served: messages are held, within the same bounds. When these are reached, reading rests until the peer reads. If
-    it reads nothing for REST_SECONDS it may be resting itself, so reading goes on and what comes is refused; until the
-    refusals, too, are too many for a peer that works;
-  - each handler runs in a copy of the context (`contextvars`) that the session was made in;
-  - a handler's RpcError is its answer. Any other exception but KeyboardInterrupt, and a result that cannot be written,
-    is -32603 without a word about it to the peer; here it is a fault;
-  - a cancelled request is answered as the convention says, once its handler has ended;
-  - a notification is never answered, whatever happens.
+  - responses and cancellations are always read, so a handler that waits for one can always continue;
+  - messages are served in the order of arrival: each function is called when its message is read. A sync function has
+    then served it. A coroutine gets a task and one of `max_handlers` slots, or waits for a slot in the queue. Another
+    awaitable, such as a future, is already at work and needs no slot;
+  - a handler that waits in `Session.call`, of this or another session, holds no slot: the peer may ask for something
+    else before it answers. When such handlers continue, more than `max_handlers` may run for a while;
+  - the queue and the handlers that wait for the peer are bounded together: by `max_inbox` messages and `inbox_bytes` of
+    memory. Beyond that a request of an async method is refused (SERVER_BUSY), and a notification is dropped and
+    reported as a fault. Sync methods and unknown methods are always served. Handlers that need no slot have the same
+    bounds of their own;
+  - while more than `reply_bytes` wait in the transport's write buffer, the peer does not read, and nothing is served:
+    messages are held, within the same bounds. At the bounds, reading pauses until the peer reads. If it reads nothing
+    for REST_SECONDS it may have paused as well, so reading resumes and messages are refused, until there are too many
+    refusals for a peer that works;
+  - each handler runs in a copy of the context (`contextvars`) in which the session was created;
+  - an RpcError that a handler raises is the answer. Any other exception except KeyboardInterrupt, and a result that
+    cannot be encoded, is answered with -32603 without details, and reported as a fault on this side;
+  - a cancelled request is answered as the convention says, after its handler has ended;
+  - a notification is never answered.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from typing import Any, Final, cast
 
 from ..codec import Raw
 from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
-from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError
+from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError, standard_error
 from ..handlers import NEVER_AWAITABLE, Handler, Handlers, RequestContext
 from ..transports.base import Transport
 from .events import InboundRequest
@@ -48,19 +48,21 @@ from .running import Item, Run, RunState, Trace, current_run
 from .tracker import Outcome
 
 REST_SECONDS: Final = 0.5
-"""How long reading rests for a peer that reads nothing, before it goes on."""
+"""Seconds for which reading pauses for a peer that reads nothing."""
 
 _REFUSAL_FACTOR: Final = 16
-"""How many times `reply_bytes` the replies may take that no handler gave, before reading rests for good."""
+"""Beyond this multiple of `reply_bytes` in refusals and error replies, reading pauses until the peer reads."""
 
-_TURN: Final = 256
-"""How many messages that waited are served in one turn of the loop."""
+_INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR), RPC_MESSAGES[ErrorCode.INTERNAL_ERROR]
+
+_TURN_MESSAGES: Final = 256
+"""Maximum number of waiting messages to serve in one turn of the loop."""
 
 _Task: Final[Callable[..., asyncio.Task[None]]] = (
     partial(cast("Any", asyncio.Task), eager_start=True) if sys.version_info >= (3, 12) else asyncio.Task
 )
 
-# Looked up once: before Python 3.12 the members of an enum are slow to get at.
+# Looked up once: before Python 3.12 access to enum members is slow.
 _RUNNING: Final = RunState.RUNNING
 _ALONGSIDE: Final = RunState.ALONGSIDE
 _ENDED: Final = RunState.ENDED
@@ -70,13 +72,20 @@ _RESULT: Final = Outcome.RESULT
 class Dispatcher:
     """Serves the messages of one session.
 
-    make_context  makes what a function is given that wants a context, from the method and the request, None for a
-                  notification
-    is_connected  whether the session is started, and neither closed nor cut off
-    send          sends bytes that may be b"", and never raises
-    deadline      by the loop's clock, in seconds: how long `finish` waits
+    Args:
+        handlers: The functions by method.
+        make_context: Returns the context for a function that takes one. Its arguments are the method and the request;
+            None for a notification.
+        is_connected: Returns whether the session is started and its connection is open.
+        peer: The protocol state of the session.
+        transport: The transport of the session.
+        hooks: The hooks of the session.
+        send: Sends bytes, which may be b"", and never raises.
+        max_handlers: As in `Session`, like the other options.
 
-    The others are options of `Session`.
+    Attributes:
+        deadline: Until when `finish` waits, in seconds by the loop's clock.
+        unanswered: The number of requests that were dropped or cut off because the session was closed.
     """
 
     def __init__(
@@ -108,64 +117,63 @@ class Dispatcher:
         self._reply_bytes = reply_bytes
         self._context = contextvars.copy_context()
         # The handlers.
-        self._tasks: dict[asyncio.Task[None], Run] = {}  # that run or wait for the peer
-        self._running = 0  # that have a slot
-        self._waiting = 0  # that have none
-        self._alongside = 0  # that need none
+        self._tasks: dict[asyncio.Task[None], Run] = {}  # of handlers that run or wait for the peer
+        self._running = 0  # number with a slot
+        self._waiting = 0  # number that wait for a peer, without a slot
+        self._alongside = 0  # number that need no slot
         self._alongside_bytes = 0
-        self._queue: OrderedDict[Run, None] = OrderedDict()  # that are called, but not begun
+        self._queue: OrderedDict[Run, None] = OrderedDict()  # called, but without a slot yet
         self._is_start_due = False
         self._is_overloaded = False
         # While the peer does not read.
-        self._held: deque[tuple[Item, int]] = deque()  # with the bytes that each takes
+        self._held: deque[tuple[Item, int]] = deque()  # with their sizes in bytes
         self._refusal_bytes = 0
         self._is_paused = False
-        self._is_in_batch = False  # so nothing is read
-        self._is_pressing = False  # reading goes on although too much is held
+        self._is_in_batch = False  # nothing is read meanwhile
+        self._is_pressing = False  # reading continues although too much is held
         self._rest_timer: asyncio.TimerHandle | None = None
         self._rest_level = 0  # of the write buffer
         self._drainer: asyncio.Task[None] | None = None
-        self._bytes = 0  # that all that waits takes
+        self._bytes = 0  # total size of everything that waits
         # The end.
         self.deadline: float = inf
         self.unanswered: int = 0
-        """How many requests were dropped or cut off because the session was closed."""
         self._closing: set[Run] = set()
-        self._bell: asyncio.Future[None] | None = None
+        self._waker: asyncio.Future[None] | None = None  # while `finish` waits
 
     @property
     def inbox_items(self) -> int:
-        """How many messages wait to be served."""
+        """The number of messages that wait to be served."""
         return len(self._held) + len(self._queue)
 
     def tasks(self) -> set[asyncio.Task[None]]:
-        """What has to end before everything that came is served."""
+        """Return the tasks that have to end before every received message is served."""
         return set(self._tasks) if self._drainer is None else {*self._tasks, self._drainer}
 
-    # What comes.
+    # Receiving.
 
     def admit(self, item: Item) -> None:
-        """Serves a message now, or as soon as there is room; or refuses it."""
+        """Serve a message now or as soon as there is room, or refuse it."""
         if self._held or self._is_blocked():
             self._hold(item)
         else:
             self._serve(item)
 
     def begin_batch(self) -> None:
-        """A batch takes several turns of the loop: nothing else is read until `end_batch`."""
+        """Pause reading until `end_batch`, because a batch takes several turns of the loop."""
         self._is_in_batch = True
         if not self._is_paused:
             self._transport.pause_reading()
 
     def end_batch(self) -> None:
-        """All of it has been admitted."""
+        """Resume reading: the whole batch has been admitted."""
         self._is_in_batch = False
         if not self._is_paused:
             self._transport.resume_reading()
-        self._look_idle()
+        self._check_idle()
 
     def reply(self, text: bytes) -> None:
-        """Sends what answers a message that no handler serves."""
+        """Send a reply that no handler gave."""
         if text:
             if self._is_blocked():
                 self._refusal_bytes += len(text)
@@ -175,20 +183,19 @@ class Dispatcher:
             self._send(text)
 
     def refuse_busy(self, request: InboundRequest, trace: Trace = None) -> None:
-        """Answers that the request is not served, and may be sent again."""
+        """Refuse a request that may be sent again later."""
         self._refuse(request, trace, RpcError(SessionErrorCode.SERVER_BUSY, BUSY_MESSAGE))
 
     def cancel_request(self, request: InboundRequest) -> None:
-        """The peer has no use for the answer any more."""
+        """Cancel the handler of a request, or skip the request if it is held."""
         if request.task is not None:
             request.task.cancel()
         else:
-            # It is held, and is passed over when its turn comes.
             self._send(self._peer.answer_cancelled(request))
             self._conclude(request, None, Outcome.CANCELLED)
 
-    def _turn_away(self, item: Item, trace: Trace = None) -> None:
-        """There is no room for the message."""
+    def _refuse_for_room(self, item: Item, trace: Trace = None) -> None:
+        """Refuse a message because there is no room for it."""
         fault = StateError("more messages wait than the session has room for")
         if self._is_overloaded:
             self._hooks.peer_fault(fault)
@@ -208,7 +215,7 @@ class Dispatcher:
             self._is_overloaded = False
         return True
 
-    # While the peer does not read.
+    # Holding, while the peer does not read.
 
     def _is_blocked(self) -> bool:
         return self._transport.write_buffer_bytes > self._reply_bytes
@@ -217,7 +224,7 @@ class Dispatcher:
         size = _size(item.params, self._max_bytes)
         if not self._has_room(size):
             if self._is_pressing:
-                self._turn_away(item)
+                self._refuse_for_room(item)
                 return
             self._rest()
         self._held.append((item, size))
@@ -229,20 +236,20 @@ class Dispatcher:
             self._drainer = asyncio.Task(self._drain(), loop=asyncio.get_running_loop())  # never an eager one
 
     async def _drain(self) -> None:
-        """Serves what is held as soon as the peer reads."""
+        """Serve the held messages as soon as the peer reads."""
         try:
             while self._held or self._refusal_bytes:
                 await self._transport.drain()
                 self._refusal_bytes = 0
                 self._is_pressing = False
                 self._stop_rest_timer()
-                for _ in range(_TURN):
+                for _ in range(_TURN_MESSAGES):
                     if not self._held:
                         break
                     item, size = self._held.popleft()
                     self._bytes -= size
                     self._serve(item)
-                    # One at least: the transport's idea of a full buffer may be another one.
+                    # At least one, because the transport's high-water mark may be below `reply_bytes`.
                     if self._is_blocked():
                         break
                 if self._is_paused and len(self._held) <= self._max_inbox // 2:
@@ -252,7 +259,7 @@ class Dispatcher:
             pass
         finally:
             self._drainer = None
-            self._look_idle()
+            self._check_idle()
 
     def _pause(self) -> None:
         if not self._is_paused:
@@ -266,17 +273,17 @@ class Dispatcher:
             self._transport.resume_reading()
 
     def _rest(self) -> None:
-        """Stops reading until the peer reads, or for a while."""
+        """Stop reading until the peer reads, for REST_SECONDS at least."""
         if not self._is_paused:
             self._pause()
             self._rest_level = self._transport.write_buffer_bytes
-            self._rest_timer = asyncio.get_running_loop().call_later(REST_SECONDS, self._look_again)
+            self._rest_timer = asyncio.get_running_loop().call_later(REST_SECONDS, self._end_rest)
 
-    def _look_again(self) -> None:
+    def _end_rest(self) -> None:
         level = self._transport.write_buffer_bytes
         if level < self._rest_level:
             self._rest_level = level
-            self._rest_timer = asyncio.get_running_loop().call_later(REST_SECONDS, self._look_again)
+            self._rest_timer = asyncio.get_running_loop().call_later(REST_SECONDS, self._end_rest)
         else:
             self._rest_timer = None
             self._is_pressing = True
@@ -296,9 +303,9 @@ class Dispatcher:
         handler = self._handlers.find(item.method)
         if handler is None:
             if request is not None:
-                self._refuse(request, None, RpcError(ErrorCode.METHOD_NOT_FOUND, "Method not found"))
+                self._refuse(request, None, standard_error(ErrorCode.METHOD_NOT_FOUND))
         else:
-            # Not in the context of whoever made the transport read, which may be another handler.
+            # Whatever made the transport read, such as another handler, has a context of its own.
             self._context.copy().run(self._call, handler, item, request)
 
     def _call(self, handler: Handler, item: Item, request: InboundRequest | None) -> None:
@@ -318,7 +325,7 @@ class Dispatcher:
                 self._succeeded(item, request, trace, result)
 
     def _begin(self, run: Run) -> None:
-        """Starts a handler that has returned an awaitable, or puts it into the queue."""
+        """Start a handler that returned an awaitable, queue it, or refuse its message."""
         current_run.set(run)
         needs_slot = type(run.work) is CoroutineType or not asyncio.isfuture(run.work)
         has_slot = self._running < self._max_handlers and not self._queue
@@ -343,7 +350,7 @@ class Dispatcher:
                 return
         run.state = _ENDED
         self._discard(run)
-        self._turn_away(run.item, run.trace)
+        self._refuse_for_room(run.item, run.trace)
 
     def _start(self, run: Run) -> None:
         if run.state is _ALONGSIDE:
@@ -356,10 +363,10 @@ class Dispatcher:
                 self.run_waits(run)
         task = _Task(self._await(run), loop=asyncio.get_running_loop())
         if task.done():
-            # An eager one. What of it was not left in `_await` is left here.
+            # An eager task that ended at once, without `_await` doing all of this.
             if run.state is not _ENDED:
                 self._leave(run)
-                self._judge(run, task)
+                self._conclude_task(run, task)
             return
         run.task = task
         run.when_done = when_done = partial(self._task_done, run)
@@ -370,7 +377,7 @@ class Dispatcher:
 
     def _start_queued(self) -> None:
         self._is_start_due = False
-        for _ in range(_TURN):
+        for _ in range(_TURN_MESSAGES):
             if not self._queue or self._running >= self._max_handlers:
                 return
             run, _ = self._queue.popitem(last=False)
@@ -381,7 +388,7 @@ class Dispatcher:
         self._start_soon()
 
     def _start_soon(self) -> None:
-        # Not at once: a handler that begins to wait may have been started for one that began to wait.
+        # Not at once: it would recurse when handlers that are started begin to wait.
         if self._queue and not self._is_start_due:
             self._is_start_due = True
             asyncio.get_running_loop().call_soon(self._start_queued)
@@ -390,7 +397,7 @@ class Dispatcher:
         try:
             result = await run.work
         except GeneratorExit:
-            raise  # thrown away together with its loop; if the handler itself raised it, `_judge` is going to see it
+            raise  # the loop is gone; if the handler itself raised it, `_conclude_task` handles it
         except BaseException as error:
             run.is_concluded = True
             self._failed(run.item, run.request, run.trace, error)
@@ -399,7 +406,7 @@ class Dispatcher:
         else:
             run.is_concluded = True
             self._succeeded(run.item, run.request, run.trace, result)
-        # Here and not in `_task_done`, which would cost a turn of the loop: nothing comes between this and the end.
+        # Here and not in `_task_done`, which would cost a turn of the loop: nothing can fail after this.
         task = run.task
         if task is not None:
             task.remove_done_callback(run.when_done)
@@ -407,17 +414,17 @@ class Dispatcher:
         self._leave(run)
         if self._queue:
             self._start_soon()
-        if self._bell is not None:
-            self._look_idle()
+        if self._waker is not None:
+            self._check_idle()
 
     def _task_done(self, run: Run, task: asyncio.Task[None]) -> None:
-        """A handler ended in another way than by its own: it was cancelled before its first step, for one."""
+        """Clean up after a task that did not reach its end, such as one cancelled before its first step."""
         del self._tasks[task]
         self._leave(run)
-        self._judge(run, task)
+        self._conclude_task(run, task)
         if self._queue:
             self._start_queued()
-        self._look_idle()
+        self._check_idle()
 
     def _leave(self, run: Run) -> None:
         if run.state is _RUNNING:
@@ -431,23 +438,23 @@ class Dispatcher:
         run.state = _ENDED
         if self._closing:
             self._closing.discard(run)
-        # The task refers to its context, and that to the run: what is garbage is to be freed at once.
+        # Break the cycle of task, context and run, so that they are freed at once.
         run.task = run.when_done = None
         if run.request is not None:
             run.request.task = None
 
-    def _judge(self, run: Run, task: asyncio.Task[None]) -> None:
-        """Concludes what could not do so itself."""
+    def _conclude_task(self, run: Run, task: asyncio.Task[None]) -> None:
+        """Report the outcome of a task that could not do so itself."""
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if not run.is_concluded:
-            # Cancelled before its first step, most often: then nothing of it has run.
+            # Usually cancelled before its first step: the handler's coroutine has not begun.
             self._discard(run)
             self._failed(run.item, run.request, run.trace, error or asyncio.CancelledError())
         elif error is not None and not isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)):
             self._hooks.fault(error)
 
     def _discard(self, run: Run) -> None:
-        """Leaves the work of a handler that was not begun."""
+        """Drop the awaitable of a handler that has not begun."""
         work: Any = run.work
         if asyncio.iscoroutine(work):
             work.close()
@@ -457,7 +464,7 @@ class Dispatcher:
     # Called by a `Run`.
 
     def run_waits(self, run: Run) -> None:
-        """A handler begins to wait for a peer."""
+        """Take the slot of a handler that begins to wait for a peer."""
         run.state = RunState.WAITING
         if run.size < 0:
             run.size = _size(run.item.params, self._max_bytes)
@@ -466,15 +473,15 @@ class Dispatcher:
         self._bytes += run.size
         self._start_soon()
 
-    def run_goes_on(self, run: Run) -> None:
-        """It has its answer."""
+    def run_continues(self, run: Run) -> None:
+        """Give a handler that waits no longer its slot back."""
         run.state = _RUNNING
         self._running += 1
         self._waiting -= 1
         self._bytes -= run.size
 
     def abandon(self, run: Run) -> None:
-        """Ends a handler that is in the queue."""
+        """End a handler that is in the queue."""
         if run not in self._queue:
             return
         del self._queue[run]
@@ -486,46 +493,46 @@ class Dispatcher:
         context.run(self._failed, run.item, run.request, run.trace, asyncio.CancelledError())
         if run.request is not None:
             run.request.task = None
-        self._look_idle()
+        self._check_idle()
 
-    # The end.
+    # Closing.
 
     def spare(self, run: Run) -> None:
-        """A handler ends the session: it is neither waited for nor cancelled."""
+        """Neither wait for a handler nor cancel it, because it is the one that closes the session."""
         if run.state is not _ENDED:
             self._closing.add(run)
 
     def finish_by(self, deadline: float) -> None:
-        """Has `finish` wait no longer than that."""
+        """Let `finish` wait no longer than this."""
         self.deadline = min(self.deadline, deadline)
-        self._ring()
+        self._wake()
 
     async def finish(self) -> None:
-        """Waits until all that came is served, or for `deadline`."""
+        """Wait until every received message is served, or until `deadline`."""
         loop = asyncio.get_running_loop()
         while not self._is_idle() and loop.time() < self.deadline:
-            self._bell = loop.create_future()
-            timer = None if self.deadline == inf else loop.call_at(self.deadline, self._ring)
+            self._waker = loop.create_future()
+            timer = None if self.deadline == inf else loop.call_at(self.deadline, self._wake)
             try:
-                await self._bell
+                await self._waker
             finally:
-                self._bell = None
+                self._waker = None
                 if timer is not None:
                     timer.cancel()
 
     def _is_idle(self) -> bool:
         return not self._is_in_batch and not self._held and not self._queue and len(self._tasks) <= len(self._closing)
 
-    def _look_idle(self) -> None:
-        if self._bell is not None and self._is_idle():
-            self._ring()
+    def _check_idle(self) -> None:
+        if self._waker is not None and self._is_idle():
+            self._wake()
 
-    def _ring(self) -> None:
-        if self._bell is not None and not self._bell.done():
-            self._bell.set_result(None)
+    def _wake(self) -> None:
+        if self._waker is not None and not self._waker.done():
+            self._waker.set_result(None)
 
     def cancel(self, but: Run | None = None) -> set[asyncio.Task[None]]:
-        """Drops what waits and cancels all handlers but those that close, and `but`. Returns the tasks to wait for."""
+        """Drop waiting messages, cancel all handlers except those that close and `but`, and return their tasks."""
         held, self._held = self._held, deque()
         for item, size in held:
             self._bytes -= size
@@ -542,23 +549,23 @@ class Dispatcher:
         return tasks
 
     def count_unanswered(self) -> None:
-        """Counts the requests of handlers that go on although they were cancelled."""
+        """Count the requests of handlers that continue although they were cancelled."""
         for run in self._tasks.values():
             request = run.request
             if request is not None and not request.is_cancelled and run not in self._closing:
                 self.unanswered += 1
 
-    # What came of it.
+    # Outcomes.
 
     def _succeeded(self, item: Item, request: InboundRequest | None, trace: Trace, result: Any) -> None:
         outcome, code = _RESULT, None
         if request is not None:
             try:
                 text = self._peer.answer(request, result)
-            except HANDLER_FAILURES as error:  # EncodeError, or what a payload's own methods raise
+            except HANDLER_FAILURES as error:  # an EncodeError, or what the methods of a payload raise
                 self._hooks.handler_fault(error, item.method, request.id)
-                outcome, code = Outcome.ERROR, int(ErrorCode.INTERNAL_ERROR)
-                text = self._peer.refuse(request, code, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
+                outcome, code = Outcome.ERROR, _INTERNAL_ERROR[0]
+                text = self._peer.refuse(request, *_INTERNAL_ERROR)
             self._send(text)
         if self._hooks.request_served is not None:
             self._conclude(item, trace, outcome, code)
@@ -575,25 +582,24 @@ class Dispatcher:
             self._refuse(request, trace, error)
         else:
             self._hooks.handler_fault(error, item.method, None if request is None else request.id)
-            internal = RpcError(ErrorCode.INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
             if request is not None:
-                self._refuse(request, trace, internal)
+                self._refuse(request, trace, standard_error(ErrorCode.INTERNAL_ERROR))
             else:
-                self._conclude(item, trace, Outcome.ERROR, internal.code)
+                self._conclude(item, trace, Outcome.ERROR, _INTERNAL_ERROR[0])
 
     def _refuse(self, request: InboundRequest, trace: Trace, error: RpcError) -> None:
         try:
             code = int(error.code)
             text = self._peer.refuse(request, code, error.message, error.data)
-        except HANDLER_FAILURES as fault:  # data that cannot be written, or a subclass that lacks one of the others
+        except HANDLER_FAILURES as fault:  # data that cannot be encoded, or a subclass without one of the fields
             self._hooks.handler_fault(fault, request.method, request.id)
-            code = int(ErrorCode.INTERNAL_ERROR)
-            text = self._peer.refuse(request, code, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
+            code = _INTERNAL_ERROR[0]
+            text = self._peer.refuse(request, *_INTERNAL_ERROR)
         self.reply(text)
         self._conclude(request, trace, Outcome.ERROR, code)
 
     def _give_up(self, request: InboundRequest, trace: Trace) -> None:
-        """The request was cancelled, or its handler because the session ends."""
+        """Conclude a request that the peer cancelled, or whose handler was cancelled because the session ends."""
         if request.is_cancelled:
             self._send(self._peer.answer_cancelled(request))
         else:
@@ -615,11 +621,11 @@ class Dispatcher:
             served(shown, id, item.method, outcome, code, seconds)
 
 
-_LEAF_BYTES: Final = 32  # of a number or a short text, about
+_LEAF_BYTES: Final = 32  # estimate for a number or a short string
 
 
 def _size(params: Any, enough: int) -> int:
-    """About how many bytes of memory params take. It stops counting at `enough`, before it copies a long container."""
+    """Estimate the memory of params in bytes. Counting stops beyond `enough`, before a large container is copied."""
     if type(params) is Raw:
         return getsizeof(params) + len(params)
     size = 0

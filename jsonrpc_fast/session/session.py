@@ -1,13 +1,14 @@
 """A session on asyncio: both roles over any transport.
 
 Rules:
-  - it is made of the half that calls (driver_calls.py) and the half that serves (driver_dispatch.py);
-  - everything runs on the loop's thread; `call_threadsafe` alone may be called from another one;
+  - it consists of a half that calls (calling.py) and a half that serves (serving.py);
+  - everything runs on the loop's thread, except that `call_threadsafe` may be called from another thread;
   - a batch that takes longer than TURN_SECONDS is served over several turns of the loop, before anything else is read;
-  - when the peer ends its stream, this side's calls are lost, but what came is served before the transport is closed;
-  - while it closes, what runs and what waits may finish, and new requests are refused (SERVER_BUSY);
-  - after `close`, and when the connection is lost, nothing is left: no call in flight, no handler, no task, no timer.
-    A handler that calls `close` itself goes on.
+  - when the peer ends its stream, the calls of this side are lost, but every received message is served before the
+    transport is closed;
+  - while the session closes, handlers that run or wait may finish, and new requests are refused (SERVER_BUSY);
+  - after `close`, and after the connection is lost, nothing remains: no call in flight, no handler, no task, no timer.
+    Only a handler that calls `close` itself continues.
 """
 
 from __future__ import annotations
@@ -21,121 +22,82 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from ..codec import Notification, ParseError
-from ..errors import RpcError, StateError
+from ..errors import StateError
 from ..handlers import Function, Handlers
 from ..transports.base import TURN_SECONDS, Received, Transport
 from ..transports.options import check_seconds
 from ..types import UNSET, Unset
-from .budget import ReplyBudget, ReplyPolicy
 from .calling import Caller
 from .context import SessionContext
-from .conventions import Convention
 from .events import Cancelled, InboundRequest, PeerEvent, PeerFault, Progressed
-from .hooks import FoundHooks, Hooks
-from .options import DEFAULT_TIMEOUT, check_options
+from .hooks import FoundHooks
+from .options import SessionOptions, check_options
 from .peer import Peer
 from .running import Run, current_run
 from .serving import Dispatcher
 from .tracker import Call
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
 
 OWED_SECONDS: Final = 0.2
-"""How long a peer has to read what was sent and to end, if it works on a call that nobody waits for."""
+"""Seconds for the peer to read and to end its stream in `close`, if it still works on a call that was given up."""
 
 
 _SMALL_BATCH: Final = 64
-"""A batch of so many messages is served in one turn of the loop."""
+"""A batch of up to this many messages is served in one turn of the loop."""
 
 
 class _State(enum.Enum):
     NEW = "not started"
     RUNNING = "running"
-    CLOSING = "closing"  # handlers may finish, nothing new is served
+    CLOSING = "closing"  # handlers may finish, new requests are refused
     CLOSED = "closed"
 
 
 class Session(Caller):
-    """Both roles over one transport.
+    """A session over one transport: calls the peer, and serves its requests.
 
         async with Session(transport, {"add": lambda a, b: a + b}) as session:
             print(await session.call("subtract", [42, 23]))
 
-    transport      not started yet; the session starts and closes it
-    handlers       functions by method, or `Handlers`; see there
-    timeout        seconds that a call may take, unless it says otherwise; None: for ever
-    convention     how the protocol cancels and tells progress; none by default
-    hooks          see `hooks.py`
-    errors         exception classes by error code, for what a call raises: subclasses of RpcError that take the same
-    reply_policy   for unreadable messages without an id; see `Peer`
-    id_factory     gives the ids of calls, int or str; the default counts from 1
-    unique_ids     whether a request with an id that is in flight is refused; otherwise it is served like any other
-    max_pending    calls in flight; more of them wait
-    max_handlers   async handlers that run at one time, those not counted that wait for a peer in `call`
-    max_inbox      messages that wait: for a handler to end, or with their handler for the peer. More are refused
-    inbox_bytes    of memory that the params of these take, about
-    reply_bytes    in the transport's write buffer, beyond which nothing more is served until the peer reads
-    close_seconds  that `close` gives the handlers to finish, and after the loss of the connection, to end
-    end_seconds    that they have when the peer ended its stream; None: as long as it takes. By default None for a
-                   `StdioServer`, whose client may wait for the answers, and `close_seconds` for other transports
+    Args:
+        transport: Not started yet; the session starts and closes it.
+        handlers: Functions by method, or a `Handlers`.
+        options: See `SessionOptions`.
 
-    What is beyond the bounds, and what happens to it, driver_dispatch.py says.
+    Raises:
+        TypeError: An option does not exist, or has a value of the wrong type.
+        ValueError: The value of an option is out of range.
     """
 
     def __init__(
         self,
         transport: Transport,
         handlers: Handlers | Mapping[str, Callable[..., Any]] | None = None,
-        *,
-        timeout: float | None = DEFAULT_TIMEOUT,
-        convention: Convention | None = None,
-        hooks: Hooks | None = None,
-        errors: Mapping[int, type[RpcError]] | None = None,
-        reply_policy: ReplyPolicy | ReplyBudget = "always",
-        id_factory: Callable[[], int | str] | None = None,
-        unique_ids: bool = True,
-        max_pending: int = 4096,
-        max_handlers: int = 256,
-        max_inbox: int = 32768,
-        inbox_bytes: int = 64 * 1024 * 1024,
-        reply_bytes: int = 1024 * 1024,
-        close_seconds: float = 5.0,
-        end_seconds: float | Unset | None = UNSET,
+        **options: Unpack[SessionOptions],
     ) -> None:
-        check_options(
-            timeout=timeout,
-            convention=convention,
-            errors=errors,
-            id_factory=id_factory,
-            unique_ids=unique_ids,
-            max_pending=max_pending,
-            max_handlers=max_handlers,
-            max_inbox=max_inbox,
-            inbox_bytes=inbox_bytes,
-            reply_bytes=reply_bytes,
-            close_seconds=close_seconds,
-            end_seconds=end_seconds,
-        )
+        checked = check_options(**options)
         peer = Peer(
-            convention=convention,
-            reply_policy=reply_policy,
-            id_factory=id_factory,
-            max_pending=max_pending,
-            unique_ids=unique_ids,
+            convention=checked["convention"],
+            reply_policy=checked["reply_policy"],
+            id_factory=checked["id_factory"],
+            max_pending=checked["max_pending"],
+            unique_ids=checked["unique_ids"],
         )
-        super().__init__(transport, peer, FoundHooks(hooks), timeout, errors)
+        super().__init__(transport, peer, FoundHooks(checked["hooks"]), checked["timeout"], checked["errors"])
         self.handlers: Handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
-        self._close_seconds = close_seconds
+        self._close_seconds = checked["close_seconds"]
+        end_seconds = checked["end_seconds"]
         if isinstance(end_seconds, Unset):
-            end_seconds = None if getattr(transport, "answers_after_end", False) else close_seconds
+            end_seconds = None if getattr(transport, "answers_after_end", False) else self._close_seconds
         self._end_seconds = end_seconds
         self._state = _State.NEW
         self._closed: asyncio.Future[None]
         self._closer: asyncio.Task[None] | None = None
-        self._is_cut_off_told = False
-        self._batch: Iterable[PeerEvent] | None = None  # what is left of one that takes several turns
+        self._is_cut_off_reported = False
+        self._batch: Iterable[PeerEvent] | None = None  # the rest of a batch that takes several turns
         self._dispatcher = Dispatcher(
             self.handlers,
             partial(SessionContext, self),
@@ -144,16 +106,21 @@ class Session(Caller):
             transport,
             self._hooks,
             self._send,
-            max_handlers=max_handlers,
-            max_inbox=max_inbox,
-            inbox_bytes=inbox_bytes,
-            reply_bytes=reply_bytes,
+            max_handlers=checked["max_handlers"],
+            max_inbox=checked["max_inbox"],
+            inbox_bytes=checked["inbox_bytes"],
+            reply_bytes=checked["reply_bytes"],
         )
 
-    # The life of a session.
+    # Starting and closing.
 
     async def start(self) -> None:
-        """Starts the transport. Raises StateError the second time, and what the transport raises."""
+        """Start the transport.
+
+        Raises:
+            StateError: The session was started already.
+            Exception: What the transport raises.
+        """
         if self._state is not _State.NEW:
             raise StateError(f"the session is {self._state.value}")
         self._state = _State.RUNNING
@@ -168,7 +135,7 @@ class Session(Caller):
             "onstop": self._on_stop,
             "pauses_when_blocked": False,
         }
-        # A transport of another library may have neither `onend` nor `onstop`.
+        # A transport of another library may lack `onend` and `onstop`.
         before = {name: getattr(transport, name) for name in callbacks if hasattr(transport, name)}
         for name in before:
             setattr(transport, name, callbacks[name])
@@ -176,7 +143,7 @@ class Session(Caller):
         try:
             await transport.start()
         except BaseException:
-            # It may be at work for someone else.
+            # The transport may be in use elsewhere.
             for name, value in before.items():
                 setattr(transport, name, value)
             self._on_close()
@@ -193,16 +160,16 @@ class Session(Caller):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the session is started, and neither closed nor cut off."""
+        """Whether the session is started and its connection is open."""
         return self._state is _State.RUNNING
 
     @property
     def unanswered(self) -> int:
-        """How many requests got no answer because the session was closed before their handlers had finished."""
+        """The number of requests without an answer because the session was closed before their handlers finished."""
         return self._dispatcher.unanswered
 
     async def wait_closed(self) -> None:
-        """Waits until the connection is gone, whoever closed it, and no handler is left."""
+        """Wait until the connection is closed, by either side or by a loss, and no handler is left."""
         if self._state is _State.NEW:
             raise StateError("the session is not started")
         if self._is_started:
@@ -210,18 +177,19 @@ class Session(Caller):
             await self._wait_for_the_rest()
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
-        """Lets the handlers that run or wait finish, settles the calls, and closes the transport.
+        """Let handlers finish, settle the calls, and close the transport.
 
-        Requests that come meanwhile are refused with SERVER_BUSY. What is not finished in time is cancelled, and
-        counted by `unanswered`. A second call waits for the first; the earlier end of the two counts. A call that is
-        cancelled ends the waiting for handlers.
+        Requests that arrive meanwhile are refused with SERVER_BUSY. Handlers that do not finish in time are cancelled
+        and counted in `unanswered`. A second call waits for the first, and the earlier deadline applies. Cancelling
+        this ends the waiting for handlers.
 
         Args:
-            grace_seconds: How long the handlers may take, in seconds; None: as long as it takes. The default is
-                the option `close_seconds`.
+            grace_seconds: Seconds for the handlers to finish; None: no limit. The default is the option
+                `close_seconds`.
 
         Raises:
-            TypeError, ValueError: `grace_seconds` is not a time.
+            TypeError: `grace_seconds` is not a number.
+            ValueError: `grace_seconds` is negative, infinite or NaN.
         """
         seconds = self._close_seconds if isinstance(grace_seconds, Unset) else grace_seconds
         check_seconds("grace_seconds", seconds)
@@ -233,7 +201,7 @@ class Session(Caller):
         await self._wait_for_the_rest()
 
     async def _wait_for_the_rest(self) -> None:
-        """Waits for the task that closes, if there is one; else for the handlers that the loss cancelled."""
+        """Wait for the task that closes, if any, or else for the handlers that were cancelled by the loss."""
         run = current_run.get()
         if run is not None:
             run.begin_wait()
@@ -243,7 +211,7 @@ class Session(Caller):
                 await self._end_handlers(run)
                 return
             try:
-                # Not `await closer`: it may be cancelled by another one who waits here.
+                # Not `await closer`: another waiter may cancel it.
                 await asyncio.wait([closer])
             except asyncio.CancelledError:
                 if self._state is not _State.CLOSED:
@@ -260,7 +228,7 @@ class Session(Caller):
         self._state = _State.CLOSING
         self._dispatcher.finish_by(inf if seconds is None else self._loop.time() + seconds)
         if self._closer is None:
-            self._closer = asyncio.Task(self._close(), loop=self._loop)  # never an eager one
+            self._closer = asyncio.Task(self._close(), loop=self._loop)  # never an eager task
 
     async def _close(self) -> None:
         try:
@@ -277,12 +245,12 @@ class Session(Caller):
             if self._state is not _State.CLOSED:
                 await self._transport.disconnect()
             await self._end_handlers()
-            if self.unanswered and not self._is_cut_off_told:
-                self._is_cut_off_told = True
+            if self.unanswered and not self._is_cut_off_reported:
+                self._is_cut_off_reported = True
                 self._hooks.fault(StateError(f"the session was closed before it answered {self.unanswered} requests"))
 
     async def _close_transport(self, is_owed: bool) -> None:
-        """Closes the transport; without waiting for the end of a peer that still works on a call of this side."""
+        """Close the transport, without waiting long for a peer that still works on a call of this side."""
         if not is_owed or not getattr(self._transport, "waits_for_peer", False):
             await self._transport.close()
             return
@@ -299,14 +267,14 @@ class Session(Caller):
         await closing
 
     async def _end_handlers(self, but: Run | None = None) -> None:
-        """Cancels what still runs and waits for its end."""
+        """Cancel the handlers that still run and wait for their end."""
         if tasks := self._dispatcher.cancel(but):
             _, left = await asyncio.wait(tasks, timeout=self._close_seconds)
             if left:
-                self._hooks.fault(StateError("a handler goes on although it was cancelled"))
+                self._hooks.fault(StateError("a handler continues although it was cancelled"))
 
     def _on_close(self) -> None:
-        """The channel is gone."""
+        """Clean up after the loss of the connection."""
         self._finish_batch()
         self._state = _State.CLOSED
         self._settle_all()
@@ -320,12 +288,12 @@ class Session(Caller):
             self._closed.set_result(None)
 
     def _on_end(self) -> None:
-        """The peer has said its last: no answer can come any more, but it may still wait for this side's."""
+        """The peer half-closed: no more answers, but it may still expect ours."""
         self._settle_all()
         self._begin_closing(self._end_seconds)
 
     def _on_stop(self, grace_seconds: float | None) -> None:
-        """This side is to end. The handler that has it end, if one does, is not waited for."""
+        """Begin to close, because this side has to end. If a handler caused that, do not wait for the handler."""
         run = current_run.get()
         if run is not None and run.owner is self._dispatcher:
             self._dispatcher.spare(run)
@@ -334,7 +302,7 @@ class Session(Caller):
 
     def _on_error(self, error: Exception) -> None:
         if isinstance(error, ParseError):
-            self._take(self._peer.receive(error, self._loop.time()))
+            self._handle(self._peer.receive(error, self._loop.time()))
         elif isinstance(error, OSError):
             self._fault = error
             self._hooks.peer_fault(error)
@@ -350,7 +318,7 @@ class Session(Caller):
     def register(self, method: str, function: Function, *, unpack: bool = True) -> Function: ...
 
     def register(self, method: str, function: Any = None, *, unpack: bool = True) -> Any:
-        """Serves `method` by a function, or is a decorator that does. As `Handlers.register`."""
+        """Register a function for a method, as `Handlers.register`. Without a function, return a decorator."""
         return self.handlers.register(method, function, unpack=unpack)
 
     def _on_message(self, message: Received) -> None:
@@ -362,10 +330,10 @@ class Session(Caller):
             self._dispatcher.begin_batch()
             self._serve_batch()
         else:
-            self._take(events)
+            self._handle(events)
 
     def _serve_batch(self) -> None:
-        """Serves a batch for one turn of the loop."""
+        """Serve a batch for one turn of the loop."""
         events = self._batch
         if events is None:
             return
@@ -373,11 +341,11 @@ class Session(Caller):
         is_left = True
         try:
             for event in events:
-                # What came before this side began to close is served.
+                # Everything received before this side began to close is served.
                 if self._state is _State.CLOSING and isinstance(event, InboundRequest | Notification):
                     self._dispatcher.admit(event)
                 else:
-                    self._take((event,))
+                    self._handle((event,))
                 if self._loop.time() >= end:
                     return
             is_left = False
@@ -389,13 +357,13 @@ class Session(Caller):
                 self._dispatcher.end_batch()
 
     def _finish_batch(self) -> None:
-        """Takes what is left of a batch at once: something comes behind it, in spite of all, or the session ends."""
+        """Serve the rest of a batch at once, because another message has arrived or the session ends."""
         events, self._batch = self._batch, None
         if events is not None:
-            self._take(events)
+            self._handle(events)
             self._dispatcher.end_batch()
 
-    def _take(self, events: Iterable[PeerEvent]) -> None:
+    def _handle(self, events: Iterable[PeerEvent]) -> None:
         for event in events:
             if type(event) is Call:
                 self._settled(event)

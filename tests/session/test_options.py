@@ -1,20 +1,46 @@
-"""The options of a session: all of them are named once more, and wrong values are refused at once."""
+"""The options of a session: their defaults, their documentation, and wrong values, which are refused at once."""
 
 from __future__ import annotations
 
-import inspect
+import re
 from typing import Any, get_type_hints
 
 import pytest
 
 from jsonrpc_fast.session import Session, SessionOptions
+from jsonrpc_fast.session.options import check_options
 from jsonrpc_fast.transports import memory_pair
+from jsonrpc_fast.types import UNSET
+
+DEFAULTS = {
+    "timeout": 300.0,
+    "convention": None,
+    "hooks": None,
+    "errors": None,
+    "reply_policy": "always",
+    "id_factory": None,
+    "unique_ids": True,
+    "max_pending": 4096,
+    "max_handlers": 256,
+    "max_inbox": 32768,
+    "inbox_bytes": 67108864,
+    "reply_bytes": 1048576,
+    "close_seconds": 5.0,
+    "end_seconds": UNSET,
+}
 
 
-def test_the_typed_dict_has_the_options_of_the_constructor() -> None:
-    parameters = inspect.signature(Session).parameters.values()
-    keywords = {parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
-    assert get_type_hints(SessionOptions).keys() == keywords
+def test_each_option_has_a_type_a_default_and_a_description() -> None:
+    assert list(get_type_hints(SessionOptions)) == list(DEFAULTS)
+    assert check_options() == DEFAULTS
+    assert check_options(timeout=1, max_inbox=0) == {**DEFAULTS, "timeout": 1, "max_inbox": 0}
+    documented = re.findall(r"^        (\w+):", SessionOptions.__doc__ or "", re.MULTILINE)
+    assert documented == list(DEFAULTS)
+
+
+def test_an_option_that_does_not_exist() -> None:
+    with pytest.raises(TypeError, match=r"^a session has no option 'time_out'$"):
+        Session(memory_pair()[0], time_out=1)  # type: ignore[call-arg]
 
 
 NAN = float("nan")
