@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -106,6 +107,25 @@ def each_loop(request: pytest.FixtureRequest) -> Iterator[None]:
     """`asyncio.run` uses each of the loops; those of `loop` alone where a test of the module asks for that."""
     with loops.running_on(getattr(request, "param", loops.current)):
         yield
+
+
+@pytest.fixture
+def no_descriptor_left() -> Iterator[None]:
+    """The test closes each descriptor that it opens."""
+    before = os.listdir("/proc/self/fd")
+    yield
+    deadline = time.monotonic() + 2  # a thread closes its descriptor when it wakes up
+    while len(os.listdir("/proc/self/fd")) > len(before) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+@pytest.fixture
+def no_child_left() -> Iterator[None]:
+    """The test leaves neither a child nor a zombie."""
+    yield
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
 
 
 @pytest.fixture(scope="session")

@@ -450,101 +450,90 @@ ASYNC_CALLS = [
 
 
 @pytest.mark.parametrize(("text", "reply"), ASYNC_CALLS)
-def test_async_functions(text: str, reply: bytes) -> None:
-    assert asyncio.run(ASYNC.dispatch_async(text, delimited=False)) == reply
+async def test_async_functions(text: str, reply: bytes) -> None:
+    assert await ASYNC.dispatch_async(text, delimited=False) == reply
 
 
-@pytest.fixture(params=["plain", "debug", "eager"])
-def run(request: pytest.FixtureRequest) -> Iterator[Callable[[Any], Any]]:
-    """asyncio.run in each of its modes."""
-    if request.param == "eager" and sys.version_info < (3, 12):
-        pytest.skip("this asyncio has no eager tasks")
-
-    async def with_eager_tasks(work: Any) -> Any:
-        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined,unused-ignore]
-        return await work
-
-    def start(work: Any) -> Any:
-        return asyncio.run(with_eager_tasks(work) if request.param == "eager" else work, debug=request.param == "debug")
-
-    yield start
-    gc.collect()  # what was never awaited is told now
+@pytest.fixture
+def nothing_unawaited(each_loop: None) -> Iterator[None]:
+    """On each loop; a coroutine that the test never awaits is reported in this test."""
+    yield
+    gc.collect()
 
 
-def test_async_functions_in_a_batch(run: Callable[[Any], Any]) -> None:
+on_each_loop = pytest.mark.usefixtures("nothing_unawaited")
+
+
+@on_each_loop
+async def test_async_functions_in_a_batch() -> None:
     texts = [text for text, _ in ASYNC_CALLS] + [call("cancel")]
     replies = [reply for _, reply in ASYNC_CALLS if reply] + [INTERNAL]
-    reply = run(ASYNC.dispatch_async(f"[{','.join(texts)}]"))
+    reply = await ASYNC.dispatch_async(f"[{','.join(texts)}]")
     assert reply == b"[" + b",".join(replies) + b"]\n"
 
 
-def test_a_batch_runs_at_the_same_time_and_is_answered_in_its_order(run: Callable[[Any], Any]) -> None:
+@on_each_loop
+async def test_a_batch_runs_at_the_same_time_and_is_answered_in_its_order() -> None:
     order: list[int] = []
+    events = [asyncio.Event() for _ in range(4)]
 
-    async def main() -> bytes:
-        events = [asyncio.Event() for _ in range(4)]
+    async def wait(index: int) -> int:
+        # The last one begins: one after another, they would wait for ever.
+        if index < 3:
+            await events[index + 1].wait()
+        order.append(index)
+        events[index].set()
+        return index
 
-        async def wait(index: int) -> int:
-            # The last one begins: one after another, they would wait for ever.
-            if index < 3:
-                await events[index + 1].wait()
-            order.append(index)
-            events[index].set()
-            return index
-
-        methods = Handlers({"wait": wait})
-        batch = ",".join([call("wait", index, [index]) for index in range(4)])
-        return await asyncio.wait_for(methods.dispatch_async(f"[{batch}]"), 30)
-
-    assert json.loads(run(main())) == [{"jsonrpc": "2.0", "id": index, "result": index} for index in range(4)]
+    methods = Handlers({"wait": wait})
+    batch = ",".join([call("wait", index, [index]) for index in range(4)])
+    reply = await methods.dispatch_async(f"[{batch}]")
+    assert json.loads(reply) == [{"jsonrpc": "2.0", "id": index, "result": index} for index in range(4)]
     assert order == [3, 2, 1, 0]
 
 
-def test_other_awaitables(run: Callable[[Any], Any]) -> None:
+@on_each_loop
+async def test_other_awaitables() -> None:
     class Later:
         def __await__(self) -> Generator[Any, None, int]:
             yield from asyncio.sleep(0).__await__()
             return 7
 
-    async def main() -> bytes:
-        future = asyncio.get_running_loop().create_future()
-        future.set_result(8)
-        methods = Handlers({"later": Later, "future": lambda: future})
-        return await methods.dispatch_async(f"[{call('later')},{call('future')}]")
-
-    assert [reply["result"] for reply in json.loads(run(main()))] == [7, 8]
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(8)
+    methods = Handlers({"later": Later, "future": lambda: future})
+    replies = json.loads(await methods.dispatch_async(f"[{call('later')},{call('future')}]"))
+    assert [reply["result"] for reply in replies] == [7, 8]
 
 
+@on_each_loop
 @pytest.mark.parametrize("when", ["begun", "before its first step"])
-def test_a_cancelled_batch_leaves_nothing_running(run: Callable[[Any], Any], when: str) -> None:
+async def test_a_cancelled_batch_leaves_nothing_running(when: str) -> None:
     ended: list[str] = []
+    begun = asyncio.Event()
+    before = asyncio.all_tasks()
 
-    async def main() -> set[Any]:
-        begun = asyncio.Event()
-
-        async def slow() -> None:
-            begun.set()
-            try:
-                await asyncio.sleep(60)
-            finally:
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.sleep(0)
-                    work.cancel()  # a second time, while it waits for this
-                    await asyncio.sleep(0)
+    async def slow() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0)
-                ended.append("slow")
+                work.cancel()  # a second time, while it waits for this
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            ended.append("slow")
 
-        methods = Handlers({"slow": slow, "cancel": cancel_this_task, "sum": lambda: 0})
-        names = ["slow", "sum", "slow"] if when == "begun" else ["slow", "cancel", "slow"]
-        work = asyncio.ensure_future(methods.dispatch_async("[" + ",".join(map(call, names)) + "]"))
-        if when == "begun":
-            await begun.wait()
-            work.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await work
-        return asyncio.all_tasks() - {asyncio.current_task()}
-
-    assert run(main()) == set()
+    methods = Handlers({"slow": slow, "cancel": cancel_this_task, "sum": lambda: 0})
+    names = ["slow", "sum", "slow"] if when == "begun" else ["slow", "cancel", "slow"]
+    work = asyncio.ensure_future(methods.dispatch_async("[" + ",".join(map(call, names)) + "]"))
+    if when == "begun":
+        await begun.wait()
+        work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert asyncio.all_tasks() == before
     if when == "begun":
         assert ended == ["slow", "slow"]
 
@@ -568,7 +557,8 @@ def test_an_interrupt_in_a_batch_leaves_nothing_running() -> None:
     assert ended == []
 
 
-def test_each_item_has_its_own_context_variables(run: Callable[[Any], Any]) -> None:
+@on_each_loop
+async def test_each_item_has_its_own_context_variables() -> None:
     variable = contextvars.ContextVar("variable", default=0)
 
     async def add() -> int:
@@ -576,7 +566,7 @@ def test_each_item_has_its_own_context_variables(run: Callable[[Any], Any]) -> N
         await asyncio.sleep(0)
         return variable.get()
 
-    reply = run(Handlers({"add": add}).dispatch_async(f"[{call('add')},{call('add')}]"))
+    reply = await Handlers({"add": add}).dispatch_async(f"[{call('add')},{call('add')}]")
     assert [each["result"] for each in json.loads(reply)] == [1, 1]
 
 
@@ -599,20 +589,17 @@ def test_without_asyncio_a_batch_is_served_item_by_item() -> None:
     assert on_another_loop(methods.dispatch_async(call("slow", 1, ["d"]))) == RESULT % b'"d"' + b"\n"
 
 
-def test_a_loop_of_another_kind_hosted_by_asyncio() -> None:
-    async def main() -> bytes:
-        # trio's guest mode runs its tasks in callbacks: there is a running loop, and no task.
-        done = asyncio.get_running_loop().create_future()
+async def test_a_loop_of_another_kind_hosted_by_asyncio() -> None:
+    # trio's guest mode runs its tasks in callbacks: there is a running loop, and no task.
+    done = asyncio.get_running_loop().create_future()
 
-        async def slow() -> int:
-            await Pause()
-            return 1
+    async def slow() -> int:
+        await Pause()
+        return 1
 
-        work = Handlers({"slow": slow}).dispatch_async(f"[{call('slow')},{call('slow')}]")
-        asyncio.get_running_loop().call_soon(lambda: done.set_result(on_another_loop(work)))
-        return await done  # type: ignore[no-any-return]
-
-    assert [reply["result"] for reply in json.loads(asyncio.run(main()))] == [1, 1]
+    work = Handlers({"slow": slow}).dispatch_async(f"[{call('slow')},{call('slow')}]")
+    asyncio.get_running_loop().call_soon(lambda: done.set_result(on_another_loop(work)))
+    assert [reply["result"] for reply in json.loads(await done)] == [1, 1]
 
 
 def test_sync_dispatch_of_an_async_function(caplog: pytest.LogCaptureFixture) -> None:

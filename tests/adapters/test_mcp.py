@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -34,16 +34,9 @@ from jsonrpc_fast.transports.memory import MemoryTransport
 
 from ..peers.node import node_command
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
 SERVER = str(PEERS / "adapter_server.py")
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    async def limited() -> None:
-        await asyncio.wait_for(test, 50)
-
-    asyncio.run(limited())
 
 
 @asynccontextmanager
@@ -108,48 +101,42 @@ def test_an_integer_of_any_width_is_written() -> None:
     assert adapter._encoded(message) == b'{"jsonrpc":"2.0","id":1,"result":{"n":1208925819614629174706176}}'
 
 
-def test_faults_are_exceptions_on_the_stream() -> None:
-    async def test() -> None:
-        async with over_memory() as (read_stream, _, there):
-            there.send(b"[]")
-            there.send(b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}')
-            there.send(b"no JSON")
-            there.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
-            faults = [await read_stream.receive() for _ in range(3)]
-            assert [type(fault) for fault in faults] == [type(faults[0])] * 3
-            assert all(isinstance(fault, ParseError) for fault in faults)
-            assert [fault.code for fault in faults] == [
-                ParseErrorCode.BATCH_NOT_ALLOWED,
-                ParseErrorCode.DUPLICATE_MEMBER,
-                ParseErrorCode.MALFORMED_JSON,
-            ]
-            good = await read_stream.receive()
-            assert good == SessionMessage(types.JSONRPCRequest(jsonrpc="2.0", id=1, method="ping"))
-
-    run(test())
+async def test_faults_are_exceptions_on_the_stream() -> None:
+    async with over_memory() as (read_stream, _, there):
+        there.send(b"[]")
+        there.send(b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}')
+        there.send(b"no JSON")
+        there.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+        faults = [await read_stream.receive() for _ in range(3)]
+        assert [type(fault) for fault in faults] == [type(faults[0])] * 3
+        assert all(isinstance(fault, ParseError) for fault in faults)
+        assert [fault.code for fault in faults] == [
+            ParseErrorCode.BATCH_NOT_ALLOWED,
+            ParseErrorCode.DUPLICATE_MEMBER,
+            ParseErrorCode.MALFORMED_JSON,
+        ]
+        good = await read_stream.receive()
+        assert good == SessionMessage(types.JSONRPCRequest(jsonrpc="2.0", id=1, method="ping"))
 
 
-def test_the_end_of_the_stream() -> None:
-    async def test() -> None:
-        async with over_memory() as (read_stream, write_stream, there):
-            there.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
-            closing = asyncio.ensure_future(there.close())
-            assert [item.message.id async for item in read_stream] == [1]
-            with pytest.raises(anyio.EndOfStream):
-                await read_stream.receive()
-            await write_stream.aclose()
-            with pytest.raises(anyio.ClosedResourceError):
-                await write_stream.send(SessionMessage(types.JSONRPCNotification(jsonrpc="2.0", method="x")))
-            await read_stream.aclose()
-            with pytest.raises(anyio.ClosedResourceError):
-                await read_stream.receive()
-        await closing
-
-    run(test())
+async def test_the_end_of_the_stream() -> None:
+    async with over_memory() as (read_stream, write_stream, there):
+        there.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+        closing = asyncio.ensure_future(there.close())
+        assert [item.message.id async for item in read_stream] == [1]
+        with pytest.raises(anyio.EndOfStream):
+            await read_stream.receive()
+        await write_stream.aclose()
+        with pytest.raises(anyio.ClosedResourceError):
+            await write_stream.send(SessionMessage(types.JSONRPCNotification(jsonrpc="2.0", method="x")))
+        await read_stream.aclose()
+        with pytest.raises(anyio.ClosedResourceError):
+            await read_stream.receive()
+    await closing
 
 
 @pytest.mark.parametrize("ending", ["answer", "cancel", "silence", "loss"])
-def test_a_session_sees_the_end_once_it_has_answered(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_sees_the_end_once_it_has_answered(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[bytes] = []
     write = MemoryTransport._write
 
@@ -160,113 +147,95 @@ def test_a_session_sees_the_end_once_it_has_answered(ending: str, monkeypatch: p
     def answer(id: int) -> SessionMessage:
         return SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=id, result={}))
 
-    async def test() -> None:
-        async with over_memory() as (read_stream, write_stream, there):
-            there.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
-            there.send(b'{"jsonrpc":"2.0","id":2,"method":"ping"}')
-            if ending == "cancel":
-                there.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}')
-            closing = asyncio.ensure_future(there.close())
-            for _ in range(2 + (ending == "cancel")):
-                await read_stream.receive()
-            monkeypatch.setattr(MemoryTransport, "_write", noting)
-            last = asyncio.ensure_future(read_stream.receive())
+    async with over_memory() as (read_stream, write_stream, there):
+        there.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+        there.send(b'{"jsonrpc":"2.0","id":2,"method":"ping"}')
+        if ending == "cancel":
+            there.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}')
+        closing = asyncio.ensure_future(there.close())
+        for _ in range(2 + (ending == "cancel")):
+            await read_stream.receive()
+        monkeypatch.setattr(MemoryTransport, "_write", noting)
+        last = asyncio.ensure_future(read_stream.receive())
+        await asyncio.sleep(0.05)
+        assert not last.done()
+        await write_stream.send(answer(1))
+        if ending == "answer":
             await asyncio.sleep(0.05)
             assert not last.done()
-            await write_stream.send(answer(1))
-            if ending == "answer":
-                await asyncio.sleep(0.05)
-                assert not last.done()
-                await write_stream.send(answer(2))
-            elif ending == "loss":
-                await there.disconnect()
-                assert isinstance(await asyncio.wait_for(last, 10), OSError)
-                last = asyncio.ensure_future(read_stream.receive())
-            with pytest.raises(anyio.EndOfStream):
-                await asyncio.wait_for(last, 10)
-        await closing
-        if ending != "loss":
-            answers = [json.loads(line)["id"] for line in b"".join(written).splitlines()]
-            assert answers == ([1, 2] if ending == "answer" else [1])
-
-    run(test())
-
-
-def test_sending_to_a_peer_that_is_gone() -> None:
-    async def test() -> None:
-        async with over_memory() as (read_stream, write_stream, there):
+            await write_stream.send(answer(2))
+        elif ending == "loss":
             await there.disconnect()
-            async for _ in read_stream:
-                raise AssertionError("nothing was sent")
-            await asyncio.sleep(0.01)
-            message = SessionMessage(types.JSONRPCNotification(jsonrpc="2.0", method="x"))
+            assert isinstance(await asyncio.wait_for(last, 10), OSError)
+            last = asyncio.ensure_future(read_stream.receive())
+        with pytest.raises(anyio.EndOfStream):
+            await asyncio.wait_for(last, 10)
+    await closing
+    if ending != "loss":
+        answers = [json.loads(line)["id"] for line in b"".join(written).splitlines()]
+        assert answers == ([1, 2] if ending == "answer" else [1])
+
+
+async def test_sending_to_a_peer_that_is_gone() -> None:
+    async with over_memory() as (read_stream, write_stream, there):
+        await there.disconnect()
+        async for _ in read_stream:
+            raise AssertionError("nothing was sent")
+        await asyncio.sleep(0.01)
+        message = SessionMessage(types.JSONRPCNotification(jsonrpc="2.0", method="x"))
+        await write_stream.send(message)
+        await asyncio.sleep(0.01)
+        with pytest.raises(anyio.BrokenResourceError):
             await write_stream.send(message)
-            await asyncio.sleep(0.01)
-            with pytest.raises(anyio.BrokenResourceError):
-                await write_stream.send(message)
-
-    run(test())
 
 
-def test_a_message_that_cannot_be_written_costs_itself_alone() -> None:
-    async def test() -> None:
-        async with over_memory() as (_, write_stream, there):
-            received: list[Any] = []
-            there.onmessage = received.append
-            await there.start()
-            for result in ({"text": "\ud800"}, {"value": object()}):
-                with pytest.raises(PydanticSerializationError):
-                    await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result=result)))
-            await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=2, result={})))
-            for _ in range(50):
-                await asyncio.sleep(0)
-            assert received == [Response(2, {})]
-
-    run(test())
-
-
-def test_a_receiver_can_be_cancelled_and_loses_nothing() -> None:
-    async def test() -> None:
-        async with over_memory() as (read_stream, _, there):
-            with anyio.move_on_after(0.01) as scope:
-                await read_stream.receive()
-            assert scope.cancelled_caught
-            there.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
-            assert (await read_stream.receive()).message.id == 1
-
-    run(test())
-
-
-def test_two_receivers_are_refused() -> None:
-    async def test() -> None:
-        async with over_memory() as (read_stream, _, there):
-            waiting = asyncio.ensure_future(read_stream.receive())
+async def test_a_message_that_cannot_be_written_costs_itself_alone() -> None:
+    async with over_memory() as (_, write_stream, there):
+        received: list[Any] = []
+        there.onmessage = received.append
+        await there.start()
+        for result in ({"text": "\ud800"}, {"value": object()}):
+            with pytest.raises(PydanticSerializationError):
+                await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result=result)))
+        await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=2, result={})))
+        for _ in range(50):
             await asyncio.sleep(0)
-            with pytest.raises(anyio.BusyResourceError):
-                await read_stream.receive()
-            there.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
-            assert (await waiting).message.id == 1
-
-    run(test())
+        assert received == [Response(2, {})]
 
 
-def test_a_session_that_does_not_read_holds_the_peer_up() -> None:
-    async def test() -> None:
-        async with over_memory() as (read_stream, _, there):
-            line = b'{"jsonrpc":"2.0","method":"x","params":{"text":"' + b"x" * 1000 + b'"}}'
-            for _ in range(2000):
-                there.send(line)
-            for _ in range(200):
-                await asyncio.sleep(0)
-            assert len(read_stream._waiting) == adapter._READ_AHEAD
-            assert there.write_buffer_bytes > 1_000_000
-            for _ in range(2000):
-                assert (await read_stream.receive()).message.method == "x"
-
-    run(test())
+async def test_a_receiver_can_be_cancelled_and_loses_nothing() -> None:
+    async with over_memory() as (read_stream, _, there):
+        with anyio.move_on_after(0.01) as scope:
+            await read_stream.receive()
+        assert scope.cancelled_caught
+        there.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+        assert (await read_stream.receive()).message.id == 1
 
 
-def test_an_answer_waits_for_others_while_requests_are_being_worked_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_receivers_are_refused() -> None:
+    async with over_memory() as (read_stream, _, there):
+        waiting = asyncio.ensure_future(read_stream.receive())
+        await asyncio.sleep(0)
+        with pytest.raises(anyio.BusyResourceError):
+            await read_stream.receive()
+        there.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+        assert (await waiting).message.id == 1
+
+
+async def test_a_session_that_does_not_read_holds_the_peer_up() -> None:
+    async with over_memory() as (read_stream, _, there):
+        line = b'{"jsonrpc":"2.0","method":"x","params":{"text":"' + b"x" * 1000 + b'"}}'
+        for _ in range(2000):
+            there.send(line)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert len(read_stream._waiting) == adapter._READ_AHEAD
+        assert there.write_buffer_bytes > 1_000_000
+        for _ in range(2000):
+            assert (await read_stream.receive()).message.method == "x"
+
+
+async def test_an_answer_waits_for_others_while_requests_are_being_worked_on(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[bytes] = []
     write = MemoryTransport._write
 
@@ -274,27 +243,24 @@ def test_an_answer_waits_for_others_while_requests_are_being_worked_on(monkeypat
         written.append(data)
         write(self, data)
 
-    async def test() -> None:
-        async with over_memory() as (read_stream, write_stream, there):
-            for line in (
-                b'{"jsonrpc":"2.0","id":1,"method":"a"}',
-                b'{"jsonrpc":"2.0","id":2,"method":"a"}',
-                b'{"jsonrpc":"2.0","id":3,"method":"a"}',
-                b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}',
-            ):
-                there.send(line)
-            for _ in range(4):
-                await read_stream.receive()
-            monkeypatch.setattr(MemoryTransport, "_write", noting)
-            for id in (1, 2):
-                assert written == []
-                await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=id, result={})))
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-            # The third request was cancelled, and nothing is waited for any more.
-            assert written == [b'{"jsonrpc":"2.0","id":1,"result":{}}\n{"jsonrpc":"2.0","id":2,"result":{}}\n']
-
-    run(test())
+    async with over_memory() as (read_stream, write_stream, there):
+        for line in (
+            b'{"jsonrpc":"2.0","id":1,"method":"a"}',
+            b'{"jsonrpc":"2.0","id":2,"method":"a"}',
+            b'{"jsonrpc":"2.0","id":3,"method":"a"}',
+            b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}',
+        ):
+            there.send(line)
+        for _ in range(4):
+            await read_stream.receive()
+        monkeypatch.setattr(MemoryTransport, "_write", noting)
+        for id in (1, 2):
+            assert written == []
+            await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=id, result={})))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        # The third request was cancelled, and nothing is waited for any more.
+        assert written == [b'{"jsonrpc":"2.0","id":1,"result":{}}\n{"jsonrpc":"2.0","id":2,"result":{}}\n']
 
 
 async def use(session: ClientSession) -> None:
@@ -320,19 +286,16 @@ async def use(session: ClientSession) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("client", "server"), [("sdk", "fast"), ("fast", "sdk"), ("fast", "fast")])
-def test_a_client_and_a_server_of_the_python_sdk(client: str, server: str) -> None:
+async def test_a_client_and_a_server_of_the_python_sdk(client: str, server: str) -> None:
     stdio_client = mcp.client.stdio.stdio_client if client == "sdk" else adapter.stdio_client
 
-    async def test() -> None:
-        parameters = adapter.StdioServerParameters(command=sys.executable, args=[SERVER, server])
-        with open(os.devnull, "w") as errlog:
-            async with (
-                stdio_client(parameters, errlog) as (read_stream, write_stream),
-                ClientSession(read_stream, write_stream) as session,
-            ):
-                await use(session)
-
-    run(test())
+    parameters = adapter.StdioServerParameters(command=sys.executable, args=[SERVER, server])
+    with open(os.devnull, "w") as errlog:
+        async with (
+            stdio_client(parameters, errlog) as (read_stream, write_stream),
+            ClientSession(read_stream, write_stream) as session,
+        ):
+            await use(session)
 
 
 @pytest.mark.slow
@@ -356,7 +319,7 @@ def test_a_server_ends_when_its_client_closes_stdin() -> None:
     assert process.stdout == b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
 
 
-def test_a_server_that_prints_and_stays_is_read_and_ended(tmp_path: Path) -> None:
+async def test_a_server_that_prints_and_stays_is_read_and_ended(tmp_path: Path) -> None:
     script = (
         "import sys, time\n"
         "print('Listening on nothing', flush=True)\n"
@@ -365,64 +328,52 @@ def test_a_server_that_prints_and_stays_is_read_and_ended(tmp_path: Path) -> Non
         "time.sleep(60)\n"
     )
 
-    async def test() -> None:
-        log = tmp_path / "log"
-        parameters = adapter.StdioServerParameters(command=sys.executable, args=["-c", script])
-        with log.open("w") as errlog:
-            async with adapter.stdio_client(parameters, errlog) as (read_stream, _):
-                fault = await read_stream.receive()
-                assert isinstance(fault, ParseError)
-                assert "Listening" not in str(fault)
-                assert (await read_stream.receive()).message.method == "x"
-        assert log.read_text() == "to stderr\n"
-
-    run(test())
+    log = tmp_path / "log"
+    parameters = adapter.StdioServerParameters(command=sys.executable, args=["-c", script])
+    with log.open("w") as errlog:
+        async with adapter.stdio_client(parameters, errlog) as (read_stream, _):
+            fault = await read_stream.receive()
+            assert isinstance(fault, ParseError)
+            assert "Listening" not in str(fault)
+            assert (await read_stream.receive()).message.method == "x"
+    assert log.read_text() == "to stderr\n"
 
 
-def test_a_program_that_is_not_there() -> None:
-    async def test() -> None:
-        parameters = adapter.StdioServerParameters(command="/nonexistent/program")
-        with pytest.raises(FileNotFoundError):
-            async with adapter.stdio_client(parameters):
-                raise AssertionError("it cannot be run")
-
-    run(test())
+async def test_a_program_that_is_not_there() -> None:
+    parameters = adapter.StdioServerParameters(command="/nonexistent/program")
+    with pytest.raises(FileNotFoundError):
+        async with adapter.stdio_client(parameters):
+            raise AssertionError("it cannot be run")
 
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
 
 
-def test_streams_of_ones_own_are_left_to_the_sdk() -> None:
-    async def test() -> None:
-        read, written = io.StringIO(PING.decode()), io.StringIO()
-        async with adapter.stdio_server(anyio.wrap_file(read), anyio.wrap_file(written)) as (read_stream, write_stream):
-            assert (await read_stream.receive()).message.id == 1
-            await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result={})))
-            await write_stream.aclose()
-            await read_stream.aclose()
-        assert written.getvalue().encode() == PONG
-
-    run(test())
+async def test_streams_of_ones_own_are_left_to_the_sdk() -> None:
+    read, written = io.StringIO(PING.decode()), io.StringIO()
+    async with adapter.stdio_server(anyio.wrap_file(read), anyio.wrap_file(written)) as (read_stream, write_stream):
+        assert (await read_stream.receive()).message.id == 1
+        await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result={})))
+        await write_stream.aclose()
+        await read_stream.aclose()
+    assert written.getvalue().encode() == PONG
 
 
-def test_functions_that_stand_in_for_the_sdks_do_not_call_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_functions_that_stand_in_for_the_sdks_do_not_call_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp.server.stdio, "stdio_server", adapter.stdio_server)
     monkeypatch.setattr(mcp.client.stdio, "stdio_client", adapter.stdio_client)
 
-    async def test() -> None:
-        stdin, stdout = anyio.wrap_file(io.StringIO(PING.decode())), anyio.wrap_file(io.StringIO())
-        async with mcp.server.stdio.stdio_server(stdin, stdout) as (read_stream, write_stream):
-            assert (await read_stream.receive()).message.id == 1
-            await write_stream.aclose()
-            await read_stream.aclose()
-        script = 'import sys; sys.stdin.readline(); print(\'{"jsonrpc":"2.0","id":1,"result":{}}\')'
-        parameters = adapter.StdioServerParameters(command=sys.executable, args=["-c", script], encoding="ascii")
-        async with mcp.client.stdio.stdio_client(parameters) as (read_stream, write_stream):
-            await write_stream.send(SessionMessage(types.JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")))
-            assert (await read_stream.receive()).message.id == 1
-
-    run(test())
+    stdin, stdout = anyio.wrap_file(io.StringIO(PING.decode())), anyio.wrap_file(io.StringIO())
+    async with mcp.server.stdio.stdio_server(stdin, stdout) as (read_stream, write_stream):
+        assert (await read_stream.receive()).message.id == 1
+        await write_stream.aclose()
+        await read_stream.aclose()
+    script = 'import sys; sys.stdin.readline(); print(\'{"jsonrpc":"2.0","id":1,"result":{}}\')'
+    parameters = adapter.StdioServerParameters(command=sys.executable, args=["-c", script], encoding="ascii")
+    async with mcp.client.stdio.stdio_client(parameters) as (read_stream, write_stream):
+        await write_stream.send(SessionMessage(types.JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")))
+        assert (await read_stream.receive()).message.id == 1
 
 
 REPLACED = r"""

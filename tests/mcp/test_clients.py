@@ -82,11 +82,12 @@ def test_serve_and_the_typescript_sdk(folder: Path, client: list[str]) -> None:
     assert exit_code(folder) == 0
 
 
+@pytest.mark.time_limit(60)
 @pytest.mark.parametrize(
     ("mode", "revision", "not_found"),
     [("legacy", "2025-11-25", -32002), ("auto", "2026-07-28", -32602), ("2026-07-28", "2026-07-28", -32602)],
 )
-def test_serve_and_the_python_sdk(folder: Path, mode: str, revision: str, not_found: int) -> None:
+async def test_serve_and_the_python_sdk(folder: Path, mode: str, revision: str, not_found: int) -> None:
     pytest.importorskip("mcp")
     from mcp import MCPError
     from mcp.client import Client
@@ -116,36 +117,33 @@ def test_serve_and_the_python_sdk(folder: Path, mode: str, revision: str, not_fo
             (folder / "later.txt").write_text("Later, {{ name }}.")
             await anext(subscription)
 
-    async def use() -> None:
-        program, *arguments = command(folder)
-        server = stdio_client(StdioServerParameters(command=program, args=arguments, env=dict(os.environ)))
-        async with Client(server, mode=mode, message_handler=hear) as client:
-            assert client.protocol_version == revision
-            listed = (await client.list_prompts()).prompts
-            assert [(prompt.name, [item.name for item in prompt.arguments or ()]) for prompt in listed] == [
-                ("greeting", ["name"]),
-                ("review", ["language", "tone", "code"]),
-            ]
-            assert listed[1].description == "Reviews a piece of code."
-            prompt = await client.get_prompt("greeting", {"name": "Ada"})
-            assert [(message.role, message.content.text) for message in prompt.messages] == [("user", "Hello Ada")]
-            resources = (await client.list_resources()).resources
-            assert [resource.uri for resource in resources] == [
-                "resource://templates/greeting.txt",
-                "resource://templates/review.md.j2",
-            ]
-            [contents] = (await client.read_resource(resources[1].uri)).contents
-            assert (contents.text, contents.mime_type) == (REVIEW, "text/markdown")
-            completed = await client.complete(PromptReference(name="review"), {"name": "tone", "value": ""})
-            assert completed.completion.values == ["strict"]
-            assert await failure(client.get_prompt("../secret")) == (-32602, None)
-            assert await failure(client.get_prompt("greeting")) == (-32602, None)
-            missing = "resource://templates/none.txt"
-            assert await failure(client.read_resource(missing)) == (not_found, {"uri": missing})
-            await change(client)
-            assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["greeting", "later", "review"]
-
-    asyncio.run(asyncio.wait_for(use(), 60))
+    program, *arguments = command(folder)
+    server = stdio_client(StdioServerParameters(command=program, args=arguments, env=dict(os.environ)))
+    async with Client(server, mode=mode, message_handler=hear) as client:
+        assert client.protocol_version == revision
+        listed = (await client.list_prompts()).prompts
+        assert [(prompt.name, [item.name for item in prompt.arguments or ()]) for prompt in listed] == [
+            ("greeting", ["name"]),
+            ("review", ["language", "tone", "code"]),
+        ]
+        assert listed[1].description == "Reviews a piece of code."
+        prompt = await client.get_prompt("greeting", {"name": "Ada"})
+        assert [(message.role, message.content.text) for message in prompt.messages] == [("user", "Hello Ada")]
+        resources = (await client.list_resources()).resources
+        assert [resource.uri for resource in resources] == [
+            "resource://templates/greeting.txt",
+            "resource://templates/review.md.j2",
+        ]
+        [contents] = (await client.read_resource(resources[1].uri)).contents
+        assert (contents.text, contents.mime_type) == (REVIEW, "text/markdown")
+        completed = await client.complete(PromptReference(name="review"), {"name": "tone", "value": ""})
+        assert completed.completion.values == ["strict"]
+        assert await failure(client.get_prompt("../secret")) == (-32602, None)
+        assert await failure(client.get_prompt("greeting")) == (-32602, None)
+        missing = "resource://templates/none.txt"
+        assert await failure(client.read_resource(missing)) == (not_found, {"uri": missing})
+        await change(client)
+        assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["greeting", "later", "review"]
     assert exit_code(folder) == 0
 
 
@@ -173,10 +171,11 @@ def test_a_server_in_code_and_the_typescript_sdk(client: list[str]) -> None:
     }
 
 
+@pytest.mark.time_limit(60)
 @pytest.mark.parametrize(
     ("mode", "revision"), [("legacy", "2025-11-25"), ("auto", "2026-07-28"), ("2026-07-28", "2026-07-28")]
 )
-def test_a_server_in_code_and_the_python_sdk(mode: str, revision: str) -> None:
+async def test_a_server_in_code_and_the_python_sdk(mode: str, revision: str) -> None:
     pytest.importorskip("mcp")
     from mcp.client import Client
     from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -186,30 +185,28 @@ def test_a_server_in_code_and_the_python_sdk(mode: str, revision: str) -> None:
     async def hear_progress(progress: float, total: float | None, message: str | None) -> None:
         told.append((progress, total))
 
-    async def use() -> None:
-        server = stdio_client(StdioServerParameters(command=SAMPLE[0], args=SAMPLE[1:], env=dict(os.environ)))
-        async with Client(server, mode=mode) as client:
-            first = await client.list_tools()
-            second = await client.list_tools(cursor=first.next_cursor)
-            assert [tool.name for tool in (*first.tools, *second.tools)] == ["add", "count", "grow"]
-            assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == {"sum": 5}
-            wrong = await client.call_tool("add", {"a": "two"})
-            assert wrong.is_error
-            assert wrong.content[0].text.startswith(WRONG)
-            counted = await client.call_tool("count", {"to": 2}, progress_callback=hear_progress)
-            assert counted.content[0].text == revision
-            assert told == [(1, 2), (2, 2)]
-            [contents] = (await client.read_resource("memo://a%20b")).contents
-            assert contents.text == "about a b"
-
-    asyncio.run(asyncio.wait_for(use(), 60))
+    server = stdio_client(StdioServerParameters(command=SAMPLE[0], args=SAMPLE[1:], env=dict(os.environ)))
+    async with Client(server, mode=mode) as client:
+        first = await client.list_tools()
+        second = await client.list_tools(cursor=first.next_cursor)
+        assert [tool.name for tool in (*first.tools, *second.tools)] == ["add", "count", "grow"]
+        assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == {"sum": 5}
+        wrong = await client.call_tool("add", {"a": "two"})
+        assert wrong.is_error
+        assert wrong.content[0].text.startswith(WRONG)
+        counted = await client.call_tool("count", {"to": 2}, progress_callback=hear_progress)
+        assert counted.content[0].text == revision
+        assert told == [(1, 2), (2, 2)]
+        [contents] = (await client.read_resource("memo://a%20b")).contents
+        assert contents.text == "about a b"
 
 
 TYPED = [sys.executable, str(PEERS / "typed_server.py")]
 
 
+@pytest.mark.time_limit(60)
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-def test_typed_functions_and_the_python_sdk(mode: str, tmp_path: Path) -> None:
+async def test_typed_functions_and_the_python_sdk(mode: str, tmp_path: Path) -> None:
     pytest.importorskip("mcp")
     from mcp import MCPError
     from mcp.client import Client
@@ -251,7 +248,7 @@ def test_typed_functions_and_the_python_sdk(mode: str, tmp_path: Path) -> None:
                     await client.read_resource(f"data://file/{part}")
 
     with open(tmp_path / "stderr", "w+") as log:
-        asyncio.run(asyncio.wait_for(use(log), 60))
+        await use(log)
         log.seek(0)
         logged = log.read()
     assert logged.startswith("tool fail failed, request ")

@@ -76,14 +76,14 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_errors_are_passed_as_they_are(error: bytes) -> None:
+async def test_errors_are_passed_as_they_are(error: bytes) -> None:
     @over()
     async def test(left: End, right: End, faults: list[Any]) -> None:
         await left.send(b'{"jsonrpc":"2.0","id":"x","method":"m"}')
         await right.send(b'{"jsonrpc":"2.0","id":1,"error":%b}' % error)
         assert left.take() == [b'{"jsonrpc":"2.0","id":"x","error":%b}' % error]
 
-    test()
+    await test()
 
 
 @over()
@@ -157,7 +157,7 @@ async def test_lsp_cancels_and_is_answered(left: End, right: End, faults: list[A
         b',"params":{"requestId":8,"deep":' + b"[" * 300 + b"]" * 300 + b"}",
     ],
 )
-def test_a_cancellation_of_nothing_ends_here(params: bytes) -> None:
+async def test_a_cancellation_of_nothing_ends_here(params: bytes) -> None:
     @over()
     async def test(left: End, right: End, faults: list[Any]) -> None:
         await left.send(b'{"jsonrpc":"2.0","id":8,"method":"m"}', b'{"jsonrpc":"2.0","id":1,"method":"m"}')
@@ -168,7 +168,7 @@ def test_a_cancellation_of_nothing_ends_here(params: bytes) -> None:
         await right.send(b'{"jsonrpc":"2.0","id":1,"result":{}}')
         assert left.take()[1:] == [b'{"jsonrpc":"2.0","id":8,"result":{}}']
 
-    test()
+    await test()
 
 
 @over(MCP_2025_11_25)
@@ -286,7 +286,7 @@ async def test_a_faulty_message_is_not_passed_on(left: End, right: End, faults: 
 @pytest.mark.parametrize(
     ("policy", "replies"), [("never", 0), ("always", 30), ("limited", 10), (ReplyBudget(1e-9, 3), 3)]
 )
-def test_unreadable_messages_without_an_id_are_answered_as_the_policy_says(policy: Any, replies: int) -> None:
+async def test_unreadable_messages_without_an_id_are_answered_as_the_policy_says(policy: Any, replies: int) -> None:
     @over(reply_policy=policy)
     async def test(left: End, right: End, faults: list[Any]) -> None:
         left.transport._write(b"{\n" * 30)
@@ -294,7 +294,7 @@ def test_unreadable_messages_without_an_id_are_answered_as_the_policy_says(polic
         assert left.take() == [b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'] * replies
         assert len(faults) == 30
 
-    test()
+    await test()
 
 
 @over(MCP_2025_11_25)
@@ -326,14 +326,14 @@ async def test_an_empty_method_is_refused_by_any_profile(left: End, right: End, 
     assert [fault.code for _, fault in faults] == [ParseErrorCode.EMPTY_METHOD] * 2
 
 
-def test_faults_are_logged_where_nobody_takes_them(caplog: pytest.LogCaptureFixture) -> None:
+async def test_faults_are_logged_where_nobody_takes_them(caplog: pytest.LogCaptureFixture) -> None:
     @over(on_fault=None)
     async def test(left: End, right: End, faults: list[Any]) -> None:
         left.transport._write(b'{"secret"\n')
         await turns()
 
     with caplog.at_level("DEBUG", "jsonrpc_fast.relay"):
-        test()
+        await test()
     assert caplog.messages == ["left: ParseError: the text is not JSON"]
 
 

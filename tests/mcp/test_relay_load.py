@@ -26,10 +26,10 @@ from jsonrpc_fast.transports.memory import memory_pair
 from jsonrpc_fast.transports.stdio.client import StdioClient
 
 from ..support.examples import scaled_examples
-from ..support.mcp_relay import End, relayed, run, turns
+from ..support.mcp_relay import End, relayed, turns
 from ..support.places import PEERS
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
 ids = st.sampled_from([0, 1, "1", ""])
 
@@ -83,23 +83,20 @@ class Talker:
 
 @scaled_examples(0.2)
 @given(st.lists(st.tuples(st.booleans(), actions), max_size=30))
-def test_any_conversation(conversation: list[tuple[bool, tuple[str, Any]]]) -> None:
+async def test_any_conversation(conversation: list[tuple[bool, tuple[str, Any]]]) -> None:
     """Each request gets one response; a cancelled one gets at most one."""
 
-    async def test() -> None:
-        async with relayed(JSONRPC) as (left, right, _, relay):
-            talkers = Talker(left), Talker(right)
-            for is_right, (action, value) in conversation:
-                await talkers[is_right].act(action, value)
-                for talker in talkers:
-                    talker.hear()
-            await relay.close()
-            await turns()
+    async with relayed(JSONRPC) as (left, right, _, relay):
+        talkers = Talker(left), Talker(right)
+        for is_right, (action, value) in conversation:
+            await talkers[is_right].act(action, value)
             for talker in talkers:
                 talker.hear()
-                assert all(0 <= left <= talker.cancelled[id] for id, left in talker.asked.items())
-
-    run(test)
+        await relay.close()
+        await turns()
+        for talker in talkers:
+            talker.hear()
+            assert all(0 <= left <= talker.cancelled[id] for id, left in talker.asked.items())
 
 
 CALLS = 3000
@@ -164,26 +161,24 @@ async def talk(session: Session, name: str, chance: random.Random) -> dict[str, 
     return ends
 
 
+@pytest.mark.time_limit(100)
 @pytest.mark.timeout(120)
-def test_thousands_of_calls_in_both_directions() -> None:
-    async def test() -> None:
-        (outer_left, left), (outer_right, right) = memory_pair(raw=True), memory_pair(raw=True)
-        one, other = Server(), Server()
-        faults: list[Any] = []
-        relay = Relay(left, right, on_fault=lambda *fault: faults.append(fault))
-        first = Session(outer_left, one.handlers(), convention=McpConvention())
-        second = Session(outer_right, other.handlers(), convention=McpConvention())
-        async with relay, first, second:
-            talks = talk(first, "first", random.Random(1)), talk(second, "second", random.Random(2))
-            ends = await asyncio.gather(*talks)
-            assert all(min(found.values()) > 300 and sum(found.values()) == CALLS for found in ends)
-            await turns()
-            assert (one.cancelled, other.cancelled) == (ends[1]["cancelled"], ends[0]["cancelled"])
-            assert faults == []
-            for side in (relay._left, relay._right):
-                assert (len(side.calls), len(side.requests)) == (0, 0)
-
-    asyncio.run(asyncio.wait_for(test(), 100))
+async def test_thousands_of_calls_in_both_directions() -> None:
+    (outer_left, left), (outer_right, right) = memory_pair(raw=True), memory_pair(raw=True)
+    one, other = Server(), Server()
+    faults: list[Any] = []
+    relay = Relay(left, right, on_fault=lambda *fault: faults.append(fault))
+    first = Session(outer_left, one.handlers(), convention=McpConvention())
+    second = Session(outer_right, other.handlers(), convention=McpConvention())
+    async with relay, first, second:
+        talks = talk(first, "first", random.Random(1)), talk(second, "second", random.Random(2))
+        ends = await asyncio.gather(*talks)
+        assert all(min(found.values()) > 300 and sum(found.values()) == CALLS for found in ends)
+        await turns()
+        assert (one.cancelled, other.cancelled) == (ends[1]["cancelled"], ends[0]["cancelled"])
+        assert faults == []
+        for side in (relay._left, relay._right):
+            assert (len(side.calls), len(side.requests)) == (0, 0)
 
 
 ECHO = """
@@ -199,28 +194,25 @@ run_stdio(serve)
 """
 
 
-def test_a_killed_process_settles_what_is_in_flight() -> None:
-    async def test() -> None:
-        outer, left = memory_pair(raw=True)
-        right = StdioClient([sys.executable, "-c", ECHO], raw=True)
-        faults: list[Any] = []
-        async with Relay(left, right, on_fault=lambda *fault: faults.append(fault)) as relay, Session(outer) as session:
-            calls = [asyncio.ensure_future(session.call("echo", [number])) for number in range(2000)]
-            assert (await calls[500]).decode() == [500]
-            assert right.pid is not None
-            os.kill(right.pid, signal.SIGSTOP)
-            calls += [asyncio.ensure_future(session.call("echo", [number])) for number in range(100)]
-            await asyncio.sleep(0.05)
-            os.kill(right.pid, signal.SIGKILL)
-            done = await asyncio.gather(*calls, return_exceptions=True)
-            await relay.wait_closed()
-        lost = [error for error in done if isinstance(error, Exception)]
-        assert len(lost) >= 100
-        assert {(type(error), getattr(error, "code", None)) for error in lost} == {(RpcError, RELAY_ERROR)}
-        assert right.returncode == -signal.SIGKILL
-        assert [(side, type(fault)) for side, fault in faults] == [("right", ConnectionLost)]
-
-    run(test)
+async def test_a_killed_process_settles_what_is_in_flight() -> None:
+    outer, left = memory_pair(raw=True)
+    right = StdioClient([sys.executable, "-c", ECHO], raw=True)
+    faults: list[Any] = []
+    async with Relay(left, right, on_fault=lambda *fault: faults.append(fault)) as relay, Session(outer) as session:
+        calls = [asyncio.ensure_future(session.call("echo", [number])) for number in range(2000)]
+        assert (await calls[500]).decode() == [500]
+        assert right.pid is not None
+        os.kill(right.pid, signal.SIGSTOP)
+        calls += [asyncio.ensure_future(session.call("echo", [number])) for number in range(100)]
+        await asyncio.sleep(0.05)
+        os.kill(right.pid, signal.SIGKILL)
+        done = await asyncio.gather(*calls, return_exceptions=True)
+        await relay.wait_closed()
+    lost = [error for error in done if isinstance(error, Exception)]
+    assert len(lost) >= 100
+    assert {(type(error), getattr(error, "code", None)) for error in lost} == {(RpcError, RELAY_ERROR)}
+    assert right.returncode == -signal.SIGKILL
+    assert [(side, type(fault)) for side, fault in faults] == [("right", ConnectionLost)]
 
 
 def test_a_program_that_is_fed_and_ends() -> None:
@@ -238,36 +230,33 @@ def test_a_program_that_is_fed_and_ends() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-def test_a_client_and_a_server_of_another_library_see_no_relay(mode: str) -> None:
+async def test_a_client_and_a_server_of_another_library_see_no_relay(mode: str) -> None:
     pytest.importorskip("mcp.server.mcpserver")
 
-    async def test() -> None:
-        command = [sys.executable, str(PEERS / "relay.py"), sys.executable, str(PEERS / "lowlevel_server.py")]
-        told: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
-        said = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "4"}}
-        handlers = {
-            "roots/list": lambda params: {"roots": [{"uri": "file:///a"}]},
-            "sampling/createMessage": lambda params: said,
-        }
-        async with connect(
-            *command, mode=mode, handlers=handlers, on_notification=lambda *what: told.put_nowait(what)
-        ) as client:
-            assert [tool["name"] for tool in await client.list_tools()] == ["ask", "changed", "error", "again", "level"]
-            assert (await client.call_tool("ask"))["content"][0]["text"] == "file:///a 4"
-            with pytest.raises(RpcError) as caught:
-                await client.call_tool("error")
-            assert (caught.value.code, caught.value.data) == (-32050, {"why": [1, None]})
-            if client.server.revision.is_modern:
-                wanted = {"notifications": {"toolsListChanged": True}}
-                listening = asyncio.create_task(client.call("subscriptions/listen", wanted, timeout=None))
-                method, params = await told.get()
-                assert method == "notifications/subscriptions/acknowledged"
-                await client.call_tool("changed")
-                method, changed = await told.get()
-                assert (method, changed["_meta"]) == ("notifications/tools/list_changed", params["_meta"])
-                listening.cancel()
-            else:
-                await client.call_tool("changed")
-                assert (await told.get())[0] == "notifications/tools/list_changed"
-
-    run(test)
+    command = [sys.executable, str(PEERS / "relay.py"), sys.executable, str(PEERS / "lowlevel_server.py")]
+    told: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+    said = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "4"}}
+    handlers = {
+        "roots/list": lambda params: {"roots": [{"uri": "file:///a"}]},
+        "sampling/createMessage": lambda params: said,
+    }
+    async with connect(
+        *command, mode=mode, handlers=handlers, on_notification=lambda *what: told.put_nowait(what)
+    ) as client:
+        assert [tool["name"] for tool in await client.list_tools()] == ["ask", "changed", "error", "again", "level"]
+        assert (await client.call_tool("ask"))["content"][0]["text"] == "file:///a 4"
+        with pytest.raises(RpcError) as caught:
+            await client.call_tool("error")
+        assert (caught.value.code, caught.value.data) == (-32050, {"why": [1, None]})
+        if client.server.revision.is_modern:
+            wanted = {"notifications": {"toolsListChanged": True}}
+            listening = asyncio.create_task(client.call("subscriptions/listen", wanted, timeout=None))
+            method, params = await told.get()
+            assert method == "notifications/subscriptions/acknowledged"
+            await client.call_tool("changed")
+            method, changed = await told.get()
+            assert (method, changed["_meta"]) == ("notifications/tools/list_changed", params["_meta"])
+            listening.cancel()
+        else:
+            await client.call_tool("changed")
+            assert (await told.get())[0] == "notifications/tools/list_changed"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -21,11 +20,7 @@ from jsonrpc_fast.transports.stdio.client import StdioClient
 from ..peers.node import node_command
 from ..support.places import PEERS
 
-pytestmark = pytest.mark.timeout(60)
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 50))
+pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
 
 def command_of(server: str) -> list[str]:
@@ -49,137 +44,128 @@ def command_of(server: str) -> list[str]:
         ("sdk2_server.mjs", "modern", "2026-07-28"),
     ],
 )
-def test_a_server_of_another_library(server: str, mode: str, version: str) -> None:
-    async def test() -> None:
-        told: list[tuple[str, dict[str, Any]]] = []
-        asked: list[dict[str, Any]] = []
+async def test_a_server_of_another_library(server: str, mode: str, version: str) -> None:
+    told: list[tuple[str, dict[str, Any]]] = []
+    asked: list[dict[str, Any]] = []
 
-        async def elicit(params: dict[str, Any]) -> dict[str, Any]:
-            asked.append(params)
-            return {"action": "accept", "content": {"name": "Ann"}}
+    async def elicit(params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params)
+        return {"action": "accept", "content": {"name": "Ann"}}
 
-        transport = StdioClient(command_of(server), profile=MCP_2025_11_25)
-        client = connect(
-            transport,
-            mode=mode,
-            handlers={"elicitation/create": elicit},
-            on_notification=lambda *what: told.append(what),
-        )
-        async with client:
-            assert client.server.revision.version == version
-            assert client.server.info is not None
-            assert client.server.capabilities.supports("tools")
-            await client.ping()
+    transport = StdioClient(command_of(server), profile=MCP_2025_11_25)
+    client = connect(
+        transport,
+        mode=mode,
+        handlers={"elicitation/create": elicit},
+        on_notification=lambda *what: told.append(what),
+    )
+    async with client:
+        assert client.server.revision.version == version
+        assert client.server.info is not None
+        assert client.server.capabilities.supports("tools")
+        await client.ping()
 
-            tools = await client.list_tools()
-            assert [tool["name"] for tool in tools] == ["add", "fail", "count", "wait", "cancelled", "ask", "log"]
-            assert (await client.call_tool("add", {"a": 1, "b": 2}))["structuredContent"] == {"sum": 3}
-            assert (await client.call_tool("add", {"a": 1, "b": "two"}))["isError"] is True
-            assert (await client.call_tool("fail"))["isError"] is True
+        tools = await client.list_tools()
+        assert [tool["name"] for tool in tools] == ["add", "fail", "count", "wait", "cancelled", "ask", "log"]
+        assert (await client.call_tool("add", {"a": 1, "b": 2}))["structuredContent"] == {"sum": 3}
+        assert (await client.call_tool("add", {"a": 1, "b": "two"}))["isError"] is True
+        assert (await client.call_tool("fail"))["isError"] is True
 
-            steps: list[dict[str, Any]] = []
-            counted = await client.call_tool("count", {"to": 3}, on_progress=steps.append)
-            assert counted["content"] == [{"type": "text", "text": "3"}]
-            assert steps == [{"progress": step, "total": 3} for step in (1, 2, 3)]
+        steps: list[dict[str, Any]] = []
+        counted = await client.call_tool("count", {"to": 3}, on_progress=steps.append)
+        assert counted["content"] == [{"type": "text", "text": "3"}]
+        assert steps == [{"progress": step, "total": 3} for step in (1, 2, 3)]
 
-            with pytest.raises(CallTimeout):
-                await client.call_tool("wait", timeout=0.1)
-            waiting = asyncio.create_task(client.call_tool("wait"))
-            await client.ping()
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            # The first one may have been given up before the server had begun with it.
-            assert (await client.call_tool("cancelled"))["content"][0]["text"] in ("1", "2")
+        with pytest.raises(CallTimeout):
+            await client.call_tool("wait", timeout=0.1)
+        waiting = asyncio.create_task(client.call_tool("wait"))
+        await client.ping()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        # The first one may have been given up before the server had begun with it.
+        assert (await client.call_tool("cancelled"))["content"][0]["text"] in ("1", "2")
 
-            if version >= "2025-06-18":
-                assert (await client.call_tool("ask"))["content"][0]["text"] == "Ann"
-                [question] = asked
-                assert (question["message"], "name" in question["requestedSchema"]["properties"]) == ("Who?", True)
+        if version >= "2025-06-18":
+            assert (await client.call_tool("ask"))["content"][0]["text"] == "Ann"
+            [question] = asked
+            assert (question["message"], "name" in question["requestedSchema"]["properties"]) == ("Who?", True)
 
-            if client.server.revision.is_modern or client.server.capabilities.supports("logging"):
-                await client.set_level("error")
-            await client.call_tool("log")
-            assert ("notifications/message", {"level": "error", "data": "from the tool"}) in told
+        if client.server.revision.is_modern or client.server.capabilities.supports("logging"):
+            await client.set_level("error")
+        await client.call_tool("log")
+        assert ("notifications/message", {"level": "error", "data": "from the tool"}) in told
 
-            [prompt] = await client.list_prompts()
-            assert prompt["name"] == "greet"
-            got = await client.get_prompt("greet", {"name": "Bob"})
-            assert got["messages"] == [{"role": "user", "content": {"type": "text", "text": "Hello Bob"}}]
-            with pytest.raises(RpcError):
-                await client.get_prompt("nothing")
+        [prompt] = await client.list_prompts()
+        assert prompt["name"] == "greet"
+        got = await client.get_prompt("greet", {"name": "Bob"})
+        assert got["messages"] == [{"role": "user", "content": {"type": "text", "text": "Hello Bob"}}]
+        with pytest.raises(RpcError):
+            await client.get_prompt("nothing")
 
-            [resource] = await client.list_resources()
-            assert resource["uri"] == "memo://one"
-            assert (await client.read_resource("memo://one"))["contents"][0]["text"] == "first"
-            with pytest.raises(RpcError) as caught:
-                await client.read_resource("memo://two")
-            assert caught.value.code == ErrorCode.INVALID_PARAMS
-            assert await client.list_resource_templates() == []
-        assert transport.returncode == 0
-
-    run(test)
+        [resource] = await client.list_resources()
+        assert resource["uri"] == "memo://one"
+        assert (await client.read_resource("memo://one"))["contents"][0]["text"] == "first"
+        with pytest.raises(RpcError) as caught:
+            await client.read_resource("memo://two")
+        assert caught.value.code == ErrorCode.INVALID_PARAMS
+        assert await client.list_resource_templates() == []
+    assert transport.returncode == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_what_a_server_asks_and_tells(mode: str) -> None:
+async def test_what_a_server_asks_and_tells(mode: str) -> None:
     """Pages, completion, roots and sampling, input by state alone, errors with data, subscriptions."""
 
-    async def test() -> None:
-        told: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
-        said = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "4"}}
-        handlers = {
-            "roots/list": lambda params: {"roots": [{"uri": "file:///a"}]},
-            "sampling/createMessage": lambda params: said,
-        }
-        command = command_of("lowlevel_server.py")
-        async with connect(
-            *command, mode=mode, handlers=handlers, on_notification=lambda *what: told.put_nowait(what)
-        ) as client:
-            is_modern = client.server.revision.is_modern
-            assert is_modern is (mode == "auto")
-            assert client.server.instructions == "Use it."
-            assert [tool["name"] for tool in await client.list_tools()] == ["ask", "changed", "error", "again", "level"]
-            page = await client.call("tools/list", {"cursor": "4"})
-            assert [tool["name"] for tool in page["tools"]] == ["level"]
-            assert (await client.call_tool("ask"))["content"][0]["text"] == "file:///a 4"
-            with pytest.raises(RpcError) as caught:
-                await client.call_tool("error")
-            error = caught.value
-            assert (error.code, error.message, error.data) == (-32050, "of the server's own", {"why": [1, None]})
-            values = await client.complete({"type": "ref/prompt", "name": "p"}, "colour", "gr", {"other": "x"})
-            assert values == {"values": ["green", "grey"], "total": 2}
-            if is_modern:
-                assert (await client.call_tool("again"))["content"][0]["text"] == "3"
-                wanted = {"notifications": {"toolsListChanged": True}}
-                listening = asyncio.create_task(client.call("subscriptions/listen", wanted, timeout=None))
-                assert (await told.get())[0] == "notifications/subscriptions/acknowledged"
-            else:
-                await client.set_level("warning")
-                assert (await client.call_tool("level"))["content"][0]["text"] == "warning"
-            await client.call_tool("changed")
-            assert (await told.get())[0] == "notifications/tools/list_changed"
+    told: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+    said = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "4"}}
+    handlers = {
+        "roots/list": lambda params: {"roots": [{"uri": "file:///a"}]},
+        "sampling/createMessage": lambda params: said,
+    }
+    command = command_of("lowlevel_server.py")
+    async with connect(
+        *command, mode=mode, handlers=handlers, on_notification=lambda *what: told.put_nowait(what)
+    ) as client:
+        is_modern = client.server.revision.is_modern
+        assert is_modern is (mode == "auto")
+        assert client.server.instructions == "Use it."
+        assert [tool["name"] for tool in await client.list_tools()] == ["ask", "changed", "error", "again", "level"]
+        page = await client.call("tools/list", {"cursor": "4"})
+        assert [tool["name"] for tool in page["tools"]] == ["level"]
+        assert (await client.call_tool("ask"))["content"][0]["text"] == "file:///a 4"
+        with pytest.raises(RpcError) as caught:
+            await client.call_tool("error")
+        error = caught.value
+        assert (error.code, error.message, error.data) == (-32050, "of the server's own", {"why": [1, None]})
+        values = await client.complete({"type": "ref/prompt", "name": "p"}, "colour", "gr", {"other": "x"})
+        assert values == {"values": ["green", "grey"], "total": 2}
         if is_modern:
-            with pytest.raises(ConnectionLost):
-                await listening
-
-    run(test)
+            assert (await client.call_tool("again"))["content"][0]["text"] == "3"
+            wanted = {"notifications": {"toolsListChanged": True}}
+            listening = asyncio.create_task(client.call("subscriptions/listen", wanted, timeout=None))
+            assert (await told.get())[0] == "notifications/subscriptions/acknowledged"
+        else:
+            await client.set_level("warning")
+            assert (await client.call_tool("level"))["content"][0]["text"] == "warning"
+        await client.call_tool("changed")
+        assert (await told.get())[0] == "notifications/tools/list_changed"
+    if is_modern:
+        with pytest.raises(ConnectionLost):
+            await listening
 
 
 @pytest.mark.slow
-def test_an_extension_of_an_sdk_server() -> None:
+async def test_an_extension_of_an_sdk_server() -> None:
     pytest.importorskip("mcp.server.extension", reason="mcp 2 is not installed")
 
-    async def test() -> None:
-        declared = ClientCapabilities(extensions={"io.modelcontextprotocol/tasks": {}})
-        async with connect(*command_of("extension_server.py"), capabilities=declared) as client:
-            assert client.server.capabilities.supports("extensions.io.modelcontextprotocol/tasks")
-            begun = await client.call_tool("slow")
-            assert (begun["resultType"], begun["taskId"]) == ("task", "t1")
-            assert (await client.call("tasks/get", {"taskId": "t1"}))["status"] == "completed"
-
-    run(test)
+    declared = ClientCapabilities(extensions={"io.modelcontextprotocol/tasks": {}})
+    async with connect(*command_of("extension_server.py"), capabilities=declared) as client:
+        assert client.server.capabilities.supports("extensions.io.modelcontextprotocol/tasks")
+        begun = await client.call_tool("slow")
+        assert (begun["resultType"], begun["taskId"]) == ("task", "t1")
+        assert (await client.call("tasks/get", {"taskId": "t1"}))["status"] == "completed"
 
 
 def own_server() -> Server:
@@ -218,45 +204,36 @@ async def use(client: Client) -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy", "2024-11-05", "2025-03-26", "2025-06-18", "2026-07-28"])
-def test_our_own_server(mode: str) -> None:
-    async def test() -> None:
-        server = own_server()
-        ours, theirs = memory_pair(profile=server.profile)
-        serving = asyncio.create_task(server.run(theirs))
-        async with connect(ours, mode=mode) as client:
-            await use(client)
-        await serving
-
-    run(test)
+async def test_our_own_server(mode: str) -> None:
+    server = own_server()
+    ours, theirs = memory_pair(profile=server.profile)
+    serving = asyncio.create_task(server.run(theirs))
+    async with connect(ours, mode=mode) as client:
+        await use(client)
+    await serving
 
 
-def test_our_own_server_as_a_program() -> None:
-    async def test() -> None:
-        code = "from tests.mcp.test_servers import own_server; own_server().serve_stdio()"
-        client = connect(sys.executable, "-c", code, cwd=PEERS.parent.parent)
-        async with client:
-            await use(client)
-
-    run(test)
+async def test_our_own_server_as_a_program() -> None:
+    code = "from tests.mcp.test_servers import own_server; own_server().serve_stdio()"
+    client = connect(sys.executable, "-c", code, cwd=PEERS.parent.parent)
+    async with client:
+        await use(client)
 
 
-def test_tasks_of_our_own_server() -> None:
+async def test_tasks_of_our_own_server() -> None:
     from .server.test_server import TASKS, server_of_tasks
 
-    async def test() -> None:
-        server = server_of_tasks()
-        for mode, declared in (
-            ("modern", ClientCapabilities(extensions={TASKS: {}})),
-            ("legacy", ClientCapabilities()),
-        ):
-            ours, theirs = memory_pair(profile=server.profile)
-            serving = asyncio.create_task(server.run(theirs))
-            async with connect(ours, mode=mode, capabilities=declared) as client:
-                path = f"extensions.{TASKS}" if mode == "modern" else "tasks.requests.tools.call"
-                assert client.server.capabilities.supports(path)
-                begun = await client.call("tools/call", {"name": "begin", "task": {"ttl": 60}})
-                assert (begun if mode == "modern" else begun["task"])["taskId"] == "t1"
-                assert (await client.call("tasks/get", {"taskId": "t1"}))["status"] == "working"
-            await serving
-
-    run(test)
+    server = server_of_tasks()
+    for mode, declared in (
+        ("modern", ClientCapabilities(extensions={TASKS: {}})),
+        ("legacy", ClientCapabilities()),
+    ):
+        ours, theirs = memory_pair(profile=server.profile)
+        serving = asyncio.create_task(server.run(theirs))
+        async with connect(ours, mode=mode, capabilities=declared) as client:
+            path = f"extensions.{TASKS}" if mode == "modern" else "tasks.requests.tools.call"
+            assert client.server.capabilities.supports(path)
+            begun = await client.call("tools/call", {"name": "begin", "task": {"ttl": 60}})
+            assert (begun if mode == "modern" else begun["task"])["taskId"] == "t1"
+            assert (await client.call("tasks/get", {"taskId": "t1"}))["status"] == "working"
+        await serving

@@ -18,7 +18,7 @@ from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Sessi
 from jsonrpc_fast.session.wait_queue import WaitQueue
 from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
-from ..support.session_pairs import Faults, Wire, run, session_and_wire, sessions, settle
+from ..support.session_pairs import Faults, Wire, session_and_wire, sessions, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -36,43 +36,34 @@ class Unlike(RpcError):
         super().__init__(1, only)
 
 
-def test_an_error_class_that_cannot_be_made_leaves_the_error() -> None:
+async def test_an_error_class_that_cannot_be_made_leaves_the_error() -> None:
     faults = Faults()
 
-    async def main() -> None:
-        options = {"errors": {-32002: Unlike}, "hooks": faults}
-        async with sessions({"fail": fail}, client_options=options) as (client, _):
-            with pytest.raises(RpcError) as caught:
-                await client.call("fail", [-32002])
-            assert (type(caught.value), caught.value.code) == (RpcError, -32002)
-        assert [type(error) for error in faults.seen] == [TypeError]
-
-    run(main())
+    options = {"errors": {-32002: Unlike}, "hooks": faults}
+    async with sessions({"fail": fail}, client_options=options) as (client, _):
+        with pytest.raises(RpcError) as caught:
+            await client.call("fail", [-32002])
+        assert (type(caught.value), caught.value.code) == (RpcError, -32002)
+    assert [type(error) for error in faults.seen] == [TypeError]
 
 
-def test_a_remote_error_is_raised_by_its_code() -> None:
-    async def main() -> None:
-        async with sessions({"fail": fail}, client_options={"errors": {-32002: NotFound}}) as (client, _):
-            with pytest.raises(NotFound) as caught:
-                await client.call("fail", [-32002])
-            assert (caught.value.code, caught.value.message, caught.value.data) == (-32002, "no", {"code": -32002})
-            with pytest.raises(RpcError) as other:
-                await client.call("fail", [-32003])
-            assert type(other.value) is RpcError
-
-    run(main())
+async def test_a_remote_error_is_raised_by_its_code() -> None:
+    async with sessions({"fail": fail}, client_options={"errors": {-32002: NotFound}}) as (client, _):
+        with pytest.raises(NotFound) as caught:
+            await client.call("fail", [-32002])
+        assert (caught.value.code, caught.value.message, caught.value.data) == (-32002, "no", {"code": -32002})
+        with pytest.raises(RpcError) as other:
+            await client.call("fail", [-32003])
+        assert type(other.value) is RpcError
 
 
-def test_an_unreadable_answer_is_raised() -> None:
-    async def main() -> None:
-        async with session_and_wire() as (session, wire):
-            call = asyncio.create_task(session.call("m"))
-            await wire.next()
-            wire.send(b'{"jsonrpc":"2.0","id":1,"error":{"code":1}}')
-            with pytest.raises(ParseError):
-                await call
-
-    run(main())
+async def test_an_unreadable_answer_is_raised() -> None:
+    async with session_and_wire() as (session, wire):
+        call = asyncio.create_task(session.call("m"))
+        await wire.next()
+        wire.send(b'{"jsonrpc":"2.0","id":1,"error":{"code":1}}')
+        with pytest.raises(ParseError):
+            await call
 
 
 @pytest.mark.parametrize(
@@ -84,74 +75,62 @@ def test_an_unreadable_answer_is_raised() -> None:
     ],
     ids=["none", "lsp", "mcp"],
 )
-def test_a_timeout(convention: Convention, expected: Notification | None) -> None:
+async def test_a_timeout(convention: Convention, expected: Notification | None) -> None:
     faults = Faults()
 
-    async def main() -> None:
-        async with session_and_wire(convention=convention, hooks=faults) as (session, wire):
-            started = asyncio.get_running_loop().time()
+    async with session_and_wire(convention=convention, hooks=faults) as (session, wire):
+        started = asyncio.get_running_loop().time()
+        with pytest.raises(CallTimeout):
+            await session.call("m", timeout=0.03)
+        assert 0.025 < asyncio.get_running_loop().time() - started < 1
+        assert await wire.next() == Request(1, "m")
+        if expected is not None:
+            assert await wire.next() == expected
+        # The late answer is known, and no fault.
+        wire.send(b'{"jsonrpc":"2.0","id":1,"result":1}')
+        await settle()
+        assert faults.seen == []
+        wire.send(b'{"jsonrpc":"2.0","id":1,"result":1}')
+        await settle()
+        assert [type(error) for error in faults.seen] == [StateError]
+
+
+async def test_timeouts_of_the_session_and_of_the_call() -> None:
+    async with session_and_wire(timeout=0.02) as (session, wire):
+        longer = asyncio.create_task(session.call("longer", timeout=None))
+        await settle()
+        with pytest.raises(CallTimeout):
+            await session.call("m")
+        await asyncio.sleep(0.03)
+        assert not longer.done()
+        wire.send(b'{"jsonrpc":"2.0","id":1,"result":"late"}')
+        assert await longer == "late"
+
+
+async def test_the_default_timeout_is_300_seconds() -> None:
+    async with session_and_wire() as (session, _):
+        now = asyncio.get_running_loop().time()
+        session.call_soon("m")
+        call = session._peer.calls.find(1)
+        assert call is not None
+        assert call.expires - now == pytest.approx(300, abs=1)
+
+
+async def test_deadlines_come_in_their_order() -> None:
+    async with session_and_wire() as (session, _):
+        ended: list[float] = []
+
+        async def call(timeout: float) -> None:
             with pytest.raises(CallTimeout):
-                await session.call("m", timeout=0.03)
-            assert 0.025 < asyncio.get_running_loop().time() - started < 1
-            assert await wire.next() == Request(1, "m")
-            if expected is not None:
-                assert await wire.next() == expected
-            # The late answer is known, and no fault.
-            wire.send(b'{"jsonrpc":"2.0","id":1,"result":1}')
-            await settle()
-            assert faults.seen == []
-            wire.send(b'{"jsonrpc":"2.0","id":1,"result":1}')
-            await settle()
-            assert [type(error) for error in faults.seen] == [StateError]
+                await session.call("m", timeout=timeout)
+            ended.append(timeout)
 
-    run(main())
-
-
-def test_timeouts_of_the_session_and_of_the_call() -> None:
-    async def main() -> None:
-        async with session_and_wire(timeout=0.02) as (session, wire):
-            longer = asyncio.create_task(session.call("longer", timeout=None))
-            await settle()
-            with pytest.raises(CallTimeout):
-                await session.call("m")
-            await asyncio.sleep(0.03)
-            assert not longer.done()
-            wire.send(b'{"jsonrpc":"2.0","id":1,"result":"late"}')
-            assert await longer == "late"
-
-    run(main())
-
-
-def test_the_default_timeout_is_300_seconds() -> None:
-    async def main() -> None:
-        async with session_and_wire() as (session, _):
-            now = asyncio.get_running_loop().time()
-            session.call_soon("m")
-            call = session._peer.calls.find(1)
-            assert call is not None
-            assert call.expires - now == pytest.approx(300, abs=1)
-
-    run(main())
-
-
-def test_deadlines_come_in_their_order() -> None:
-    async def main() -> list[float]:
-        async with session_and_wire() as (session, _):
-            ended: list[float] = []
-
-            async def call(timeout: float) -> None:
-                with pytest.raises(CallTimeout):
-                    await session.call("m", timeout=timeout)
-                ended.append(timeout)
-
-            await asyncio.gather(*[call(timeout) for timeout in (0.06, 0.02, 0.04, 0.0)])
-            return ended
-
-    assert run(main()) == [0.0, 0.02, 0.04, 0.06]
+        await asyncio.gather(*[call(timeout) for timeout in (0.15, 0.05, 0.1, 0.0)])
+        assert ended == [0.0, 0.05, 0.1, 0.15]
 
 
 @pytest.mark.parametrize("convention", [LspConvention(), McpConvention()], ids=["lsp", "mcp"])
-def test_progress_keeps_a_call_alive(convention: Convention) -> None:
+async def test_progress_keeps_a_call_alive(convention: Convention) -> None:
     seen: list[Any] = []
     seconds = 0.15
 
@@ -161,27 +140,21 @@ def test_progress_keeps_a_call_alive(convention: Convention) -> None:
             assert context.report_progress({"progress": number})
         return "done"
 
-    async def main() -> None:
-        async with sessions({"work": work}, convention=convention, client_options={"convention": convention}) as (
-            client,
-            _,
-        ):
-            assert await client.call("work", idle_timeout=seconds, on_progress=seen.append) == "done"
-            assert seen == [{"progress": number} for number in range(5)]
-            with pytest.raises(CallTimeout):
-                await client.call("work", idle_timeout=seconds, timeout=seconds * 1.2)
-
-    run(main())
+    async with sessions({"work": work}, convention=convention, client_options={"convention": convention}) as (
+        client,
+        _,
+    ):
+        assert await client.call("work", idle_timeout=seconds, on_progress=seen.append) == "done"
+        assert seen == [{"progress": number} for number in range(5)]
+        with pytest.raises(CallTimeout):
+            await client.call("work", idle_timeout=seconds, timeout=seconds * 1.2)
 
 
-def test_a_call_without_progress_idles_out() -> None:
-    async def main() -> None:
-        async with session_and_wire(convention=McpConvention()) as (session, wire):
-            with pytest.raises(CallTimeout):
-                await session.call("m", {}, idle_timeout=0.02)
-            assert (await wire.next()).params == {"_meta": {"progressToken": 1}}
-
-    run(main())
+async def test_a_call_without_progress_idles_out() -> None:
+    async with session_and_wire(convention=McpConvention()) as (session, wire):
+        with pytest.raises(CallTimeout):
+            await session.call("m", {}, idle_timeout=0.02)
+        assert (await wire.next()).params == {"_meta": {"progressToken": 1}}
 
 
 @pytest.mark.parametrize(
@@ -193,54 +166,45 @@ def test_a_call_without_progress_idles_out() -> None:
     ],
     ids=["none", "lsp", "mcp"],
 )
-def test_a_cancelled_task_cancels_its_call(convention: Convention, expected: list[Notification]) -> None:
-    async def main() -> None:
-        async with session_and_wire(convention=convention) as (session, wire):
-            call = asyncio.create_task(session.call("m"))
-            await wire.next()
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            assert len(session._peer.calls) == 0
-            await settle()
-            assert wire.received == expected
-
-    run(main())
+async def test_a_cancelled_task_cancels_its_call(convention: Convention, expected: list[Notification]) -> None:
+    async with session_and_wire(convention=convention) as (session, wire):
+        call = asyncio.create_task(session.call("m"))
+        await wire.next()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert len(session._peer.calls) == 0
+        await settle()
+        assert wire.received == expected
 
 
-def test_a_call_is_cancelled_by_its_id() -> None:
-    async def main() -> None:
-        async with session_and_wire(convention=McpConvention()) as (session, wire):
-            results: list[Any] = []
-            id = session.call_soon("m", on_error=results.append)
-            assert session.cancel(id, "enough")
-            assert [type(result) for result in results] == [CallCancelled]
-            assert not session.cancel(id)
-            assert not session.cancel("unknown")
-            await wire.next()
-            assert await wire.next() == Notification("notifications/cancelled", {"requestId": 1, "reason": "enough"})
-
-    run(main())
+async def test_a_call_is_cancelled_by_its_id() -> None:
+    async with session_and_wire(convention=McpConvention()) as (session, wire):
+        results: list[Any] = []
+        id = session.call_soon("m", on_error=results.append)
+        assert session.cancel(id, "enough")
+        assert [type(result) for result in results] == [CallCancelled]
+        assert not session.cancel(id)
+        assert not session.cancel("unknown")
+        await wire.next()
+        assert await wire.next() == Notification("notifications/cancelled", {"requestId": 1, "reason": "enough"})
 
 
-def test_an_answer_and_a_cancellation_at_once() -> None:
+async def test_an_answer_and_a_cancellation_at_once() -> None:
     """The answer is there, but the task that waits is cancelled before it runs again."""
 
-    async def main() -> None:
-        async with session_and_wire(convention=LspConvention()) as (session, wire):
-            call = asyncio.create_task(session.call("m"))
-            await wire.next()
-            session._on_message(Response(1, "there"))
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            await settle()
-            assert wire.received == []
-
-    run(main())
+    async with session_and_wire(convention=LspConvention()) as (session, wire):
+        call = asyncio.create_task(session.call("m"))
+        await wire.next()
+        session._on_message(Response(1, "there"))
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await settle()
+        assert wire.received == []
 
 
-def test_callbacks() -> None:
+async def test_callbacks() -> None:
     results: list[Any] = []
     loops: list[int] = []
 
@@ -248,97 +212,79 @@ def test_callbacks() -> None:
         loops.append(threading.get_ident())
         results.append(result)
 
-    async def main() -> None:
-        async with sessions({"fail": fail, "add": lambda a, b: a + b}) as (client, _):
-            assert client.call_soon("add", [1, 2], on_result=note, on_error=note) == 1
-            assert client.call_soon("fail", [5], on_result=note, on_error=note) == 2
-            client.call_soon("add", [1, 2])
-            client.call_soon("fail", [5])
-            assert results == []
-            await settle()
-
-    run(main())
+    async with sessions({"fail": fail, "add": lambda a, b: a + b}) as (client, _):
+        assert client.call_soon("add", [1, 2], on_result=note, on_error=note) == 1
+        assert client.call_soon("fail", [5], on_result=note, on_error=note) == 2
+        client.call_soon("add", [1, 2])
+        client.call_soon("fail", [5])
+        assert results == []
+        await settle()
     assert results[0] == 3
     assert isinstance(results[1], RpcError)
     assert len(results) == 2
     assert set(loops) == {threading.get_ident()}
 
 
-def test_a_callback_that_fails_is_a_fault() -> None:
+async def test_a_callback_that_fails_is_a_fault() -> None:
     faults = Faults()
 
-    async def main() -> None:
-        cancelled = asyncio.get_running_loop().create_future()
-        cancelled.cancel()
-        async with sessions({"add": lambda a, b: a + b}, client_options={"hooks": faults}) as (client, _):
-            client.call_soon("add", [1, 2], on_result=lambda result: 1 / 0)
-            client.call_soon("add", [1, 2], on_result=lambda result: cancelled.result())
-            assert await client.call("add", [1, 2]) == 3
-            assert [type(error) for error in faults.seen] == [ZeroDivisionError, asyncio.CancelledError]
-
-    run(main())
+    cancelled = asyncio.get_running_loop().create_future()
+    cancelled.cancel()
+    async with sessions({"add": lambda a, b: a + b}, client_options={"hooks": faults}) as (client, _):
+        client.call_soon("add", [1, 2], on_result=lambda result: 1 / 0)
+        client.call_soon("add", [1, 2], on_result=lambda result: cancelled.result())
+        assert await client.call("add", [1, 2]) == 3
+        assert [type(error) for error in faults.seen] == [ZeroDivisionError, asyncio.CancelledError]
 
 
-def test_what_cannot_be_written_is_raised_and_leaves_nothing() -> None:
-    async def main() -> None:
-        async with sessions() as (client, _):
-            for send in (client.call, client.notify):
-                with pytest.raises(EncodeError):
-                    await send("m", [object()])
-                with pytest.raises(TypeError):
-                    await send("m", 5)
+async def test_what_cannot_be_written_is_raised_and_leaves_nothing() -> None:
+    async with sessions() as (client, _):
+        for send in (client.call, client.notify):
             with pytest.raises(EncodeError):
-                await client.call_batch([("m", None), ("m", [object()])])
-            assert len(client._peer.calls) == 0
+                await send("m", [object()])
+            with pytest.raises(TypeError):
+                await send("m", 5)
+        with pytest.raises(EncodeError):
+            await client.call_batch([("m", None), ("m", [object()])])
+        assert len(client._peer.calls) == 0
 
-    run(main())
 
-
-def test_a_batch() -> None:
+async def test_a_batch() -> None:
     noted: list[Any] = []
 
-    async def main() -> None:
-        async with sessions({"fail": fail, "add": lambda a, b: a + b, "note": noted.append}) as (client, _):
-            results = await client.call_batch(
-                [("add", [1, 2]), Notification("note", [7]), ("fail", [5]), ("none", None), ("add", {"a": 1, "b": 1})]
-            )
-            assert results[:2] == [3, None]
-            assert [(type(error), error.code) for error in results[2:4]] == [(RpcError, 5), (RpcError, -32601)]
-            assert results[4] == 2
-            assert await client.call_batch([Notification("note", [8])]) == [None]
-            with pytest.raises(ValueError, match="empty"):
-                await client.call_batch([])
-            await settle()
-            assert noted == [7, 8]
-
-    run(main())
+    async with sessions({"fail": fail, "add": lambda a, b: a + b, "note": noted.append}) as (client, _):
+        results = await client.call_batch(
+            [("add", [1, 2]), Notification("note", [7]), ("fail", [5]), ("none", None), ("add", {"a": 1, "b": 1})]
+        )
+        assert results[:2] == [3, None]
+        assert [(type(error), error.code) for error in results[2:4]] == [(RpcError, 5), (RpcError, -32601)]
+        assert results[4] == 2
+        assert await client.call_batch([Notification("note", [8])]) == [None]
+        with pytest.raises(ValueError, match="empty"):
+            await client.call_batch([])
+        await settle()
+        assert noted == [7, 8]
 
 
-def test_a_batch_times_out_call_by_call() -> None:
-    async def main() -> None:
-        async with session_and_wire() as (session, wire):
-            batch = asyncio.create_task(session.call_batch([("a", None), ("b", None)], timeout=0.03))
-            await wire.next()
-            wire.send(b'[{"jsonrpc":"2.0","id":2,"result":"b"}]')
-            first, second = await batch
-            assert isinstance(first, CallTimeout)
-            assert second == "b"
-
-    run(main())
+async def test_a_batch_times_out_call_by_call() -> None:
+    async with session_and_wire() as (session, wire):
+        batch = asyncio.create_task(session.call_batch([("a", None), ("b", None)], timeout=0.03))
+        await wire.next()
+        wire.send(b'[{"jsonrpc":"2.0","id":2,"result":"b"}]')
+        first, second = await batch
+        assert isinstance(first, CallTimeout)
+        assert second == "b"
 
 
-def test_a_cancelled_batch_cancels_its_calls() -> None:
-    async def main() -> None:
-        async with session_and_wire(convention=LspConvention()) as (session, wire):
-            batch = asyncio.create_task(session.call_batch([("a", None), ("b", None)]))
-            await wire.next()
-            batch.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await batch
-            assert [(await wire.next()).params for _ in range(2)] == [{"id": 1}, {"id": 2}]
-            assert len(session._peer.calls) == 0
-
-    run(main())
+async def test_a_cancelled_batch_cancels_its_calls() -> None:
+    async with session_and_wire(convention=LspConvention()) as (session, wire):
+        batch = asyncio.create_task(session.call_batch([("a", None), ("b", None)]))
+        await wire.next()
+        batch.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await batch
+        assert [(await wire.next()).params for _ in range(2)] == [{"id": 1}, {"id": 2}]
+        assert len(session._peer.calls) == 0
 
 
 # Room.
@@ -353,221 +299,182 @@ async def answer_all(wire: Wire, count: int) -> list[str]:
     return methods
 
 
-def test_calls_wait_while_too_many_are_in_flight() -> None:
-    async def main() -> None:
-        async with session_and_wire(max_pending=2) as (session, wire):
-            calls = [asyncio.create_task(session.call(f"m{number}")) for number in range(6)]
-            await settle()
-            assert [request.method for request in wire.received] == ["m0", "m1"]
-            with pytest.raises(StateError):
-                session.call_soon("m")
-            assert await answer_all(wire, 6) == [f"m{number}" for number in range(6)]
-            await asyncio.gather(*calls)
-
-    run(main())
-
-
-def test_a_waiting_call_that_is_cancelled_gives_its_place_to_the_next() -> None:
-    async def main() -> None:
-        async with session_and_wire(max_pending=1) as (session, wire):
-            calls = [asyncio.create_task(session.call(f"m{number}")) for number in range(4)]
-            await settle()
-            calls[1].cancel()
-            await settle()
-            assert (await wire.next()).method == "m0"
-            # The next one is woken, and cancelled before it runs.
-            session._on_message(Response(1, None))
-            calls[2].cancel()
-            assert await answer_all(wire, 1) == ["m3"]
-            await calls[3]
-            assert [call.cancelled() for call in calls] == [False, True, True, False]
-
-    run(main())
-
-
-def test_a_waiting_call_times_out() -> None:
-    async def main() -> None:
-        async with session_and_wire(max_pending=1) as (session, wire):
+async def test_calls_wait_while_too_many_are_in_flight() -> None:
+    async with session_and_wire(max_pending=2) as (session, wire):
+        calls = [asyncio.create_task(session.call(f"m{number}")) for number in range(6)]
+        await settle()
+        assert [request.method for request in wire.received] == ["m0", "m1"]
+        with pytest.raises(StateError):
             session.call_soon("m")
-            with pytest.raises(CallTimeout):
-                await session.call("waits", timeout=0.02)
-            assert len(session._wait_queue) == 0
-            assert [request.method for request in wire.received] == ["m"]
-
-    run(main())
+        assert await answer_all(wire, 6) == [f"m{number}" for number in range(6)]
+        await asyncio.gather(*calls)
 
 
-def test_a_waiting_call_that_is_told_to_look_all_the_time_times_out() -> None:
-    async def main() -> None:
-        line = WaitQueue()
-        loop = asyncio.get_running_loop()
-        waiting = asyncio.create_task(line.wait(lambda: False, loop.time() + 0.02))
-        while not waiting.done():
-            line.wake()
-            await asyncio.sleep(0)
+async def test_a_waiting_call_that_is_cancelled_gives_its_place_to_the_next() -> None:
+    async with session_and_wire(max_pending=1) as (session, wire):
+        calls = [asyncio.create_task(session.call(f"m{number}")) for number in range(4)]
+        await settle()
+        calls[1].cancel()
+        await settle()
+        assert (await wire.next()).method == "m0"
+        # The next one is woken, and cancelled before it runs.
+        session._on_message(Response(1, None))
+        calls[2].cancel()
+        assert await answer_all(wire, 1) == ["m3"]
+        await calls[3]
+        assert [call.cancelled() for call in calls] == [False, True, True, False]
+
+
+async def test_a_waiting_call_times_out() -> None:
+    async with session_and_wire(max_pending=1) as (session, wire):
+        session.call_soon("m")
         with pytest.raises(CallTimeout):
-            await waiting
-        assert len(line) == 0
+            await session.call("waits", timeout=0.02)
+        assert len(session._wait_queue) == 0
+        assert [request.method for request in wire.received] == ["m"]
 
-    run(main())
+
+async def test_a_waiting_call_that_is_told_to_look_all_the_time_times_out() -> None:
+    line = WaitQueue()
+    loop = asyncio.get_running_loop()
+    waiting = asyncio.create_task(line.wait(lambda: False, loop.time() + 0.02))
+    while not waiting.done():
+        line.wake()
+        await asyncio.sleep(0)
+    with pytest.raises(CallTimeout):
+        await waiting
+    assert len(line) == 0
 
 
 @pytest.mark.parametrize("timeout", [-1, math.nan, -math.inf])
-def test_a_timeout_that_is_none_is_refused_before_anything_waits_for_it(timeout: float) -> None:
-    async def main() -> None:
-        async with session_and_wire(max_pending=1) as (session, wire):
-            with pytest.raises(ValueError, match="timeout"):
-                await session.call("m", timeout=timeout)
-            session.call_soon("fills the place")
-            with pytest.raises(ValueError, match="timeout"):
-                await session.call("m", timeout=timeout)
-            await settle()
-            assert [request.method for request in wire.received] == ["fills the place"]
-
-    run(main())
+async def test_a_timeout_that_is_none_is_refused_before_anything_waits_for_it(timeout: float) -> None:
+    async with session_and_wire(max_pending=1) as (session, wire):
+        with pytest.raises(ValueError, match="timeout"):
+            await session.call("m", timeout=timeout)
+        session.call_soon("fills the place")
+        with pytest.raises(ValueError, match="timeout"):
+            await session.call("m", timeout=timeout)
+        await settle()
+        assert [request.method for request in wire.received] == ["fills the place"]
 
 
-def test_a_waiting_call_is_lost_with_the_connection() -> None:
-    async def main() -> None:
-        async with session_and_wire(max_pending=1) as (session, wire):
-            calls = [asyncio.create_task(session.call("m")) for _ in range(3)]
-            await settle()
-            await wire.transport.disconnect()
-            results = await asyncio.gather(*calls, return_exceptions=True)
-            assert [type(result) for result in results] == [ConnectionLost] * 3
-
-    run(main())
+async def test_a_waiting_call_is_lost_with_the_connection() -> None:
+    async with session_and_wire(max_pending=1) as (session, wire):
+        calls = [asyncio.create_task(session.call("m")) for _ in range(3)]
+        await settle()
+        await wire.transport.disconnect()
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(result) for result in results] == [ConnectionLost] * 3
 
 
-def test_a_batch_of_more_than_may_be_in_flight_is_refused() -> None:
-    async def main() -> None:
-        async with session_and_wire(max_pending=2) as (session, _):
-            with pytest.raises(StateError):
-                await session.call_batch([("m", None)] * 3)
-            assert len(session._peer.calls) == 0
-
-    run(main())
+async def test_a_batch_of_more_than_may_be_in_flight_is_refused() -> None:
+    async with session_and_wire(max_pending=2) as (session, _):
+        with pytest.raises(StateError):
+            await session.call_batch([("m", None)] * 3)
+        assert len(session._peer.calls) == 0
 
 
-def test_calls_wait_for_a_peer_that_does_not_read() -> None:
-    async def main() -> None:
-        one, other = memory_pair()
-        await other.connect()
-        async with Session(one) as session:
-            payload = ["x" * 10_000]
-            sending = [asyncio.create_task(session.notify("m", payload)) for _ in range(100)]
-            sending += [asyncio.create_task(session.call("m", payload)) for _ in range(100)]
-            await settle()
-            assert one.write_buffer_bytes < 700_000
-            assert not all(task.done() for task in sending[:100])
-            with pytest.raises(CallTimeout):
-                await session.call("m", payload, timeout=0.02)
-            other.onmessage = lambda message: (
-                other.send(Response(message.id, None)) if isinstance(message, Request) else None
-            )
-            await other.start()
-            await asyncio.gather(*sending)
-        await other.disconnect()
-
-    run(main())
+async def test_calls_wait_for_a_peer_that_does_not_read() -> None:
+    one, other = memory_pair()
+    await other.connect()
+    async with Session(one) as session:
+        payload = ["x" * 10_000]
+        sending = [asyncio.create_task(session.notify("m", payload)) for _ in range(100)]
+        sending += [asyncio.create_task(session.call("m", payload)) for _ in range(100)]
+        await settle()
+        assert one.write_buffer_bytes < 700_000
+        assert not all(task.done() for task in sending[:100])
+        with pytest.raises(CallTimeout):
+            await session.call("m", payload, timeout=0.02)
+        other.onmessage = lambda message: (
+            other.send(Response(message.id, None)) if isinstance(message, Request) else None
+        )
+        await other.start()
+        await asyncio.gather(*sending)
+    await other.disconnect()
 
 
 # Other threads.
 
 
-def test_call_threadsafe() -> None:
+async def test_call_threadsafe() -> None:
     threads: list[int] = []
 
     def add(a: int, b: int) -> int:
         threads.append(threading.get_ident())
         return a + b
 
-    async def main() -> None:
-        async with sessions({"add": add, "fail": fail}, convention=LspConvention()) as (client, _):
+    async with sessions({"add": add, "fail": fail}, convention=LspConvention()) as (client, _):
 
-            def work() -> tuple[Any, BaseException | None]:
-                futures = [client.call_threadsafe("add", [1, number]) for number in range(50)]
-                results = [future.result(10) for future in futures]
-                return results, client.call_threadsafe("fail", [5]).exception(10)
+        def work() -> tuple[Any, BaseException | None]:
+            futures = [client.call_threadsafe("add", [1, number]) for number in range(50)]
+            results = [future.result(10) for future in futures]
+            return results, client.call_threadsafe("fail", [5]).exception(10)
 
-            results, error = await asyncio.get_running_loop().run_in_executor(None, work)
-            assert results == list(range(1, 51))
-            assert isinstance(error, RpcError)
-            assert set(threads) == {threading.get_ident()}
-
-    run(main())
+        results, error = await asyncio.get_running_loop().run_in_executor(None, work)
+        assert results == list(range(1, 51))
+        assert isinstance(error, RpcError)
+        assert set(threads) == {threading.get_ident()}
 
 
-def test_cancelling_from_another_thread() -> None:
-    async def main() -> None:
-        async with session_and_wire(convention=LspConvention()) as (session, wire):
+async def test_cancelling_from_another_thread() -> None:
+    async with session_and_wire(convention=LspConvention()) as (session, wire):
 
-            def work() -> None:
-                future = session.call_threadsafe("m")
-                with pytest.raises(concurrent.futures.TimeoutError):
-                    future.result(0.02)
-                future.cancel()
+        def work() -> None:
+            future = session.call_threadsafe("m")
+            with pytest.raises(concurrent.futures.TimeoutError):
+                future.result(0.02)
+            future.cancel()
 
-            await asyncio.get_running_loop().run_in_executor(None, work)
-            assert await wire.next() == Request(1, "m")
-            assert await wire.next() == Notification("$/cancelRequest", {"id": 1})
-            assert len(session._peer.calls) == 0
-
-    run(main())
+        await asyncio.get_running_loop().run_in_executor(None, work)
+        assert await wire.next() == Request(1, "m")
+        assert await wire.next() == Notification("$/cancelRequest", {"id": 1})
+        assert len(session._peer.calls) == 0
 
 
 def test_call_threadsafe_after_the_end_of_the_loop() -> None:
-    async def main() -> Session:
+    async def closed_session() -> Session:
         async with sessions() as (client, _):
             return client
 
-    session = run(main())
+    session = asyncio.run(closed_session())
     with pytest.raises(StateError):
         session.call_threadsafe("m")
 
 
-def test_ids_of_the_callers_own() -> None:
+async def test_ids_of_the_callers_own() -> None:
     names: Callable[[], str] = iter(["first", "second", "first"]).__next__
 
-    async def main() -> None:
-        async with session_and_wire(id_factory=names) as (session, wire):
-            assert [session.call_soon("m"), session.call_soon("m")] == ["first", "second"]
-            assert [(await wire.next()).id for _ in range(2)] == ["first", "second"]
-            with pytest.raises(StateError):
-                session.call_soon("m")
-
-    run(main())
+    async with session_and_wire(id_factory=names) as (session, wire):
+        assert [session.call_soon("m"), session.call_soon("m")] == ["first", "second"]
+        assert [(await wire.next()).id for _ in range(2)] == ["first", "second"]
+        with pytest.raises(StateError):
+            session.call_soon("m")
 
 
-def test_a_call_without_a_timeout_waits_for_room() -> None:
-    async def main() -> None:
-        async with session_and_wire(max_pending=1, timeout=None) as (session, wire):
-            calls = [asyncio.create_task(session.call(f"m{number}")) for number in range(3)]
-            assert await answer_all(wire, 3) == ["m0", "m1", "m2"]
-            await asyncio.gather(*calls)
-
-    run(main())
+async def test_a_call_without_a_timeout_waits_for_room() -> None:
+    async with session_and_wire(max_pending=1, timeout=None) as (session, wire):
+        calls = [asyncio.create_task(session.call(f"m{number}")) for number in range(3)]
+        assert await answer_all(wire, 3) == ["m0", "m1", "m2"]
+        await asyncio.gather(*calls)
 
 
-def test_what_waits_to_be_written_is_lost_with_the_connection() -> None:
-    async def main() -> None:
-        one, other = memory_pair()
-        await other.connect()
-        async with Session(one) as session:
-            for _ in range(10):
-                session.notify_soon("m", ["x" * 100_000])
-            await settle()
-            sending = [asyncio.create_task(session.notify("m")), asyncio.create_task(session.call("m"))]
-            await settle()
-            assert not any(task.done() for task in sending)
-            await other.disconnect()
-            results = await asyncio.gather(*sending, return_exceptions=True)
-            assert [type(result) for result in results] == [ConnectionLost] * 2
-
-    run(main())
+async def test_what_waits_to_be_written_is_lost_with_the_connection() -> None:
+    one, other = memory_pair()
+    await other.connect()
+    async with Session(one) as session:
+        for _ in range(10):
+            session.notify_soon("m", ["x" * 100_000])
+        await settle()
+        sending = [asyncio.create_task(session.notify("m")), asyncio.create_task(session.call("m"))]
+        await settle()
+        assert not any(task.done() for task in sending)
+        await other.disconnect()
+        results = await asyncio.gather(*sending, return_exceptions=True)
+        assert [type(result) for result in results] == [ConnectionLost] * 2
 
 
-def test_a_transport_with_a_larger_buffer_of_its_own() -> None:
+async def test_a_transport_with_a_larger_buffer_of_its_own() -> None:
     """It calls itself drained while this side thinks that it is full: calls go out, one in a turn of the loop."""
 
     class Large(MemoryTransport):
@@ -575,57 +482,47 @@ def test_a_transport_with_a_larger_buffer_of_its_own() -> None:
         def write_buffer_bytes(self) -> int:
             return 10**9
 
-    async def main() -> None:
-        one, other = memory_pair()
-        one.__class__ = Large
-        async with Session(other, {"add": lambda a, b: a + b}), Session(one) as session:
-            results = await asyncio.gather(*[session.call("add", [number, 1]) for number in range(20)])
-            assert results == list(range(1, 21))
-
-    run(main())
+    one, other = memory_pair()
+    one.__class__ = Large
+    async with Session(other, {"add": lambda a, b: a + b}), Session(one) as session:
+        results = await asyncio.gather(*[session.call("add", [number, 1]) for number in range(20)])
+        assert results == list(range(1, 21))
 
 
-def test_what_the_channel_does_not_take_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_the_channel_does_not_take_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: MemoryTransport, message: object) -> None:
         raise ConnectionLost("broken, and not yet known to be")
 
-    async def main() -> None:
-        async with sessions() as (client, _):
-            with monkeypatch.context() as patched:
-                patched.setattr(MemoryTransport, "send", refuse)
-                for sending in (client.call("a"), client.call_batch([("a", None), ("b", None)]), client.notify("a")):
-                    with pytest.raises(ConnectionLost):
-                        await sending
-            assert len(client._peer.calls) == 0
-
-    run(main())
+    async with sessions() as (client, _):
+        with monkeypatch.context() as patched:
+            patched.setattr(MemoryTransport, "send", refuse)
+            for sending in (client.call("a"), client.call_batch([("a", None), ("b", None)]), client.notify("a")):
+                with pytest.raises(ConnectionLost):
+                    await sending
+        assert len(client._peer.calls) == 0
 
 
 @pytest.mark.parametrize("kind", ["call", "call_soon", "call_batch"])
-def test_a_hook_that_cancels_its_call(kind: str) -> None:
+async def test_a_hook_that_cancels_its_call(kind: str) -> None:
     class Canceller(Faults):
         def call_started(self, id: int | str, method: str) -> None:
             assert session.cancel(id)
 
     session: Session
 
-    async def main() -> None:
-        nonlocal session
-        async with session_and_wire(hooks=Canceller()) as (session, _):
-            if kind == "call":
-                with pytest.raises(CallCancelled):
-                    await session.call("m", timeout=None)
-            elif kind == "call_batch":
-                results = await session.call_batch([("m", None), ("m", None)], timeout=None)
-                assert [type(result) for result in results] == [CallCancelled] * 2
-            else:
-                settled: list[Any] = []
-                assert session.call_soon("m", on_error=settled.append, timeout=None) == 1
-                assert settled == []
-                await settle()
-                assert [type(error) for error in settled] == [CallCancelled]
-
-    run(main())
+    async with session_and_wire(hooks=Canceller()) as (session, _):
+        if kind == "call":
+            with pytest.raises(CallCancelled):
+                await session.call("m", timeout=None)
+        elif kind == "call_batch":
+            results = await session.call_batch([("m", None), ("m", None)], timeout=None)
+            assert [type(result) for result in results] == [CallCancelled] * 2
+        else:
+            settled: list[Any] = []
+            assert session.call_soon("m", on_error=settled.append, timeout=None) == 1
+            assert settled == []
+            await settle()
+            assert [type(error) for error in settled] == [CallCancelled]
 
 
 def test_a_call_from_another_thread_when_the_loop_stands_still() -> None:
@@ -643,16 +540,13 @@ def test_a_call_from_another_thread_when_the_loop_stands_still() -> None:
 
 
 @pytest.mark.parametrize("reply_bytes", [10_000, 200_000])
-def test_what_waits_for_the_buffer_goes_on_when_tasks_are_eager(reply_bytes: int) -> None:
+async def test_what_waits_for_the_buffer_goes_on_when_tasks_are_eager(reply_bytes: int) -> None:
     """Below the transport's own mark, waiting for it is over at once."""
 
-    async def main() -> None:
-        async with sessions({"echo": lambda text: text}, reply_bytes=reply_bytes) as (client, _):
-            for _ in range(3):
-                calls = [client.call("echo", ["x" * 20_000], timeout=15) for _ in range(50)]
-                assert await asyncio.gather(*calls) == ["x" * 20_000] * 50
-
-    run(main())
+    async with sessions({"echo": lambda text: text}, reply_bytes=reply_bytes) as (client, _):
+        for _ in range(3):
+            calls = [client.call("echo", ["x" * 20_000], timeout=15) for _ in range(50)]
+            assert await asyncio.gather(*calls) == ["x" * 20_000] * 50
 
 
 def test_call_threadsafe_is_lost_with_a_loop_that_is_closed() -> None:

@@ -12,7 +12,7 @@ import pytest
 from jsonrpc_fast.errors import CallTimeout, RpcError
 from jsonrpc_fast.session import LspConvention, Outcome, SessionContext
 
-from ..support.session_pairs import run, session_and_wire, sessions, settle
+from ..support.session_pairs import session_and_wire, sessions, settle
 
 pytestmark = pytest.mark.usefixtures("loop")
 
@@ -47,22 +47,19 @@ def refuse() -> None:
     raise RpcError(5, "no")
 
 
-def test_a_client_and_a_server() -> None:
+async def test_a_client_and_a_server() -> None:
     client_hooks, server_hooks = Recorder(), Recorder()
 
-    async def main() -> None:
-        handlers = {"sync": lambda: 1, "async": lambda: asyncio.sleep(0, 2), "refuse": refuse, "object": object}
-        async with sessions(handlers, hooks=server_hooks, client_options={"hooks": client_hooks}) as (client, _):
-            for method in ("sync", "async"):
+    handlers = {"sync": lambda: 1, "async": lambda: asyncio.sleep(0, 2), "refuse": refuse, "object": object}
+    async with sessions(handlers, hooks=server_hooks, client_options={"hooks": client_hooks}) as (client, _):
+        for method in ("sync", "async"):
+            await client.call(method)
+        for method in ("refuse", "object", "unknown"):
+            with pytest.raises(RpcError):
                 await client.call(method)
-            for method in ("refuse", "object", "unknown"):
-                with pytest.raises(RpcError):
-                    await client.call(method)
-            await client.notify("sync")
-            await client.notify("unknown")
-            await settle()
-
-    run(main())
+        await client.notify("sync")
+        await client.notify("unknown")
+        await settle()
     assert client_hooks.events == [
         ("call", 1, "sync"),
         ("settled", 1, "sync", Outcome.RESULT, None),
@@ -90,19 +87,16 @@ def test_a_client_and_a_server() -> None:
     ]
 
 
-def test_calls_that_get_no_answer() -> None:
+async def test_calls_that_get_no_answer() -> None:
     hooks = Recorder()
 
-    async def main() -> None:
-        async with session_and_wire(hooks=hooks) as (session, _):
-            with pytest.raises(CallTimeout):
-                await session.call("timeout", timeout=0)
-            session.cancel(session.call_soon("cancelled"))
-            session.call_soon("lost")
-            with pytest.raises(TypeError):
-                session.call_soon("unwritable", 5)
-
-    run(main())
+    async with session_and_wire(hooks=hooks) as (session, _):
+        with pytest.raises(CallTimeout):
+            await session.call("timeout", timeout=0)
+        session.cancel(session.call_soon("cancelled"))
+        session.call_soon("lost")
+        with pytest.raises(TypeError):
+            session.call_soon("unwritable", 5)
     assert [event[3] for event in hooks.events if event[0] == "settled"] == [
         Outcome.TIMEOUT,
         Outcome.CANCELLED,
@@ -111,19 +105,16 @@ def test_calls_that_get_no_answer() -> None:
     assert len([event for event in hooks.events if event[0] == "call"]) == 3
 
 
-def test_a_request_that_is_cancelled() -> None:
+async def test_a_request_that_is_cancelled() -> None:
     hooks = Recorder()
 
-    async def main() -> None:
-        handlers = {"wait": lambda: asyncio.sleep(5)}
-        async with session_and_wire(handlers, hooks=hooks, convention=LspConvention(), max_handlers=1) as (_, wire):
-            for id in (1, 2):
-                wire.send(b'{"jsonrpc":"2.0","id":%d,"method":"wait"}' % id)
-            for id in (2, 1):
-                wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":%d}}' % id)
-                await settle()
-
-    run(main())
+    handlers = {"wait": lambda: asyncio.sleep(5)}
+    async with session_and_wire(handlers, hooks=hooks, convention=LspConvention(), max_handlers=1) as (_, wire):
+        for id in (1, 2):
+            wire.send(b'{"jsonrpc":"2.0","id":%d,"method":"wait"}' % id)
+        for id in (2, 1):
+            wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":%d}}' % id)
+            await settle()
     assert hooks.events == [
         ("request", 1, "wait"),
         ("request", 2, "wait"),
@@ -132,7 +123,7 @@ def test_a_request_that_is_cancelled() -> None:
     ]
 
 
-def test_each_request_has_a_context_of_its_own() -> None:
+async def test_each_request_has_a_context_of_its_own() -> None:
     variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
     seen: list[tuple[str, int]] = []
 
@@ -148,13 +139,10 @@ def test_each_request_has_a_context_of_its_own() -> None:
         await asyncio.sleep(0.01)
         seen.append(("handler", variable.get()))
 
-    async def main() -> None:
-        handlers: dict[str, Any] = {"sync": lambda: seen.append(("handler", variable.get())), "async": waits}
-        async with sessions(handlers, hooks=Hooks()) as (client, _):
-            await client.call("sync")
-            await client.call("async")
-
-    run(main())
+    handlers: dict[str, Any] = {"sync": lambda: seen.append(("handler", variable.get())), "async": waits}
+    async with sessions(handlers, hooks=Hooks()) as (client, _):
+        await client.call("sync")
+        await client.call("async")
     assert seen == [
         ("started", 0),
         ("handler", 1),
@@ -166,7 +154,7 @@ def test_each_request_has_a_context_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyError, asyncio.CancelledError])
-def test_hooks_that_fail_change_nothing(error: type[BaseException], caplog: pytest.LogCaptureFixture) -> None:
+async def test_hooks_that_fail_change_nothing(error: type[BaseException], caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
         def __getattr__(self, name: str) -> Any:
             def fail(*arguments: Any) -> None:
@@ -174,7 +162,7 @@ def test_hooks_that_fail_change_nothing(error: type[BaseException], caplog: pyte
 
             return fail
 
-    async def main() -> None:
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast.session"):
         async with sessions(
             {"refuse": refuse, "two": lambda: 2}, hooks=Broken(), client_options={"hooks": Broken()}
         ) as (
@@ -184,8 +172,5 @@ def test_hooks_that_fail_change_nothing(error: type[BaseException], caplog: pyte
             assert await client.call("two") == 2
             with pytest.raises(RpcError):
                 await client.call("refuse")
-
-    with caplog.at_level(logging.ERROR, "jsonrpc_fast.session"):
-        run(main())
     assert error.__name__ in caplog.text
     assert "sesame" not in caplog.text

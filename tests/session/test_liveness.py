@@ -20,7 +20,7 @@ from jsonrpc_fast.transports import StdioClient, TcpClient, TcpServer, Transport
 
 from ..support import loops
 from ..support.places import PEERS
-from ..support.session_pairs import Faults, asking_handlers, run, session_and_wire, sessions, settle
+from ..support.session_pairs import Faults, asking_handlers, session_and_wire, sessions, settle
 
 pytestmark = [pytest.mark.usefixtures("each_loop"), pytest.mark.timeout(120)]
 BUSY = -32009
@@ -58,9 +58,10 @@ async def over_pipes() -> AsyncIterator[Session]:
 CHANNELS = {"memory": over_memory, "tcp": over_tcp, "pipes": over_pipes}
 
 
+@pytest.mark.time_limit(100)
 @pytest.mark.slow
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_default_settings_survive_whatever_asks_back(channel: str) -> None:
+async def test_default_settings_survive_whatever_asks_back(channel: str) -> None:
     """Each once, then all at the same time in both directions."""
     # Everywhere more than there are slots; and once more than all the bounds.
     is_large = channel == "tcp" and loops.current in ("asyncio", "uvloop")
@@ -70,48 +71,43 @@ def test_default_settings_survive_whatever_asks_back(channel: str) -> None:
         while await session.call("noted") < count:
             await asyncio.sleep(0.01)
 
-    async def main() -> None:
-        async with CHANNELS[channel]() as session:
-            calls = [session.call("ask", [number]) for number in range(300)]
-            assert await asyncio.gather(*calls) == [2 * number for number in range(300)]
-            calls = [session.call("ask", [number, 3]) for number in range(300)]
-            assert await asyncio.gather(*calls) == [2 * number for number in range(300)]
-            await asyncio.gather(session.call("notify", [notes]), session.call("call", [300, 2]))
-            for number in range(notes):
-                session.notify_soon("note", [number])
-            calls = [session.call("ask", [number]) for number in range(asks)]
-            results = await asyncio.gather(*calls, session.call("call", [asks]))
-            assert results == [*[2 * number for number in range(asks)], True]
-            await noted(session, notes)
-            mine = session.handlers.find("noted")
-            assert mine is not None
-            while mine.invoke(None, None) < notes:
-                await asyncio.sleep(0.01)
-
-    run(main(), 100)
+    async with CHANNELS[channel]() as session:
+        calls = [session.call("ask", [number]) for number in range(300)]
+        assert await asyncio.gather(*calls) == [2 * number for number in range(300)]
+        calls = [session.call("ask", [number, 3]) for number in range(300)]
+        assert await asyncio.gather(*calls) == [2 * number for number in range(300)]
+        await asyncio.gather(session.call("notify", [notes]), session.call("call", [300, 2]))
+        for number in range(notes):
+            session.notify_soon("note", [number])
+        calls = [session.call("ask", [number]) for number in range(asks)]
+        results = await asyncio.gather(*calls, session.call("call", [asks]))
+        assert results == [*[2 * number for number in range(asks)], True]
+        await noted(session, notes)
+        mine = session.handlers.find("noted")
+        assert mine is not None
+        while mine.invoke(None, None) < notes:
+            await asyncio.sleep(0.01)
 
 
+@pytest.mark.time_limit(60)
 @pytest.mark.slow
-def test_nine_thousand_requests_at_once() -> None:
+async def test_nine_thousand_requests_at_once() -> None:
     """From a peer that sends all of them before it answers the first question."""
     count = 9000
 
-    async def main() -> None:
-        async with session_and_wire(asking_handlers()) as (_, wire):
-            for number in range(count):
-                wire.send(b'{"jsonrpc":"2.0","id":%d,"method":"ask","params":[%d]}' % (number, number))
-            results: dict[Any, Any] = {}
-            while len(results) < count:
-                message = await wire.next()
-                if isinstance(message, Request):
-                    assert isinstance(message.params, list)
-                    wire.send(Response(message.id, 2 * message.params[0]).to_bytes())
-                else:
-                    assert message.error is None
-                    results[message.id] = message.result
-            assert results == {number: 2 * number for number in range(count)}
-
-    run(main(), 60)
+    async with session_and_wire(asking_handlers()) as (_, wire):
+        for number in range(count):
+            wire.send(b'{"jsonrpc":"2.0","id":%d,"method":"ask","params":[%d]}' % (number, number))
+        results: dict[Any, Any] = {}
+        while len(results) < count:
+            message = await wire.next()
+            if isinstance(message, Request):
+                assert isinstance(message.params, list)
+                wire.send(Response(message.id, 2 * message.params[0]).to_bytes())
+            else:
+                assert message.error is None
+                results[message.id] = message.result
+        assert results == {number: 2 * number for number in range(count)}
 
 
 # What holds no slot.
@@ -164,93 +160,84 @@ def returns_a_task(context: SessionContext) -> Any:
         returns_a_task,
     ],
 )
-def test_a_handler_that_waits_for_its_peer_holds_no_slot(handler: Callable[..., Any]) -> None:
+async def test_a_handler_that_waits_for_its_peer_holds_no_slot(handler: Callable[..., Any]) -> None:
     """The peer answers only after this side has served something else."""
 
     async def work() -> str:
         await asyncio.sleep(0)
         return "worked"
 
-    async def main() -> None:
-        async with session_and_wire({"m": handler, "work": work}, max_handlers=1) as (session, wire):
-            for number in (1, 2, 3):
-                wire.send(b'{"jsonrpc":"2.0","id":"m%d","method":"m"}' % number)
-            asked = [await wire.next()]
-            wire.send(b'{"jsonrpc":"2.0","id":"work","method":"work"}')
-            while not isinstance(message := await wire.next(), Response):
-                asked.append(message)
-            assert message == Response("work", "worked")
-            answered = 0
-            while answered < 3:
-                for message in asked:
-                    for item in message if isinstance(message, list) else [message]:
-                        if isinstance(item, Request):
-                            wire.send(b'{"jsonrpc":"2.0","id":%d,"result":"yes"}' % item.id)
-                        else:
-                            answered += 1
-                if answered < 3:
-                    asked = [await wire.next()]
-            await settle()
-            assert (session._dispatcher._running, session._dispatcher._waiting, session._dispatcher._bytes) == (0, 0, 0)
-
-    run(main())
+    async with session_and_wire({"m": handler, "work": work}, max_handlers=1) as (session, wire):
+        for number in (1, 2, 3):
+            wire.send(b'{"jsonrpc":"2.0","id":"m%d","method":"m"}' % number)
+        asked = [await wire.next()]
+        wire.send(b'{"jsonrpc":"2.0","id":"work","method":"work"}')
+        while not isinstance(message := await wire.next(), Response):
+            asked.append(message)
+        assert message == Response("work", "worked")
+        answered = 0
+        while answered < 3:
+            for message in asked:
+                for item in message if isinstance(message, list) else [message]:
+                    if isinstance(item, Request):
+                        wire.send(b'{"jsonrpc":"2.0","id":%d,"result":"yes"}' % item.id)
+                    else:
+                        answered += 1
+            if answered < 3:
+                asked = [await wire.next()]
+        await settle()
+        assert (session._dispatcher._running, session._dispatcher._waiting, session._dispatcher._bytes) == (0, 0, 0)
 
 
-def test_a_handler_that_waits_for_the_peer_of_another_session_holds_no_slot() -> None:
+async def test_a_handler_that_waits_for_the_peer_of_another_session_holds_no_slot() -> None:
     """A gateway: what it asks upstream makes its client ask it something else."""
 
-    async def main() -> None:
-        upstream: Session
+    upstream: Session
 
-        async def forward(depth: int) -> int:
-            return int(await upstream.call("up", [depth]))
+    async def forward(depth: int) -> int:
+        return int(await upstream.call("up", [depth]))
 
-        async def up(context: SessionContext, depth: int) -> int:
-            return int(await context.session.call("down", [depth]))
+    async def up(context: SessionContext, depth: int) -> int:
+        return int(await context.session.call("down", [depth]))
 
-        async def down(context: SessionContext, depth: int) -> int:
-            return int(await gateway.call("down", [depth]))
+    async def down(context: SessionContext, depth: int) -> int:
+        return int(await gateway.call("down", [depth]))
 
-        async def client_down(context: SessionContext, depth: int) -> int:
-            return depth if depth == 0 else 1 + await context.session.call("forward", [depth - 1])
+    async def client_down(context: SessionContext, depth: int) -> int:
+        return depth if depth == 0 else 1 + await context.session.call("forward", [depth - 1])
 
-        async with sessions({"up": up}, {"down": down}, {"max_handlers": 1}, max_handlers=1) as (one, _):
-            upstream = one
-            handlers = {"forward": forward}
-            async with sessions(handlers, {"down": client_down}, {"max_handlers": 1}, max_handlers=1) as (
-                client,
-                gateway,
-            ):
-                assert await client.call("forward", [5]) == 5
-
-    run(main())
+    async with sessions({"up": up}, {"down": down}, {"max_handlers": 1}, max_handlers=1) as (one, _):
+        upstream = one
+        handlers = {"forward": forward}
+        async with sessions(handlers, {"down": client_down}, {"max_handlers": 1}, max_handlers=1) as (
+            client,
+            gateway,
+        ):
+            assert await client.call("forward", [5]) == 5
 
 
-def test_what_needs_no_slot_is_served_at_once() -> None:
+async def test_what_needs_no_slot_is_served_at_once() -> None:
     async def sleep() -> None:
         await asyncio.sleep(30)
 
-    async def main() -> None:
-        async with session_and_wire({"ping": dict, "sleep": sleep}, max_handlers=1, close_seconds=0) as (_, wire):
-            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"sleep"}')
-            wire.send(b'{"jsonrpc":"2.0","id":2,"method":"sleep"}')
-            wire.send(b'{"jsonrpc":"2.0","id":3,"method":"ping"}')
-            wire.send(b'{"jsonrpc":"2.0","id":4,"method":"unknown"}')
-            wire.send(b'{"jsonrpc":"2.0","id":5,"method":"sleep","params":[1,2,3]}')
-            answers = [await wire.next() for _ in range(3)]
-            assert [(answer.id, answer.error and answer.error.code) for answer in answers] == [
-                (3, None),
-                (4, -32601),
-                (5, -32602),
-            ]
-
-    run(main())
+    async with session_and_wire({"ping": dict, "sleep": sleep}, max_handlers=1, close_seconds=0) as (_, wire):
+        wire.send(b'{"jsonrpc":"2.0","id":1,"method":"sleep"}')
+        wire.send(b'{"jsonrpc":"2.0","id":2,"method":"sleep"}')
+        wire.send(b'{"jsonrpc":"2.0","id":3,"method":"ping"}')
+        wire.send(b'{"jsonrpc":"2.0","id":4,"method":"unknown"}')
+        wire.send(b'{"jsonrpc":"2.0","id":5,"method":"sleep","params":[1,2,3]}')
+        answers = [await wire.next() for _ in range(3)]
+        assert [(answer.id, answer.error and answer.error.code) for answer in answers] == [
+            (3, None),
+            (4, -32601),
+            (5, -32602),
+        ]
 
 
 # Beyond the bounds.
 
 
-def test_beyond_the_bounds_requests_are_refused_and_notifications_dropped() -> None:
+async def test_beyond_the_bounds_requests_are_refused_and_notifications_dropped() -> None:
     """Answers and cancellations are heard, and what was taken in is served in its order."""
     order: list[Any] = []
     gate = asyncio.Event()
@@ -261,92 +248,83 @@ def test_beyond_the_bounds_requests_are_refused_and_notifications_dropped() -> N
         order.append(value)
         return value
 
-    async def main() -> None:
-        async with session_and_wire(
-            {"work": work, "ping": lambda: "pong"},
-            max_handlers=2,
-            max_inbox=3,
-            hooks=faults,
-            convention=LspConvention(),
-        ) as (session, wire):
-            call = asyncio.create_task(session.call("m"))
-            await wire.next()
-            for number in range(1, 8):
-                wire.send(b'{"jsonrpc":"2.0","id":%d,"method":"work","params":[%d]}' % (number, number))
-            wire.send(b'{"jsonrpc":"2.0","method":"work","params":["dropped"]}')
-            wire.send(b'{"jsonrpc":"2.0","id":8,"method":"ping"}')
-            wire.send(b'{"jsonrpc":"2.0","id":1,"result":"answer"}')
-            wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":4}}')
-            assert await call == "answer"
-            refused = [await wire.next() for _ in range(4)]
-            assert [(answer.id, answer.error and answer.error.code) for answer in refused] == [
-                (6, BUSY),
-                (7, BUSY),
-                (8, None),
-                (4, -32800),
-            ]
-            assert refused[0].error.message == "Server busy"
-            assert [type(error).__name__ for error in faults.seen] == ["StateError"] * 3
-            gate.set()
-            assert sorted([(await wire.next()).id for _ in range(4)]) == [1, 2, 3, 5]
-            assert order == [1, 2, 3, 5]
-            wire.send(b'{"jsonrpc":"2.0","id":9,"method":"work","params":[9]}')
-            assert (await wire.next()).result == 9
-
-    run(main())
+    async with session_and_wire(
+        {"work": work, "ping": lambda: "pong"},
+        max_handlers=2,
+        max_inbox=3,
+        hooks=faults,
+        convention=LspConvention(),
+    ) as (session, wire):
+        call = asyncio.create_task(session.call("m"))
+        await wire.next()
+        for number in range(1, 8):
+            wire.send(b'{"jsonrpc":"2.0","id":%d,"method":"work","params":[%d]}' % (number, number))
+        wire.send(b'{"jsonrpc":"2.0","method":"work","params":["dropped"]}')
+        wire.send(b'{"jsonrpc":"2.0","id":8,"method":"ping"}')
+        wire.send(b'{"jsonrpc":"2.0","id":1,"result":"answer"}')
+        wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":4}}')
+        assert await call == "answer"
+        refused = [await wire.next() for _ in range(4)]
+        assert [(answer.id, answer.error and answer.error.code) for answer in refused] == [
+            (6, BUSY),
+            (7, BUSY),
+            (8, None),
+            (4, -32800),
+        ]
+        assert refused[0].error.message == "Server busy"
+        assert [type(error).__name__ for error in faults.seen] == ["StateError"] * 3
+        gate.set()
+        assert sorted([(await wire.next()).id for _ in range(4)]) == [1, 2, 3, 5]
+        assert order == [1, 2, 3, 5]
+        wire.send(b'{"jsonrpc":"2.0","id":9,"method":"work","params":[9]}')
+        assert (await wire.next()).result == 9
 
 
 @pytest.mark.parametrize("raw", [False, True])
-def test_large_messages_that_wait_are_bounded_in_bytes(raw: bool) -> None:
-    async def main() -> None:
-        one, other = memory_pair(raw=raw)
-        answers: list[Any] = []
-        other.onmessage = answers.append
-        await other.start()
-        gate = asyncio.Event()
+async def test_large_messages_that_wait_are_bounded_in_bytes(raw: bool) -> None:
+    one, other = memory_pair(raw=raw)
+    answers: list[Any] = []
+    other.onmessage = answers.append
+    await other.start()
+    gate = asyncio.Event()
 
-        async def handler(**_: Any) -> str:
-            await gate.wait()
-            return "done"
+    async def handler(**_: Any) -> str:
+        await gate.wait()
+        return "done"
 
-        session = Session(one, {"m": handler}, max_handlers=1, inbox_bytes=1_000_000, hooks=Faults())
-        async with session:
-            for number in range(100):
-                other.send(Request(number, "m", {"list": [["x" * 50_000], {"y" * 50_000: True}]}))
-            while len(answers) < 80:
-                await asyncio.sleep(0)
-            assert 8 <= session._dispatcher.inbox_items <= 10
-            assert {answer.error.code for answer in answers} == {BUSY}
-            gate.set()
-            while len(answers) < 100:
-                await asyncio.sleep(0)
-            assert session._dispatcher._bytes == 0
-        await other.disconnect()
-
-    run(main())
+    session = Session(one, {"m": handler}, max_handlers=1, inbox_bytes=1_000_000, hooks=Faults())
+    async with session:
+        for number in range(100):
+            other.send(Request(number, "m", {"list": [["x" * 50_000], {"y" * 50_000: True}]}))
+        while len(answers) < 80:
+            await asyncio.sleep(0)
+        assert 8 <= session._dispatcher.inbox_items <= 10
+        assert {answer.error.code for answer in answers} == {BUSY}
+        gate.set()
+        while len(answers) < 100:
+            await asyncio.sleep(0)
+        assert session._dispatcher._bytes == 0
+    await other.disconnect()
 
 
-def test_handlers_that_wait_for_the_peer_are_bounded() -> None:
+async def test_handlers_that_wait_for_the_peer_are_bounded() -> None:
     """A peer that is asked back and never answers: its own requests are refused at last."""
 
-    async def main() -> None:
-        options: dict[str, Any] = {"max_inbox": 50, "inbox_bytes": 10_000_000, "hooks": Faults(), "close_seconds": 0}
-        async with session_and_wire(asking_handlers(), **options) as (session, wire):
-            for number in range(500):
-                wire.send(b'{"jsonrpc":"2.0","id":%d,"method":"ask","params":[1]}' % number)
-            while len(wire.received) < 500:
-                await asyncio.sleep(0)
-            refused = [message for message in wire.received if isinstance(message, Response)]
-            asked = [message for message in wire.received if isinstance(message, Request)]
-            assert 50 <= len(asked) <= 50 + 256
-            assert {answer.error and answer.error.code for answer in refused} == {BUSY}
-            for message in asked:
-                wire.send(b'{"jsonrpc":"2.0","id":%d,"result":2}' % message.id)
-            while len(wire.received) < 500 + len(asked):
-                await asyncio.sleep(0)
-            assert session._dispatcher._waiting == session._dispatcher._bytes == 0
-
-    run(main())
+    options: dict[str, Any] = {"max_inbox": 50, "inbox_bytes": 10_000_000, "hooks": Faults(), "close_seconds": 0}
+    async with session_and_wire(asking_handlers(), **options) as (session, wire):
+        for number in range(500):
+            wire.send(b'{"jsonrpc":"2.0","id":%d,"method":"ask","params":[1]}' % number)
+        while len(wire.received) < 500:
+            await asyncio.sleep(0)
+        refused = [message for message in wire.received if isinstance(message, Response)]
+        asked = [message for message in wire.received if isinstance(message, Request)]
+        assert 50 <= len(asked) <= 50 + 256
+        assert {answer.error and answer.error.code for answer in refused} == {BUSY}
+        for message in asked:
+            wire.send(b'{"jsonrpc":"2.0","id":%d,"result":2}' % message.id)
+        while len(wire.received) < 500 + len(asked):
+            await asyncio.sleep(0)
+        assert session._dispatcher._waiting == session._dispatcher._bytes == 0
 
 
 # Peers that do not read.
@@ -364,9 +342,10 @@ class Unread:
         self.session = Session(one, handlers, **{"close_seconds": 0, "hooks": Faults(), **session_options})
 
 
+@pytest.mark.time_limit(60)
 @pytest.mark.parametrize("method", ["large", "small", "async", "asks", "notes", "unknown", 'x","params":1,"y":"'])
 @pytest.mark.parametrize("is_request", [True, False], ids=["request", "notification"])
-def test_a_peer_that_never_reads_cannot_fill_the_memory(method: str, is_request: bool) -> None:
+async def test_a_peer_that_never_reads_cannot_fill_the_memory(method: str, is_request: bool) -> None:
     count = 3000
 
     async def later() -> str:
@@ -379,75 +358,67 @@ def test_a_peer_that_never_reads_cannot_fill_the_memory(method: str, is_request:
     def notes(context: SessionContext) -> None:
         context.session.notify_soon("x", ["y" * 1000])
 
-    async def main() -> None:
-        unread = Unread(
-            {"reply_bytes": 20_000, "max_inbox": 500, "max_pending": 300},
-            {"large": lambda: "x" * 10_000, "small": lambda: 1, "async": later, "asks": asks, "notes": notes},
-        )
-        await unread.transport.start()
-        unread.transport.pause_reading()
-        async with unread.session as session:
-            for number in range(count):
-                id = f'"id":{number},' if is_request else ""
-                unread.transport.send(f'{{"jsonrpc":"2.0",{id}"method":"{method}"}}'.encode())
-            for _ in range(10):
-                await asyncio.sleep(0.01)
-                assert session._dispatcher.inbox_items <= 501
-                assert unread.mine.write_buffer_bytes <= 1_000_000
-            unread.transport.resume_reading()
-            while unread.transport.write_buffer_bytes or session._dispatcher.inbox_items:
+    unread = Unread(
+        {"reply_bytes": 20_000, "max_inbox": 500, "max_pending": 300},
+        {"large": lambda: "x" * 10_000, "small": lambda: 1, "async": later, "asks": asks, "notes": notes},
+    )
+    await unread.transport.start()
+    unread.transport.pause_reading()
+    async with unread.session as session:
+        for number in range(count):
+            id = f'"id":{number},' if is_request else ""
+            unread.transport.send(f'{{"jsonrpc":"2.0",{id}"method":"{method}"}}'.encode())
+        for _ in range(10):
+            await asyncio.sleep(0.01)
+            assert session._dispatcher.inbox_items <= 501
+            assert unread.mine.write_buffer_bytes <= 1_000_000
+        unread.transport.resume_reading()
+        while unread.transport.write_buffer_bytes or session._dispatcher.inbox_items:
+            await asyncio.sleep(0)
+        if is_request and method != "asks":
+            while len(unread.answers) < count:
                 await asyncio.sleep(0)
-            if is_request and method != "asks":
-                while len(unread.answers) < count:
-                    await asyncio.sleep(0)
-        await unread.transport.disconnect()
-
-    run(main(), 60)
+    await unread.transport.disconnect()
 
 
-def test_a_peer_that_reads_slowly_is_served_in_full() -> None:
+@pytest.mark.time_limit(60)
+async def test_a_peer_that_reads_slowly_is_served_in_full() -> None:
     """Reading rests meanwhile, and nothing is refused."""
     count = 3000
 
-    async def main() -> None:
-        unread = Unread({"reply_bytes": 100_000, "max_inbox": 50}, {"m": lambda number: [number, "x" * 2000]})
-        await unread.transport.start()
-        async with unread.session:
-            for number in range(count):
-                unread.transport.send(b'{"jsonrpc":"2.0","id":%d,"method":"m","params":[%d]}' % (number, number))
-            while len(unread.answers) < count:
-                unread.transport.pause_reading()
-                await settle(30)
-                unread.transport.resume_reading()
-                await settle(3)
-            assert [answer.result[0] for answer in unread.answers] == list(range(count))
-        await unread.transport.disconnect()
-
-    run(main(), 60)
+    unread = Unread({"reply_bytes": 100_000, "max_inbox": 50}, {"m": lambda number: [number, "x" * 2000]})
+    await unread.transport.start()
+    async with unread.session:
+        for number in range(count):
+            unread.transport.send(b'{"jsonrpc":"2.0","id":%d,"method":"m","params":[%d]}' % (number, number))
+        while len(unread.answers) < count:
+            unread.transport.pause_reading()
+            await settle(30)
+            unread.transport.resume_reading()
+            await settle(3)
+        assert [answer.result[0] for answer in unread.answers] == list(range(count))
+    await unread.transport.disconnect()
 
 
+@pytest.mark.time_limit(60)
 @pytest.mark.slow
-def test_two_sessions_that_both_stopped_reading_go_on() -> None:
+async def test_two_sessions_that_both_stopped_reading_go_on() -> None:
     """The bounds are so tight that each stops because the other has."""
 
-    async def main() -> None:
-        options: dict[str, Any] = {"max_inbox": 5, "reply_bytes": 50_000, "hooks": Faults(), "max_pending": 2000}
-        handlers = {"echo": lambda text: text}
-        async with sessions(handlers, handlers, options, **options) as (client, server):
-            calls = [
-                session.call("echo", ["x" * 20_000], timeout=30) for _ in range(1500) for session in (client, server)
-            ]
-            results = await asyncio.gather(*calls, return_exceptions=True)
-            refused = [result for result in results if isinstance(result, RpcError)]
-            assert {error.code for error in refused} <= {BUSY}
-            assert {result for result in results if not isinstance(result, RpcError)} == {"x" * 20_000}
-            assert await client.call("echo", ["y"]) == await server.call("echo", ["y"]) == "y"
-
-    run(main(), 60)
+    options: dict[str, Any] = {"max_inbox": 5, "reply_bytes": 50_000, "hooks": Faults(), "max_pending": 2000}
+    handlers = {"echo": lambda text: text}
+    async with sessions(handlers, handlers, options, **options) as (client, server):
+        calls = [session.call("echo", ["x" * 20_000], timeout=30) for _ in range(1500) for session in (client, server)]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        refused = [result for result in results if isinstance(result, RpcError)]
+        assert {error.code for error in refused} <= {BUSY}
+        assert {result for result in results if not isinstance(result, RpcError)} == {"x" * 20_000}
+        assert await client.call("echo", ["y"]) == await server.call("echo", ["y"]) == "y"
 
 
+@pytest.mark.time_limit(40)
 @pytest.mark.parametrize("channel", ["tcp", "pipes"])
-def test_the_death_of_a_peer_is_noticed_while_reading_rests(channel: str) -> None:
+async def test_the_death_of_a_peer_is_noticed_while_reading_rests(channel: str) -> None:
     request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "m"}) + "\n"
     flood = (
         "import os, socket, sys\n"
@@ -492,20 +463,17 @@ def test_the_death_of_a_peer_is_noticed_while_reading_rests(channel: str) -> Non
         async with Session(transport, handlers, **options) as session:
             await check(session, transport.pid)
 
-    asyncio.run(asyncio.wait_for(over_tcp() if channel == "tcp" else over_pipes(), 40))
+    await (over_tcp() if channel == "tcp" else over_pipes())
 
 
-def test_a_notification_is_served_although_a_handler_waits() -> None:
+async def test_a_notification_is_served_although_a_handler_waits() -> None:
     seen: list[Any] = []
 
-    async def main() -> None:
-        async with session_and_wire({"note": seen.append, "awaits": awaits}, max_handlers=1) as (_, wire):
-            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"awaits"}')
-            ask = await wire.next()
-            wire.transport.send(Notification("note", [1]))
-            await settle()
-            assert seen == [1]
-            wire.send(b'{"jsonrpc":"2.0","id":%d,"result":1}' % ask.id)
-            assert (await wire.next()).result == 1
-
-    run(main())
+    async with session_and_wire({"note": seen.append, "awaits": awaits}, max_handlers=1) as (_, wire):
+        wire.send(b'{"jsonrpc":"2.0","id":1,"method":"awaits"}')
+        ask = await wire.next()
+        wire.transport.send(Notification("note", [1]))
+        await settle()
+        assert seen == [1]
+        wire.send(b'{"jsonrpc":"2.0","id":%d,"result":1}' % ask.id)
+        assert (await wire.next()).result == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ from ..peers.node import node_command
 from ..support.places import PEERS
 from ..support.session_pairs import Faults
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.usefixtures("loop")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.time_limit(60), pytest.mark.usefixtures("loop")]
 HERE = "127.0.0.1"
 
 
@@ -53,10 +53,6 @@ class Handlers:
             raise
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(main, 60))
-
-
 @asynccontextmanager
 async def over_stdio(command: list[str], handlers: Handlers) -> AsyncIterator[Session]:
     transport = StdioClient(command, framing="content-length", profile=LSP, stderr="discard")
@@ -75,97 +71,74 @@ async def vscode() -> AsyncIterator[tuple[Session, Handlers]]:
         yield session, handlers
 
 
-def test_vscode_is_called() -> None:
-    async def main() -> None:
-        async with vscode() as (session, handlers):
-            assert await session.call("add", [1, 2]) == 3
-            assert await session.call("length", {"text": "ünï\u2028\U0001f600"}) == 6  # in UTF-16
-            with pytest.raises(RpcError) as refused:
-                await session.call("refuse")
-            assert (refused.value.code, refused.value.message, refused.value.data) == (-32001, "not now", {"wait": 5})
-            for method, code in (("crash", -32603), ("unknown", -32601)):
-                with pytest.raises(RpcError) as caught:
-                    await session.call(method)
-                assert caught.value.code == code
-            assert await asyncio.gather(*[session.call("add", [number, 1]) for number in range(200)]) == list(
-                range(1, 201)
-            )
-            assert handlers.faults.seen == []
-
-    run(main())
+async def test_vscode_is_called() -> None:
+    async with vscode() as (session, handlers):
+        assert await session.call("add", [1, 2]) == 3
+        assert await session.call("length", {"text": "ünï\u2028\U0001f600"}) == 6  # in UTF-16
+        with pytest.raises(RpcError) as refused:
+            await session.call("refuse")
+        assert (refused.value.code, refused.value.message, refused.value.data) == (-32001, "not now", {"wait": 5})
+        for method, code in (("crash", -32603), ("unknown", -32601)):
+            with pytest.raises(RpcError) as caught:
+                await session.call(method)
+            assert caught.value.code == code
+        assert await asyncio.gather(*[session.call("add", [number, 1]) for number in range(200)]) == list(range(1, 201))
+        assert handlers.faults.seen == []
 
 
-def test_vscode_calls() -> None:
-    async def main() -> None:
-        async with vscode() as (session, _):
-            assert await session.call("ask", ["double", [21]]) == {"result": 42}
-            assert await session.call("ask", ["double", [{"value": 21}]]) == {"result": 42}
-            assert await session.call("ask", ["refuse", []]) == {"code": -32001, "message": "not now"}
-            assert await session.call("ask", ["crash", []]) == {"code": -32603, "message": "Internal error"}
-            assert (await session.call("ask", ["unknown", []]))["code"] == -32601
-            assert (await session.call("ask", ["double", []]))["code"] == -32602
-
-    run(main())
+async def test_vscode_calls() -> None:
+    async with vscode() as (session, _):
+        assert await session.call("ask", ["double", [21]]) == {"result": 42}
+        assert await session.call("ask", ["double", [{"value": 21}]]) == {"result": 42}
+        assert await session.call("ask", ["refuse", []]) == {"code": -32001, "message": "not now"}
+        assert await session.call("ask", ["crash", []]) == {"code": -32603, "message": "Internal error"}
+        assert (await session.call("ask", ["unknown", []]))["code"] == -32601
+        assert (await session.call("ask", ["double", []]))["code"] == -32602
 
 
-def test_vscode_sends_nine_thousand_requests_that_are_asked_back() -> None:
-    async def main() -> None:
-        async with vscode() as (session, handlers):
+async def test_vscode_sends_nine_thousand_requests_that_are_asked_back() -> None:
+    async with vscode() as (session, handlers):
 
-            async def double(context: SessionContext, value: int) -> int:
-                return int(await context.session.call("add", [value, value], timeout=50))
+        async def double(context: SessionContext, value: int) -> int:
+            return int(await context.session.call("add", [value, value], timeout=50))
 
-            session.register("double back", double)
-            assert await session.call("flood", ["double back", 9000], timeout=50) == 9000
-            assert handlers.faults.seen == []
-
-    run(main())
+        session.register("double back", double)
+        assert await session.call("flood", ["double back", 9000], timeout=50) == 9000
+        assert handlers.faults.seen == []
 
 
-def test_vscode_is_notified_and_notifies() -> None:
-    async def main() -> None:
-        async with vscode() as (session, handlers):
-            await session.notify("note", ["a"])
-            await session.notify("note", {"text": "b"})
-            assert [await handlers.noted.get(), await handlers.noted.get()] == ["a", "b"]
-
-    run(main())
+async def test_vscode_is_notified_and_notifies() -> None:
+    async with vscode() as (session, handlers):
+        await session.notify("note", ["a"])
+        await session.notify("note", {"text": "b"})
+        assert [await handlers.noted.get(), await handlers.noted.get()] == ["a", "b"]
 
 
-def test_vscode_is_cancelled() -> None:
-    async def main() -> None:
-        async with vscode() as (session, handlers):
-            call = asyncio.create_task(session.call("hang"))
-            assert await session.call("add", [1, 2]) == 3
-            call.cancel()
-            assert await handlers.noted.get() == "cancelled"
-            with pytest.raises(CallTimeout):
-                await session.call("hang", timeout=0.05)
-            assert await handlers.noted.get() == "cancelled"
-            # Both late answers have come, and are no faults.
-            assert await session.call("add", [1, 2]) == 3
-            assert handlers.faults.seen == []
-
-    run(main())
+async def test_vscode_is_cancelled() -> None:
+    async with vscode() as (session, handlers):
+        call = asyncio.create_task(session.call("hang"))
+        assert await session.call("add", [1, 2]) == 3
+        call.cancel()
+        assert await handlers.noted.get() == "cancelled"
+        with pytest.raises(CallTimeout):
+            await session.call("hang", timeout=0.05)
+        assert await handlers.noted.get() == "cancelled"
+        # Both late answers have come, and are no faults.
+        assert await session.call("add", [1, 2]) == 3
+        assert handlers.faults.seen == []
 
 
-def test_vscode_cancels() -> None:
-    async def main() -> None:
-        async with vscode() as (session, handlers):
-            assert await session.call("ask and cancel", ["hang"]) == {"code": -32800, "message": "Request cancelled"}
-            assert await handlers.cancelled.get()
-
-    run(main())
+async def test_vscode_cancels() -> None:
+    async with vscode() as (session, handlers):
+        assert await session.call("ask and cancel", ["hang"]) == {"code": -32800, "message": "Request cancelled"}
+        assert await handlers.cancelled.get()
 
 
-def test_vscode_tells_its_progress() -> None:
-    async def main() -> None:
-        async with vscode() as (session, _):
-            seen: list[Any] = []
-            assert await session.call("work", {}, on_progress=seen.append) == "done"
-            assert seen == [{"percentage": percentage} for percentage in (0, 50, 100)]
-
-    run(main())
+async def test_vscode_tells_its_progress() -> None:
+    async with vscode() as (session, _):
+        seen: list[Any] = []
+        assert await session.call("work", {}, on_progress=seen.append) == "done"
+        assert seen == [{"percentage": percentage} for percentage in (0, 50, 100)]
 
 
 # pygls
@@ -179,33 +152,27 @@ async def pygls() -> AsyncIterator[tuple[Session, Handlers]]:
         yield session, handlers
 
 
-def test_pygls_is_called_and_calls() -> None:
-    async def main() -> None:
-        async with pygls() as (session, handlers):
-            assert await session.call("add", {"a": 1, "b": 2}) == 3
-            assert await session.call("ask", {"value": 21}) == 42
-            for method, code in (("crash", -32603), ("unknown", -32601)):
-                with pytest.raises(RpcError) as caught:
-                    await session.call(method, {})
-                assert caught.value.code == code
-            results = await asyncio.gather(*[session.call("add", {"a": number, "b": 1}) for number in range(100)])
-            assert results == list(range(1, 101))
-            await session.notify("note", {"text": "a"})
-            assert await handlers.noted.get() == "a"
-
-    run(main())
+async def test_pygls_is_called_and_calls() -> None:
+    async with pygls() as (session, handlers):
+        assert await session.call("add", {"a": 1, "b": 2}) == 3
+        assert await session.call("ask", {"value": 21}) == 42
+        for method, code in (("crash", -32603), ("unknown", -32601)):
+            with pytest.raises(RpcError) as caught:
+                await session.call(method, {})
+            assert caught.value.code == code
+        results = await asyncio.gather(*[session.call("add", {"a": number, "b": 1}) for number in range(100)])
+        assert results == list(range(1, 101))
+        await session.notify("note", {"text": "a"})
+        assert await handlers.noted.get() == "a"
 
 
-def test_pygls_is_cancelled() -> None:
-    async def main() -> None:
-        async with pygls() as (session, handlers):
-            call = asyncio.create_task(session.call("hang", {}))
-            assert await session.call("add", {"a": 1, "b": 2}) == 3
-            call.cancel()
-            assert await handlers.noted.get() == "cancelled"
-            assert await session.call("add", {"a": 1, "b": 2}) == 3
-
-    run(main())
+async def test_pygls_is_cancelled() -> None:
+    async with pygls() as (session, handlers):
+        call = asyncio.create_task(session.call("hang", {}))
+        assert await session.call("add", {"a": 1, "b": 2}) == 3
+        call.cancel()
+        assert await handlers.noted.get() == "cancelled"
+        assert await session.call("add", {"a": 1, "b": 2}) == 3
 
 
 # aiorpcX
@@ -222,33 +189,30 @@ def aiorpcx_port() -> Iterator[int]:
             process.kill()
 
 
-def test_aiorpcx(aiorpcx_port: int) -> None:
-    async def main() -> None:
-        handlers = Handlers()
-        transport = TcpClient(HERE, aiorpcx_port)
-        async with Session(transport, handlers.functions(), hooks=handlers.faults, timeout=20) as session:
-            assert await session.call("add", [1, 2]) == 3
-            assert await session.call("add", {"a": 1, "b": 2}) == 3
-            with pytest.raises(RpcError, match="not now") as refused:
-                await session.call("refuse")
-            assert refused.value.code == -32001
-            with pytest.raises(RpcError) as unknown:
-                await session.call("unknown")
-            assert unknown.value.code == -32601
+async def test_aiorpcx(aiorpcx_port: int) -> None:
+    handlers = Handlers()
+    transport = TcpClient(HERE, aiorpcx_port)
+    async with Session(transport, handlers.functions(), hooks=handlers.faults, timeout=20) as session:
+        assert await session.call("add", [1, 2]) == 3
+        assert await session.call("add", {"a": 1, "b": 2}) == 3
+        with pytest.raises(RpcError, match="not now") as refused:
+            await session.call("refuse")
+        assert refused.value.code == -32001
+        with pytest.raises(RpcError) as unknown:
+            await session.call("unknown")
+        assert unknown.value.code == -32601
 
-            assert await session.call("ask", ["double", 21]) == 42
-            assert await session.call("ask", ["refuse"]) == {"code": -32001}
-            await session.notify("note", ["a"])
-            assert await handlers.noted.get() == "a"
+        assert await session.call("ask", ["double", 21]) == 42
+        assert await session.call("ask", ["refuse"]) == {"code": -32001}
+        await session.notify("note", ["a"])
+        assert await handlers.noted.get() == "a"
 
-            results = await session.call_batch([("add", [1, 2]), Notification("note", ["b"]), ("unknown", None)])
-            assert results[:2] == [3, None]
-            assert isinstance(results[2], RpcError)
-            assert await handlers.noted.get() == "b"
+        results = await session.call_batch([("add", [1, 2]), Notification("note", ["b"]), ("unknown", None)])
+        assert results[:2] == [3, None]
+        assert isinstance(results[2], RpcError)
+        assert await handlers.noted.get() == "b"
 
-            with pytest.raises(CallTimeout):
-                await session.call("wait", [0.1], timeout=0.02)
-            assert await session.call("wait", [0.2]) == 0.2
-            assert handlers.faults.seen == []
-
-    run(main())
+        with pytest.raises(CallTimeout):
+            await session.call("wait", [0.1], timeout=0.02)
+        assert await session.call("wait", [0.2]) == 0.2
+        assert handlers.faults.seen == []

@@ -19,7 +19,7 @@ from jsonrpc_fast.session import session as driver
 from jsonrpc_fast.session.serving import _size
 from jsonrpc_fast.transports import memory_pair
 
-from ..support.session_pairs import Faults, run, session_and_wire, sessions, settle
+from ..support.session_pairs import Faults, session_and_wire, sessions, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -53,22 +53,19 @@ def refuse_unwritable() -> None:
         (lambda: asyncio.current_task().undefined, -32603, "Internal error", None, "AttributeError"),  # type: ignore[union-attr]
     ],
 )
-def test_faults_of_a_handler(
+async def test_faults_of_a_handler(
     function: Any, code: int, message: str, data: object, fault: str | None, is_async: bool
 ) -> None:
     faults = Faults()
 
-    async def main() -> None:
-        handler = (lambda: asynchronous(function)) if is_async else function
-        async with sessions({"m": handler}, hooks=faults) as (client, _):
-            with pytest.raises(RpcError) as caught:
-                await client.call("m")
-            error = caught.value
-            assert (error.code, error.message) == (code, message)
-            assert (error.data or None) == data
-            assert [type(error).__name__ for error in faults.seen] == ([fault] if fault else [])
-
-    run(main())
+    handler = (lambda: asynchronous(function)) if is_async else function
+    async with sessions({"m": handler}, hooks=faults) as (client, _):
+        with pytest.raises(RpcError) as caught:
+            await client.call("m")
+        error = caught.value
+        assert (error.code, error.message) == (code, message)
+        assert (error.data or None) == data
+        assert [type(error).__name__ for error in faults.seen] == ([fault] if fault else [])
 
 
 class Ending(BaseException):
@@ -103,7 +100,7 @@ def raise_(error: type[BaseException]) -> None:
         (Odd, "EncodeError"),
     ],
 )
-def test_whatever_a_handler_does_its_request_is_answered_and_so_are_the_others(
+async def test_whatever_a_handler_does_its_request_is_answered_and_so_are_the_others(
     function: Any, fault: str, kind: str
 ) -> None:
     faults = Faults()
@@ -115,20 +112,17 @@ def test_whatever_a_handler_does_its_request_is_answered_and_so_are_the_others(
 
     handler = {"sync": function, "async": lambda: asynchronous(function), "async at once": at_once}[kind]
 
-    async def main() -> None:
-        async with session_and_wire({"odd": handler, "even": lambda: 2}, hooks=faults) as (session, wire):
-            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"odd"}')
-            wire.send(b'{"jsonrpc":"2.0","id":2,"method":"even"}')
-            wire.send(b'{"jsonrpc":"2.0","method":"odd"}')
-            answers = {answer.id: answer for answer in [await wire.next(), await wire.next()]}
-            await settle()
-            assert answers[1].error.code == -32603
-            assert answers[2].result == 2
-            assert wire.received == []
-            assert len(session._peer.serving) == 0
-        assert [type(error).__name__ for error in faults.seen] == expected
-
-    run(main())
+    async with session_and_wire({"odd": handler, "even": lambda: 2}, hooks=faults) as (session, wire):
+        wire.send(b'{"jsonrpc":"2.0","id":1,"method":"odd"}')
+        wire.send(b'{"jsonrpc":"2.0","id":2,"method":"even"}')
+        wire.send(b'{"jsonrpc":"2.0","method":"odd"}')
+        answers = {answer.id: answer for answer in [await wire.next(), await wire.next()]}
+        await settle()
+        assert answers[1].error.code == -32603
+        assert answers[2].result == 2
+        assert wire.received == []
+        assert len(session._peer.serving) == 0
+    assert [type(error).__name__ for error in faults.seen] == expected
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -161,7 +155,7 @@ class Served:
         self.served.append((trace, outcome))
 
 
-def test_a_handler_that_cancels_itself_and_returns_is_served_once() -> None:
+async def test_a_handler_that_cancels_itself_and_returns_is_served_once() -> None:
     served = Served()
 
     async def handler() -> str:
@@ -170,33 +164,27 @@ def test_a_handler_that_cancels_itself_and_returns_is_served_once() -> None:
         task.cancel()
         return "done"
 
-    async def main() -> None:
-        async with session_and_wire({"m": handler}, hooks=served) as (_, wire):
-            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"m"}')
-            assert (await wire.next()).result == "done"
-            await settle()
-            assert served.served == [("trace of 1", Outcome.RESULT)]
-
-    run(main())
+    async with session_and_wire({"m": handler}, hooks=served) as (_, wire):
+        wire.send(b'{"jsonrpc":"2.0","id":1,"method":"m"}')
+        assert (await wire.next()).result == "done"
+        await settle()
+        assert served.served == [("trace of 1", Outcome.RESULT)]
 
 
-def test_the_trace_of_a_handler_that_is_cancelled_before_its_first_step_ends() -> None:
+async def test_the_trace_of_a_handler_that_is_cancelled_before_its_first_step_ends() -> None:
     served = Served()
 
-    async def main() -> None:
-        async with session_and_wire({"m": lambda: asyncio.sleep(10)}, hooks=served, convention=LspConvention()) as (
-            _,
-            wire,
-        ):
-            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"m"}')
-            wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}')
-            assert (await wire.next()).error.code == -32800
-            assert served.served == [("trace of 1", Outcome.CANCELLED)]
-
-    run(main())
+    async with session_and_wire({"m": lambda: asyncio.sleep(10)}, hooks=served, convention=LspConvention()) as (
+        _,
+        wire,
+    ):
+        wire.send(b'{"jsonrpc":"2.0","id":1,"method":"m"}')
+        wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}')
+        assert (await wire.next()).error.code == -32800
+        assert served.served == [("trace of 1", Outcome.CANCELLED)]
 
 
-def test_a_second_cancellation_does_not_disturb_the_end_of_the_first() -> None:
+async def test_a_second_cancellation_does_not_disturb_the_end_of_the_first() -> None:
     ended: list[str] = []
 
     async def handler() -> None:
@@ -206,58 +194,49 @@ def test_a_second_cancellation_does_not_disturb_the_end_of_the_first() -> None:
             await settle(5)
             ended.append("tidy")
 
-    async def main() -> None:
-        async with session_and_wire({"m": handler}, convention=LspConvention()) as (_, wire):
-            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"m"}')
-            await settle(3)
-            for _ in range(2):
-                wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}')
-                await settle(2)
-            assert (await wire.next()).error.code == -32800
-            assert ended == ["tidy"]
-
-    run(main())
+    async with session_and_wire({"m": handler}, convention=LspConvention()) as (_, wire):
+        wire.send(b'{"jsonrpc":"2.0","id":1,"method":"m"}')
+        await settle(3)
+        for _ in range(2):
+            wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}')
+            await settle(2)
+        assert (await wire.next()).error.code == -32800
+        assert ended == ["tidy"]
 
 
-def test_a_type_error_inside_a_handler_is_not_a_mismatch() -> None:
+async def test_a_type_error_inside_a_handler_is_not_a_mismatch() -> None:
     def handler(text: str) -> str:
         return text + 1  # type: ignore[operator, no-any-return]
 
-    async def main() -> None:
-        async with sessions({"m": handler}, hooks=Faults()) as (client, _):
-            with pytest.raises(RpcError) as mismatch:
-                await client.call("m", [])
-            with pytest.raises(RpcError) as inside:
-                await client.call("m", ["a"])
-            assert (mismatch.value.code, inside.value.code) == (-32602, -32603)
-
-    run(main())
+    async with sessions({"m": handler}, hooks=Faults()) as (client, _):
+        with pytest.raises(RpcError) as mismatch:
+            await client.call("m", [])
+        with pytest.raises(RpcError) as inside:
+            await client.call("m", ["a"])
+        assert (mismatch.value.code, inside.value.code) == (-32602, -32603)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_handler_that_raises_a_cancellation_of_its_own_has_failed(is_async: bool) -> None:
+async def test_a_handler_that_raises_a_cancellation_of_its_own_has_failed(is_async: bool) -> None:
     def handler() -> None:
         raise asyncio.CancelledError
 
-    async def main() -> None:
-        async with sessions({"m": (lambda: asynchronous(handler)) if is_async else handler}, hooks=Faults()) as (
-            client,
-            _,
-        ):
-            with pytest.raises(RpcError, match="Internal error"):
-                await client.call("m")
-
-    run(main())
+    async with sessions({"m": (lambda: asynchronous(handler)) if is_async else handler}, hooks=Faults()) as (
+        client,
+        _,
+    ):
+        with pytest.raises(RpcError, match="Internal error"):
+            await client.call("m")
 
 
 @pytest.mark.parametrize("kind", ["sync", "async", "unwritable"])
-def test_what_a_handler_raises_goes_to_the_log(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_a_handler_raises_goes_to_the_log(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     """With method, id and traceback. What the peer did wrong is told for debugging, without what it sent."""
 
     def fail() -> None:
         raise KeyError("the key")
 
-    async def main() -> None:
+    with caplog.at_level(logging.DEBUG, "jsonrpc_fast.session"):
         handler = {"sync": fail, "async": lambda: asynchronous(fail), "unwritable": object}[kind]
         async with session_and_wire({"fail": handler}) as (_, wire):
             wire.send(b'{"jsonrpc":"2.0","id":"number 7","method":"fail"}')
@@ -269,9 +248,6 @@ def test_what_a_handler_raises_goes_to_the_log(kind: str, caplog: pytest.LogCapt
                 if kind != "async"
                 else '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'
             )
-
-    with caplog.at_level(logging.DEBUG, "jsonrpc_fast.session"):
-        run(main())
     first = caplog.records[0 if kind != "async" else 1]
     assert (first.levelname, first.getMessage()) == ("ERROR", "the handler of 'fail' failed, id 'number 7'")
     messages = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
@@ -312,7 +288,7 @@ def test_the_log_shortens_what_the_peer_chose() -> None:
     assert (lines[1], lines[-1]) == ("Traceback (most recent call last):", "ValueError: reason")
 
 
-def test_notifications_are_never_answered() -> None:
+async def test_notifications_are_never_answered() -> None:
     faults = Faults()
     served: list[Any] = []
 
@@ -321,29 +297,26 @@ def test_notifications_are_never_answered() -> None:
         served.append(value)
         return value
 
-    async def main() -> None:
-        handlers: dict[str, Any] = {
-            "now": served.append,
-            "later": later,
-            "divide": divide,
-            "refuse": refuse,
-            "object": object,
-        }
-        async with session_and_wire(handlers, hooks=faults) as (_, wire):
-            for method in ("now", "later"):
-                wire.send(b'{"jsonrpc":"2.0","method":"%b","params":[1]}' % method.encode())
-            for method in ("divide", "refuse", "object", "unknown", "now"):
-                wire.send(b'{"jsonrpc":"2.0","method":"%b"}' % method.encode())
-            await settle()
-            assert wire.received == []
-            assert served == [1, 1]
-            # A missing argument, too, is nothing to tell the peer.
-            assert [type(error).__name__ for error in faults.seen] == ["ZeroDivisionError", "RpcError", "RpcError"]
-
-    run(main())
+    handlers: dict[str, Any] = {
+        "now": served.append,
+        "later": later,
+        "divide": divide,
+        "refuse": refuse,
+        "object": object,
+    }
+    async with session_and_wire(handlers, hooks=faults) as (_, wire):
+        for method in ("now", "later"):
+            wire.send(b'{"jsonrpc":"2.0","method":"%b","params":[1]}' % method.encode())
+        for method in ("divide", "refuse", "object", "unknown", "now"):
+            wire.send(b'{"jsonrpc":"2.0","method":"%b"}' % method.encode())
+        await settle()
+        assert wire.received == []
+        assert served == [1, 1]
+        # A missing argument, too, is nothing to tell the peer.
+        assert [type(error).__name__ for error in faults.seen] == ["ZeroDivisionError", "RpcError", "RpcError"]
 
 
-def test_a_wrapped_async_handler() -> None:
+async def test_a_wrapped_async_handler() -> None:
     """What returns an awaitable is async, however it is made."""
 
     async def work(value: int) -> int:
@@ -357,14 +330,11 @@ def test_a_wrapped_async_handler() -> None:
     def future(value: int) -> asyncio.Future[int]:
         return asyncio.ensure_future(work(value))
 
-    async def main() -> None:
-        async with sessions({"wrapped": lambda value: work(value), "object": Callable(), "future": future}) as (
-            client,
-            _,
-        ):
-            assert [await client.call(method, [7]) for method in ("wrapped", "object", "future")] == [7, 7, 7]
-
-    run(main())
+    async with sessions({"wrapped": lambda value: work(value), "object": Callable(), "future": future}) as (
+        client,
+        _,
+    ):
+        assert [await client.call(method, [7]) for method in ("wrapped", "object", "future")] == [7, 7, 7]
 
 
 # Cancellation by the peer.
@@ -379,7 +349,7 @@ def test_a_wrapped_async_handler() -> None:
     ids=["lsp", "mcp"],
 )
 @pytest.mark.parametrize("where", ["running", "inbox", "result", "other error"])
-def test_a_cancelled_request(convention: Convention, cancellation: bytes, answer: int | None, where: str) -> None:
+async def test_a_cancelled_request(convention: Convention, cancellation: bytes, answer: int | None, where: str) -> None:
     seen: list[bool] = []
 
     async def work(context: SessionContext) -> str:
@@ -394,24 +364,21 @@ def test_a_cancelled_request(convention: Convention, cancellation: bytes, answer
             raise
         return "done"
 
-    async def main() -> list[Any]:
-        async with session_and_wire(
-            {"work": work, "block": lambda: asyncio.sleep(0.05)}, convention=convention, max_handlers=1
-        ) as (_, wire):
-            if where == "inbox":
-                wire.send(b'{"jsonrpc":"2.0","id":9,"method":"block"}')
-            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"work"}')
-            await settle()
-            wire.send(b'{"jsonrpc":"2.0","method":%b}' % cancellation)
-            await settle()
-            if where == "inbox":
-                await asyncio.sleep(0.1)
-            # Its id is free again.
-            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"unknown"}')
-            await settle()
-            return [message for message in wire.received if message.id == 1][:-1]
-
-    replies = run(main())
+    async with session_and_wire(
+        {"work": work, "block": lambda: asyncio.sleep(0.05)}, convention=convention, max_handlers=1
+    ) as (_, wire):
+        if where == "inbox":
+            wire.send(b'{"jsonrpc":"2.0","id":9,"method":"block"}')
+        wire.send(b'{"jsonrpc":"2.0","id":1,"method":"work"}')
+        await settle()
+        wire.send(b'{"jsonrpc":"2.0","method":%b}' % cancellation)
+        await settle()
+        if where == "inbox":
+            await asyncio.sleep(0.1)
+        # Its id is free again.
+        wire.send(b'{"jsonrpc":"2.0","id":1,"method":"unknown"}')
+        await settle()
+        replies = [message for message in wire.received if message.id == 1][:-1]
     assert seen == ([] if where == "inbox" else [True])
     if answer is None:
         assert replies == []
@@ -421,61 +388,51 @@ def test_a_cancelled_request(convention: Convention, cancellation: bytes, answer
         assert [reply.error.code for reply in replies] == [5 if where == "other error" else answer]
 
 
-def test_a_cancelled_request_of_a_batch() -> None:
-    async def main() -> None:
-        async with session_and_wire({"wait": lambda: asyncio.sleep(5)}, convention=McpConvention()) as (_, wire):
-            wire.send(b'[{"jsonrpc":"2.0","id":1,"method":"wait"},{"jsonrpc":"2.0","id":2,"method":"none"}]')
-            await settle()
-            assert wire.received == []
-            wire.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}')
-            assert [reply.id for reply in await wire.next()] == [2]
-
-    run(main())
+async def test_a_cancelled_request_of_a_batch() -> None:
+    async with session_and_wire({"wait": lambda: asyncio.sleep(5)}, convention=McpConvention()) as (_, wire):
+        wire.send(b'[{"jsonrpc":"2.0","id":1,"method":"wait"},{"jsonrpc":"2.0","id":2,"method":"none"}]')
+        await settle()
+        assert wire.received == []
+        wire.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}')
+        assert [reply.id for reply in await wire.next()] == [2]
 
 
-def test_a_handler_that_is_cancelled_before_its_first_step() -> None:
+async def test_a_handler_that_is_cancelled_before_its_first_step() -> None:
     async def work() -> None:
         await asyncio.sleep(0)  # an eager task goes as far as this
         raise AssertionError("it must not run")
 
-    async def main() -> None:
-        async with session_and_wire({"work": work}, convention=LspConvention()) as (session, wire):
-            wire.send(
-                b'[{"jsonrpc":"2.0","id":1,"method":"work"},'
-                b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}]'
-            )
-            [reply] = await wire.next()
-            assert (reply.id, reply.error.code) == (1, -32800)
-            assert len(session._peer.serving) == 0
-
-    run(main())
+    async with session_and_wire({"work": work}, convention=LspConvention()) as (session, wire):
+        wire.send(
+            b'[{"jsonrpc":"2.0","id":1,"method":"work"},{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}]'
+        )
+        [reply] = await wire.next()
+        assert (reply.id, reply.error.code) == (1, -32800)
+        assert len(session._peer.serving) == 0
 
 
 # The context.
 
 
-def test_the_context() -> None:
+async def test_the_context() -> None:
     seen: list[Any] = []
 
     def request(context: SessionContext, value: int) -> None:
         seen.append((context.id, context.method, context.is_notification, context.is_cancelled, value))
         assert not context.report_progress(1)
 
-    async def main() -> None:
-        async with session_and_wire({"m": request}) as (session, wire):
-            wire.send(b'{"jsonrpc":"2.0","id":"x","method":"m","params":[5]}')
-            wire.send(b'{"jsonrpc":"2.0","method":"m","params":{"value":6}}')
-            await settle()
-            assert session.is_connected
-
-    run(main())
+    async with session_and_wire({"m": request}) as (session, wire):
+        wire.send(b'{"jsonrpc":"2.0","id":"x","method":"m","params":[5]}')
+        wire.send(b'{"jsonrpc":"2.0","method":"m","params":{"value":6}}')
+        await settle()
+        assert session.is_connected
     assert seen == [("x", "m", False, False, 5), (None, "m", True, False, 6)]
 
 
 # Bounds.
 
 
-def test_handlers_run_at_the_most_so_many_at_a_time() -> None:
+async def test_handlers_run_at_the_most_so_many_at_a_time() -> None:
     running: list[int] = []
     most: list[int] = []
     order: list[int] = []
@@ -487,82 +444,70 @@ def test_handlers_run_at_the_most_so_many_at_a_time() -> None:
         await asyncio.sleep(0.001)
         running.remove(number)
 
-    async def main() -> None:
-        async with sessions({"work": work}, max_handlers=3) as (client, _):
-            await asyncio.gather(*[client.call("work", [number]) for number in range(20)])
-
-    run(main())
+    async with sessions({"work": work}, max_handlers=3) as (client, _):
+        await asyncio.gather(*[client.call("work", [number]) for number in range(20)])
     assert max(most) == 3
     assert order == list(range(20))
 
 
-def test_sync_handlers_and_notifications_wait_for_no_slot() -> None:
+async def test_sync_handlers_and_notifications_wait_for_no_slot() -> None:
     order: list[Any] = []
 
     async def work(number: int) -> None:
         await asyncio.sleep(0.005)
         order.append(number)
 
-    async def main() -> None:
-        async with sessions({"work": work, "note": order.append}, max_handlers=1) as (client, _):
-            calls = [client.call_soon("work", [1]), client.call_soon("work", [2])]
-            client.notify_soon("note", ["a"])
-            await client.call("note", ["b"])
-            assert calls == [1, 2]
-
-    run(main())
+    async with sessions({"work": work, "note": order.append}, max_handlers=1) as (client, _):
+        calls = [client.call_soon("work", [1]), client.call_soon("work", [2])]
+        client.notify_soon("note", ["a"])
+        await client.call("note", ["b"])
+        assert calls == [1, 2]
     assert order == ["a", "b", 1, 2]
 
 
-def test_answers_and_cancellations_do_not_wait_in_the_inbox() -> None:
+async def test_answers_and_cancellations_do_not_wait_in_the_inbox() -> None:
     async def work(context: SessionContext) -> Any:
         return await context.session.call("ask")
 
-    async def main() -> None:
-        handlers = {"work": work, "wait": lambda: asyncio.sleep(30)}
-        async with session_and_wire(handlers, convention=LspConvention(), max_handlers=1, close_seconds=0) as (_, wire):
-            for id in (1, 2, 3):
-                wire.send(b'{"jsonrpc":"2.0","id":%d,"method":"%b"}' % (id, b"work" if id == 1 else b"wait"))
-            ask = await wire.next()
-            await settle()
-            assert wire.received == []
-            wire.send(b'{"jsonrpc":"2.0","id":%d,"result":"answer"}' % ask.id)
-            assert await wire.next() == Response(1, "answer")
-            wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":3}}')
-            await settle()
-            messages = [message for message in wire.received if isinstance(message, Response)]
-            assert [(message.id, message.error and message.error.code) for message in messages] == [(3, -32800)]
-
-    run(main())
+    handlers = {"work": work, "wait": lambda: asyncio.sleep(30)}
+    async with session_and_wire(handlers, convention=LspConvention(), max_handlers=1, close_seconds=0) as (_, wire):
+        for id in (1, 2, 3):
+            wire.send(b'{"jsonrpc":"2.0","id":%d,"method":"%b"}' % (id, b"work" if id == 1 else b"wait"))
+        ask = await wire.next()
+        await settle()
+        assert wire.received == []
+        wire.send(b'{"jsonrpc":"2.0","id":%d,"result":"answer"}' % ask.id)
+        assert await wire.next() == Response(1, "answer")
+        wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":3}}')
+        await settle()
+        messages = [message for message in wire.received if isinstance(message, Response)]
+        assert [(message.id, message.error and message.error.code) for message in messages] == [(3, -32800)]
 
 
-def test_nothing_is_served_while_the_peer_takes_no_answers() -> None:
+async def test_nothing_is_served_while_the_peer_takes_no_answers() -> None:
     served: list[int] = []
 
     def work(number: int) -> str:
         served.append(number)
         return "x" * 100_000
 
-    async def main() -> None:
-        one, other = memory_pair()
-        answers: list[Any] = []
-        other.onmessage = answers.append
-        other.pauses_when_blocked = False
-        await other.start()
-        other.pause_reading()
-        async with Session(one, {"work": work}, reply_bytes=300_000):
-            for number in range(100):
-                other.send(b'{"jsonrpc":"2.0","id":%d,"method":"work","params":[%d]}' % (number, number))
-            await settle(300)
-            assert 3 <= len(served) <= 10
-            assert one.write_buffer_bytes < 1_000_000
-            other.resume_reading()
-            while len(answers) < 100:
-                await asyncio.sleep(0)
-            assert served == [answer.id for answer in answers] == list(range(100))
-        await other.disconnect()
-
-    run(main())
+    one, other = memory_pair()
+    answers: list[Any] = []
+    other.onmessage = answers.append
+    other.pauses_when_blocked = False
+    await other.start()
+    other.pause_reading()
+    async with Session(one, {"work": work}, reply_bytes=300_000):
+        for number in range(100):
+            other.send(b'{"jsonrpc":"2.0","id":%d,"method":"work","params":[%d]}' % (number, number))
+        await settle(300)
+        assert 3 <= len(served) <= 10
+        assert one.write_buffer_bytes < 1_000_000
+        other.resume_reading()
+        while len(answers) < 100:
+            await asyncio.sleep(0)
+        assert served == [answer.id for answer in answers] == list(range(100))
+    await other.disconnect()
 
 
 @pytest.mark.parametrize(
@@ -575,100 +520,85 @@ def test_nothing_is_served_while_the_peer_takes_no_answers() -> None:
     ],
     ids=["a fault", "a duplicate id", "a batch of faults", "no JSON"],
 )
-def test_a_peer_that_takes_no_answers_cannot_fill_the_memory_with_faults(message: bytes) -> None:
+async def test_a_peer_that_takes_no_answers_cannot_fill_the_memory_with_faults(message: bytes) -> None:
     """They are answered until there are too many answers, and all in the end."""
     count = 8000
 
-    async def main() -> None:
-        one, other = memory_pair()
-        answers: list[Any] = []
-        other.onmessage = answers.append
-        other.pauses_when_blocked = False
-        await other.start()
-        other.pause_reading()
-        session = Session(one, {"wait": lambda: asyncio.sleep(60)}, reply_bytes=10_000, max_inbox=100, close_seconds=0)
-        session._hooks.peer_fault = lambda error: None
-        async with session:
-            other.send(b'{"jsonrpc":"2.0","id":"in flight","method":"wait"}')
-            for _ in range(count):
-                other.send(message)
-            await settle(300)
-            assert 160_000 < one.write_buffer_bytes < 450_000
-            assert other.write_buffer_bytes > 0
-            other.resume_reading()
-            while len(answers) < count:
-                await asyncio.sleep(0)
-            assert session._dispatcher.inbox_items == 0
-        await other.disconnect()
-
-    run(main())
+    one, other = memory_pair()
+    answers: list[Any] = []
+    other.onmessage = answers.append
+    other.pauses_when_blocked = False
+    await other.start()
+    other.pause_reading()
+    session = Session(one, {"wait": lambda: asyncio.sleep(60)}, reply_bytes=10_000, max_inbox=100, close_seconds=0)
+    session._hooks.peer_fault = lambda error: None
+    async with session:
+        other.send(b'{"jsonrpc":"2.0","id":"in flight","method":"wait"}')
+        for _ in range(count):
+            other.send(message)
+        await settle(300)
+        assert 160_000 < one.write_buffer_bytes < 450_000
+        assert other.write_buffer_bytes > 0
+        other.resume_reading()
+        while len(answers) < count:
+            await asyncio.sleep(0)
+        assert session._dispatcher.inbox_items == 0
+    await other.disconnect()
 
 
-def test_two_busy_sessions_do_not_wait_for_each_other() -> None:
+async def test_two_busy_sessions_do_not_wait_for_each_other() -> None:
     """Both flood each other with requests whose answers are larger than the buffers between them."""
     payload = "x" * 20_000
 
-    async def main() -> None:
-        handlers = {"echo": lambda text: text}
-        options: dict[str, Any] = {"max_pending": 500, "max_inbox": 600, "reply_bytes": 200_000}
-        async with sessions(handlers, handlers, options, **options) as (client, server):
-            results = await asyncio.gather(
-                *[session.call("echo", [payload], timeout=15) for _ in range(1000) for session in (client, server)]
-            )
-            assert all(result == payload for result in results)
-
-    run(main(), 30)
+    handlers = {"echo": lambda text: text}
+    options: dict[str, Any] = {"max_pending": 500, "max_inbox": 600, "reply_bytes": 200_000}
+    async with sessions(handlers, handlers, options, **options) as (client, server):
+        results = await asyncio.gather(
+            *[session.call("echo", [payload], timeout=15) for _ in range(1000) for session in (client, server)]
+        )
+        assert all(result == payload for result in results)
 
 
-def test_a_call_without_an_answer_does_not_hold_up_the_rest() -> None:
-    async def main() -> None:
-        async with sessions({"wait": lambda: asyncio.sleep(5), "add": lambda a, b: a + b}, close_seconds=0) as (
-            client,
-            _,
-        ):
-            waiting = asyncio.create_task(client.call("wait", timeout=0.05))
-            assert [await client.call("add", [number, 1]) for number in range(10)] == list(range(1, 11))
-            with pytest.raises(CallTimeout):
-                await waiting
-
-    run(main())
+async def test_a_call_without_an_answer_does_not_hold_up_the_rest() -> None:
+    async with sessions({"wait": lambda: asyncio.sleep(5), "add": lambda a, b: a + b}, close_seconds=0) as (
+        client,
+        _,
+    ):
+        waiting = asyncio.create_task(client.call("wait", timeout=0.05))
+        assert [await client.call("add", [number, 1]) for number in range(10)] == list(range(1, 11))
+        with pytest.raises(CallTimeout):
+            await waiting
 
 
-def test_a_notification_to_a_handler_that_waits() -> None:
+async def test_a_notification_to_a_handler_that_waits() -> None:
     seen: list[Any] = []
 
-    async def main() -> None:
-        async with session_and_wire({"m": seen.append}) as (_, wire):
-            wire.transport.send(Notification("m", [None]))
-            await settle()
-            assert seen == [None]
-
-    run(main())
+    async with session_and_wire({"m": seen.append}) as (_, wire):
+        wire.transport.send(Notification("m", [None]))
+        await settle()
+        assert seen == [None]
 
 
-def test_what_waits_in_the_inbox_is_forgotten_with_the_connection() -> None:
+async def test_what_waits_in_the_inbox_is_forgotten_with_the_connection() -> None:
     served: list[int] = []
 
     def work(number: int) -> str:
         served.append(number)
         return "x" * 400_000
 
-    async def main() -> None:
-        one, other = memory_pair()
-        await other.start()
-        other.pause_reading()
-        async with Session(one, {"work": work}, reply_bytes=300_000, close_seconds=0.02) as session:
-            for number in range(10):
-                other.send(b'{"jsonrpc":"2.0","id":%d,"method":"work","params":[%d]}' % (number, number))
-            await settle(100)
-            assert session._dispatcher.inbox_items == 9
-            await other.disconnect()
-            await session.wait_closed()
-            assert session._dispatcher.inbox_items == 0
-            assert session._dispatcher.tasks() == set()
-        assert served == [0]
-
-    run(main())
+    one, other = memory_pair()
+    await other.start()
+    other.pause_reading()
+    async with Session(one, {"work": work}, reply_bytes=300_000, close_seconds=0.02) as session:
+        for number in range(10):
+            other.send(b'{"jsonrpc":"2.0","id":%d,"method":"work","params":[%d]}' % (number, number))
+        await settle(100)
+        assert session._dispatcher.inbox_items == 9
+        await other.disconnect()
+        await session.wait_closed()
+        assert session._dispatcher.inbox_items == 0
+        assert session._dispatcher.tasks() == set()
+    assert served == [0]
 
 
 def test_the_memory_of_params_is_counted_up_to_a_bound() -> None:
@@ -685,80 +615,71 @@ def test_the_memory_of_params_is_counted_up_to_a_bound() -> None:
     assert time.thread_time() - began < 1
 
 
-def test_what_was_served_leaves_nothing_to_the_collector() -> None:
+async def test_what_was_served_leaves_nothing_to_the_collector() -> None:
     async def work(value: int) -> int:
         await asyncio.sleep(0)
         return value
 
-    async def main() -> None:
-        async with sessions({"work": work}) as (client, _):
-            await client.call("work", [1])
-            gc.collect()
-            gc.disable()
-            try:
-                for number in range(300):
-                    assert await client.call("work", [number]) == number
-                assert gc.collect() < 100
-            finally:
-                gc.enable()
-
-    run(main())
+    async with sessions({"work": work}) as (client, _):
+        await client.call("work", [1])
+        gc.collect()
+        gc.disable()
+        try:
+            for number in range(300):
+                assert await client.call("work", [number]) == number
+            assert gc.collect() < 100
+        finally:
+            gc.enable()
 
 
 BATCH = encode([Notification("n", [number]) for number in range(1000)])
 
 
 @pytest.mark.parametrize("how", ["goes on", "end", "loss", "close", "message"])
-def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        served: list[int] = []
-        asked: list[str] = []
-        answers: list[object] = []
-
-        async def ask(session: Session) -> None:
-            try:
-                answers.append(await session.call("ask"))
-            except ConnectionLost as error:
-                answers.append(type(error))
-
-        handlers = {"n": served.append, "last": lambda: asked.append("last") or served[-1]}
-        async with session_and_wire(handlers) as (session, wire):
-            call = asyncio.create_task(ask(session))
-            await wire.next()
-            answer = encode_result(1, "answer")
-            wire.send(BATCH.rstrip()[:-1] + b"," + answer.rstrip() + b"]\n")
-            wire.send(b'{"jsonrpc":"2.0","id":7,"method":"last"}\n')
-            while not served:
-                await asyncio.sleep(0)
-            assert len(served) <= 3
-            await settle(10)
-            assert 5 < len(served) < 40
-            assert asked == answers == []
-            if how == "end":
-                await wire.transport.close()
-            elif how == "loss":
-                session._transport._lost(None)
-            elif how == "message":  # in spite of all
-                session._on_message(Notification("n", [1000]))
-                assert served == list(range(1001))
-            elif how == "close":
-                await session.close()
-            while not call.done():
-                await asyncio.sleep(0)
-            assert served[:1000] == list(range(1000))
-            assert answers == ["answer"] if how != "end" else answers in (["answer"], [ConnectionLost])
-            if how in ("goes on", "message"):
-                assert await wire.next() == Response(7, served[-1])
-
+async def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "TURN_SECONDS", 0.0)
-    run(main())
+    served: list[int] = []
+    asked: list[str] = []
+    answers: list[object] = []
+
+    async def ask(session: Session) -> None:
+        try:
+            answers.append(await session.call("ask"))
+        except ConnectionLost as error:
+            answers.append(type(error))
+
+    handlers = {"n": served.append, "last": lambda: asked.append("last") or served[-1]}
+    async with session_and_wire(handlers) as (session, wire):
+        call = asyncio.create_task(ask(session))
+        await wire.next()
+        answer = encode_result(1, "answer")
+        wire.send(BATCH.rstrip()[:-1] + b"," + answer.rstrip() + b"]\n")
+        wire.send(b'{"jsonrpc":"2.0","id":7,"method":"last"}\n')
+        while not served:
+            await asyncio.sleep(0)
+        assert len(served) <= 3
+        await settle(10)
+        assert 5 < len(served) < 40
+        assert asked == answers == []
+        if how == "end":
+            await wire.transport.close()
+        elif how == "loss":
+            session._transport._lost(None)
+        elif how == "message":  # in spite of all
+            session._on_message(Notification("n", [1000]))
+            assert served == list(range(1001))
+        elif how == "close":
+            await session.close()
+        while not call.done():
+            await asyncio.sleep(0)
+        assert served[:1000] == list(range(1000))
+        assert answers == ["answer"] if how != "end" else answers in (["answer"], [ConnectionLost])
+        if how in ("goes on", "message"):
+            assert await wire.next() == Response(7, served[-1])
 
 
-def test_a_batch_of_requests_over_several_turns_is_answered_by_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with session_and_wire({"f": lambda number: number}) as (_, wire):
-            wire.send(encode([Request(number, "f", [number]) for number in range(200)]))
-            assert await wire.next() == [Response(number, number) for number in range(200)]
-
+async def test_a_batch_of_requests_over_several_turns_is_answered_by_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "TURN_SECONDS", 0.0)
-    run(main())
+    async with session_and_wire({"f": lambda number: number}) as (_, wire):
+        wire.send(encode([Request(number, "f", [number]) for number in range(200)]))
+        assert await wire.next() == [Response(number, number) for number in range(200)]

@@ -14,7 +14,7 @@ from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateErro
 from jsonrpc_fast.session import LspConvention, Session, SessionContext
 from jsonrpc_fast.transports import TcpClient, TcpServer, Transport, memory_pair
 
-from ..support.session_pairs import Faults, Wire, run, session_and_wire, sessions, settle
+from ..support.session_pairs import Faults, Wire, session_and_wire, sessions, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -28,166 +28,130 @@ async def forever() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-def test_both_ends_call_each_other() -> None:
-    async def main() -> None:
-        async with sessions({"add": lambda a, b: a + b}, {"name": lambda: "client"}) as (client, server):
-            assert await client.call("add", [1, 2]) == 3
-            assert await client.call("add", {"a": 1, "b": 2}) == 3
-            assert await server.call("name") == "client"
-
-    run(main())
+async def test_both_ends_call_each_other() -> None:
+    async with sessions({"add": lambda a, b: a + b}, {"name": lambda: "client"}) as (client, server):
+        assert await client.call("add", [1, 2]) == 3
+        assert await client.call("add", {"a": 1, "b": 2}) == 3
+        assert await server.call("name") == "client"
 
 
-def test_a_handler_calls_back() -> None:
+async def test_a_handler_calls_back() -> None:
     async def outer(context: SessionContext, depth: int) -> int:
         return 0 if depth == 0 else 1 + await context.session.call("down", [depth - 1])
 
-    async def main() -> None:
-        async with sessions({"down": outer}, {"down": outer}) as (client, _):
-            assert await client.call("down", [20]) == 20
-
-    run(main())
+    async with sessions({"down": outer}, {"down": outer}) as (client, _):
+        assert await client.call("down", [20]) == 20
 
 
-def test_before_it_is_started() -> None:
-    async def main() -> None:
-        one, other = memory_pair()
-        session = Session(one)
-        assert not session.is_connected
-        with pytest.raises(StateError):
-            await session.call("m")
-        with pytest.raises(StateError):
-            session.call_soon("m")
-        with pytest.raises(StateError):
-            await session.notify("m")
-        with pytest.raises(StateError):
-            session.call_threadsafe("m")
-        with pytest.raises(StateError):
-            await session.wait_closed()
-        assert not session.cancel(1)
-        await session.close()
-        with pytest.raises(StateError):
-            await session.start()
-        await other.disconnect()
-
-    run(main())
-
-
-def test_a_second_start_is_an_error() -> None:
-    async def main() -> None:
-        async with sessions() as (client, _):
-            with pytest.raises(StateError):
-                await client.start()
-
-    run(main())
-
-
-def test_a_transport_that_cannot_start() -> None:
-    async def main() -> None:
-        one, other = memory_pair()
-        await other.disconnect()
-        session = Session(one)
-        with pytest.raises(ConnectionError):
-            await session.start()
-        assert not session.is_connected
-        with pytest.raises(ConnectionLost):
-            await session.call("m")
-        await session.close()
-
-    run(main())
-
-
-def test_a_transport_that_is_at_work_for_another_session() -> None:
-    async def main() -> None:
-        one, other = memory_pair()
-        async with Session(one, {"add": lambda a, b: a + b}), Session(other) as client:
-            second = Session(one)
-            with pytest.raises(StateError):
-                await second.start()
-            assert await client.call("add", [1, 2], timeout=5) == 3
-
-    run(main())
-
-
-def test_waiting_for_the_end_of_what_never_began() -> None:
-    async def main() -> None:
-        one, other = memory_pair()
-        session = Session(one)
-        await session.close()
+async def test_before_it_is_started() -> None:
+    one, other = memory_pair()
+    session = Session(one)
+    assert not session.is_connected
+    with pytest.raises(StateError):
+        await session.call("m")
+    with pytest.raises(StateError):
+        session.call_soon("m")
+    with pytest.raises(StateError):
+        await session.notify("m")
+    with pytest.raises(StateError):
+        session.call_threadsafe("m")
+    with pytest.raises(StateError):
         await session.wait_closed()
-        await other.disconnect()
-
-    run(main())
-
-
-def test_after_close() -> None:
-    async def main() -> None:
-        async with sessions() as (client, server):
-            await client.close()
-            await client.close()
-            assert not client.is_connected
-            with pytest.raises(ConnectionLost):
-                await client.call("m")
-            with pytest.raises(ConnectionLost):
-                await client.notify("m")
-            with pytest.raises(ConnectionLost):
-                await client.call_batch([("m", None)])
-            await server.wait_closed()
-            assert not server.is_connected
-
-    run(main())
+    assert not session.cancel(1)
+    await session.close()
+    with pytest.raises(StateError):
+        await session.start()
+    await other.disconnect()
 
 
-def test_close_settles_the_calls_in_flight() -> None:
-    async def main() -> None:
-        async with sessions({"forever": forever}, close_seconds=0.01) as (client, _):
-            calls = [asyncio.create_task(client.call("forever")) for _ in range(3)]
-            await settle()
-            await client.close()
-            for result in await asyncio.gather(*calls, return_exceptions=True):
-                assert isinstance(result, ConnectionLost)
-
-    run(main())
+async def test_a_second_start_is_an_error() -> None:
+    async with sessions() as (client, _):
+        with pytest.raises(StateError):
+            await client.start()
 
 
-def test_close_lets_handlers_finish() -> None:
-    async def main() -> None:
-        async with sessions({"slow": slow}) as (client, server):
-            call = asyncio.create_task(client.call("slow", [0.05]))
-            await settle()
-            await server.close()
-            assert await call == "done"
-
-    run(main())
-
-
-def test_close_lets_the_inbox_finish() -> None:
-    async def main() -> None:
-        async with sessions({"slow": slow}, max_handlers=1) as (client, server):
-            calls = [asyncio.create_task(client.call("slow", [0.01])) for _ in range(4)]
-            await settle()
-            await server.close()
-            assert await asyncio.gather(*calls) == ["done"] * 4
-
-    run(main())
+async def test_a_transport_that_cannot_start() -> None:
+    one, other = memory_pair()
+    await other.disconnect()
+    session = Session(one)
+    with pytest.raises(ConnectionError):
+        await session.start()
+    assert not session.is_connected
+    with pytest.raises(ConnectionLost):
+        await session.call("m")
+    await session.close()
 
 
-def test_a_handler_may_call_while_the_session_closes() -> None:
+async def test_a_transport_that_is_at_work_for_another_session() -> None:
+    one, other = memory_pair()
+    async with Session(one, {"add": lambda a, b: a + b}), Session(other) as client:
+        second = Session(one)
+        with pytest.raises(StateError):
+            await second.start()
+        assert await client.call("add", [1, 2], timeout=5) == 3
+
+
+async def test_waiting_for_the_end_of_what_never_began() -> None:
+    one, other = memory_pair()
+    session = Session(one)
+    await session.close()
+    await session.wait_closed()
+    await other.disconnect()
+
+
+async def test_after_close() -> None:
+    async with sessions() as (client, server):
+        await client.close()
+        await client.close()
+        assert not client.is_connected
+        with pytest.raises(ConnectionLost):
+            await client.call("m")
+        with pytest.raises(ConnectionLost):
+            await client.notify("m")
+        with pytest.raises(ConnectionLost):
+            await client.call_batch([("m", None)])
+        await server.wait_closed()
+        assert not server.is_connected
+
+
+async def test_close_settles_the_calls_in_flight() -> None:
+    async with sessions({"forever": forever}, close_seconds=0.01) as (client, _):
+        calls = [asyncio.create_task(client.call("forever")) for _ in range(3)]
+        await settle()
+        await client.close()
+        for result in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(result, ConnectionLost)
+
+
+async def test_close_lets_handlers_finish() -> None:
+    async with sessions({"slow": slow}) as (client, server):
+        call = asyncio.create_task(client.call("slow", [0.05]))
+        await settle()
+        await server.close()
+        assert await call == "done"
+
+
+async def test_close_lets_the_inbox_finish() -> None:
+    async with sessions({"slow": slow}, max_handlers=1) as (client, server):
+        calls = [asyncio.create_task(client.call("slow", [0.01])) for _ in range(4)]
+        await settle()
+        await server.close()
+        assert await asyncio.gather(*calls) == ["done"] * 4
+
+
+async def test_a_handler_may_call_while_the_session_closes() -> None:
     async def work(context: SessionContext) -> Any:
         await asyncio.sleep(0.02)
         return await context.session.call("ask")
 
-    async def main() -> None:
-        async with sessions({"work": work}, {"ask": lambda: "answer"}) as (client, server):
-            call = asyncio.create_task(client.call("work"))
-            await settle()
-            await server.close()
-            assert await call == "answer"
-
-    run(main())
+    async with sessions({"work": work}, {"ask": lambda: "answer"}) as (client, server):
+        call = asyncio.create_task(client.call("work"))
+        await settle()
+        await server.close()
+        assert await call == "answer"
 
 
-def test_close_cancels_handlers_after_a_while() -> None:
+async def test_close_cancels_handlers_after_a_while() -> None:
     ended = []
 
     async def work() -> None:
@@ -196,21 +160,18 @@ def test_close_cancels_handlers_after_a_while() -> None:
         finally:
             ended.append(True)
 
-    async def main() -> None:
-        async with sessions({"work": work}, close_seconds=0.05) as (client, server):
-            call = asyncio.create_task(client.call("work"))
-            await settle()
-            started = asyncio.get_running_loop().time()
-            await server.close()
-            assert 0.04 < asyncio.get_running_loop().time() - started < 1
-            assert ended == [True]
-            with pytest.raises(ConnectionLost):
-                await call
-
-    run(main())
+    async with sessions({"work": work}, close_seconds=0.05) as (client, server):
+        call = asyncio.create_task(client.call("work"))
+        await settle()
+        started = asyncio.get_running_loop().time()
+        await server.close()
+        assert 0.04 < asyncio.get_running_loop().time() - started < 1
+        assert ended == [True]
+        with pytest.raises(ConnectionLost):
+            await call
 
 
-def test_a_handler_that_does_not_end_is_told_and_left() -> None:
+async def test_a_handler_that_does_not_end_is_told_and_left() -> None:
     release = asyncio.Event()
     faults = Faults()
 
@@ -221,90 +182,75 @@ def test_a_handler_that_does_not_end_is_told_and_left() -> None:
             except asyncio.CancelledError:
                 continue
 
-    async def main() -> None:
-        async with sessions({"stubborn": stubborn}, close_seconds=0.02, hooks=faults) as (client, server):
-            call = asyncio.create_task(client.call("stubborn"))
-            await settle()
-            await asyncio.wait_for(server.close(), 2)
-            assert isinstance(faults.seen[-1], StateError)
-            release.set()
-            await settle()
-            with pytest.raises(ConnectionLost):
-                await call
-
-    run(main())
+    async with sessions({"stubborn": stubborn}, close_seconds=0.02, hooks=faults) as (client, server):
+        call = asyncio.create_task(client.call("stubborn"))
+        await settle()
+        await asyncio.wait_for(server.close(), 2)
+        assert isinstance(faults.seen[-1], StateError)
+        release.set()
+        await settle()
+        with pytest.raises(ConnectionLost):
+            await call
 
 
-def test_requests_that_come_while_it_closes_are_refused() -> None:
+async def test_requests_that_come_while_it_closes_are_refused() -> None:
     served: list[int] = []
 
-    async def main() -> None:
-        async with sessions({"slow": slow, "count": served.append}) as (client, server):
-            first = asyncio.create_task(client.call("slow", [0.05]))
-            await settle()
-            closing = asyncio.create_task(server.close())
-            await settle()
-            late = asyncio.create_task(client.call("count", [1]))
-            with pytest.raises(RpcError) as refused:
-                await late
-            assert refused.value.code == -32009
-            assert not first.done()
-            assert await first == "done"
-            await closing
-            assert served == []
-
-    run(main())
+    async with sessions({"slow": slow, "count": served.append}) as (client, server):
+        first = asyncio.create_task(client.call("slow", [0.05]))
+        await settle()
+        closing = asyncio.create_task(server.close())
+        await settle()
+        late = asyncio.create_task(client.call("count", [1]))
+        with pytest.raises(RpcError) as refused:
+            await late
+        assert refused.value.code == -32009
+        assert not first.done()
+        assert await first == "done"
+        await closing
+        assert served == []
 
 
-def test_a_cancelled_close_does_not_wait() -> None:
-    async def main() -> None:
-        async with sessions({"forever": forever}) as (client, server):
-            call = asyncio.create_task(client.call("forever"))
-            await settle()
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(server.close(), 0.05)
-            assert not server.is_connected
-            with pytest.raises(ConnectionLost):
-                await call
-
-    run(main())
-
-
-def test_two_who_close_and_one_who_gives_up() -> None:
-    async def main() -> None:
-        async with sessions({"forever": forever}) as (client, server):
-            call = asyncio.create_task(client.call("forever"))
-            await settle()
-            patient = asyncio.create_task(server.close())
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(server.close(), 0.05)
-            await patient
-            with pytest.raises(ConnectionLost):
-                await call
-
-    run(main())
-
-
-def test_a_peer_that_does_not_read_cannot_hold_up_a_cancelled_close() -> None:
-    async def main() -> None:
-        one, other = memory_pair()
-        await other.connect()
-        session = Session(one)
-        await session.start()
-        for _ in range(20):
-            session.notify_soon("m", ["x" * 100_000])
-        started = asyncio.get_running_loop().time()
+async def test_a_cancelled_close_does_not_wait() -> None:
+    async with sessions({"forever": forever}) as (client, server):
+        call = asyncio.create_task(client.call("forever"))
+        await settle()
         with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(session.close(), 0.05)
-        assert not one.is_connected
-        assert asyncio.get_running_loop().time() - started < 1
-        await other.disconnect()
+            await asyncio.wait_for(server.close(), 0.05)
+        assert not server.is_connected
+        with pytest.raises(ConnectionLost):
+            await call
 
-    run(main())
+
+async def test_two_who_close_and_one_who_gives_up() -> None:
+    async with sessions({"forever": forever}) as (client, server):
+        call = asyncio.create_task(client.call("forever"))
+        await settle()
+        patient = asyncio.create_task(server.close())
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(server.close(), 0.05)
+        await patient
+        with pytest.raises(ConnectionLost):
+            await call
+
+
+async def test_a_peer_that_does_not_read_cannot_hold_up_a_cancelled_close() -> None:
+    one, other = memory_pair()
+    await other.connect()
+    session = Session(one)
+    await session.start()
+    for _ in range(20):
+        session.notify_soon("m", ["x" * 100_000])
+    started = asyncio.get_running_loop().time()
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(session.close(), 0.05)
+    assert not one.is_connected
+    assert asyncio.get_running_loop().time() - started < 1
+    await other.disconnect()
 
 
 @pytest.mark.parametrize("pause", [0, 0.01])
-def test_a_handler_may_close_the_session(pause: float) -> None:
+async def test_a_handler_may_close_the_session(pause: float) -> None:
     ended = []
 
     async def leave(context: SessionContext) -> None:
@@ -313,20 +259,17 @@ def test_a_handler_may_close_the_session(pause: float) -> None:
         await context.session.close()
         ended.append(True)
 
-    async def main() -> None:
-        async with sessions({"leave": leave}) as (client, server):
-            started = asyncio.get_running_loop().time()
-            with pytest.raises(ConnectionLost):
-                await client.call("leave")
-            await server.wait_closed()
-            await settle()
-            assert ended == [True]
-            assert asyncio.get_running_loop().time() - started < 1
-
-    run(main())
+    async with sessions({"leave": leave}) as (client, server):
+        started = asyncio.get_running_loop().time()
+        with pytest.raises(ConnectionLost):
+            await client.call("leave")
+        await server.wait_closed()
+        await settle()
+        assert ended == [True]
+        assert asyncio.get_running_loop().time() - started < 1
 
 
-def test_the_loss_of_the_connection_settles_calls_and_cancels_handlers() -> None:
+async def test_the_loss_of_the_connection_settles_calls_and_cancels_handlers() -> None:
     cancelled = []
 
     async def work() -> None:
@@ -336,69 +279,60 @@ def test_the_loss_of_the_connection_settles_calls_and_cancels_handlers() -> None
             cancelled.append(True)
             raise
 
-    async def main() -> None:
-        async with session_and_wire({"work": work}, close_seconds=0.02) as (session, wire):
-            call = asyncio.create_task(session.call("m"))
-            results: list[Any] = []
-            session.call_soon("m", on_result=results.append, on_error=results.append)
-            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"work"}')
-            await settle()
-            await wire.transport.disconnect()
-            with pytest.raises(ConnectionLost):
-                await call
-            assert isinstance(results[0], ConnectionLost)
-            await session.wait_closed()
-            assert cancelled == [True]
-            assert not session.is_connected
-
-    run(main())
+    async with session_and_wire({"work": work}, close_seconds=0.02) as (session, wire):
+        call = asyncio.create_task(session.call("m"))
+        results: list[Any] = []
+        session.call_soon("m", on_result=results.append, on_error=results.append)
+        wire.send(b'{"jsonrpc":"2.0","id":1,"method":"work"}')
+        await settle()
+        await wire.transport.disconnect()
+        with pytest.raises(ConnectionLost):
+            await call
+        assert isinstance(results[0], ConnectionLost)
+        await session.wait_closed()
+        assert cancelled == [True]
+        assert not session.is_connected
 
 
-def test_what_broke_the_channel_is_the_cause() -> None:
+async def test_what_broke_the_channel_is_the_cause() -> None:
     broken = OSError("the cable")
 
-    async def main() -> None:
-        async with sessions({"m": forever}, close_seconds=0.01, hooks=Faults()) as (client, _):
-            call = asyncio.create_task(client.call("m", timeout=None))
-            await asyncio.sleep(0)
-            client._transport._lost(broken)  # type: ignore[attr-defined]
-            with pytest.raises(ConnectionLost) as lost:
-                await call
-            assert lost.value.__cause__ is broken
-
-    run(main())
+    async with sessions({"m": forever}, close_seconds=0.01, hooks=Faults()) as (client, _):
+        call = asyncio.create_task(client.call("m", timeout=None))
+        await asyncio.sleep(0)
+        client._transport._lost(broken)  # type: ignore[attr-defined]
+        with pytest.raises(ConnectionLost) as lost:
+            await call
+        assert lost.value.__cause__ is broken
 
 
-def test_answers_still_leave_after_the_peer_has_ended_its_stream() -> None:
+async def test_answers_still_leave_after_the_peer_has_ended_its_stream() -> None:
     """As a client does that writes its requests, closes its end and reads on."""
 
-    async def main() -> None:
-        async with session_and_wire({"slow": slow}) as (session, wire):
-            call = asyncio.create_task(session.call("m"))
-            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"slow","params":[0.05]}')
-            await settle()
-            end = asyncio.create_task(wire.transport.close())
-            with pytest.raises(ConnectionLost):
-                await call
-            await session.wait_closed()
-            await end
-
-    run(main())
+    async with session_and_wire({"slow": slow}) as (session, wire):
+        call = asyncio.create_task(session.call("m"))
+        wire.send(b'{"jsonrpc":"2.0","id":1,"method":"slow","params":[0.05]}')
+        await settle()
+        end = asyncio.create_task(wire.transport.close())
+        with pytest.raises(ConnectionLost):
+            await call
+        await session.wait_closed()
+        await end
 
 
-def test_exceptions_of_the_body_pass_through() -> None:
-    async def main() -> None:
+async def test_exceptions_of_the_body_pass_through() -> None:
+    async def fail() -> None:
         async with sessions({"forever": forever}, close_seconds=0.01) as (client, _):
             client.call_soon("forever")
             raise KeyError("x")
 
     with pytest.raises(KeyError):
-        run(main())
+        await fail()
 
 
 @pytest.mark.parametrize("kind", ["timed out", "in flight"])
 @pytest.mark.parametrize("channel", ["memory", "tcp"])
-def test_close_does_not_wait_for_a_peer_that_works_on_a_lost_call(kind: str, channel: str) -> None:
+async def test_close_does_not_wait_for_a_peer_that_works_on_a_lost_call(kind: str, channel: str) -> None:
     async def hang(session: Session) -> None:
         if kind == "timed out":
             with pytest.raises(CallTimeout):
@@ -414,108 +348,90 @@ def test_close_does_not_wait_for_a_peer_that_works_on_a_lost_call(kind: str, cha
         async with Session(transport, {"forever": forever}, hooks=Faults(), close_seconds=4) as session:
             await session.wait_closed()
 
-    async def main() -> None:
-        if channel == "memory":
-            async with sessions({"forever": forever}, hooks=Faults(), close_seconds=4) as (client, server):
-                await hang(client)
-                await server.close(grace_seconds=0)
-        else:
-            listener = TcpServer(serve, "127.0.0.1", 0)
-            await listener.start()
-            async with Session(TcpClient("127.0.0.1", listener.address[1])) as client:
-                await hang(client)
-            await listener.close(grace_seconds=0)
-
-    run(main())
+    if channel == "memory":
+        async with sessions({"forever": forever}, hooks=Faults(), close_seconds=4) as (client, server):
+            await hang(client)
+            await server.close(grace_seconds=0)
+    else:
+        listener = TcpServer(serve, "127.0.0.1", 0)
+        await listener.start()
+        async with Session(TcpClient("127.0.0.1", listener.address[1])) as client:
+            await hang(client)
+        await listener.close(grace_seconds=0)
 
 
-def test_a_grace_as_long_as_it_takes() -> None:
-    async def main() -> None:
-        async with sessions({"slow": slow}, close_seconds=0) as (client, server):
-            call = asyncio.create_task(client.call("slow", [0.2]))
-            await settle()
-            await server.close(grace_seconds=None)
-            assert await call == "done"
-            assert server.unanswered == 0
-
-    run(main())
+async def test_a_grace_as_long_as_it_takes() -> None:
+    async with sessions({"slow": slow}, close_seconds=0) as (client, server):
+        call = asyncio.create_task(client.call("slow", [0.2]))
+        await settle()
+        await server.close(grace_seconds=None)
+        assert await call == "done"
+        assert server.unanswered == 0
 
 
-def test_the_earlier_end_of_two_closes_counts() -> None:
+async def test_the_earlier_end_of_two_closes_counts() -> None:
     faults = Faults()
 
-    async def main() -> None:
-        async with sessions({"forever": forever}, hooks=faults) as (client, server):
-            calls = [asyncio.create_task(client.call("forever")) for _ in range(2)]
-            await settle()
-            patient = asyncio.create_task(server.close(grace_seconds=None))
-            await asyncio.sleep(0.02)
-            assert not patient.done()
-            await server.close(grace_seconds=0.01)
-            await patient
-            assert server.unanswered == 2
-            for result in await asyncio.gather(*calls, return_exceptions=True):
-                assert isinstance(result, ConnectionLost)
-
-    run(main())
+    async with sessions({"forever": forever}, hooks=faults) as (client, server):
+        calls = [asyncio.create_task(client.call("forever")) for _ in range(2)]
+        await settle()
+        patient = asyncio.create_task(server.close(grace_seconds=None))
+        await asyncio.sleep(0.02)
+        assert not patient.done()
+        await server.close(grace_seconds=0.01)
+        await patient
+        assert server.unanswered == 2
+        for result in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(result, ConnectionLost)
     assert [str(fault) for fault in faults.seen] == ["the session was closed before it answered 2 requests"]
 
 
 @pytest.mark.parametrize("value", [-1, "5", float("nan")])
-def test_a_grace_that_is_no_time(value: Any) -> None:
-    async def main() -> None:
-        async with sessions() as (client, _):
-            with pytest.raises((TypeError, ValueError), match="grace_seconds"):
-                await client.close(grace_seconds=value)
-            assert client.is_connected
-
-    run(main())
+async def test_a_grace_that_is_no_time(value: Any) -> None:
+    async with sessions() as (client, _):
+        with pytest.raises((TypeError, ValueError), match="grace_seconds"):
+            await client.close(grace_seconds=value)
+        assert client.is_connected
 
 
 @pytest.mark.parametrize(("end_seconds", "answered"), [(None, True), (0.05, False), (5, True)])
-def test_what_a_peer_asked_before_it_ended_its_stream(end_seconds: float | None, answered: bool) -> None:
-    async def main() -> None:
-        one, other = memory_pair()
-        answers: list[Any] = []
-        other.onmessage = answers.append
-        await other.start()
-        session = Session(one, {"slow": slow}, close_seconds=0.05, end_seconds=end_seconds, hooks=Faults())
-        async with session:
-            other.send(Request(1, "slow", [0.3]))
-            await settle()
-            other._wire_has_ended = True  # it goes on reading
-            one._take_soon()
-            await session.wait_closed()
-            assert answers == ([Response(1, "done")] if answered else [])
-            assert session.unanswered == one.unanswered == (0 if answered else 1)
-        await other.disconnect()
-
-    run(main())
+async def test_what_a_peer_asked_before_it_ended_its_stream(end_seconds: float | None, answered: bool) -> None:
+    one, other = memory_pair()
+    answers: list[Any] = []
+    other.onmessage = answers.append
+    await other.start()
+    session = Session(one, {"slow": slow}, close_seconds=0.05, end_seconds=end_seconds, hooks=Faults())
+    async with session:
+        other.send(Request(1, "slow", [0.3]))
+        await settle()
+        other._wire_has_ended = True  # it goes on reading
+        one._take_soon()
+        await session.wait_closed()
+        assert answers == ([Response(1, "done")] if answered else [])
+        assert session.unanswered == one.unanswered == (0 if answered else 1)
+    await other.disconnect()
 
 
 @pytest.mark.parametrize(("grace", "answered"), [(None, True), (0.05, False), (5, True)])
-def test_a_transport_asks_its_session_to_end(grace: float | None, answered: bool) -> None:
+async def test_a_transport_asks_its_session_to_end(grace: float | None, answered: bool) -> None:
     """As a server does that closes. What runs may still call its peer."""
 
     async def work(context: SessionContext) -> Any:
         await asyncio.sleep(0.2)
         return await context.session.call("ask")
 
-    async def main() -> None:
-        async with sessions({"work": work}, {"ask": lambda: "answer"}, hooks=Faults()) as (client, server):
-            call = asyncio.create_task(client.call("work"))
-            await settle()
-            transport: Any = server._transport
-            transport.onstop(grace)
-            if answered:
-                assert await call == "answer"
-            else:
-                with pytest.raises(ConnectionLost):
-                    await call
-            await server.wait_closed()
-            assert server.unanswered == transport.unanswered == (not answered)
-
-    run(main())
+    async with sessions({"work": work}, {"ask": lambda: "answer"}, hooks=Faults()) as (client, server):
+        call = asyncio.create_task(client.call("work"))
+        await settle()
+        transport: Any = server._transport
+        transport.onstop(grace)
+        if answered:
+            assert await call == "answer"
+        else:
+            with pytest.raises(ConnectionLost):
+                await call
+        await server.wait_closed()
+        assert server.unanswered == transport.unanswered == (not answered)
 
 
 def test_a_stdio_server_waits_for_its_handlers_after_the_end_of_its_input() -> None:
@@ -538,7 +454,7 @@ def test_a_stdio_server_waits_for_its_handlers_after_the_end_of_its_input() -> N
 
 
 @pytest.mark.parametrize("how", ["wait_for", "task", "gather"])
-def test_a_handler_may_close_the_session_from_a_task_of_its_own(how: str) -> None:
+async def test_a_handler_may_close_the_session_from_a_task_of_its_own(how: str) -> None:
     ended = []
 
     async def leave(context: SessionContext) -> None:
@@ -552,118 +468,100 @@ def test_a_handler_may_close_the_session_from_a_task_of_its_own(how: str) -> Non
             await asyncio.gather(closing, asyncio.sleep(0))
         ended.append(True)
 
-    async def main() -> None:
-        async with sessions({"leave": leave, "slow": slow}, max_handlers=1) as (client, server):
-            started = asyncio.get_running_loop().time()
-            leaving = asyncio.create_task(client.call("leave"))
-            also = asyncio.create_task(client.call("slow", [0.01]))
-            with pytest.raises(ConnectionLost):
-                await leaving
-            assert await also == "done"
-            await server.wait_closed()
-            await settle()
-            assert ended == [True]
-            assert asyncio.get_running_loop().time() - started < 2
-
-    run(main())
+    async with sessions({"leave": leave, "slow": slow}, max_handlers=1) as (client, server):
+        started = asyncio.get_running_loop().time()
+        leaving = asyncio.create_task(client.call("leave"))
+        also = asyncio.create_task(client.call("slow", [0.01]))
+        with pytest.raises(ConnectionLost):
+            await leaving
+        assert await also == "done"
+        await server.wait_closed()
+        await settle()
+        assert ended == [True]
+        assert asyncio.get_running_loop().time() - started < 2
 
 
 # What is served.
 
 
-def test_registering() -> None:
-    async def main() -> None:
-        async with sessions() as (client, server):
-            with pytest.raises(RpcError, match="Method not found") as missing:
-                await client.call("double", [4])
-            assert missing.value.code == -32601
+async def test_registering() -> None:
+    async with sessions() as (client, server):
+        with pytest.raises(RpcError, match="Method not found") as missing:
+            await client.call("double", [4])
+        assert missing.value.code == -32601
 
-            @server.register("double")
-            def double(value: int) -> int:
-                return value * 2
+        @server.register("double")
+        def double(value: int) -> int:
+            return value * 2
 
-            server.register("half", lambda value: value // 2)
-            assert double(1) == 2
-            assert await client.call("double", [4]) == 8
-            assert await client.call("half", [4]) == 2
-
-    run(main())
+        server.register("half", lambda value: value // 2)
+        assert double(1) == 2
+        assert await client.call("double", [4]) == 8
+        assert await client.call("half", [4]) == 2
 
 
-def test_unreadable_messages_are_answered_by_the_policy() -> None:
+async def test_unreadable_messages_are_answered_by_the_policy() -> None:
     faults = Faults()
 
-    async def main(policy: Any) -> list[Any]:
+    async def replies(policy: Any) -> list[Any]:
         async with session_and_wire(reply_policy=policy, hooks=faults) as (_, wire):
             for text in (b"nonsense", b"{}", b'{"jsonrpc":"2.0","id":5,"method":7}', b'{"jsonrpc":"2.0","result":7}'):
                 wire.send(text)
             await settle()
             return [(reply.id, reply.error.code) for reply in wire.received]
 
-    assert run(main("always")) == [(None, -32700), (None, -32600), (5, -32600)]
-    assert run(main("never")) == [(5, -32600)]
+    assert await replies("always") == [(None, -32700), (None, -32600), (5, -32600)]
+    assert await replies("never") == [(5, -32600)]
     assert len(faults.seen) == 8
 
 
-def test_a_batch_is_answered_by_one_batch() -> None:
-    async def main() -> None:
-        async with session_and_wire({"slow": slow, "add": lambda a, b: a + b}) as (_, wire):
-            wire.send(
-                b'[{"jsonrpc":"2.0","id":1,"method":"slow","params":[0.01]},{"jsonrpc":"2.0","method":"add"},7,'
-                b'{"jsonrpc":"2.0","id":2,"method":"add","params":[1,2]},{"jsonrpc":"2.0","id":3,"method":"none"}]'
-            )
-            replies = await wire.next()
-            assert [reply.id for reply in replies] == [1, None, 2, 3]
-            assert [reply.result for reply in replies] == ["done", None, 3, None]
-            wire.send(b'[{"jsonrpc":"2.0","method":"add","params":[1,2]}]')
-            await settle()
-            assert wire.received == []
-
-    run(main())
+async def test_a_batch_is_answered_by_one_batch() -> None:
+    async with session_and_wire({"slow": slow, "add": lambda a, b: a + b}) as (_, wire):
+        wire.send(
+            b'[{"jsonrpc":"2.0","id":1,"method":"slow","params":[0.01]},{"jsonrpc":"2.0","method":"add"},7,'
+            b'{"jsonrpc":"2.0","id":2,"method":"add","params":[1,2]},{"jsonrpc":"2.0","id":3,"method":"none"}]'
+        )
+        replies = await wire.next()
+        assert [reply.id for reply in replies] == [1, None, 2, 3]
+        assert [reply.result for reply in replies] == ["done", None, 3, None]
+        wire.send(b'[{"jsonrpc":"2.0","method":"add","params":[1,2]}]')
+        await settle()
+        assert wire.received == []
 
 
-def test_a_duplicate_id_in_flight_is_refused() -> None:
-    async def main() -> None:
-        async with session_and_wire({"slow": slow}) as (_, wire):
-            for _ in range(2):
-                wire.send(b'{"jsonrpc":"2.0","id":1,"method":"slow","params":[0.02]}')
-            refusal, answer = await wire.next(), await wire.next()
-            assert (refusal.id, refusal.error.code) == (1, -32600)
-            assert answer == Response(1, "done")
-
-    run(main())
+async def test_a_duplicate_id_in_flight_is_refused() -> None:
+    async with session_and_wire({"slow": slow}) as (_, wire):
+        for _ in range(2):
+            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"slow","params":[0.02]}')
+        refusal, answer = await wire.next(), await wire.next()
+        assert (refusal.id, refusal.error.code) == (1, -32600)
+        assert answer == Response(1, "done")
 
 
-def test_an_id_that_is_used_twice_in_a_batch() -> None:
+async def test_an_id_that_is_used_twice_in_a_batch() -> None:
     """It is refused only while the first one is in flight."""
     batch = b"[%s]" % b",".join([b'{"jsonrpc":"2.0","id":1,"method":"%s","params":[0.01]}'] * 2)
 
-    async def main() -> None:
-        async with session_and_wire({"slow": slow, "now": lambda value: value}) as (session, wire):
-            wire.send(batch % (b"now", b"now"))
-            assert await wire.next() == [Response(1, 0.01), Response(1, 0.01)]
-            wire.send(batch % (b"now", b"unknown"))
-            first, second = await wire.next()
-            assert (first.result, second.error.code) == (0.01, -32601)
-            wire.send(batch % (b"slow", b"slow"))
-            first, second = await wire.next()
-            assert (first.result, second.error.code) == ("done", -32600)
-            assert len(session._peer.serving) == 0
-
-    run(main())
+    async with session_and_wire({"slow": slow, "now": lambda value: value}) as (session, wire):
+        wire.send(batch % (b"now", b"now"))
+        assert await wire.next() == [Response(1, 0.01), Response(1, 0.01)]
+        wire.send(batch % (b"now", b"unknown"))
+        first, second = await wire.next()
+        assert (first.result, second.error.code) == (0.01, -32601)
+        wire.send(batch % (b"slow", b"slow"))
+        first, second = await wire.next()
+        assert (first.result, second.error.code) == ("done", -32600)
+        assert len(session._peer.serving) == 0
 
 
-def test_ids_need_not_be_unique() -> None:
-    async def main() -> None:
-        async with session_and_wire({"slow": slow}, unique_ids=False, convention=LspConvention()) as (session, wire):
-            for seconds in (0.02, 0.01, 5):
-                wire.send(b'{"jsonrpc":"2.0","id":1,"method":"slow","params":[%a]}' % seconds)
-            assert [await wire.next(), await wire.next()] == [Response(1, "done")] * 2
-            wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}')
-            assert (await wire.next()).error.code == -32800
-            assert len(session._peer.serving) == 0
-
-    run(main())
+async def test_ids_need_not_be_unique() -> None:
+    async with session_and_wire({"slow": slow}, unique_ids=False, convention=LspConvention()) as (session, wire):
+        for seconds in (0.02, 0.01, 5):
+            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"slow","params":[%a]}' % seconds)
+        assert [await wire.next(), await wire.next()] == [Response(1, "done")] * 2
+        wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}')
+        assert (await wire.next()).error.code == -32800
+        assert len(session._peer.serving) == 0
 
 
 @pytest.mark.parametrize(
@@ -677,29 +575,26 @@ def test_ids_need_not_be_unique() -> None:
     ids=["only an id", "a lone surrogate", "too large", "in a batch"],
 )
 @pytest.mark.parametrize("is_late", [False, True])
-def test_an_answer_that_cannot_be_read_settles_its_call(answer: bytes, is_late: bool) -> None:
+async def test_an_answer_that_cannot_be_read_settles_its_call(answer: bytes, is_late: bool) -> None:
     """And nothing is sent: the id may be that of a call of the peer."""
     faults = Faults()
 
-    async def main() -> None:
-        one, other = memory_pair(limits=Limits(message_bytes=10_000))
-        wire = Wire(other)
-        await other.start()
-        async with Session(one, hooks=faults) as session:
-            call = asyncio.create_task(session.call("m", timeout=0.01 if is_late else 5))
-            assert await wire.next() == Request(1, "m")
-            if is_late:
-                with pytest.raises(CallTimeout):
-                    await call
-            wire.send(answer)
-            if not is_late:
-                with pytest.raises(ParseError):
-                    await call
-            await settle()
-            assert (wire.received, faults.seen) == ([], [])
-        await other.disconnect()
-
-    run(main())
+    one, other = memory_pair(limits=Limits(message_bytes=10_000))
+    wire = Wire(other)
+    await other.start()
+    async with Session(one, hooks=faults) as session:
+        call = asyncio.create_task(session.call("m", timeout=0.01 if is_late else 5))
+        assert await wire.next() == Request(1, "m")
+        if is_late:
+            with pytest.raises(CallTimeout):
+                await call
+        wire.send(answer)
+        if not is_late:
+            with pytest.raises(ParseError):
+                await call
+        await settle()
+        assert (wire.received, faults.seen) == ([], [])
+    await other.disconnect()
 
 
 @pytest.mark.parametrize(
@@ -711,32 +606,26 @@ def test_an_answer_that_cannot_be_read_settles_its_call(answer: bytes, is_late: 
     ],
     ids=["too large", "a lone surrogate", "only an id"],
 )
-def test_a_request_that_cannot_be_read_is_answered_with_its_id(request_: bytes, code: int) -> None:
-    async def main() -> None:
-        one, other = memory_pair(limits=Limits(message_bytes=10_000))
-        wire = Wire(other)
-        await other.start()
-        async with Session(one, hooks=Faults(), reply_policy="never"):
-            wire.send(request_)
-            answer = await wire.next()
-            assert (answer.id, answer.error.code) == (7, code)
-        await other.disconnect()
-
-    run(main())
+async def test_a_request_that_cannot_be_read_is_answered_with_its_id(request_: bytes, code: int) -> None:
+    one, other = memory_pair(limits=Limits(message_bytes=10_000))
+    wire = Wire(other)
+    await other.start()
+    async with Session(one, hooks=Faults(), reply_policy="never"):
+        wire.send(request_)
+        answer = await wire.next()
+        assert (answer.id, answer.error.code) == (7, code)
+    await other.disconnect()
 
 
-def test_messages_go_out_in_their_order() -> None:
-    async def main() -> None:
-        async with session_and_wire() as (session, wire):
-            session.call_soon("a")
-            await session.notify("b", [1])
-            session.notify_soon("c", {"x": 1})
-            session.call_soon("d")
-            assert [await wire.next() for _ in range(4)] == [
-                Request(1, "a"),
-                Notification("b", [1]),
-                Notification("c", {"x": 1}),
-                Request(2, "d"),
-            ]
-
-    run(main())
+async def test_messages_go_out_in_their_order() -> None:
+    async with session_and_wire() as (session, wire):
+        session.call_soon("a")
+        await session.notify("b", [1])
+        session.notify_soon("c", {"x": 1})
+        session.call_soon("d")
+        assert [await wire.next() for _ in range(4)] == [
+            Request(1, "a"),
+            Notification("b", [1]),
+            Notification("c", {"x": 1}),
+            Request(2, "d"),
+        ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from ..isolated.session_soak import CHANNELS, kill, soak
@@ -12,9 +10,10 @@ pytestmark = [pytest.mark.usefixtures("each_loop"), pytest.mark.slow]
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.time_limit(40)
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_each_call_settles_once_and_nothing_is_left(channel: str) -> None:
-    reports = asyncio.run(asyncio.wait_for(soak(channel, 1500, seed=7), 40))
+async def test_each_call_settles_once_and_nothing_is_left(channel: str) -> None:
+    reports = await soak(channel, 1500, seed=7)
     assert [report.calls for report in reports] == [1500, 1500]
     for report in reports:
         # A call that waits for no answer, too, has an outcome; so there are more of them than calls.
@@ -23,8 +22,9 @@ def test_each_call_settles_once_and_nothing_is_left(channel: str) -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.time_limit(50)
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_a_peer_that_is_killed(channel: str) -> None:
+async def test_a_peer_that_is_killed(channel: str) -> None:
     for seed in (1, 2):
-        outcomes = asyncio.run(asyncio.wait_for(kill(channel, seed), 40))
+        outcomes = await kill(channel, seed)
         assert outcomes["lost"] > 0

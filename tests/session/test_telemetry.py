@@ -11,7 +11,7 @@ import pytest
 from jsonrpc_fast.errors import CallTimeout, RpcError
 from jsonrpc_fast.session import SessionContext
 
-from ..support.session_pairs import run, session_and_wire, sessions
+from ..support.session_pairs import session_and_wire, sessions
 
 pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed")
 
@@ -64,17 +64,14 @@ def telemetry() -> Iterator[Telemetry]:
     found.meters.shutdown()
 
 
-def test_spans_of_a_call(telemetry: Telemetry) -> None:
+async def test_spans_of_a_call(telemetry: Telemetry) -> None:
     async def work(context: SessionContext, depth: int) -> int:
         await asyncio.sleep(0)
         return 0 if depth == 0 else 1 + await context.session.call("work", [depth - 1])
 
-    async def main() -> None:
-        options = {"hooks": telemetry.hooks}
-        async with sessions({"work": work}, {"work": lambda depth: depth}, options, **options) as (client, _):
-            assert await client.call("work", [1]) == 1
-
-    run(main())
+    options = {"hooks": telemetry.hooks}
+    async with sessions({"work": work}, {"work": lambda depth: depth}, options, **options) as (client, _):
+        assert await client.call("work", [1]) == 1
     inner, outer = telemetry.spans(SpanKind.CLIENT)
     inner_server, outer_server = telemetry.spans(SpanKind.SERVER)
     assert {span.name for span in (inner, outer, inner_server, outer_server)} == {"work"}
@@ -94,18 +91,15 @@ def test_spans_of_a_call(telemetry: Telemetry) -> None:
     assert outer.parent is outer_server.parent is inner_server.parent is None
 
 
-def test_errors(telemetry: Telemetry) -> None:
+async def test_errors(telemetry: Telemetry) -> None:
     def refuse() -> None:
         raise RpcError(-32001, "sesame", "sesame")
 
-    async def main() -> None:
-        options = {"hooks": telemetry.hooks}
-        async with sessions({"refuse": refuse}, None, options, **options) as (client, _):
-            for method in ("refuse", "made up"):
-                with pytest.raises(RpcError):
-                    await client.call(method)
-
-    run(main())
+    options = {"hooks": telemetry.hooks}
+    async with sessions({"refuse": refuse}, None, options, **options) as (client, _):
+        for method in ("refuse", "made up"):
+            with pytest.raises(RpcError):
+                await client.call(method)
     client_spans, server_spans = telemetry.spans(SpanKind.CLIENT), telemetry.spans(SpanKind.SERVER)
     for span, code in zip([*client_spans, *server_spans], ["-32001", "-32601"] * 2, strict=True):
         assert span.attributes is not None
@@ -116,15 +110,12 @@ def test_errors(telemetry: Telemetry) -> None:
     assert (server_spans[1].attributes or {})["rpc.method_original"] == "made up"
 
 
-def test_local_faults(telemetry: Telemetry) -> None:
-    async def main() -> None:
-        async with session_and_wire(hooks=telemetry.hooks) as (session, _):
-            with pytest.raises(CallTimeout):
-                await session.call("timeout", timeout=0)
-            session.cancel(session.call_soon("cancelled"))
-            session.call_soon("lost")
-
-    run(main())
+async def test_local_faults(telemetry: Telemetry) -> None:
+    async with session_and_wire(hooks=telemetry.hooks) as (session, _):
+        with pytest.raises(CallTimeout):
+            await session.call("timeout", timeout=0)
+        session.cancel(session.call_soon("cancelled"))
+        session.call_soon("lost")
     assert [(span.attributes or {})["error.type"] for span in telemetry.spans(SpanKind.CLIENT)] == [
         "jsonrpc_fast.errors.CallTimeout",
         "jsonrpc_fast.errors.CallCancelled",
@@ -132,15 +123,12 @@ def test_local_faults(telemetry: Telemetry) -> None:
     ]
 
 
-def test_durations(telemetry: Telemetry) -> None:
-    async def main() -> None:
-        options = {"hooks": telemetry.hooks}
-        async with sessions({"wait": lambda: asyncio.sleep(0.02)}, None, options, **options) as (client, _):
-            for _ in range(3):
-                await client.call("wait")
-            await client.notify("wait")
-
-    run(main())
+async def test_durations(telemetry: Telemetry) -> None:
+    options = {"hooks": telemetry.hooks}
+    async with sessions({"wait": lambda: asyncio.sleep(0.02)}, None, options, **options) as (caller, _):
+        for _ in range(3):
+            await caller.call("wait")
+        await caller.notify("wait")
     points = telemetry.points()
     client = points["rpc.client.call.duration", "wait"]
     server = points["rpc.server.call.duration", "wait"]

@@ -66,20 +66,15 @@ async def relayed(
             await outer_right.disconnect()
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 50))
-
-
-def over(profile: Profile = JSONRPC, **options: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[[], None]]:
+def over(
+    profile: Profile = JSONRPC, **options: Any
+) -> Callable[[Callable[..., Awaitable[None]]], Callable[[], Awaitable[None]]]:
     """Runs a test with both ends and the faults of a relay."""
 
-    def decorate(test: Callable[..., Awaitable[None]]) -> Callable[[], None]:
-        async def whole() -> None:
+    def decorate(test: Callable[..., Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        async def wrapped() -> None:
             async with relayed(profile, **options) as (left, right, faults, _):
                 await test(left, right, faults)
-
-        def wrapped() -> None:
-            run(whole)
 
         wrapped.__name__ = test.__name__
         return wrapped

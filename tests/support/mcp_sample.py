@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,11 +15,6 @@ from jsonrpc_fast.mcp.protocol.definitions import ToolAnnotations
 from jsonrpc_fast.mcp.server.context import Context
 from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.mcp.server.tools import ToolResult, text_content
-
-
-def run(main: Coroutine[Any, Any, None]) -> None:
-    """Runs a test, for 30 seconds at the most."""
-    asyncio.run(asyncio.wait_for(main, 30))
 
 
 def sample() -> Server:

@@ -1,9 +1,9 @@
-"""What the tests of `Session` share: two ends over memory, and a loop in which nothing may be left."""
+"""What the tests of `Session` share: two ends over memory."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -11,26 +11,6 @@ from jsonrpc_fast.session import Handlers, Session, SessionContext
 from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
 T = TypeVar("T")
-
-
-def run(main: Coroutine[Any, Any, T], seconds: float = 20.0) -> T:
-    """What `main` returns. Fails when it takes longer, leaves a task or a timer, or when the loop has to report."""
-    reports: list[dict[str, Any]] = []
-
-    async def guarded() -> T:
-        loop = asyncio.get_running_loop()
-        before = asyncio.all_tasks()
-        loop.set_exception_handler(lambda _, report: reports.append(report))
-        result = await asyncio.wait_for(main, seconds)
-        left = asyncio.all_tasks() - before
-        assert left == set(), left
-        timers = [timer for timer in getattr(loop, "_scheduled", ()) if not timer.cancelled()]
-        assert timers == []
-        return result
-
-    result = asyncio.run(guarded())
-    assert reports == []
-    return result
 
 
 @asynccontextmanager

@@ -49,8 +49,8 @@ async def talk(secret: str = "secret") -> None:
     await other.wait_closed()
 
 
-def test_lines(log: pytest.CaptureFixture[str]) -> None:
-    asyncio.run(talk())
+async def test_lines(log: pytest.CaptureFixture[str]) -> None:
+    await talk()
     text = log.readouterr()
     assert text.out == ""
     assert "secret" not in text.err
@@ -83,62 +83,56 @@ def test_lines(log: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_faults_are_told_without_their_text(log: pytest.CaptureFixture[str]) -> None:
-    async def test() -> None:
-        def fail(message: object) -> None:
-            raise KeyError("secret")
+async def test_faults_are_told_without_their_text(log: pytest.CaptureFixture[str]) -> None:
+    def fail(message: object) -> None:
+        raise KeyError("secret")
 
-        one, other = memory_pair()
-        other.onmessage = fail
-        other.onerror = lambda error: None
-        await one.start()
-        await other.start()
-        one.send(Notification("n"))
-        await asyncio.sleep(0.01)
-        await one.disconnect()
-        await other.wait_closed()
-
-    asyncio.run(test())
+    one, other = memory_pair()
+    other.onmessage = fail
+    other.onerror = lambda error: None
+    await one.start()
+    await other.start()
+    one.send(Notification("n"))
+    await asyncio.sleep(0.01)
+    await one.disconnect()
+    await other.wait_closed()
     text = log.readouterr().err
     assert "memory fault: KeyError\n" in text
     assert "secret" not in text
 
 
-def test_sizes_of_chunked_messages_and_addresses(log: pytest.CaptureFixture[str]) -> None:
-    async def test() -> None:
-        async def serve(transport: object) -> None:
-            await transport.start()  # type: ignore[attr-defined]
+async def test_sizes_of_chunked_messages_and_addresses(log: pytest.CaptureFixture[str]) -> None:
+    async def serve(transport: object) -> None:
+        await transport.start()  # type: ignore[attr-defined]
 
-        server = TcpServer(serve, "127.0.0.1", 0)
-        await server.start()
-        client = TcpClient(*server.address)
-        await client.start()
-        for size in (10, 300_000, 20):
-            client.send(Notification("n", ["x" * size]))
-        await client.close()
-        await server.close()
-
-    asyncio.run(test())
+    server = TcpServer(serve, "127.0.0.1", 0)
+    await server.start()
+    client = TcpClient(*server.address)
+    await client.start()
+    for size in (10, 300_000, 20):
+        client.send(Notification("n", ["x" * size]))
+    await client.close()
+    await server.close()
     text = log.readouterr().err
     assert re.findall(r"<- notification 'n', (\d+) bytes", text) == ["54", "300044", "64"]
     assert re.search(r"connection with 127\.0\.0\.1:\d+ connected", text)
 
 
-def test_silent_although_the_root_logger_is_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_silent_although_the_root_logger_is_on(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
-        asyncio.run(talk())
+        await talk()
     assert [record for record in caplog.records if record.name == "jsonrpc_fast"] == []
 
 
-def test_the_application_may_turn_it_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_application_may_turn_it_on(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "jsonrpc_fast"):
-        asyncio.run(talk())
+        await talk()
     assert len([record for record in caplog.records if record.name == "jsonrpc_fast"]) == 18
 
 
-def test_no_stderr(log: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_stderr(log: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
-    asyncio.run(talk())
+    await talk()
 
 
 @pytest.mark.parametrize(("value", "lines"), [("1", 2), ("0", 0), ("", 0)])
@@ -185,32 +179,31 @@ asyncio.run(main())
 
 
 @pytest.mark.timeout(60)
-def test_what_both_ends_of_a_process_tell_holds_no_payload_and_no_forged_line(log: pytest.CaptureFixture[str]) -> None:
+async def test_what_both_ends_of_a_process_tell_holds_no_payload_and_no_forged_line(
+    log: pytest.CaptureFixture[str],
+) -> None:
     """Secrets are in params, results, errors and faults; control characters in a method, an id and a fault's id."""
     told: list[str] = []
     secret = "open sesame"
 
-    async def test() -> None:
-        client = StdioClient(
-            [sys.executable, "-c", SERVER_WITH_SECRETS],
-            env={**os.environ, "JSONRPC_FAST_DEBUG": "1"},
-            stderr=told.append,
-        )
-        ids = itertools.count()
-        session = Session(client, id_factory=lambda: f"{next(ids)}\n12:00:00.000 forged\x1b[2J\u202e")
-        async with session:
-            assert await session.call("echo", [secret]) == secret
-            for method in ("refuse", "fail", "fail later", "echo\r\nforged\x00"):
-                with pytest.raises(RpcError):
-                    await session.call(method, {"secret": secret})
-            assert await session.call_batch([("echo", [secret]), Notification("echo", [secret])]) == [secret, None]
-            await session.notify("fail", [secret])
-            client._writer.write(b'{"jsonrpc":"2.0","id":"\\nforged","method":7,"params":["open sesame"]}\n')
-            client._writer.write(b'{"open sesame"\n\xffopen sesame\n["open sesame"]\n')
-            client._writer.write(b'{"jsonrpc":"2.0","id":"unknown\\nforged","result":"open sesame"}\n')
-            assert await session.call("echo", [secret]) == secret
-
-    asyncio.run(test())
+    client = StdioClient(
+        [sys.executable, "-c", SERVER_WITH_SECRETS],
+        env={**os.environ, "JSONRPC_FAST_DEBUG": "1"},
+        stderr=told.append,
+    )
+    ids = itertools.count()
+    session = Session(client, id_factory=lambda: f"{next(ids)}\n12:00:00.000 forged\x1b[2J\u202e")
+    async with session:
+        assert await session.call("echo", [secret]) == secret
+        for method in ("refuse", "fail", "fail later", "echo\r\nforged\x00"):
+            with pytest.raises(RpcError):
+                await session.call(method, {"secret": secret})
+        assert await session.call_batch([("echo", [secret]), Notification("echo", [secret])]) == [secret, None]
+        await session.notify("fail", [secret])
+        client._writer.write(b'{"jsonrpc":"2.0","id":"\\nforged","method":7,"params":["open sesame"]}\n')
+        client._writer.write(b'{"open sesame"\n\xffopen sesame\n["open sesame"]\n')
+        client._writer.write(b'{"jsonrpc":"2.0","id":"unknown\\nforged","result":"open sesame"}\n')
+        assert await session.call("echo", [secret]) == secret
     ours = log.readouterr().err.splitlines()
     assert len(ours) > 20
     assert len(told) > 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -54,58 +54,45 @@ async def turns(number: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def limited() -> None:
-        await asyncio.wait_for(test(), 15)
-
-    asyncio.run(limited())
-
-
 def test_is_a_transport() -> None:
     one, _ = memory_pair()
     assert isinstance(one, Transport)
     assert not isinstance(object(), Transport)
 
 
-def test_messages_arrive_in_order_both_ways() -> None:
-    async def test() -> None:
-        one, other, at_one, at_other = await started()
-        one.send(Request(1, "add", [1, 2]))
-        one.send(Notification("seen"))
-        one.send([Request("a", "x"), Notification("y")])
-        one.send((Request("b", "x"),))
-        one.send(encode_notification("ready"))
-        one.send(encode_notification("ready", delimited=False))
-        other.send(Response(1, 3))
-        other.send(Response(None, error=Error(-1, "no")))
-        await turns()
-        assert at_other.told == [
-            Request(1, "add", [1, 2]),
-            Notification("seen"),
-            [Request("a", "x"), Notification("y")],
-            [Request("b", "x")],
-            Notification("ready"),
-            Notification("ready"),
-        ]
-        assert at_one.told == [Response(1, 3), Response(None, error=Error(-1, "no"))]
-        await one.close()
-        await other.wait_closed()
-
-    run(test)
+async def test_messages_arrive_in_order_both_ways() -> None:
+    one, other, at_one, at_other = await started()
+    one.send(Request(1, "add", [1, 2]))
+    one.send(Notification("seen"))
+    one.send([Request("a", "x"), Notification("y")])
+    one.send((Request("b", "x"),))
+    one.send(encode_notification("ready"))
+    one.send(encode_notification("ready", delimited=False))
+    other.send(Response(1, 3))
+    other.send(Response(None, error=Error(-1, "no")))
+    await turns()
+    assert at_other.told == [
+        Request(1, "add", [1, 2]),
+        Notification("seen"),
+        [Request("a", "x"), Notification("y")],
+        [Request("b", "x")],
+        Notification("ready"),
+        Notification("ready"),
+    ]
+    assert at_one.told == [Response(1, 3), Response(None, error=Error(-1, "no"))]
+    await one.close()
+    await other.wait_closed()
 
 
-def test_what_is_no_message_is_not_sent() -> None:
-    async def test() -> None:
-        one, other, _, at_other = await started()
-        one.send(b"")
-        one.send([])
-        one.send(Notification("n"))
-        await turns()
-        assert at_other.told == [Notification("n")]
-        await one.disconnect()
-        await other.wait_closed()
-
-    run(test)
+async def test_what_is_no_message_is_not_sent() -> None:
+    one, other, _, at_other = await started()
+    one.send(b"")
+    one.send([])
+    one.send(Notification("n"))
+    await turns()
+    assert at_other.told == [Notification("n")]
+    await one.disconnect()
+    await other.wait_closed()
 
 
 @pytest.fixture
@@ -122,286 +109,256 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return written
 
 
-def test_one_write_for_each_turn(written: list[bytes]) -> None:
-    async def test() -> None:
-        one, other, at_one, _ = await started()
-        other.onmessage = lambda message: other.send(encode_result(message.id, None))  # type: ignore[union-attr]
-        for id in range(3):
-            one.send(Request(id, "m"))
-        assert written == []
-        await turns(2)
-        # The answers leave in the very turn in which the requests came.
-        assert [data.count(b"\n") for data in written] == [3, 3]
-        await turns()
-        assert at_one.told == [Response(0, None), Response(1, None), Response(2, None)]
-        one.send(Notification("n", ["x" * 70_000]))
-        assert len(written[2]) > 70_000  # so much does not wait for the end of the turn
-        await one.disconnect()
-        await other.wait_closed()
-
-    run(test)
+async def test_one_write_for_each_turn(written: list[bytes]) -> None:
+    one, other, at_one, _ = await started()
+    other.onmessage = lambda message: other.send(encode_result(message.id, None))  # type: ignore[union-attr]
+    for id in range(3):
+        one.send(Request(id, "m"))
+    assert written == []
+    await turns(2)
+    # The answers leave in the very turn in which the requests came.
+    assert [data.count(b"\n") for data in written] == [3, 3]
+    await turns()
+    assert at_one.told == [Response(0, None), Response(1, None), Response(2, None)]
+    one.send(Notification("n", ["x" * 70_000]))
+    assert len(written[2]) > 70_000  # so much does not wait for the end of the turn
+    await one.disconnect()
+    await other.wait_closed()
 
 
-def test_frames_linger_for_others(written: list[bytes]) -> None:
-    async def test() -> None:
-        one, other, _, at_other = await started()
-        one.linger_turns = 3
-        for number in range(3):
-            one.send(Notification(str(number)))
-            await turns(1)
-        assert written == []
-        await turns(3)
-        assert [data.count(b"\n") for data in written] == [3]
-        one.send(Notification("3"))
-        one.linger_turns = 0
+async def test_frames_linger_for_others(written: list[bytes]) -> None:
+    one, other, _, at_other = await started()
+    one.linger_turns = 3
+    for number in range(3):
+        one.send(Notification(str(number)))
         await turns(1)
-        assert [data.count(b"\n") for data in written] == [3, 1]
-        one.linger_turns = 100
-        one.send(Notification("4"))
-        await one.close()  # waits for nothing
-        await other.wait_closed()
-        assert at_other.told == [*[Notification(str(number)) for number in range(5)], "closed"]
-
-    run(test)
-
-
-def test_a_message_that_cannot_be_written_queues_nothing() -> None:
-    async def test() -> None:
-        one, other, _, at_other = await started()
-        with pytest.raises(EncodeError):
-            one.send(Notification("n", [object()]))
-        with pytest.raises(EncodeError):
-            one.send([Notification("n"), Notification("n", [object()])])
-        with pytest.raises(TypeError):
-            one.send("text")  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="line break"):
-            one.send(b'{"jsonrpc":"2.0",\n"method":"n"}')
-        assert one.write_buffer_bytes == 0
-        one.send(Notification("good"))
-        await turns()
-        assert at_other.told == [Notification("good")]
-        await one.disconnect()
-        await other.wait_closed()
-
-    run(test)
+    assert written == []
+    await turns(3)
+    assert [data.count(b"\n") for data in written] == [3]
+    one.send(Notification("3"))
+    one.linger_turns = 0
+    await turns(1)
+    assert [data.count(b"\n") for data in written] == [3, 1]
+    one.linger_turns = 100
+    one.send(Notification("4"))
+    await one.close()  # waits for nothing
+    await other.wait_closed()
+    assert at_other.told == [*[Notification(str(number)) for number in range(5)], "closed"]
 
 
-def test_states() -> None:
-    async def test() -> None:
-        one, other = memory_pair()
-        at_one = Ends(one)
-        assert not one.is_connected
-        with pytest.raises(StateError, match="not connected"):
-            one.send(Notification("n"))
-        with pytest.raises(StateError, match="not connected"):
-            await one.drain()
-        await one.connect()
-        assert one.is_connected
-        one.send(Notification("n"))  # before it is started, too
+async def test_a_message_that_cannot_be_written_queues_nothing() -> None:
+    one, other, _, at_other = await started()
+    with pytest.raises(EncodeError):
+        one.send(Notification("n", [object()]))
+    with pytest.raises(EncodeError):
+        one.send([Notification("n"), Notification("n", [object()])])
+    with pytest.raises(TypeError):
+        one.send("text")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="line break"):
+        one.send(b'{"jsonrpc":"2.0",\n"method":"n"}')
+    assert one.write_buffer_bytes == 0
+    one.send(Notification("good"))
+    await turns()
+    assert at_other.told == [Notification("good")]
+    await one.disconnect()
+    await other.wait_closed()
+
+
+async def test_states() -> None:
+    one, other = memory_pair()
+    at_one = Ends(one)
+    assert not one.is_connected
+    with pytest.raises(StateError, match="not connected"):
+        one.send(Notification("n"))
+    with pytest.raises(StateError, match="not connected"):
         await one.drain()
-        with pytest.raises(StateError):
-            await one.connect()
+    await one.connect()
+    assert one.is_connected
+    one.send(Notification("n"))  # before it is started, too
+    await one.drain()
+    with pytest.raises(StateError):
+        await one.connect()
+    await one.start()
+    with pytest.raises(StateError, match="running"):
         await one.start()
-        with pytest.raises(StateError, match="running"):
-            await one.start()
-        with pytest.raises(StateError):
-            await one.connect()
-        await other.start()
-        await asyncio.gather(one.close(), one.close())
-        assert not one.is_connected
-        assert at_one.told == ["closed"]
-        await one.close()
-        await one.disconnect()
-        for again in (one.connect, one.start):
-            with pytest.raises(StateError, match="closed"):
-                await again()
-        with pytest.raises(ConnectionLost):
-            one.send(Notification("n"))
-        with pytest.raises(ConnectionLost):
-            await one.drain()
-        assert at_one.told == ["closed"]
-        await other.wait_closed()
-
-    run(test)
+    with pytest.raises(StateError):
+        await one.connect()
+    await other.start()
+    await asyncio.gather(one.close(), one.close())
+    assert not one.is_connected
+    assert at_one.told == ["closed"]
+    await one.close()
+    await one.disconnect()
+    for again in (one.connect, one.start):
+        with pytest.raises(StateError, match="closed"):
+            await again()
+    with pytest.raises(ConnectionLost):
+        one.send(Notification("n"))
+    with pytest.raises(ConnectionLost):
+        await one.drain()
+    assert at_one.told == ["closed"]
+    await other.wait_closed()
 
 
 @pytest.mark.parametrize("way", ["close", "disconnect"])
-def test_closing_what_was_never_connected(way: str) -> None:
-    async def test() -> None:
-        one, other = memory_pair()
-        at_one, at_other = Ends(one), Ends(other)
-        await other.start()
-        await getattr(one, way)()
-        await getattr(one, way)()
-        assert at_one.told == ["closed"]
-        with pytest.raises(StateError):
-            await one.connect()
-        await other.wait_closed()
-        assert at_other.told == ["closed"]
-
-    run(test)
+async def test_closing_what_was_never_connected(way: str) -> None:
+    one, other = memory_pair()
+    at_one, at_other = Ends(one), Ends(other)
+    await other.start()
+    await getattr(one, way)()
+    await getattr(one, way)()
+    assert at_one.told == ["closed"]
+    with pytest.raises(StateError):
+        await one.connect()
+    await other.wait_closed()
+    assert at_other.told == ["closed"]
 
 
-def test_a_fault_in_one_message_does_not_stop_the_stream() -> None:
-    async def test() -> None:
-        one, other, _, at_other = await started(limits=Limits(message_bytes=100))
-        for line in (b"{]", b'{"jsonrpc":"2.0","id":7}', b"x" * 101, b"[]"):
-            one.send(line)
-        one.send(b'[1,{"jsonrpc":"2.0","method":"n"}]')
-        one.send(Notification("n"))
-        await turns()
-        batch = at_other.told[4]
-        assert [fault.code for fault in at_other.told[:4]] == [
-            ParseErrorCode.MALFORMED_JSON,
-            ParseErrorCode.MISSING_METHOD,
-            ParseErrorCode.MESSAGE_TOO_LARGE,
-            ParseErrorCode.EMPTY_BATCH,
-        ]
-        assert isinstance(batch[0], ParseError)
-        assert batch[1] == at_other.told[5] == Notification("n")
-        other.onerror = None  # nobody listens: that is no fault
-        one.send(b"{]")
-        one.send(Notification("last"))
-        await turns()
-        assert at_other.told[6:] == [Notification("last")]
-        await one.disconnect()
-        await other.wait_closed()
-
-    run(test)
+async def test_a_fault_in_one_message_does_not_stop_the_stream() -> None:
+    one, other, _, at_other = await started(limits=Limits(message_bytes=100))
+    for line in (b"{]", b'{"jsonrpc":"2.0","id":7}', b"x" * 101, b"[]"):
+        one.send(line)
+    one.send(b'[1,{"jsonrpc":"2.0","method":"n"}]')
+    one.send(Notification("n"))
+    await turns()
+    batch = at_other.told[4]
+    assert [fault.code for fault in at_other.told[:4]] == [
+        ParseErrorCode.MALFORMED_JSON,
+        ParseErrorCode.MISSING_METHOD,
+        ParseErrorCode.MESSAGE_TOO_LARGE,
+        ParseErrorCode.EMPTY_BATCH,
+    ]
+    assert isinstance(batch[0], ParseError)
+    assert batch[1] == at_other.told[5] == Notification("n")
+    other.onerror = None  # nobody listens: that is no fault
+    one.send(b"{]")
+    one.send(Notification("last"))
+    await turns()
+    assert at_other.told[6:] == [Notification("last")]
+    await one.disconnect()
+    await other.wait_closed()
 
 
-def test_an_exception_of_a_callback_is_reported_and_reading_goes_on() -> None:
-    async def test() -> None:
-        contexts: list[dict[str, Any]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
-        one, other, _, at_other = await started()
-        fault, second = KeyError("in onmessage"), KeyError("in onerror")
+async def test_an_exception_of_a_callback_is_reported_and_reading_goes_on() -> None:
+    contexts: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
+    one, other, _, at_other = await started()
+    fault, second = KeyError("in onmessage"), KeyError("in onerror")
 
-        def fail(message: object) -> None:
-            raise fault
+    def fail(message: object) -> None:
+        raise fault
 
-        def fail_again(error: Exception) -> None:
-            raise second
+    def fail_again(error: Exception) -> None:
+        raise second
 
-        other.onmessage = fail
-        one.send(Notification("a"))
-        one.send(Notification("b"))
-        await turns()
-        assert at_other.told == [fault, fault]
-        assert contexts == []
-        other.onerror = fail_again
-        one.send(Notification("c"))
-        one.send(b"{]")
-        await turns()
-        assert [context["exception"] for context in contexts] == [second, second]
-        other.onerror = None
-        one.send(Notification("d"))
-        await turns()
-        assert [context["exception"] for context in contexts[2:]] == [fault]
-        other.onclose = lambda: fail(None)
-        await one.close()
-        await other.wait_closed()
-        assert [context["exception"] for context in contexts[3:]] == [fault]
-
-    run(test)
+    other.onmessage = fail
+    one.send(Notification("a"))
+    one.send(Notification("b"))
+    await turns()
+    assert at_other.told == [fault, fault]
+    assert contexts == []
+    other.onerror = fail_again
+    one.send(Notification("c"))
+    one.send(b"{]")
+    await turns()
+    assert [context["exception"] for context in contexts] == [second, second]
+    other.onerror = None
+    one.send(Notification("d"))
+    await turns()
+    assert [context["exception"] for context in contexts[2:]] == [fault]
+    other.onclose = lambda: fail(None)
+    await one.close()
+    await other.wait_closed()
+    assert [context["exception"] for context in contexts[3:]] == [fault]
 
 
-def test_pausing_holds_back_the_rest_of_a_chunk() -> None:
-    async def test() -> None:
-        one, other, _, at_other = await started()
+async def test_pausing_holds_back_the_rest_of_a_chunk() -> None:
+    one, other, _, at_other = await started()
 
-        def pause_at_two(message: Any) -> None:
-            at_other.told.append(message)
-            if message.method == "2":
-                other.pause_reading()
+    def pause_at_two(message: Any) -> None:
+        at_other.told.append(message)
+        if message.method == "2":
+            other.pause_reading()
 
-        other.onmessage = pause_at_two
-        for number in range(5):
-            one.send(Notification(str(number)))
-        await turns()
-        assert at_other.told == [Notification("0"), Notification("1"), Notification("2")]
-        one.send(Notification("5"))
-        other.pause_reading()
-        await turns()
-        assert len(at_other.told) == 3
-        other.resume_reading()
-        other.resume_reading()
-        assert len(at_other.told) == 3  # not from inside
-        await turns()
-        assert [message.method for message in at_other.told] == ["0", "1", "2", "3", "4", "5"]
-        # What is held back when the peer ends comes after all, and then the end.
-        other.pause_reading()
-        one.send(Notification("6"))
-        closing = asyncio.ensure_future(one.close())
-        await turns()
-        assert len(at_other.told) == 6
-        other.resume_reading()
-        await closing
-        await other.wait_closed()
-        assert at_other.told[6:] == [Notification("6"), "closed"]
-
-    run(test)
+    other.onmessage = pause_at_two
+    for number in range(5):
+        one.send(Notification(str(number)))
+    await turns()
+    assert at_other.told == [Notification("0"), Notification("1"), Notification("2")]
+    one.send(Notification("5"))
+    other.pause_reading()
+    await turns()
+    assert len(at_other.told) == 3
+    other.resume_reading()
+    other.resume_reading()
+    assert len(at_other.told) == 3  # not from inside
+    await turns()
+    assert [message.method for message in at_other.told] == ["0", "1", "2", "3", "4", "5"]
+    # What is held back when the peer ends comes after all, and then the end.
+    other.pause_reading()
+    one.send(Notification("6"))
+    closing = asyncio.ensure_future(one.close())
+    await turns()
+    assert len(at_other.told) == 6
+    other.resume_reading()
+    await closing
+    await other.wait_closed()
+    assert at_other.told[6:] == [Notification("6"), "closed"]
 
 
-def test_nothing_is_delivered_after_a_callback_closes() -> None:
-    async def test() -> None:
-        one, other, _, at_other = await started()
-        closing: list[Awaitable[None]] = []
+async def test_nothing_is_delivered_after_a_callback_closes() -> None:
+    one, other, _, at_other = await started()
+    closing: list[Awaitable[None]] = []
 
-        def close_at_one(message: Any) -> None:
-            at_other.told.append(message)
-            closing.append(asyncio.ensure_future(other.disconnect()))
+    def close_at_one(message: Any) -> None:
+        at_other.told.append(message)
+        closing.append(asyncio.ensure_future(other.disconnect()))
 
-        other.onmessage = close_at_one
-        one.send(Notification("1"))
-        while not closing:
-            await asyncio.sleep(0)
-        one.send(Notification("2"))
-        await closing[0]
-        await turns()
-        assert at_other.told == [Notification("1"), "closed"]
-        await one.wait_closed()
-
-    run(test)
+    other.onmessage = close_at_one
+    one.send(Notification("1"))
+    while not closing:
+        await asyncio.sleep(0)
+    one.send(Notification("2"))
+    await closing[0]
+    await turns()
+    assert at_other.told == [Notification("1"), "closed"]
+    await one.wait_closed()
 
 
-def test_drain_waits_for_the_reader() -> None:
-    async def test() -> None:
-        one, other, _, at_other = await started()
-        other.pause_reading()
-        line = encode_notification("n", ["x" * 1000])
-        sent = 0
-        while one.write_buffer_bytes <= HIGH_WATER_BYTES:
-            await asyncio.wait_for(one.drain(), 1)
-            one.send(line)
-            sent += 1
-        await turns()
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(one.drain(), 0.01)
-        assert HIGH_WATER_BYTES < one.write_buffer_bytes <= HIGH_WATER_BYTES + 70_000
-        other.resume_reading()
-        await one.drain()
-        assert one.write_buffer_bytes < HIGH_WATER_BYTES
-        while len(at_other.told) < sent:
-            await asyncio.sleep(0)
-        assert one.write_buffer_bytes == 0
-        other.pause_reading()
-        while one.write_buffer_bytes <= HIGH_WATER_BYTES:
-            one.send(line)
-        waiting = asyncio.Task(one.drain())  # never an eager one, which would be too early
-        await turns()
-        await one.disconnect()
-        with pytest.raises(ConnectionLost):
-            await waiting
-        other.resume_reading()
-        await other.wait_closed()
-
-    run(test)
+async def test_drain_waits_for_the_reader() -> None:
+    one, other, _, at_other = await started()
+    other.pause_reading()
+    line = encode_notification("n", ["x" * 1000])
+    sent = 0
+    while one.write_buffer_bytes <= HIGH_WATER_BYTES:
+        await asyncio.wait_for(one.drain(), 1)
+        one.send(line)
+        sent += 1
+    await turns()
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(one.drain(), 0.01)
+    assert HIGH_WATER_BYTES < one.write_buffer_bytes <= HIGH_WATER_BYTES + 70_000
+    other.resume_reading()
+    await one.drain()
+    assert one.write_buffer_bytes < HIGH_WATER_BYTES
+    while len(at_other.told) < sent:
+        await asyncio.sleep(0)
+    assert one.write_buffer_bytes == 0
+    other.pause_reading()
+    while one.write_buffer_bytes <= HIGH_WATER_BYTES:
+        one.send(line)
+    waiting = asyncio.Task(one.drain())  # never an eager one, which would be too early
+    await turns()
+    await one.disconnect()
+    with pytest.raises(ConnectionLost):
+        await waiting
+    other.resume_reading()
+    await other.wait_closed()
 
 
 @pytest.mark.usefixtures("loop")
-def test_an_echo_with_a_slow_reader_stays_bounded() -> None:
-    async def test(pauses: bool) -> int:
+async def test_an_echo_with_a_slow_reader_stays_bounded() -> None:
+    async def most_buffered(pauses: bool) -> int:
         one, other, at_one, _ = await started()
         other.pauses_when_blocked = pauses
         one.pauses_when_blocked = False  # who asks goes on reading, or both may wait for each other
@@ -425,83 +382,71 @@ def test_an_echo_with_a_slow_reader_stays_bounded() -> None:
         await other.wait_closed()
         return most
 
-    assert HIGH_WATER_BYTES < asyncio.run(test(True)) < HIGH_WATER_BYTES + 140_000
-    assert asyncio.run(test(False)) > 4_000_000
+    assert HIGH_WATER_BYTES < await most_buffered(True) < HIGH_WATER_BYTES + 140_000
+    assert await most_buffered(False) > 4_000_000
 
 
-def test_close_writes_what_was_accepted() -> None:
-    async def test() -> None:
-        one, other, at_one, at_other = await started()
-        other.pause_reading()
-        for number in range(2000):
-            one.send(Notification("n", [number, "x" * 1000]))
-        closing = asyncio.ensure_future(one.close())
-        await asyncio.sleep(0.05)
-        assert not closing.done()
-        with pytest.raises(ConnectionLost):
-            one.send(Notification("late"))
-        other.send(Notification("too late"))
-        other.resume_reading()
+async def test_close_writes_what_was_accepted() -> None:
+    one, other, at_one, at_other = await started()
+    other.pause_reading()
+    for number in range(2000):
+        one.send(Notification("n", [number, "x" * 1000]))
+    closing = asyncio.ensure_future(one.close())
+    await asyncio.sleep(0.05)
+    assert not closing.done()
+    with pytest.raises(ConnectionLost):
+        one.send(Notification("late"))
+    other.send(Notification("too late"))
+    other.resume_reading()
+    await closing
+    assert [message.params[0] for message in at_other.told[:2000]] == list(range(2000))
+    await other.wait_closed()
+    assert at_other.told[2000:] == ["closed"]
+    assert at_one.told == ["closed"]
+
+
+async def test_close_gives_up_after_its_time() -> None:
+    one, other, at_one, at_other = await started(drain_seconds=0.1)
+    other.pause_reading()
+    one.send(Notification("n", ["x" * 1_000_000]))
+    await one.close()
+    assert at_one.told == ["closed"]
+    other.resume_reading()
+    await other.wait_closed()
+    assert at_other.told == ["closed"]
+
+
+async def test_a_cancelled_close_goes_on() -> None:
+    one, other, at_one, _ = await started()
+    other.pause_reading()
+    one.send(Notification("n"))
+    closing = asyncio.ensure_future(one.close())
+    await turns(2)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
         await closing
-        assert [message.params[0] for message in at_other.told[:2000]] == list(range(2000))
-        await other.wait_closed()
-        assert at_other.told[2000:] == ["closed"]
-        assert at_one.told == ["closed"]
-
-    run(test)
-
-
-def test_close_gives_up_after_its_time() -> None:
-    async def test() -> None:
-        one, other, at_one, at_other = await started(drain_seconds=0.1)
-        other.pause_reading()
-        one.send(Notification("n", ["x" * 1_000_000]))
-        await one.close()
-        assert at_one.told == ["closed"]
-        other.resume_reading()
-        await other.wait_closed()
-        assert at_other.told == ["closed"]
-
-    run(test)
+    assert at_one.told == []
+    other.resume_reading()
+    await one.wait_closed()
+    assert at_one.told == ["closed"]
+    await other.wait_closed()
 
 
-def test_a_cancelled_close_goes_on() -> None:
-    async def test() -> None:
-        one, other, at_one, _ = await started()
-        other.pause_reading()
-        one.send(Notification("n"))
-        closing = asyncio.ensure_future(one.close())
-        await turns(2)
-        closing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await closing
-        assert at_one.told == []
-        other.resume_reading()
-        await one.wait_closed()
-        assert at_one.told == ["closed"]
-        await other.wait_closed()
-
-    run(test)
-
-
-def test_onend_leaves_time_for_answers() -> None:
-    async def test() -> None:
-        one, other, at_one, at_other = await started()
-        other.onend = lambda: at_other.told.append("end")
-        one.send(Request(1, "slow"))
-        closing = asyncio.ensure_future(one.close())
-        await turns()
-        assert at_other.told == [Request(1, "slow"), "end"]
-        assert other.is_connected
-        other.pause_reading()
-        other.resume_reading()
-        other.send(Response(1, "done"))
-        await other.close()
-        await closing
-        assert at_other.told == [Request(1, "slow"), "end", "closed"]
-        assert at_one.told == ["closed"]
-
-    run(test)
+async def test_onend_leaves_time_for_answers() -> None:
+    one, other, at_one, at_other = await started()
+    other.onend = lambda: at_other.told.append("end")
+    one.send(Request(1, "slow"))
+    closing = asyncio.ensure_future(one.close())
+    await turns()
+    assert at_other.told == [Request(1, "slow"), "end"]
+    assert other.is_connected
+    other.pause_reading()
+    other.resume_reading()
+    other.send(Response(1, "done"))
+    await other.close()
+    await closing
+    assert at_other.told == [Request(1, "slow"), "end", "closed"]
+    assert at_one.told == ["closed"]
 
 
 STEPS = st.lists(
@@ -525,81 +470,76 @@ def tiny_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("loop", "tiny_turns")
 @scaled_examples(0.1)
 @given(framing=st.sampled_from(FRAMINGS), steps=STEPS, closes=st.booleans())
-def test_whatever_is_done_meanwhile_all_arrives_in_tiny_turns(framing: Framing, steps: list[Any], closes: bool) -> None:
-    check_that_all_arrives(framing, steps, closes)
+async def test_whatever_is_done_meanwhile_all_arrives_in_tiny_turns(
+    framing: Framing, steps: list[Any], closes: bool
+) -> None:
+    await check_that_all_arrives(framing, steps, closes)
 
 
 @pytest.mark.usefixtures("loop")
 @scaled_examples(0.2)
 @given(framing=st.sampled_from(FRAMINGS), steps=STEPS, closes=st.booleans())
-def test_whatever_is_done_meanwhile_all_that_was_sent_arrives(framing: Framing, steps: list[Any], closes: bool) -> None:
-    check_that_all_arrives(framing, steps, closes)
+async def test_whatever_is_done_meanwhile_all_that_was_sent_arrives(
+    framing: Framing, steps: list[Any], closes: bool
+) -> None:
+    await check_that_all_arrives(framing, steps, closes)
 
 
-def check_that_all_arrives(framing: Framing, steps: list[Any], closes: bool) -> None:
-    async def test() -> None:
-        one, other, _, at_other = await started(framing=framing)
-        sent: list[Any] = []
-        for step in steps:
-            if step == "pause":
-                other.pause_reading()
-            elif step == "resume":
-                other.resume_reading()
-            elif step == "turn":
-                before = len(at_other.told)
-                await turns(1)
-                assert other._is_paused is False or len(at_other.told) == before
-            else:
-                one.send(step)
-                sent.append(step)
-        other.resume_reading()
-        if closes:
-            await one.close()
-            await other.wait_closed()
-            assert at_other.told == [*sent, "closed"]
+async def check_that_all_arrives(framing: Framing, steps: list[Any], closes: bool) -> None:
+    one, other, _, at_other = await started(framing=framing)
+    sent: list[Any] = []
+    for step in steps:
+        if step == "pause":
+            other.pause_reading()
+        elif step == "resume":
+            other.resume_reading()
+        elif step == "turn":
+            before = len(at_other.told)
+            await turns(1)
+            assert other._is_paused is False or len(at_other.told) == before
         else:
-            while one.write_buffer_bytes or len(at_other.told) < len(sent):
-                await asyncio.sleep(0)
-            await one.disconnect()
-            await other.wait_closed()
-            assert at_other.told == [*sent, "closed"]
-
-    run(test)
+            one.send(step)
+            sent.append(step)
+    other.resume_reading()
+    if closes:
+        await one.close()
+        await other.wait_closed()
+        assert at_other.told == [*sent, "closed"]
+    else:
+        while one.write_buffer_bytes or len(at_other.told) < len(sent):
+            await asyncio.sleep(0)
+        await one.disconnect()
+        await other.wait_closed()
+        assert at_other.told == [*sent, "closed"]
 
 
 @pytest.mark.parametrize("line", [b"x\n", b"{}\n", b'{"jsonrpc":"2.0","method":"n"}\n'])
-def test_one_chunk_is_delivered_in_many_turns(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        one, other, _, ends = await started()
-        peak = before = 0
-        other._bytes_received(line * 10_000)
-        while len(ends.told) < 10_000:
-            peak = max(peak, len(ends.told) - before)
-            before = len(ends.told)
-            await asyncio.sleep(0)
-        assert 0 < peak <= 2 * base.TURN_ITEMS
-        assert len(ends.told) == 10_000
-        await one.close()
-        await other.wait_closed()
-
+async def test_one_chunk_is_delivered_in_many_turns(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "TURN_SECONDS", 0.0)
-    run(test)
+    one, other, _, ends = await started()
+    peak = before = 0
+    other._bytes_received(line * 10_000)
+    while len(ends.told) < 10_000:
+        peak = max(peak, len(ends.told) - before)
+        before = len(ends.told)
+        await asyncio.sleep(0)
+    assert 0 < peak <= 2 * base.TURN_ITEMS
+    assert len(ends.told) == 10_000
+    await one.close()
+    await other.wait_closed()
 
 
-def test_batches_are_delivered_one_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        one, other, _, ends = await started()
-        other._bytes_received((b"[" + b",".join([b"1"] * 1000) + b"]\n") * 10)
-        told = [len(ends.told)]
-        while len(ends.told) < 10:
-            await asyncio.sleep(0)
-            told.append(len(ends.told))
-        assert told == list(range(1, 11))
-        await one.close()
-        await other.wait_closed()
-
+async def test_batches_are_delivered_one_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "TURN_SECONDS", 0.0)
-    run(test)
+    one, other, _, ends = await started()
+    other._bytes_received((b"[" + b",".join([b"1"] * 1000) + b"]\n") * 10)
+    told = [len(ends.told)]
+    while len(ends.told) < 10:
+        await asyncio.sleep(0)
+        told.append(len(ends.told))
+    assert told == list(range(1, 11))
+    await one.close()
+    await other.wait_closed()
 
 
 MANY = b"".join(encode_notification("n", [number]) for number in range(1000))
@@ -607,50 +547,44 @@ MANY = b"".join(encode_notification("n", [number]) for number in range(1000))
 
 @pytest.mark.usefixtures("tiny_turns")
 @pytest.mark.parametrize("how", ["end", "loss", "end and loss", "pause"])
-def test_what_waits_for_its_turn_comes_before_the_end(how: str) -> None:
-    async def test() -> None:
-        one, other, _, ends = await started()
-        broken = BrokenPipeError()
-        other._bytes_received(MANY)
-        if how == "pause":
-            other.pause_reading()
-            told = len(ends.told)
-            await turns()
-            assert len(ends.told) == told
-            other._bytes_received(encode_notification("last"))
-            other._end_received()
-            await turns()
-            assert len(ends.told) == told
-            other.resume_reading()
-        if "end" in how:
-            other._bytes_received(encode_notification("last")[:-1])
-            other._end_received()
-        if "loss" in how:
-            other._lost(broken)
-            assert len(ends.told) < 10
-            with pytest.raises(ConnectionLost):
-                other.send(Notification("n"))
-        await other.wait_closed()
-        last = [] if how == "loss" else [Notification("last")]
-        fault = [broken] if "loss" in how else []
-        assert ends.told == [*(Notification("n", [number]) for number in range(1000)), *last, *fault, "closed"]
-        await one.disconnect()
-
-    run(test)
+async def test_what_waits_for_its_turn_comes_before_the_end(how: str) -> None:
+    one, other, _, ends = await started()
+    broken = BrokenPipeError()
+    other._bytes_received(MANY)
+    if how == "pause":
+        other.pause_reading()
+        told = len(ends.told)
+        await turns()
+        assert len(ends.told) == told
+        other._bytes_received(encode_notification("last"))
+        other._end_received()
+        await turns()
+        assert len(ends.told) == told
+        other.resume_reading()
+    if "end" in how:
+        other._bytes_received(encode_notification("last")[:-1])
+        other._end_received()
+    if "loss" in how:
+        other._lost(broken)
+        assert len(ends.told) < 10
+        with pytest.raises(ConnectionLost):
+            other.send(Notification("n"))
+    await other.wait_closed()
+    last = [] if how == "loss" else [Notification("last")]
+    fault = [broken] if "loss" in how else []
+    assert ends.told == [*(Notification("n", [number]) for number in range(1000)), *last, *fault, "closed"]
+    await one.disconnect()
 
 
 @pytest.mark.usefixtures("tiny_turns")
 @pytest.mark.parametrize("is_lost", [False, True])
 @pytest.mark.parametrize("way", ["close", "disconnect"])
-def test_what_waits_for_its_turn_is_dropped_by_closing(way: str, is_lost: bool) -> None:
-    async def test() -> None:
-        one, other, _, ends = await started()
-        other._bytes_received(MANY)
-        if is_lost:
-            other._lost(None)
-        await one.disconnect()
-        await getattr(other, way)()
-        assert len(ends.told) < 10
-        assert ends.told[-1] == "closed"
-
-    run(test)
+async def test_what_waits_for_its_turn_is_dropped_by_closing(way: str, is_lost: bool) -> None:
+    one, other, _, ends = await started()
+    other._bytes_received(MANY)
+    if is_lost:
+        other._lost(None)
+    await one.disconnect()
+    await getattr(other, way)()
+    assert len(ends.told) < 10
+    assert ends.told[-1] == "closed"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
 import pytest
@@ -17,9 +16,10 @@ pytestmark = [
 
 
 @pytest.mark.slow
+@pytest.mark.time_limit(50)
 @pytest.mark.parametrize("scene", transport_soak.SCENES)
-def test_scene(scene: str) -> None:
-    asyncio.run(asyncio.wait_for(transport_soak.SCENES[scene](4000), 50))
+async def test_scene(scene: str) -> None:
+    await transport_soak.SCENES[scene](4000)
 
 
 def test_a_lost_or_torn_message_is_noticed() -> None:

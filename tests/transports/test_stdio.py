@@ -12,7 +12,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from ..support import loops
 
 pytestmark = [
     pytest.mark.timeout(40),
-    pytest.mark.usefixtures("loop"),
+    pytest.mark.usefixtures("loop", "no_descriptor_left", "no_child_left"),
     pytest.mark.skipif(sys.platform == "win32", reason="the tests speak of signals and descriptors"),
 ]
 
@@ -380,22 +379,6 @@ def test_a_serve_that_goes_on_is_ended() -> None:
 # The client.
 
 
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Runs a test, and looks for what it left behind."""
-
-    async def limited() -> None:
-        await asyncio.wait_for(test(), 30)
-
-    before = os.listdir("/proc/self/fd")
-    asyncio.run(limited())
-    deadline = time.monotonic() + 2  # a thread closes its descriptor when it wakes up
-    while len(os.listdir("/proc/self/fd")) > len(before) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert len(os.listdir("/proc/self/fd")) == len(before)
-    with pytest.raises(ChildProcessError):  # no zombie, no child
-        os.waitpid(-1, os.WNOHANG)
-
-
 class Child(StdioClient):
     """Notes what it tells, in order."""
 
@@ -411,36 +394,30 @@ class Child(StdioClient):
             await asyncio.sleep(0.001)
 
 
-def test_a_child_answers_and_ends() -> None:
-    async def test() -> None:
-        child = Child(echo())
-        assert child.pid is None
-        await child.start()
-        child.send(Request(1, "echo", [1]))
-        child.send(Request(2, "echo", ["x" * 1_000_000]))
-        await child.tells(2)
-        assert child.told == [Response(1, [1]), Response(2, ["x" * 1_000_000])]
-        assert child.returncode is None
-        os.kill(child.pid or 0, 0)
-        await child.close()
-        assert child.told[2:] == ["closed"]
-        assert child.returncode == 0
-        with pytest.raises(StateError):
-            await child.connect()
-
-    run(test)
+async def test_a_child_answers_and_ends() -> None:
+    child = Child(echo())
+    assert child.pid is None
+    await child.start()
+    child.send(Request(1, "echo", [1]))
+    child.send(Request(2, "echo", ["x" * 1_000_000]))
+    await child.tells(2)
+    assert child.told == [Response(1, [1]), Response(2, ["x" * 1_000_000])]
+    assert child.returncode is None
+    os.kill(child.pid or 0, 0)
+    await child.close()
+    assert child.told[2:] == ["closed"]
+    assert child.returncode == 0
+    with pytest.raises(StateError):
+        await child.connect()
 
 
-def test_close_writes_what_was_accepted(tmp_path: Path) -> None:
-    async def test() -> None:
-        child = Child(["sh", "-c", f"sleep 0.5; cat > {tmp_path / 'out'}"])
-        await child.start()
-        for number in range(3000):
-            child.send(Notification("n", [number, "x" * 1000]))
-        await child.close()
-        assert child.told == ["closed"]
-
-    run(test)
+async def test_close_writes_what_was_accepted(tmp_path: Path) -> None:
+    child = Child(["sh", "-c", f"sleep 0.5; cat > {tmp_path / 'out'}"])
+    await child.start()
+    for number in range(3000):
+        child.send(Notification("n", [number, "x" * 1000]))
+    await child.close()
+    assert child.told == ["closed"]
     lines = (tmp_path / "out").read_bytes().splitlines()
     assert len(lines) == 3000
     assert lines[-1].startswith(b'{"jsonrpc":"2.0","method":"n","params":[2999,"x')
@@ -450,49 +427,40 @@ def test_close_writes_what_was_accepted(tmp_path: Path) -> None:
     ("trap", "returncode", "least", "most"),
     [("", -signal.SIGTERM, 0.3, 5), ("trap '' TERM;", -signal.SIGKILL, 0.6, 5)],
 )
-def test_a_child_that_will_not_end(trap: str, returncode: int, least: float, most: float) -> None:
-    async def test() -> None:
-        child = Child(["sh", "-c", f"{trap} while :; do sleep 0.05; done"], exit_seconds=0.3, terminate_seconds=0.3)
-        await child.start()
-        await asyncio.sleep(0.2)
-        started = time.monotonic()
-        await child.close()
-        assert least < time.monotonic() - started < most
-        assert child.returncode == returncode
-        assert child.told == ["closed"]  # it was this side's wish
-
-    run(test)
+async def test_a_child_that_will_not_end(trap: str, returncode: int, least: float, most: float) -> None:
+    child = Child(["sh", "-c", f"{trap} while :; do sleep 0.05; done"], exit_seconds=0.3, terminate_seconds=0.3)
+    await child.start()
+    await asyncio.sleep(0.2)
+    started = time.monotonic()
+    await child.close()
+    assert least < time.monotonic() - started < most
+    assert child.returncode == returncode
+    assert child.told == ["closed"]  # it was this side's wish
 
 
-def test_disconnect_does_not_wait_for_the_child() -> None:
-    async def test() -> None:
-        child = Child(["sleep", "30"])
-        await child.start()
-        child.send(Notification("n", ["x" * 1_000_000]))
-        started = time.monotonic()
-        await child.disconnect()
-        assert time.monotonic() - started < 1
-        assert child.returncode == -signal.SIGTERM
-        assert child.told == ["closed"]
-
-    run(test)
+async def test_disconnect_does_not_wait_for_the_child() -> None:
+    child = Child(["sleep", "30"])
+    await child.start()
+    child.send(Notification("n", ["x" * 1_000_000]))
+    started = time.monotonic()
+    await child.disconnect()
+    assert time.monotonic() - started < 1
+    assert child.returncode == -signal.SIGTERM
+    assert child.told == ["closed"]
 
 
-def test_a_child_that_does_not_read_is_given_up() -> None:
-    async def test() -> None:
-        child = Child(["sleep", "30"], drain_seconds=0.3)
-        await child.start()
-        child.send(Notification("n", ["x" * 1_000_000]))
-        assert child.write_buffer_bytes > 900_000
-        started = time.monotonic()
-        await child.close()
-        assert 0.3 < time.monotonic() - started < 2
-        assert child.returncode == -signal.SIGTERM
-
-    run(test)
+async def test_a_child_that_does_not_read_is_given_up() -> None:
+    child = Child(["sleep", "30"], drain_seconds=0.3)
+    await child.start()
+    child.send(Notification("n", ["x" * 1_000_000]))
+    assert child.write_buffer_bytes > 900_000
+    started = time.monotonic()
+    await child.close()
+    assert 0.3 < time.monotonic() - started < 2
+    assert child.returncode == -signal.SIGTERM
 
 
-def test_a_killed_child() -> None:
+async def test_a_killed_child() -> None:
     changes = """
         def answer(transport, message):
             if message.method == "die":
@@ -501,155 +469,131 @@ def test_a_killed_child() -> None:
             transport._flush()
     """
 
-    async def test() -> None:
-        child = Child(echo(changes))
-        await child.start()
-        for number in range(100):
-            child.send(Request(number, "echo", [number]))
-        child.send(Request("last", "die"))
-        await child.wait_closed()
-        assert child.told[:100] == [Response(number, [number]) for number in range(100)]
-        assert [str(error) for error in child.told[100:101]] == ["the child process ended by signal 9"]
-        assert child.told[101:] == ["closed"]
-        assert child.returncode == -9
-        with pytest.raises(ConnectionLost) as caught:
-            child.send(Notification("n"))
-        assert caught.value.__cause__ is child.told[100]
-
-    run(test)
-
-
-def test_a_child_that_fails() -> None:
-    async def test() -> None:
-        child = Child(["sh", "-c", 'echo \'{"jsonrpc":"2.0","method":"bye"}\'; printf \'{"js\'; exit 3'])
-        await child.start()
-        await child.wait_closed()
-        assert child.told[0] == Notification("bye")
-        assert isinstance(child.told[1], ParseError)
-        assert isinstance(child.told[2], ConnectionLost)
-        assert str(child.told[2]) == "the child process ended with exit code 3"
-        assert child.told[3:] == ["closed"]
-
-    run(test)
-
-
-def test_a_child_that_ends_before_it_is_started() -> None:
-    async def test() -> None:
-        child = Child(["echo", '{"jsonrpc":"2.0","method":"bye"}'])
-        await child.connect()
-        await asyncio.sleep(0.3)
-        assert child.returncode == 0
-        assert child.told == []
-        await child.start()
-        await child.wait_closed()
-        assert child.told == [Notification("bye"), "closed"]
-
-    run(test)
-
-
-def test_a_child_that_reads_no_more() -> None:
-    async def test() -> None:
-        child = Child(["sh", "-c", 'exec <&-; echo \'{"jsonrpc":"2.0","method":"deaf"}\'; sleep 0.3'])
-        await child.start()
-        await child.tells(1)
+    child = Child(echo(changes))
+    await child.start()
+    for number in range(100):
+        child.send(Request(number, "echo", [number]))
+    child.send(Request("last", "die"))
+    await child.wait_closed()
+    assert child.told[:100] == [Response(number, [number]) for number in range(100)]
+    assert [str(error) for error in child.told[100:101]] == ["the child process ended by signal 9"]
+    assert child.told[101:] == ["closed"]
+    assert child.returncode == -9
+    with pytest.raises(ConnectionLost) as caught:
         child.send(Notification("n"))
-        await child.wait_closed()
-        assert child.told[0] == Notification("deaf")
-        assert isinstance(child.told[1], BrokenPipeError)
-        assert child.told[2:] == ["closed"]
-        assert child.returncode == 0
-
-    run(test)
+    assert caught.value.__cause__ is child.told[100]
 
 
-def test_a_program_that_is_not_there() -> None:
-    async def test() -> None:
-        child = Child(["/nonexistent/program"])
-        for _ in range(2):  # it may be tried again
-            with pytest.raises(FileNotFoundError):
-                await child.start()
-        assert child.told == []
-        await child.close()
-        assert child.told == ["closed"]
-
-    run(test)
+async def test_a_child_that_fails() -> None:
+    child = Child(["sh", "-c", 'echo \'{"jsonrpc":"2.0","method":"bye"}\'; printf \'{"js\'; exit 3'])
+    await child.start()
+    await child.wait_closed()
+    assert child.told[0] == Notification("bye")
+    assert isinstance(child.told[1], ParseError)
+    assert isinstance(child.told[2], ConnectionLost)
+    assert str(child.told[2]) == "the child process ended with exit code 3"
+    assert child.told[3:] == ["closed"]
 
 
-def test_given_up_before_it_was_begun() -> None:
-    async def test() -> None:
-        child = Child(["sleep", "30"], stderr=lambda line: None)
-        connecting = asyncio.ensure_future(child.start())
-        connecting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await connecting
-        assert child.told == []
-        assert child.pid is None
-
-    run(test)
+async def test_a_child_that_ends_before_it_is_started() -> None:
+    child = Child(["echo", '{"jsonrpc":"2.0","method":"bye"}'])
+    await child.connect()
+    await asyncio.sleep(0.3)
+    assert child.returncode == 0
+    assert child.told == []
+    await child.start()
+    await child.wait_closed()
+    assert child.told == [Notification("bye"), "closed"]
 
 
-def test_given_up_when_it_was_just_begun() -> None:
-    async def test() -> None:
-        child = Child(["sleep", "30"], stderr=lambda line: None, exit_seconds=0.01)
-        connecting = asyncio.ensure_future(child.start())
-        await asyncio.sleep(0)
-        await child.close()
+async def test_a_child_that_reads_no_more() -> None:
+    child = Child(["sh", "-c", 'exec <&-; echo \'{"jsonrpc":"2.0","method":"deaf"}\'; sleep 0.3'])
+    await child.start()
+    await child.tells(1)
+    child.send(Notification("n"))
+    await child.wait_closed()
+    assert child.told[0] == Notification("deaf")
+    assert isinstance(child.told[1], BrokenPipeError)
+    assert child.told[2:] == ["closed"]
+    assert child.returncode == 0
+
+
+async def test_a_program_that_is_not_there() -> None:
+    child = Child(["/nonexistent/program"])
+    for _ in range(2):  # it may be tried again
+        with pytest.raises(FileNotFoundError):
+            await child.start()
+    assert child.told == []
+    await child.close()
+    assert child.told == ["closed"]
+
+
+async def test_given_up_before_it_was_begun() -> None:
+    child = Child(["sleep", "30"], stderr=lambda line: None)
+    connecting = asyncio.ensure_future(child.start())
+    connecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
         await connecting
-        assert child.told == ["closed"]
-        assert child.returncode == -signal.SIGTERM
+    assert child.told == []
+    assert child.pid is None
 
-    run(test)
+
+async def test_given_up_when_it_was_just_begun() -> None:
+    child = Child(["sleep", "30"], stderr=lambda line: None, exit_seconds=0.01)
+    connecting = asyncio.ensure_future(child.start())
+    await asyncio.sleep(0)
+    await child.close()
+    await connecting
+    assert child.told == ["closed"]
+    assert child.returncode == -signal.SIGTERM
 
 
 def test_an_unclosed_child_ends_with_the_loop() -> None:
     children: list[Child] = []
 
-    async def test() -> None:
+    async def start() -> None:
         children.append(Child(["sleep", "30"]))
         await children[0].start()
 
     with pytest.warns(ResourceWarning, match="unclosed stdio client of process"):
-        run(test)  # which looks for children and descriptors
+        asyncio.run(asyncio.wait_for(start(), 30))
     assert children[0].told == ["closed"]
     assert children[0].returncode == -signal.SIGTERM
 
 
 def test_a_child_whose_task_closes_it_at_the_loops_end_is_given_its_time() -> None:
     children: list[Child] = []
+    using: list[asyncio.Future[None]] = []
 
-    async def test() -> None:
-        async def use() -> None:
-            child = Child(["sh", "-c", "cat > /dev/null; sleep 0.2; exit 7"])
-            children.append(child)
-            await child.start()
-            try:
-                await asyncio.sleep(30)
-            finally:
-                await child.close()
+    async def use() -> None:
+        child = Child(["sh", "-c", "cat > /dev/null; sleep 0.2; exit 7"])
+        children.append(child)
+        await child.start()
+        try:
+            await asyncio.sleep(30)
+        finally:
+            await child.close()
 
+    async def start() -> None:
         using.append(asyncio.ensure_future(use()))
         while not children or children[0].pid is None:
             await asyncio.sleep(0)
 
-    using: list[asyncio.Future[None]] = []
-    run(test)
+    asyncio.run(asyncio.wait_for(start(), 30))
     assert children[0].returncode == 7
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread waits for each child")
-def test_where_a_sandbox_refuses_pidfds(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_a_sandbox_refuses_pidfds(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> int:
         raise PermissionError
 
-    async def test() -> None:
-        child = Child(["sh", "-c", "exit 3"])
-        await child.start()
-        await child.wait_closed()
-        assert str(child.told[0]) == "the child process ended with exit code 3"
-        assert child.told[1:] == ["closed"]
-
     monkeypatch.setattr(os, "pidfd_open", refuse)
-    run(test)
+    child = Child(["sh", "-c", "exit 3"])
+    await child.start()
+    await child.wait_closed()
+    assert str(child.told[0]) == "the child process ended with exit code 3"
+    assert child.told[1:] == ["closed"]
 
 
 def test_arguments_that_cannot_be() -> None:
@@ -661,85 +605,70 @@ def test_arguments_that_cannot_be() -> None:
         StdioServer(framing="morse")
 
 
-def test_stderr_line_by_line() -> None:
+async def test_stderr_line_by_line() -> None:
     lines: list[str] = []
 
-    async def test() -> None:
-        code = f"""
+    code = f"""
             import os
             os.write(2, b"one\\r\\ntwo\\n\\xff\\n\\n" + b"x" * {2 * LINE_BYTES + 5} + b"\\nlast")
         """
-        child = Child(script(code), stderr=lines.append)
-        await child.start()
-        await child.wait_closed()
-        assert child.told == ["closed"]
-
-    run(test)
+    child = Child(script(code), stderr=lines.append)
+    await child.start()
+    await child.wait_closed()
+    assert child.told == ["closed"]
     assert lines[:4] == ["one", "two", "\\xff", ""]
     assert "".join(lines[4:-1]) == "x" * (2 * LINE_BYTES + 5)
     assert max(map(len, lines)) == LINE_BYTES  # where it is cut depends on the chunks
     assert lines[-1] == "last"
 
 
-def test_a_fault_of_the_stderr_callback_is_reported() -> None:
+async def test_a_fault_of_the_stderr_callback_is_reported() -> None:
     fault = KeyError("mine")
 
     def fail(line: str) -> None:
         raise fault
 
-    async def test() -> None:
-        child = Child(["sh", "-c", "echo a >&2; echo b >&2"], stderr=fail)
-        await child.start()
-        await child.wait_closed()
-        assert child.told == [fault, fault, "closed"]
-
-    run(test)
+    child = Child(["sh", "-c", "echo a >&2; echo b >&2"], stderr=fail)
+    await child.start()
+    await child.wait_closed()
+    assert child.told == [fault, fault, "closed"]
 
 
-def test_stderr_elsewhere(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    async def test() -> None:
-        command = ["sh", "-c", "echo heard >&2"]
-        await Child(command).start()
-        with (tmp_path / "errors").open("wb") as errors:
-            children = [Child(command, stderr="discard"), Child(command), Child(command, stderr=errors)]
-            for child in children:
-                await child.start()
+async def test_stderr_elsewhere(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    command = ["sh", "-c", "echo heard >&2"]
+    await Child(command).start()
+    with (tmp_path / "errors").open("wb") as errors:
+        children = [Child(command, stderr="discard"), Child(command), Child(command, stderr=errors)]
         for child in children:
-            await child.wait_closed()
-            assert child.told == ["closed"]
-
-    run(test)
+            await child.start()
+    for child in children:
+        await child.wait_closed()
+        assert child.told == ["closed"]
     assert capfd.readouterr().err == "heard\nheard\n"
     assert (tmp_path / "errors").read_bytes() == b"heard\n"
 
 
-def test_environment_and_directory(tmp_path: Path) -> None:
-    async def test() -> None:
-        command = ["/bin/sh", "-c", 'echo "{\\"jsonrpc\\":\\"2.0\\",\\"method\\":\\"$MINE $PWD\\"}"']
-        child = Child(command, env={"MINE": "yes"}, cwd=tmp_path)
-        await child.start()
-        await child.wait_closed()
-        assert child.told == [Notification(f"yes {tmp_path}"), "closed"]
-
-    run(test)
+async def test_environment_and_directory(tmp_path: Path) -> None:
+    command = ["/bin/sh", "-c", 'echo "{\\"jsonrpc\\":\\"2.0\\",\\"method\\":\\"$MINE $PWD\\"}"']
+    child = Child(command, env={"MINE": "yes"}, cwd=tmp_path)
+    await child.start()
+    await child.wait_closed()
+    assert child.told == [Notification(f"yes {tmp_path}"), "closed"]
 
 
 @pytest.mark.parametrize("own_session", [True, False])
-def test_what_a_child_started(own_session: bool, tmp_path: Path) -> None:
+async def test_what_a_child_started(own_session: bool, tmp_path: Path) -> None:
     note = tmp_path / "pid"
 
-    async def test() -> None:
-        # The grandchild holds the pipes open. Its parent ends at once, or must be terminated.
-        child = Child(["sh", "-c", f"sleep 30 & echo $! > {note}; sleep 30"], own_session=own_session, exit_seconds=0.2)
-        await child.start()
-        while not note.exists() or not note.read_text().strip():
-            await asyncio.sleep(0.01)
-        started = time.monotonic()
-        await child.close()
-        assert time.monotonic() - started < 2
-        assert child.returncode == -signal.SIGTERM
-
-    run(test)
+    # The grandchild holds the pipes open. Its parent ends at once, or must be terminated.
+    child = Child(["sh", "-c", f"sleep 30 & echo $! > {note}; sleep 30"], own_session=own_session, exit_seconds=0.2)
+    await child.start()
+    while not note.exists() or not note.read_text().strip():
+        await asyncio.sleep(0.01)
+    started = time.monotonic()
+    await child.close()
+    assert time.monotonic() - started < 2
+    assert child.returncode == -signal.SIGTERM
     time.sleep(0.1)
     stat = Path(f"/proc/{note.read_text().strip()}/stat")
     is_running = stat.exists() and stat.read_text().split()[2] != "Z"
@@ -748,27 +677,21 @@ def test_what_a_child_started(own_session: bool, tmp_path: Path) -> None:
         os.kill(int(note.read_text()), signal.SIGKILL)
 
 
-def test_a_stdout_that_outlives_the_child() -> None:
-    async def test() -> None:
-        child = Child(["sh", "-c", 'sleep 3 & echo \'{"jsonrpc":"2.0","method":"bye"}\''])
-        await child.start()
-        started = time.monotonic()
-        await child.wait_closed()
-        assert time.monotonic() - started < 2
-        assert child.told == [Notification("bye"), "closed"]
-
-    run(test)
+async def test_a_stdout_that_outlives_the_child() -> None:
+    child = Child(["sh", "-c", 'sleep 3 & echo \'{"jsonrpc":"2.0","method":"bye"}\''])
+    await child.start()
+    started = time.monotonic()
+    await child.wait_closed()
+    assert time.monotonic() - started < 2
+    assert child.told == [Notification("bye"), "closed"]
 
 
-def test_a_stray_print_of_a_child_costs_one_line() -> None:
-    async def test() -> None:
-        child = Child(["sh", "-c", 'echo starting; echo \'{"jsonrpc":"2.0","method":"m"}\''])
-        await child.start()
-        await child.wait_closed()
-        assert isinstance(child.told[0], ParseError)
-        assert child.told[1:] == [Notification("m"), "closed"]
-
-    run(test)
+async def test_a_stray_print_of_a_child_costs_one_line() -> None:
+    child = Child(["sh", "-c", 'echo starting; echo \'{"jsonrpc":"2.0","method":"m"}\''])
+    await child.start()
+    await child.wait_closed()
+    assert isinstance(child.told[0], ParseError)
+    assert child.told[1:] == [Notification("m"), "closed"]
 
 
 def test_a_server_whose_client_is_killed_ends() -> None:
@@ -811,28 +734,25 @@ def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("in_threads")
-def test_a_child_in_threads() -> None:
-    async def test() -> None:
-        child = Child(echo())
-        child.pauses_when_blocked = False
-        await child.start()
-        child.pause_reading()
-        for number in range(200):
-            child.send(Request(number, "echo", [number, "x" * 10_000]))
-        child.resume_reading()
-        await child.drain()
-        await child.tells(200)
-        assert child.told == [Response(number, [number, "x" * 10_000]) for number in range(200)]
-        assert child.write_buffer_bytes == 0
-        await child.close()
-        assert child.told[200:] == ["closed"]
-        assert child.returncode == 0
-
-    run(test)
+async def test_a_child_in_threads() -> None:
+    child = Child(echo())
+    child.pauses_when_blocked = False
+    await child.start()
+    child.pause_reading()
+    for number in range(200):
+        child.send(Request(number, "echo", [number, "x" * 10_000]))
+    child.resume_reading()
+    await child.drain()
+    await child.tells(200)
+    assert child.told == [Response(number, [number, "x" * 10_000]) for number in range(200)]
+    assert child.write_buffer_bytes == 0
+    await child.close()
+    assert child.told[200:] == ["closed"]
+    assert child.returncode == 0
 
 
 @pytest.mark.usefixtures("in_threads")
-def test_a_killed_child_in_threads() -> None:
+async def test_a_killed_child_in_threads() -> None:
     changes = """
         def answer(transport, message):
             transport.send(Response(message.id, message.params))
@@ -841,32 +761,26 @@ def test_a_killed_child_in_threads() -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
     """
 
-    async def test() -> None:
-        child = Child(echo(changes), stderr=lambda line: None)
-        await child.start()
-        child.send(Request(1, "echo"))
-        child.send(Request(2, "die"))
-        await child.wait_closed()
-        assert child.told[:2] == [Response(1), Response(2)]
-        assert str(child.told[2]) == "the child process ended by signal 9"
-        assert child.told[3:] == ["closed"]
-
-    run(test)
+    child = Child(echo(changes), stderr=lambda line: None)
+    await child.start()
+    child.send(Request(1, "echo"))
+    child.send(Request(2, "die"))
+    await child.wait_closed()
+    assert child.told[:2] == [Response(1), Response(2)]
+    assert str(child.told[2]) == "the child process ended by signal 9"
+    assert child.told[3:] == ["closed"]
 
 
 @pytest.mark.usefixtures("in_threads")
-def test_a_child_that_does_not_read_in_threads() -> None:
-    async def test() -> None:
-        child = Child(["sleep", "30"], drain_seconds=0.2)
-        await child.start()
-        child.send(Notification("n", ["x" * 1_000_000]))
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(child.drain(), 0.05)
-        await child.close()
-        assert child.returncode == -signal.SIGTERM
-        assert child.told == ["closed"]
-
-    run(test)
+async def test_a_child_that_does_not_read_in_threads() -> None:
+    child = Child(["sleep", "30"], drain_seconds=0.2)
+    await child.start()
+    child.send(Notification("n", ["x" * 1_000_000]))
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(child.drain(), 0.05)
+    await child.close()
+    assert child.returncode == -signal.SIGTERM
+    assert child.told == ["closed"]
 
 
 SESSION = """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,6 @@ from ...support.mcp_script import INITIALIZED, scripted, turns
 from ...support.session_pairs import Faults
 
 pytestmark = pytest.mark.timeout(60)
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 50))
 
 
 TOOL = {"name": "t", "inputSchema": {"type": "object"}}
@@ -73,84 +68,69 @@ TOOL = {"name": "t", "inputSchema": {"type": "object"}}
         ("complete", {"completion/complete": {"completion": []}}, "/completion/values must be an array of"),
     ],
 )
-def test_an_answer_of_another_shape_is_told(call: str, answers: dict[str, Any], said: str) -> None:
-    async def test() -> None:
-        async with scripted(answers) as (client, _):
-            name, *arguments = call.split()
-            if name == "complete":
-                calling = client.complete({"type": "ref/prompt", "name": "p"}, "a", "")
-            else:
-                calling = getattr(client, name)(*arguments)
-            with pytest.raises(ValueError, match=f"^the server's answer to [a-z/]+ is wrong: {said}"):
-                await calling
-            with pytest.raises(RpcError):  # and the client goes on
-                await client.ping()
-
-    run(test)
+async def test_an_answer_of_another_shape_is_told(call: str, answers: dict[str, Any], said: str) -> None:
+    async with scripted(answers) as (client, _):
+        name, *arguments = call.split()
+        if name == "complete":
+            calling = client.complete({"type": "ref/prompt", "name": "p"}, "a", "")
+        else:
+            calling = getattr(client, name)(*arguments)
+        with pytest.raises(ValueError, match=f"^the server's answer to [a-z/]+ is wrong: {said}"):
+            await calling
+        with pytest.raises(RpcError):  # and the client goes on
+            await client.ping()
 
 
-def test_a_list_without_an_end() -> None:
-    async def test() -> None:
-        pages = iter(range(10**6))
-        answers = {"tools/list": lambda params: {"tools": [TOOL], "nextCursor": str(next(pages))}}
-        async with scripted(answers) as (client, script):
-            with pytest.raises(ValueError, match="there are more than 1000 pages"):
-                await client.list_tools()
-            assert len(script.requests) == 1 + MAX_PAGES
-
-    run(test)
+async def test_a_list_without_an_end() -> None:
+    pages = iter(range(10**6))
+    answers = {"tools/list": lambda params: {"tools": [TOOL], "nextCursor": str(next(pages))}}
+    async with scripted(answers) as (client, script):
+        with pytest.raises(ValueError, match="there are more than 1000 pages"):
+            await client.list_tools()
+        assert len(script.requests) == 1 + MAX_PAGES
 
 
-def test_a_list_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_list_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "MAX_LIST_BYTES", 10_000)
 
-    async def test() -> None:
-        pages = iter(range(10**6))
-        large = {**TOOL, "description": "x" * 3000}
-        answers = {
-            "tools/list": lambda params: {"tools": [large], "nextCursor": str(next(pages))},
-            "prompts/list": {"prompts": [{"name": "x" * 20_000}]},
-            "resources/list": b'{"jsonrpc":"2.0","id":%s,"result":{"resources":[],"nextCursor":"1","a":'
-            + b"[" * 500
-            + b"]" * 500
-            + b"}}",
-        }
-        async with scripted(answers) as (client, script):
-            with pytest.raises(ValueError, match=r"^the server's answer to tools/list is wrong: its pages have more"):
-                await client.list_tools()
-            assert len(script.requests) == 1 + 4
-            assert len(await client.list_prompts()) == 1  # one page is bounded as a message
-            with pytest.raises(ValueError, match="a page nests too deep"):
-                await client.list_resources()
-
-    run(test)
+    pages = iter(range(10**6))
+    large = {**TOOL, "description": "x" * 3000}
+    answers = {
+        "tools/list": lambda params: {"tools": [large], "nextCursor": str(next(pages))},
+        "prompts/list": {"prompts": [{"name": "x" * 20_000}]},
+        "resources/list": b'{"jsonrpc":"2.0","id":%s,"result":{"resources":[],"nextCursor":"1","a":'
+        + b"[" * 500
+        + b"]" * 500
+        + b"}}",
+    }
+    async with scripted(answers) as (client, script):
+        with pytest.raises(ValueError, match=r"^the server's answer to tools/list is wrong: its pages have more"):
+            await client.list_tools()
+        assert len(script.requests) == 1 + 4
+        assert len(await client.list_prompts()) == 1  # one page is bounded as a message
+        with pytest.raises(ValueError, match="a page nests too deep"):
+            await client.list_resources()
 
 
-def test_an_empty_cursor_is_a_cursor_and_null_is_none() -> None:
-    async def test() -> None:
-        pages = [{"tools": [TOOL], "nextCursor": ""}, {"tools": [TOOL], "nextCursor": None}]
-        async with scripted({"tools/list": pages}) as (client, script):
-            assert await client.list_tools() == [TOOL, TOOL]
-            assert script.requests[2]["params"] == {"cursor": ""}
-
-    run(test)
+async def test_an_empty_cursor_is_a_cursor_and_null_is_none() -> None:
+    pages = [{"tools": [TOOL], "nextCursor": ""}, {"tools": [TOOL], "nextCursor": None}]
+    async with scripted({"tools/list": pages}) as (client, script):
+        assert await client.list_tools() == [TOOL, TOOL]
+        assert script.requests[2]["params"] == {"cursor": ""}
 
 
-def test_an_answer_that_is_no_object() -> None:
-    async def test() -> None:
-        async with scripted({"tools/call": b'{"jsonrpc":"2.0","id":%s,"result":[]}'}) as (client, _):
-            with pytest.raises(ParseError) as caught:
+async def test_an_answer_that_is_no_object() -> None:
+    async with scripted({"tools/call": b'{"jsonrpc":"2.0","id":%s,"result":[]}'}) as (client, _):
+        with pytest.raises(ParseError) as caught:
+            await client.call_tool("t")
+        assert caught.value.code is ParseErrorCode.INVALID_RESULT_TYPE
+    async with scripted({"tools/call": [[], "x"]}, profile=JSONRPC) as (client, _):
+        for _ in range(2):
+            with pytest.raises(ValueError, match="it must be an object"):
                 await client.call_tool("t")
-            assert caught.value.code is ParseErrorCode.INVALID_RESULT_TYPE
-        async with scripted({"tools/call": [[], "x"]}, profile=JSONRPC) as (client, _):
-            for _ in range(2):
-                with pytest.raises(ValueError, match="it must be an object"):
-                    await client.call_tool("t")
-
-    run(test)
 
 
-def test_structured_results_are_checked_by_the_schema_that_was_listed() -> None:
+async def test_structured_results_are_checked_by_the_schema_that_was_listed() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     results = [
         {"content": [], "structuredContent": {"n": 1}},
@@ -162,51 +142,42 @@ def test_structured_results_are_checked_by_the_schema_that_was_listed() -> None:
     broken = {"name": "broken", "inputSchema": {}, "outputSchema": {"$ref": "https://example.org/schema"}}
     listed = {"tools": [{**TOOL, "outputSchema": schema}, broken, {"name": "u", "inputSchema": {}}]}
 
-    async def test() -> None:
-        answers = {"tools/call": [secret, *results, secret, secret, secret], "tools/list": listed}
-        hooks = Faults()
-        async with scripted(answers, hooks=hooks) as (client, _):
-            assert await client.call_tool("t") == secret  # nobody has asked for the list
-            await client.list_tools()
-            assert await client.call_tool("t") == results[0]
-            with pytest.raises(ValueError, match="/structuredContent/n: ") as caught:
-                await client.call_tool("t")
-            assert "secret" not in str(caught.value)
-            with pytest.raises(ValueError, match="/structuredContent is missing"):
-                await client.call_tool("t")
-            assert await client.call_tool("t") == results[3]
-            for _ in range(2):  # the tool has run: its result is not lost
-                assert await client.call_tool("broken") == secret
-            assert await client.call_tool("u") == secret
-            [fault] = hooks.seen
-            assert "an outputSchema cannot be used: the schema cannot be used: /: " in str(fault)
-
-    run(test)
+    answers = {"tools/call": [secret, *results, secret, secret, secret], "tools/list": listed}
+    hooks = Faults()
+    async with scripted(answers, hooks=hooks) as (client, _):
+        assert await client.call_tool("t") == secret  # nobody has asked for the list
+        await client.list_tools()
+        assert await client.call_tool("t") == results[0]
+        with pytest.raises(ValueError, match="/structuredContent/n: ") as caught:
+            await client.call_tool("t")
+        assert "secret" not in str(caught.value)
+        with pytest.raises(ValueError, match="/structuredContent is missing"):
+            await client.call_tool("t")
+        assert await client.call_tool("t") == results[3]
+        for _ in range(2):  # the tool has run: its result is not lost
+            assert await client.call_tool("broken") == secret
+        assert await client.call_tool("u") == secret
+        [fault] = hooks.seen
+        assert "an outputSchema cannot be used: the schema cannot be used: /: " in str(fault)
 
 
-def test_structured_content_of_60_megabytes_is_refused_at_once() -> None:
+async def test_structured_content_of_60_megabytes_is_refused_at_once() -> None:
     listed = {"tools": [{**TOOL, "outputSchema": {"type": "object"}}]}
 
-    async def test() -> None:
-        async with scripted({"tools/list": listed}) as (client, _):
-            await client.list_tools()
-            schema = client._output_schema("t")
-            assert schema is not None
-            began = time.monotonic()
-            assert schema.faults({"a": [[]] * 20_000_000})[0].message == "has more than 1000000 values"
-            assert time.monotonic() - began < 1
-
-    run(test)
+    async with scripted({"tools/list": listed}) as (client, _):
+        await client.list_tools()
+        schema = client._output_schema("t")
+        assert schema is not None
+        began = time.monotonic()
+        assert schema.faults({"a": [[]] * 20_000_000})[0].message == "has more than 1000000 values"
+        assert time.monotonic() - began < 1
 
 
-def test_contents_of_a_type_that_is_not_known_are_handed_on() -> None:
+async def test_contents_of_a_type_that_is_not_known_are_handed_on() -> None:
     result = {"content": [{"type": "of_an_extension", "x": 1}]}
 
-    async def test() -> None:
-        async with scripted({"tools/call": result}) as (client, _):
-            assert await client.call_tool("t") == result
-
-    run(test)
+    async with scripted({"tools/call": result}) as (client, _):
+        assert await client.call_tool("t") == result
 
 
 @pytest.mark.parametrize(
@@ -226,49 +197,40 @@ def test_contents_of_a_type_that_is_not_known_are_handed_on() -> None:
         ({"resultType": "input_required", "requestState": 1}, "/requestState must be a string"),
     ],
 )
-def test_a_result_that_is_not_complete(result: dict[str, Any], said: str) -> None:
-    async def test() -> None:
-        async with scripted({"tools/call": result}, mode="modern") as (client, _):
-            with pytest.raises(ValueError, match=said):
-                await client.call_tool("t")
-        # A legacy server may call its members what it likes.
-        async with scripted({"tools/call": {**result, "content": []}}) as (client, _):
-            assert await client.call_tool("t") == {**result, "content": []}
-
-    run(test)
-
-
-def test_a_timeout_is_told_to_the_server() -> None:
-    async def test() -> None:
-        async with scripted({"tools/call": lambda params: None}) as (client, script):
-            with pytest.raises(CallTimeout):
-                await client.call_tool("t", timeout=0.01)
-            await turns()
-            assert script.told[1] == {
-                "jsonrpc": "2.0",
-                "method": "notifications/cancelled",
-                "params": {"requestId": 2, "reason": "timeout"},
-            }
-            with pytest.raises(CallTimeout):
-                await client.call_tool("t", idle_timeout=0.01)
-            assert script.requests[2]["params"]["_meta"] == {"progressToken": 3}
-
-    run(test)
-
-
-def test_the_level_of_log_messages() -> None:
-    async def test() -> None:
-        async with scripted({"logging/setLevel": {}}) as (client, script):
-            await client.set_level("debug")
-            assert script.requests[1]["params"] == {"level": "debug"}
-            with pytest.raises(ValueError, match="level must be one of"):
-                await client.set_level("loud")
-        async with scripted({"tools/call": {"content": []}}, mode="modern") as (client, script):
-            await client.set_level("debug")
+async def test_a_result_that_is_not_complete(result: dict[str, Any], said: str) -> None:
+    async with scripted({"tools/call": result}, mode="modern") as (client, _):
+        with pytest.raises(ValueError, match=said):
             await client.call_tool("t")
-            assert script.requests[1]["params"]["_meta"]["io.modelcontextprotocol/logLevel"] == "debug"
+    # A legacy server may call its members what it likes.
+    async with scripted({"tools/call": {**result, "content": []}}) as (client, _):
+        assert await client.call_tool("t") == {**result, "content": []}
 
-    run(test)
+
+async def test_a_timeout_is_told_to_the_server() -> None:
+    async with scripted({"tools/call": lambda params: None}) as (client, script):
+        with pytest.raises(CallTimeout):
+            await client.call_tool("t", timeout=0.01)
+        await turns()
+        assert script.told[1] == {
+            "jsonrpc": "2.0",
+            "method": "notifications/cancelled",
+            "params": {"requestId": 2, "reason": "timeout"},
+        }
+        with pytest.raises(CallTimeout):
+            await client.call_tool("t", idle_timeout=0.01)
+        assert script.requests[2]["params"]["_meta"] == {"progressToken": 3}
+
+
+async def test_the_level_of_log_messages() -> None:
+    async with scripted({"logging/setLevel": {}}) as (client, script):
+        await client.set_level("debug")
+        assert script.requests[1]["params"] == {"level": "debug"}
+        with pytest.raises(ValueError, match="level must be one of"):
+            await client.set_level("loud")
+    async with scripted({"tools/call": {"content": []}}, mode="modern") as (client, script):
+        await client.set_level("debug")
+        await client.call_tool("t")
+        assert script.requests[1]["params"]["_meta"]["io.modelcontextprotocol/logLevel"] == "debug"
 
 
 @pytest.mark.parametrize(
@@ -280,32 +242,29 @@ def test_the_level_of_log_messages() -> None:
         ("resources/templates/list", "resourceTemplates", "list_resource_templates"),
     ],
 )
-def test_the_timeout_of_a_list_is_that_of_all_its_pages(method: str, member: str, listing: str) -> None:
-    async def test() -> None:
-        async with scripted() as (client, script):
-            pages = iter(range(1000))
+async def test_the_timeout_of_a_list_is_that_of_all_its_pages(method: str, member: str, listing: str) -> None:
+    async with scripted() as (client, script):
+        pages = iter(range(1000))
 
-            def page(params: Any) -> None:
-                result = {member: [], "nextCursor": str(next(pages))}
-                asyncio.get_running_loop().call_later(0.02, script.answer, script.requests[-1]["id"], result)
+        def page(params: Any) -> None:
+            result = {member: [], "nextCursor": str(next(pages))}
+            asyncio.get_running_loop().call_later(0.02, script.answer, script.requests[-1]["id"], result)
 
-            script.answers[method] = page
-            started = asyncio.get_running_loop().time()
-            with pytest.raises(CallTimeout):
-                await getattr(client, listing)(timeout=0.2)
-            assert 0.19 <= asyncio.get_running_loop().time() - started < 1
-            assert 2 < next(pages) < 20
-            with pytest.raises(ValueError, match="timeout must be 0 seconds or more"):
-                await getattr(client, listing)(timeout=-1)
-        # Without one it is the client's own.
-        async with scripted({method: lambda params: None}, timeout=0.05) as (client, _):
-            with pytest.raises(CallTimeout):
-                await getattr(client, listing)()
-
-    run(test)
+        script.answers[method] = page
+        started = asyncio.get_running_loop().time()
+        with pytest.raises(CallTimeout):
+            await getattr(client, listing)(timeout=0.2)
+        assert 0.19 <= asyncio.get_running_loop().time() - started < 1
+        assert 2 < next(pages) < 20
+        with pytest.raises(ValueError, match="timeout must be 0 seconds or more"):
+            await getattr(client, listing)(timeout=-1)
+    # Without one it is the client's own.
+    async with scripted({method: lambda params: None}, timeout=0.05) as (client, _):
+        with pytest.raises(CallTimeout):
+            await getattr(client, listing)()
 
 
-def test_the_timeout_of_a_call_is_that_of_all_its_rounds() -> None:
+async def test_the_timeout_of_a_call_is_that_of_all_its_rounds() -> None:
     asking = {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}}
     cancelled: list[bool] = []
 
@@ -320,69 +279,60 @@ def test_the_timeout_of_a_call_is_that_of_all_its_rounds() -> None:
         await asyncio.sleep(0.05)
         return {"roots": []}
 
-    async def test() -> None:
-        for handler in (forever, soon):
-            handlers = {"roots/list": handler}
-            async with scripted({"tools/call": asking}, mode="modern", handlers=handlers) as (client, script):
-                with pytest.raises(CallTimeout):
-                    await client.call_tool("t", timeout=0.1)
-                assert 2 <= len(script.requests) <= 4
-        await turns()
-        assert cancelled == [True]
-
-    run(test)
+    for handler in (forever, soon):
+        handlers = {"roots/list": handler}
+        async with scripted({"tools/call": asking}, mode="modern", handlers=handlers) as (client, script):
+            with pytest.raises(CallTimeout):
+                await client.call_tool("t", timeout=0.1)
+            assert 2 <= len(script.requests) <= 4
+    await turns()
+    assert cancelled == [True]
 
 
-def test_a_result_of_an_extension() -> None:
+async def test_a_result_of_an_extension() -> None:
     task = {"resultType": "task", "taskId": "t1", "status": "working"}
     answers: dict[str, Any] = dict.fromkeys(("tools/call", "prompts/get", "resources/read", "tasks/get"), task)
     capabilities = ClientCapabilities(extensions={"io.modelcontextprotocol/tasks": {}})
 
-    async def test() -> None:
-        async with scripted(answers, mode="modern", capabilities=capabilities) as (client, script):
-            assert await client.call_tool("t") == task
-            assert await client.get_prompt("p") == task
-            assert await client.read_resource("a:b") == task
-            assert await client.call("tasks/get", {"taskId": "t1"}) == task
-            meta = script.requests[1]["params"]["_meta"]
-            assert meta["io.modelcontextprotocol/clientCapabilities"] == {
-                "extensions": {"io.modelcontextprotocol/tasks": {}}
-            }
-            for wrong in (5, None, ["task"]):
-                script.answers["tools/call"] = {**task, "resultType": wrong}
-                with pytest.raises(ValueError, match="/resultType is of a kind"):
-                    await client.call_tool("t")
-        async with scripted(answers, mode="modern", capabilities=ClientCapabilities(extensions={})) as (client, _):
+    async with scripted(answers, mode="modern", capabilities=capabilities) as (client, script):
+        assert await client.call_tool("t") == task
+        assert await client.get_prompt("p") == task
+        assert await client.read_resource("a:b") == task
+        assert await client.call("tasks/get", {"taskId": "t1"}) == task
+        meta = script.requests[1]["params"]["_meta"]
+        assert meta["io.modelcontextprotocol/clientCapabilities"] == {
+            "extensions": {"io.modelcontextprotocol/tasks": {}}
+        }
+        for wrong in (5, None, ["task"]):
+            script.answers["tools/call"] = {**task, "resultType": wrong}
             with pytest.raises(ValueError, match="/resultType is of a kind"):
                 await client.call_tool("t")
+    async with scripted(answers, mode="modern", capabilities=ClientCapabilities(extensions={})) as (client, _):
+        with pytest.raises(ValueError, match="/resultType is of a kind"):
+            await client.call_tool("t")
 
-    run(test)
 
-
-def test_arguments_that_the_protocol_does_not_allow() -> None:
-    async def test() -> None:
-        async with scripted() as (client, script):
-            for wrong in (
-                client.call_tool(1),  # type: ignore[arg-type]
-                client.call_tool("t", [1]),  # type: ignore[arg-type]
-                client.call_tool("t", {"a": object()}),
-                client.get_prompt("p", {"a": 1}),  # type: ignore[dict-item]
-            ):
-                with pytest.raises(TypeError):
-                    await wrong
-            for uri in ("no uri", "resource:///x", 5):
-                with pytest.raises(ValueError, match="URI"):
-                    await client.read_resource(uri)  # type: ignore[arg-type]
-            for wrong in (client.call(""), client.notify("")):
-                with pytest.raises(ValueError, match="the method is empty"):
-                    await wrong
-            assert len(script.requests) == 1
-
-    run(test)
+async def test_arguments_that_the_protocol_does_not_allow() -> None:
+    async with scripted() as (client, script):
+        for wrong in (
+            client.call_tool(1),  # type: ignore[arg-type]
+            client.call_tool("t", [1]),  # type: ignore[arg-type]
+            client.call_tool("t", {"a": object()}),
+            client.get_prompt("p", {"a": 1}),  # type: ignore[dict-item]
+        ):
+            with pytest.raises(TypeError):
+                await wrong
+        for uri in ("no uri", "resource:///x", 5):
+            with pytest.raises(ValueError, match="URI"):
+                await client.read_resource(uri)  # type: ignore[arg-type]
+        for wrong in (client.call(""), client.notify("")):
+            with pytest.raises(ValueError, match="the method is empty"):
+                await wrong
+        assert len(script.requests) == 1
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
-def test_what_goes_out_is_valid_by_the_official_schema(version: str, corpora: Path) -> None:
+async def test_what_goes_out_is_valid_by_the_official_schema(version: str, corpora: Path) -> None:
     schema = json.loads((corpora / "mcp" / "schema" / f"{version}.schema.json").read_text())
     place = "$defs" if "$defs" in schema else "definitions"
 
@@ -401,24 +351,21 @@ def test_what_goes_out_is_valid_by_the_official_schema(version: str, corpora: Pa
     }
     handlers = {"roots/list": lambda params: {"roots": [{"uri": "file:///a"}]}}
 
-    async def test() -> None:
-        async with scripted(answers, mode=version, handlers=handlers) as (client, script):
-            await client.ping()
-            await client.set_level("info")
-            await client.list_tools()
-            await client.list_prompts()
-            await client.list_resources()
-            await client.list_resource_templates()
-            await client.call_tool("t", {"a": [1]}, on_progress=lambda value: None)
-            await client.get_prompt("p", {"a": "b"})
-            await client.read_resource("memo://one")
-            await client.complete({"type": "ref/prompt", "name": "p"}, "a", "b")
-            for sent in script.requests:
-                validator("ClientRequest").validate(sent)
-            if not is_modern:
-                validator("ClientResult").validate((await script.ask("roots/list"))["result"])
-            assert len(script.requests) == 11
-            for sent in script.told:
-                validator("ClientNotification").validate(sent)
-
-    run(test)
+    async with scripted(answers, mode=version, handlers=handlers) as (client, script):
+        await client.ping()
+        await client.set_level("info")
+        await client.list_tools()
+        await client.list_prompts()
+        await client.list_resources()
+        await client.list_resource_templates()
+        await client.call_tool("t", {"a": [1]}, on_progress=lambda value: None)
+        await client.get_prompt("p", {"a": "b"})
+        await client.read_resource("memo://one")
+        await client.complete({"type": "ref/prompt", "name": "p"}, "a", "b")
+        for sent in script.requests:
+            validator("ClientRequest").validate(sent)
+        if not is_modern:
+            validator("ClientResult").validate((await script.ask("roots/list"))["result"])
+        assert len(script.requests) == 11
+        for sent in script.told:
+            validator("ClientNotification").validate(sent)

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,10 @@ from jsonrpc_fast.transports.stdio.client import StdioClient
 
 from ...support.mcp_script import DISCOVERED, INITIALIZED, Script, scripted, turns
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 50))
-
-
-def test_the_first_messages_of_each_mode() -> None:
+async def test_the_first_messages_of_each_mode() -> None:
     info = {"name": "t", "version": "9"}
 
     async def first(mode: str, answers: Mapping[str, Any]) -> tuple[list[tuple[str, Any]], list[str]]:
@@ -41,28 +37,25 @@ def test_the_first_messages_of_each_mode() -> None:
             await turns()
             return [(sent["method"], sent["params"]) for sent in script.requests], [t["method"] for t in script.told]
 
-    async def test() -> None:
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": info,
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-        discover = ("server/discover", {"_meta": meta})
-        initialize = ("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info})
-        older = ("initialize", {**initialize[1], "protocolVersion": "2025-06-18"})
-        said = {**INITIALIZED, "protocolVersion": "2025-06-18"}
-        refused = RpcError(-32601, "Method not found")
-        assert await first("auto", {}) == ([discover], [])
-        assert await first("modern", {}) == ([discover], [])
-        assert await first("2026-07-28", {}) == ([discover], [])
-        assert await first("legacy", {}) == ([initialize], ["notifications/initialized"])
-        assert await first("2025-06-18", {"initialize": said}) == ([older], ["notifications/initialized"])
-        fallen_back = ([discover, initialize], ["notifications/initialized"])
-        assert await first("auto", {"server/discover": refused}) == fallen_back
-        # What is no answer at all counts as an error, too.
-        assert await first("auto", {"server/discover": b'{"jsonrpc":"2.0","id":%s,"result":[]}'}) == fallen_back
-
-    run(test)
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": info,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    discover = ("server/discover", {"_meta": meta})
+    initialize = ("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info})
+    older = ("initialize", {**initialize[1], "protocolVersion": "2025-06-18"})
+    said = {**INITIALIZED, "protocolVersion": "2025-06-18"}
+    refused = RpcError(-32601, "Method not found")
+    assert await first("auto", {}) == ([discover], [])
+    assert await first("modern", {}) == ([discover], [])
+    assert await first("2026-07-28", {}) == ([discover], [])
+    assert await first("legacy", {}) == ([initialize], ["notifications/initialized"])
+    assert await first("2025-06-18", {"initialize": said}) == ([older], ["notifications/initialized"])
+    fallen_back = ([discover, initialize], ["notifications/initialized"])
+    assert await first("auto", {"server/discover": refused}) == fallen_back
+    # What is no answer at all counts as an error, too.
+    assert await first("auto", {"server/discover": b'{"jsonrpc":"2.0","id":%s,"result":[]}'}) == fallen_back
 
 
 @pytest.mark.parametrize(
@@ -78,33 +71,27 @@ def test_the_first_messages_of_each_mode() -> None:
         ("modern", {"server/discover": {**DISCOVERED, "supportedVersions": ["2031-01-01"]}}),
     ],
 )
-def test_a_client_leaves_where_no_beginning_is_found(mode: str, answers: dict[str, Any]) -> None:
-    async def test() -> None:
-        ours, theirs = memory_pair(profile=MCP_2025_11_25)
-        script = Script(theirs, answers)
-        await theirs.start()
-        client = connect(ours, mode=mode, timeout=5)
-        with pytest.raises(HandshakeError):
-            await client.__aenter__()
-        assert not ours.is_connected
-        assert script.told == []
-        with pytest.raises(StateError):
-            await client.ping()
-        await theirs.disconnect()
-
-    run(test)
+async def test_a_client_leaves_where_no_beginning_is_found(mode: str, answers: dict[str, Any]) -> None:
+    ours, theirs = memory_pair(profile=MCP_2025_11_25)
+    script = Script(theirs, answers)
+    await theirs.start()
+    client = connect(ours, mode=mode, timeout=5)
+    with pytest.raises(HandshakeError):
+        await client.__aenter__()
+    assert not ours.is_connected
+    assert script.told == []
+    with pytest.raises(StateError):
+        await client.ping()
+    await theirs.disconnect()
 
 
-def test_a_silent_server_times_out() -> None:
-    async def test() -> None:
-        with pytest.raises(HandshakeError, match="did not answer initialize"):
-            async with scripted({"initialize": lambda params: None}, timeout=0.05):
-                pass
-
-    run(test)
+async def test_a_silent_server_times_out() -> None:
+    with pytest.raises(HandshakeError, match="did not answer initialize"):
+        async with scripted({"initialize": lambda params: None}, timeout=0.05):
+            pass
 
 
-def test_what_the_client_can_do_follows_from_its_handlers() -> None:
+async def test_what_the_client_can_do_follows_from_its_handlers() -> None:
     def nothing(params: dict[str, Any]) -> dict[str, Any]:
         return {}
 
@@ -112,14 +99,11 @@ def test_what_the_client_can_do_follows_from_its_handlers() -> None:
         async with scripted({}, **options) as (_, script):
             return script.requests[0]["params"]["capabilities"]
 
-    async def test() -> None:
-        handlers = dict.fromkeys(["roots/list", "sampling/createMessage", "elicitation/create"], nothing)
-        assert await told(handlers=handlers) == {"roots": {}, "sampling": {}, "elicitation": {"form": {}}}
-        assert await told(handlers={"roots/list": nothing}) == {"roots": {}}
-        capabilities = ClientCapabilities(roots=Roots(list_changed=True))
-        assert await told(capabilities=capabilities, handlers=handlers) == {"roots": {"listChanged": True}}
-
-    run(test)
+    handlers = dict.fromkeys(["roots/list", "sampling/createMessage", "elicitation/create"], nothing)
+    assert await told(handlers=handlers) == {"roots": {}, "sampling": {}, "elicitation": {"form": {}}}
+    assert await told(handlers={"roots/list": nothing}) == {"roots": {}}
+    capabilities = ClientCapabilities(roots=Roots(list_changed=True))
+    assert await told(capabilities=capabilities, handlers=handlers) == {"roots": {"listChanged": True}}
 
 
 def test_arguments_of_connect() -> None:
@@ -132,17 +116,14 @@ def test_arguments_of_connect() -> None:
         connect(ours, cwd="/")
 
 
-def test_connect_takes_the_options_of_a_session() -> None:
-    async def test() -> None:
-        ids = iter("abc")
-        async with scripted(id_factory=lambda: next(ids), max_pending=1) as (_, script):
-            assert script.requests[0]["id"] == "a"
-        ours, _ = memory_pair()
-        for wrong in ({"max_handlers": 0}, {"timeout": -1}, {"close_seconds": None}, {"unknown": 1}):
-            with pytest.raises((TypeError, ValueError)):
-                connect(ours, **wrong)  # type: ignore[arg-type]
-
-    run(test)
+async def test_connect_takes_the_options_of_a_session() -> None:
+    ids = iter("abc")
+    async with scripted(id_factory=lambda: next(ids), max_pending=1) as (_, script):
+        assert script.requests[0]["id"] == "a"
+    ours, _ = memory_pair()
+    for wrong in ({"max_handlers": 0}, {"timeout": -1}, {"close_seconds": None}, {"unknown": 1}):
+        with pytest.raises((TypeError, ValueError)):
+            connect(ours, **wrong)  # type: ignore[arg-type]
 
 
 def test_connect_is_found_in_the_package() -> None:
@@ -154,22 +135,19 @@ def test_connect_is_found_in_the_package() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_what_the_program_is_given() -> None:
-    async def test() -> None:
-        lines: list[str] = []
-        code = "import os, sys; print(sorted(os.environ), os.getcwd(), sys.argv[1:], file=sys.stderr)"
-        with pytest.raises(ConnectionLost):
-            async with connect(
-                sys.executable, "-c", code, "one", Path("two"), env={"A": "b"}, cwd="/", stderr=lines.append
-            ):
-                pass
-        assert "'A'" in lines[0]
-        assert lines[0].endswith(" / ['one', 'two']")
-
-    run(test)
+async def test_what_the_program_is_given() -> None:
+    lines: list[str] = []
+    code = "import os, sys; print(sorted(os.environ), os.getcwd(), sys.argv[1:], file=sys.stderr)"
+    with pytest.raises(ConnectionLost):
+        async with connect(
+            sys.executable, "-c", code, "one", Path("two"), env={"A": "b"}, cwd="/", stderr=lines.append
+        ):
+            pass
+    assert "'A'" in lines[0]
+    assert lines[0].endswith(" / ['one', 'two']")
 
 
-def test_a_program_gets_no_secrets_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_gets_no_secrets_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("SOME_TOKEN", "secret"), ("HOME", "/home/of"), ("USER", "() { :; }"), ("TERM", "dumb")):
         monkeypatch.setenv(name, value)
     for name in ("LOGNAME", "SHELL"):
@@ -185,13 +163,10 @@ def test_a_program_gets_no_secrets_of_the_environment(monkeypatch: pytest.Monkey
         found.pop("LC_CTYPE", None)  # set by Python itself
         return found
 
-    async def test() -> None:
-        safe = {"PATH": os.environ["PATH"], "HOME": "/home/of", "TERM": "dumb"}
-        assert await given() == safe
-        assert await given(env={"A": "b", "TERM": "ansi"}) == {**safe, "A": "b", "TERM": "ansi"}
-        assert (await given(env=os.environ))["SOME_TOKEN"] == "secret"
-
-    run(test)
+    safe = {"PATH": os.environ["PATH"], "HOME": "/home/of", "TERM": "dumb"}
+    assert await given() == safe
+    assert await given(env={"A": "b", "TERM": "ansi"}) == {**safe, "A": "b", "TERM": "ansi"}
+    assert (await given(env=os.environ))["SOME_TOKEN"] == "secret"
 
 
 def test_the_safe_environment_is_that_of_the_sdk() -> None:
@@ -199,22 +174,19 @@ def test_the_safe_environment_is_that_of_the_sdk() -> None:
     assert list(client_module._SAFE_VARIABLES) == stdio.DEFAULT_INHERITED_ENV_VARS
 
 
-def test_a_server_that_dies() -> None:
-    async def test() -> None:
-        transport = StdioClient([sys.executable, "-c", SERVER_THAT_HANGS], profile=MCP_2025_11_25)
-        async with connect(transport, mode="legacy") as client:
-            calls = [asyncio.ensure_future(client.call_tool("t")) for _ in range(10)]
-            await asyncio.sleep(0.05)
-            assert transport.pid is not None
-            os.kill(transport.pid, signal.SIGKILL)
-            for call in calls:
-                with pytest.raises(ConnectionLost):
-                    await call
+async def test_a_server_that_dies() -> None:
+    transport = StdioClient([sys.executable, "-c", SERVER_THAT_HANGS], profile=MCP_2025_11_25)
+    async with connect(transport, mode="legacy") as client:
+        calls = [asyncio.ensure_future(client.call_tool("t")) for _ in range(10)]
+        await asyncio.sleep(0.05)
+        assert transport.pid is not None
+        os.kill(transport.pid, signal.SIGKILL)
+        for call in calls:
             with pytest.raises(ConnectionLost):
-                await client.ping()
-        assert transport.returncode == -signal.SIGKILL
-
-    run(test)
+                await call
+        with pytest.raises(ConnectionLost):
+            await client.ping()
+    assert transport.returncode == -signal.SIGKILL
 
 
 SERVER_THAT_HANGS = f"""
@@ -226,36 +198,30 @@ for line in sys.stdin:
 """
 
 
-def test_a_program_that_ends_at_once_or_is_not_there() -> None:
-    async def test() -> None:
-        with pytest.raises(ConnectionLost):
-            async with connect(sys.executable, "-c", ""):
-                pass
-        with pytest.raises(FileNotFoundError):
-            async with connect("/no/such/program"):
-                pass
-
-    run(test)
+async def test_a_program_that_ends_at_once_or_is_not_there() -> None:
+    with pytest.raises(ConnectionLost):
+        async with connect(sys.executable, "-c", ""):
+            pass
+    with pytest.raises(FileNotFoundError):
+        async with connect("/no/such/program"):
+            pass
 
 
-def test_the_program_has_ended_when_the_client_has() -> None:
-    async def test() -> None:
-        transport = StdioClient([sys.executable, "-c", SERVER_THAT_HANGS], profile=MCP_2025_11_25)
-        calls: list[asyncio.Future[Any]] = []
+async def test_the_program_has_ended_when_the_client_has() -> None:
+    transport = StdioClient([sys.executable, "-c", SERVER_THAT_HANGS], profile=MCP_2025_11_25)
+    calls: list[asyncio.Future[Any]] = []
 
-        async def fail() -> None:
-            async with connect(transport, mode="legacy") as client:
-                calls.append(asyncio.ensure_future(client.call_tool("t")))
-                await asyncio.sleep(0)
-                raise KeyError
+    async def fail() -> None:
+        async with connect(transport, mode="legacy") as client:
+            calls.append(asyncio.ensure_future(client.call_tool("t")))
+            await asyncio.sleep(0)
+            raise KeyError
 
-        with pytest.raises(KeyError):
-            await fail()
-        assert transport.returncode == 0
-        with pytest.raises(ConnectionLost):
-            await calls[0]
-
-    run(test)
+    with pytest.raises(KeyError):
+        await fail()
+    assert transport.returncode == 0
+    with pytest.raises(ConnectionLost):
+        await calls[0]
 
 
 SERVER_THAT_ENDS = """
@@ -279,43 +245,37 @@ for line in sys.stdin:
 
 
 @pytest.mark.parametrize("how", ["silent", "answers"])
-def test_a_program_that_ends_when_it_is_probed_is_started_again(how: str) -> None:
-    async def test() -> None:
-        lines: list[str] = []
-        command = [sys.executable, "-c", SERVER_THAT_ENDS % (INITIALIZED,), how]
-        async with connect(*command, stderr=lines.append) as client:
-            assert client.server.revision.version == "2025-11-25"
-            await client.ping()
-        assert lines == ["server/discover", "initialize", "notifications/initialized", "ping"]
-        # Where nothing else may be spoken there is no second time, nor where the probe was not the reason.
-        for mode, said in (("modern", "server/discover"), ("2026-07-28", "server/discover")):
-            lines.clear()
-            with pytest.raises((ConnectionLost, HandshakeError)):
-                async with connect(*command, mode=mode, stderr=lines.append):
-                    pass
-            assert lines == [said]
-
-    run(test)
-
-
-def test_a_program_that_always_ends_is_started_twice_at_most() -> None:
-    async def test() -> None:
-        lines: list[str] = []
-        command = [sys.executable, "-c", SERVER_THAT_ENDS % (INITIALIZED,), "always"]
-        with pytest.raises(ConnectionLost):
-            async with connect(*command, stderr=lines.append):
-                pass
-        assert lines == ["server/discover", "initialize"]
+async def test_a_program_that_ends_when_it_is_probed_is_started_again(how: str) -> None:
+    lines: list[str] = []
+    command = [sys.executable, "-c", SERVER_THAT_ENDS % (INITIALIZED,), how]
+    async with connect(*command, stderr=lines.append) as client:
+        assert client.server.revision.version == "2025-11-25"
+        await client.ping()
+    assert lines == ["server/discover", "initialize", "notifications/initialized", "ping"]
+    # Where nothing else may be spoken there is no second time, nor where the probe was not the reason.
+    for mode, said in (("modern", "server/discover"), ("2026-07-28", "server/discover")):
         lines.clear()
-        with pytest.raises(ConnectionLost):
-            async with connect(*command, mode="legacy", stderr=lines.append):
+        with pytest.raises((ConnectionLost, HandshakeError)):
+            async with connect(*command, mode=mode, stderr=lines.append):
                 pass
-        assert lines == ["initialize"]
-        # A transport of the caller's cannot be made again.
-        transport = StdioClient(command, stderr=lines.append, profile=MCP_2025_11_25)
-        with pytest.raises(ConnectionLost):
-            async with connect(transport):
-                pass
-        assert lines == ["initialize", "server/discover"]
+        assert lines == [said]
 
-    run(test)
+
+async def test_a_program_that_always_ends_is_started_twice_at_most() -> None:
+    lines: list[str] = []
+    command = [sys.executable, "-c", SERVER_THAT_ENDS % (INITIALIZED,), "always"]
+    with pytest.raises(ConnectionLost):
+        async with connect(*command, stderr=lines.append):
+            pass
+    assert lines == ["server/discover", "initialize"]
+    lines.clear()
+    with pytest.raises(ConnectionLost):
+        async with connect(*command, mode="legacy", stderr=lines.append):
+            pass
+    assert lines == ["initialize"]
+    # A transport of the caller's cannot be made again.
+    transport = StdioClient(command, stderr=lines.append, profile=MCP_2025_11_25)
+    with pytest.raises(ConnectionLost):
+        async with connect(transport):
+            pass
+    assert lines == ["initialize", "server/discover"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -20,11 +19,7 @@ from ...support.mcp_script import INITIALIZED, Script, scripted, turns
 pytestmark = pytest.mark.timeout(60)
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 50))
-
-
-def test_requests_of_the_server() -> None:
+async def test_requests_of_the_server() -> None:
     class Hooks:
         def __init__(self) -> None:
             self.faults: list[Exception] = []
@@ -39,43 +34,37 @@ def test_requests_of_the_server() -> None:
         await asyncio.sleep(0)
         return {"model": params["x"]}
 
-    async def test() -> None:
-        hooks = Hooks()
-        handlers: dict[str, Any] = {
-            "roots/list": refuse,
-            "sampling/createMessage": sample,
-            "elicitation/create": lambda params: None,
-        }
-        async with scripted(handlers=handlers, hooks=hooks) as (_, script):
-            base = {"jsonrpc": "2.0", "id": "q"}
-            assert await script.ask("ping") == {**base, "result": {}}
-            assert await script.ask("roots/list") == {**base, "error": {"code": -1, "message": "no roots"}}
-            said = await script.ask("sampling/createMessage", {"x": "m"})
-            assert said == {**base, "result": {"model": "m"}}
-            internal = {"code": -32603, "message": "Internal error"}
-            assert await script.ask("elicitation/create", {}) == {**base, "error": internal}
-            assert await script.ask("sampling/createMessage", {}) == {**base, "error": internal}
-            unknown = {"code": -32601, "message": "Method not found"}
-            assert await script.ask("unknown/method") == {**base, "error": unknown}
-            assert [type(fault) for fault in hooks.faults] == [TypeError, KeyError]
-
-    run(test)
+    hooks = Hooks()
+    handlers: dict[str, Any] = {
+        "roots/list": refuse,
+        "sampling/createMessage": sample,
+        "elicitation/create": lambda params: None,
+    }
+    async with scripted(handlers=handlers, hooks=hooks) as (_, script):
+        base = {"jsonrpc": "2.0", "id": "q"}
+        assert await script.ask("ping") == {**base, "result": {}}
+        assert await script.ask("roots/list") == {**base, "error": {"code": -1, "message": "no roots"}}
+        said = await script.ask("sampling/createMessage", {"x": "m"})
+        assert said == {**base, "result": {"model": "m"}}
+        internal = {"code": -32603, "message": "Internal error"}
+        assert await script.ask("elicitation/create", {}) == {**base, "error": internal}
+        assert await script.ask("sampling/createMessage", {}) == {**base, "error": internal}
+        unknown = {"code": -32601, "message": "Method not found"}
+        assert await script.ask("unknown/method") == {**base, "error": unknown}
+        assert [type(fault) for fault in hooks.faults] == [TypeError, KeyError]
 
 
-def test_requests_are_checked_although_the_transport_lets_all_through() -> None:
-    async def test() -> None:
-        async with scripted(profile=JSONRPC) as (client, script):
-            assert (await script.ask("roots/list", [1]))["error"]["code"] == -32602
-            assert (await script.ask("", {}))["error"] == {"code": -32600, "message": "Invalid Request"}
-            await client.notify("notifications/roots/list_changed")
-            await turns()
-            assert script.told[1:] == [{"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}]
-
-    run(test)
+async def test_requests_are_checked_although_the_transport_lets_all_through() -> None:
+    async with scripted(profile=JSONRPC) as (client, script):
+        assert (await script.ask("roots/list", [1]))["error"]["code"] == -32602
+        assert (await script.ask("", {}))["error"] == {"code": -32600, "message": "Invalid Request"}
+        await client.notify("notifications/roots/list_changed")
+        await turns()
+        assert script.told[1:] == [{"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}]
 
 
 @pytest.mark.parametrize(("profile", "times"), [(MCP_2025_11_25, 0), (JSONRPC, 1)])
-def test_requests_are_judged_again_only_where_the_transport_is_looser(
+async def test_requests_are_judged_again_only_where_the_transport_is_looser(
     profile: Profile, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged: list[Any] = []
@@ -84,59 +73,50 @@ def test_requests_are_judged_again_only_where_the_transport_is_looser(
         judged.append(obj["method"])
         return parse(obj, rules)
 
-    async def test() -> None:
-        async with scripted(profile=profile, handlers={"roots/list": lambda params: {"roots": []}}) as (_, script):
-            monkeypatch.setattr("jsonrpc_fast.validator.parse", counted)
-            assert (await script.ask("roots/list"))["result"] == {"roots": []}
-            assert (await script.ask("sampling/createMessage", {}))["error"]["code"] == -32601
-        assert judged == times * ["roots/list", "sampling/createMessage"]
-
-    run(test)
+    async with scripted(profile=profile, handlers={"roots/list": lambda params: {"roots": []}}) as (_, script):
+        monkeypatch.setattr("jsonrpc_fast.validator.parse", counted)
+        assert (await script.ask("roots/list"))["result"] == {"roots": []}
+        assert (await script.ask("sampling/createMessage", {}))["error"]["code"] == -32601
+    assert judged == times * ["roots/list", "sampling/createMessage"]
 
 
-def test_requests_before_the_handshake() -> None:
-    async def test() -> None:
-        ours, theirs = memory_pair(profile=MCP_2025_11_25)
-        script = Script(theirs, {"initialize": lambda params: None})
-        await theirs.start()
-        connecting = asyncio.create_task(connect(ours, mode="legacy").__aenter__())
-        await turns()
-        assert (await script.ask("ping"))["result"] == {}
-        assert (await script.ask("roots/list"))["error"]["code"] == -32600
-        script.answer(1, INITIALIZED)
-        client = await connecting
-        assert (await script.ask("roots/list"))["error"]["code"] == -32601
-        await client.close()
-        await theirs.disconnect()
-
-    run(test)
+async def test_requests_before_the_handshake() -> None:
+    ours, theirs = memory_pair(profile=MCP_2025_11_25)
+    script = Script(theirs, {"initialize": lambda params: None})
+    await theirs.start()
+    connecting = asyncio.create_task(connect(ours, mode="legacy").__aenter__())
+    await turns()
+    assert (await script.ask("ping"))["result"] == {}
+    assert (await script.ask("roots/list"))["error"]["code"] == -32600
+    script.answer(1, INITIALIZED)
+    client = await connecting
+    assert (await script.ask("roots/list"))["error"]["code"] == -32601
+    await client.close()
+    await theirs.disconnect()
 
 
 @pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18", "2025-11-25"])
-def test_a_batch_comes_from_one_revision_alone(version: str) -> None:
-    async def test() -> None:
-        told: list[str] = []
-        faults: list[Any] = []
+async def test_a_batch_comes_from_one_revision_alone(version: str) -> None:
+    told: list[str] = []
+    faults: list[Any] = []
 
-        class Hooks:
-            fault = staticmethod(faults.append)
+    class Hooks:
+        fault = staticmethod(faults.append)
 
-        answers = {"initialize": {**INITIALIZED, "protocolVersion": version}, "ping": {}}
-        options: dict[str, Any] = {"on_notification": lambda method, params: told.append(method), "hooks": Hooks()}
-        profile = MCP_2025_11_25.replace(batches=True)
-        async with scripted(answers, profile=profile, **options) as (client, script):
-            script.write(b'[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","id":"q","method":"ping"}]')
-            await client.ping()
-            if version == "2025-03-26":
-                await turns()
-                assert (told, faults) == (["a"], [])
-            else:
-                assert (told, [fault.code for fault in faults]) == ([], [ParseErrorCode.BATCH_NOT_ALLOWED])
-
-    run(test)
+    answers = {"initialize": {**INITIALIZED, "protocolVersion": version}, "ping": {}}
+    options: dict[str, Any] = {"on_notification": lambda method, params: told.append(method), "hooks": Hooks()}
+    profile = MCP_2025_11_25.replace(batches=True)
+    async with scripted(answers, profile=profile, **options) as (client, script):
+        script.write(b'[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","id":"q","method":"ping"}]')
+        await client.ping()
+        if version == "2025-03-26":
+            await turns()
+            assert (told, faults) == (["a"], [])
+        else:
+            assert (told, [fault.code for fault in faults]) == ([], [ParseErrorCode.BATCH_NOT_ALLOWED])
 
 
-def test_notifications() -> None:
+async def test_notifications() -> None:
     told: list[Any] = []
 
     async def listen(method: str, params: dict[str, Any]) -> None:
@@ -144,102 +124,90 @@ def test_notifications() -> None:
         if method == "a":
             raise ValueError("of the callback")
 
-    async def test() -> None:
-        faults: list[Exception] = []
+    faults: list[Exception] = []
 
-        class Hooks:
-            fault = staticmethod(faults.append)
+    class Hooks:
+        fault = staticmethod(faults.append)
 
-        async with scripted({"ping": {}}, on_notification=listen, hooks=Hooks()) as (client, script):
-            script.write({"method": "a", "params": {"x": 1}})
-            script.write({"method": "b"})
-            script.write(b"not a message at all")
-            script.write({"method": "notifications/progress", "params": {"progressToken": 77, "progress": 1}})
-            await client.ping()
-            await turns()
-            assert told == [
-                ("a", {"x": 1}),
-                ("b", {}),
-                ("notifications/progress", {"progressToken": 77, "progress": 1}),
-            ]
-            assert {type(fault) for fault in faults} == {ValueError, ParseError}
-        async with scripted({"ping": {}}) as (client, script):
-            script.write({"method": "nobody/listens"})
-            await client.ping()
-
-    run(test)
+    async with scripted({"ping": {}}, on_notification=listen, hooks=Hooks()) as (client, script):
+        script.write({"method": "a", "params": {"x": 1}})
+        script.write({"method": "b"})
+        script.write(b"not a message at all")
+        script.write({"method": "notifications/progress", "params": {"progressToken": 77, "progress": 1}})
+        await client.ping()
+        await turns()
+        assert told == [
+            ("a", {"x": 1}),
+            ("b", {}),
+            ("notifications/progress", {"progressToken": 77, "progress": 1}),
+        ]
+        assert {type(fault) for fault in faults} == {ValueError, ParseError}
+    async with scripted({"ping": {}}) as (client, script):
+        script.write({"method": "nobody/listens"})
+        await client.ping()
 
 
-def test_handlers_of_notifications() -> None:
-    async def test() -> None:
-        heard: list[Any] = []
-        faults: list[BaseException] = []
+async def test_handlers_of_notifications() -> None:
+    heard: list[Any] = []
+    faults: list[BaseException] = []
 
-        class Hooks:
-            fault = faults.append
+    class Hooks:
+        fault = faults.append
 
-        async def updated(params: dict[str, Any]) -> None:
-            await asyncio.sleep(0)
-            heard.append(("updated", params))
+    async def updated(params: dict[str, Any]) -> None:
+        await asyncio.sleep(0)
+        heard.append(("updated", params))
 
-        def changed(params: dict[str, Any]) -> None:
-            heard.append(("changed", params))
-            raise KeyError("of its own")
+    def changed(params: dict[str, Any]) -> None:
+        heard.append(("changed", params))
+        raise KeyError("of its own")
 
-        handlers = {"notifications/resources/updated": updated, "notifications/tools/list_changed": changed}
-        told: dict[str, Any] = {"hooks": Hooks(), "on_notification": lambda *what: heard.append(what)}
-        async with scripted(handlers=handlers, **told) as (_, script):
-            assert script.requests[0]["params"]["capabilities"] == {}
-            script.write({"method": "notifications/tools/list_changed"})
-            script.write({"method": "notifications/prompts/list_changed"})
-            script.write({"method": "notifications/resources/updated", "params": {"uri": "a:b"}})
-            await turns()
-            assert heard == [
-                ("changed", {}),
-                ("notifications/prompts/list_changed", {}),
-                ("updated", {"uri": "a:b"}),
-            ]
-            assert [repr(fault) for fault in faults] == ["KeyError('of its own')"]
-            # They serve no requests, and a handler of requests hears nothing.
-            assert (await script.ask("notifications/tools/list_changed"))["error"]["code"] == -32601
-            assert len(heard) == 3
-        async with scripted(handlers={"roots/list": changed}, on_notification=lambda *what: None) as (_, script):
-            script.write({"method": "roots/list"})
-            await turns()
-            assert len(heard) == 3
-
-    run(test)
+    handlers = {"notifications/resources/updated": updated, "notifications/tools/list_changed": changed}
+    told: dict[str, Any] = {"hooks": Hooks(), "on_notification": lambda *what: heard.append(what)}
+    async with scripted(handlers=handlers, **told) as (_, script):
+        assert script.requests[0]["params"]["capabilities"] == {}
+        script.write({"method": "notifications/tools/list_changed"})
+        script.write({"method": "notifications/prompts/list_changed"})
+        script.write({"method": "notifications/resources/updated", "params": {"uri": "a:b"}})
+        await turns()
+        assert heard == [
+            ("changed", {}),
+            ("notifications/prompts/list_changed", {}),
+            ("updated", {"uri": "a:b"}),
+        ]
+        assert [repr(fault) for fault in faults] == ["KeyError('of its own')"]
+        # They serve no requests, and a handler of requests hears nothing.
+        assert (await script.ask("notifications/tools/list_changed"))["error"]["code"] == -32601
+        assert len(heard) == 3
+    async with scripted(handlers={"roots/list": changed}, on_notification=lambda *what: None) as (_, script):
+        script.write({"method": "roots/list"})
+        await turns()
+        assert len(heard) == 3
 
 
-def test_input_is_asked_for_again_and_again() -> None:
-    async def test() -> None:
-        asking = {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}, "requestState": "s"}
-        handlers = {"roots/list": lambda params: {"roots": []}}
-        async with scripted({"tools/call": asking}, mode="modern", handlers=handlers) as (client, script):
-            with pytest.raises(ValueError, match="it wants input again and again"):
-                await client.call_tool("t", {"a": 1})
-            first, *others = [sent["params"] for sent in script.requests[1:]]
-            assert len(others) == MAX_ROUNDS
-            assert (first.keys(), first["arguments"]) == ({"name", "arguments", "_meta"}, {"a": 1})
-            for repeated in others:
-                assert repeated["inputResponses"] == {"r": {"roots": []}}
-                assert (repeated["requestState"], repeated["arguments"]) == ("s", {"a": 1})
-
-    run(test)
+async def test_input_is_asked_for_again_and_again() -> None:
+    asking = {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}, "requestState": "s"}
+    handlers = {"roots/list": lambda params: {"roots": []}}
+    async with scripted({"tools/call": asking}, mode="modern", handlers=handlers) as (client, script):
+        with pytest.raises(ValueError, match="it wants input again and again"):
+            await client.call_tool("t", {"a": 1})
+        first, *others = [sent["params"] for sent in script.requests[1:]]
+        assert len(others) == MAX_ROUNDS
+        assert (first.keys(), first["arguments"]) == ({"name", "arguments", "_meta"}, {"a": 1})
+        for repeated in others:
+            assert repeated["inputResponses"] == {"r": {"roots": []}}
+            assert (repeated["requestState"], repeated["arguments"]) == ("s", {"a": 1})
 
 
-def test_input_that_nobody_gives() -> None:
-    async def test() -> None:
-        asking = {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list", "params": {}}}}
-        async with scripted({"tools/call": asking}, mode="modern") as (client, _):
-            with pytest.raises(StateError, match="no handler"):
-                await client.call_tool("t")
-        handlers = {"roots/list": lambda params: []}
-        async with scripted({"tools/call": asking}, mode="modern", handlers=handlers) as (client, _):  # type: ignore
-            with pytest.raises(TypeError, match="must return a dict"):
-                await client.call_tool("t")
-
-    run(test)
+async def test_input_that_nobody_gives() -> None:
+    asking = {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list", "params": {}}}}
+    async with scripted({"tools/call": asking}, mode="modern") as (client, _):
+        with pytest.raises(StateError, match="no handler"):
+            await client.call_tool("t")
+    handlers = {"roots/list": lambda params: []}
+    async with scripted({"tools/call": asking}, mode="modern", handlers=handlers) as (client, _):  # type: ignore
+        with pytest.raises(TypeError, match="must return a dict"):
+            await client.call_tool("t")
 
 
 def progress_of(token: object, **members: Any) -> dict[str, Any]:
@@ -247,7 +215,7 @@ def progress_of(token: object, **members: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("factory", [None, getattr(asyncio, "eager_task_factory", None)])
-def test_an_async_on_progress_is_awaited(factory: Any) -> None:
+async def test_an_async_on_progress_is_awaited(factory: Any) -> None:
     heard: list[Any] = []
     faults: list[BaseException] = []
 
@@ -262,24 +230,21 @@ def test_an_async_on_progress_is_awaited(factory: Any) -> None:
         if progress["progress"] == 2:
             raise KeyError("two")
 
-    async def test() -> None:
-        if factory is not None:
-            asyncio.get_running_loop().set_task_factory(factory)
+    if factory is not None:
+        asyncio.get_running_loop().set_task_factory(factory)
 
-        def tell(params: dict[str, Any]) -> dict[str, Any]:
-            for step in (1, 2, 3):
-                script.write(progress_of(params["_meta"]["progressToken"], progress=step))
-            return {"content": []}
+    def tell(params: dict[str, Any]) -> dict[str, Any]:
+        for step in (1, 2, 3):
+            script.write(progress_of(params["_meta"]["progressToken"], progress=step))
+        return {"content": []}
 
-        async with scripted({"tools/call": tell}, hooks=Hooks()) as (client, script):
-            await client.call_tool("t", on_progress=hear)
-            assert heard == [1, -1, 2, -2, 3, -3]
-            assert [repr(fault) for fault in faults] == ["KeyError('two')"]
-
-    run(test)
+    async with scripted({"tools/call": tell}, hooks=Hooks()) as (client, script):
+        await client.call_tool("t", on_progress=hear)
+        assert heard == [1, -1, 2, -2, 3, -3]
+        assert [repr(fault) for fault in faults] == ["KeyError('two')"]
 
 
-def test_an_async_on_progress_ends_with_its_call() -> None:
+async def test_an_async_on_progress_ends_with_its_call() -> None:
     ended: list[str] = []
     begun: list[int] = []
 
@@ -291,48 +256,42 @@ def test_an_async_on_progress_ends_with_its_call() -> None:
             ended.append("cancelled")
             raise
 
-    async def test() -> None:
-        async with scripted() as (client, script):
-            for answer in (None, {"content": []}, RpcError(-32000, "no")):
+    async with scripted() as (client, script):
+        for answer in (None, {"content": []}, RpcError(-32000, "no")):
 
-                def tell(params: dict[str, Any], answer: Any = answer) -> Any:
-                    for step in range(3):
-                        script.write(progress_of(params["_meta"]["progressToken"], progress=step))
-                    return answer
+            def tell(params: dict[str, Any], answer: Any = answer) -> Any:
+                for step in range(3):
+                    script.write(progress_of(params["_meta"]["progressToken"], progress=step))
+                return answer
 
-                script.answers["tools/call"] = tell
-                calling = client.call_tool("t", on_progress=hear, timeout=0.3)
-                if isinstance(answer, dict):
-                    assert await calling == answer  # it came in time
-                else:
-                    with pytest.raises((CallTimeout, RpcError)):
-                        await calling
-                await turns()
-            assert ended == ["cancelled"] * 3
-            assert begun == [0, 0, 0]
-
-    run(test)
+            script.answers["tools/call"] = tell
+            calling = client.call_tool("t", on_progress=hear, timeout=0.3)
+            if isinstance(answer, dict):
+                assert await calling == answer  # it came in time
+            else:
+                with pytest.raises((CallTimeout, RpcError)):
+                    await calling
+            await turns()
+        assert ended == ["cancelled"] * 3
+        assert begun == [0, 0, 0]
 
 
-def test_reports_that_are_too_many_are_dropped() -> None:
+async def test_reports_that_are_too_many_are_dropped() -> None:
     heard: list[int] = []
 
     async def hear(progress: dict[str, Any]) -> None:
         heard.append(progress["progress"])
 
-    async def test() -> None:
-        def tell(params: dict[str, Any]) -> dict[str, Any]:
-            for step in range(1000):
-                script.write(progress_of(params["_meta"]["progressToken"], progress=step))
-            return {"content": []}
+    def tell(params: dict[str, Any]) -> dict[str, Any]:
+        for step in range(1000):
+            script.write(progress_of(params["_meta"]["progressToken"], progress=step))
+        return {"content": []}
 
-        async with scripted({"tools/call": tell}) as (client, script):
-            await client.call_tool("t", on_progress=hear)
-            assert heard[0] == 0
-            assert heard[-1] == 999
-            assert heard == sorted(heard)
-
-    run(test)
+    async with scripted({"tools/call": tell}) as (client, script):
+        await client.call_tool("t", on_progress=hear)
+        assert heard[0] == 0
+        assert heard[-1] == 999
+        assert heard == sorted(heard)
 
 
 @pytest.mark.parametrize(
@@ -348,19 +307,16 @@ def test_reports_that_are_too_many_are_dropped() -> None:
         {"progress": 1, "message": 3},
     ],
 )
-def test_malformed_progress_does_not_reach_on_progress(wrong: dict[str, Any]) -> None:
-    async def test() -> None:
-        heard: list[Any] = []
+async def test_malformed_progress_does_not_reach_on_progress(wrong: dict[str, Any]) -> None:
+    heard: list[Any] = []
 
-        def tell(params: dict[str, Any]) -> dict[str, Any]:
-            token = params["_meta"]["progressToken"]
-            script.write(progress_of(token, **wrong))
-            script.write(progress_of(token, progress=0.5, total=None, message=None))
-            script.write(progress_of(token, progress=1, total=2, message="m"))
-            return {"content": []}
+    def tell(params: dict[str, Any]) -> dict[str, Any]:
+        token = params["_meta"]["progressToken"]
+        script.write(progress_of(token, **wrong))
+        script.write(progress_of(token, progress=0.5, total=None, message=None))
+        script.write(progress_of(token, progress=1, total=2, message="m"))
+        return {"content": []}
 
-        async with scripted({"tools/call": tell}) as (client, script):
-            await client.call_tool("t", on_progress=heard.append)
-            assert heard == [{"progress": 0.5}, {"progress": 1, "total": 2, "message": "m"}]
-
-    run(test)
+    async with scripted({"tools/call": tell}) as (client, script):
+        await client.call_tool("t", on_progress=heard.append)
+        assert heard == [{"progress": 0.5}, {"progress": 1, "total": 2, "message": "m"}]

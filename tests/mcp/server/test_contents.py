@@ -22,7 +22,7 @@ from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.mcp.server.tools import ToolResult
 
 from ...support.mcp_conversation import converse
-from ...support.mcp_sample import Schemas, run
+from ...support.mcp_sample import Schemas
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -86,7 +86,7 @@ BLOCKS: list[tuple[Any, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_content_blocks(version: str, schemas: Schemas) -> None:
+async def test_content_blocks(version: str, schemas: Schemas) -> None:
     server = Server("contents", "1")
     server.tool("blocks")(lambda: ToolResult([block for block, _ in BLOCKS]))
     server.prompt("blocks")(lambda: [{"role": "user", "content": block} for block, _ in BLOCKS])
@@ -96,16 +96,13 @@ def test_content_blocks(version: str, schemas: Schemas) -> None:
     if version < "2025-03-26":
         expected[-1] = text("[audio: audio/wav]")
 
-    async def main() -> None:
-        async with converse(server, version) as client:
-            called = await client.result("tools/call", {"name": "blocks"})
-            assert called["content"] == expected
-            schemas.check(version, "CallToolResult", called)
-            got = await client.result("prompts/get", {"name": "blocks"})
-            assert got["messages"] == [{"role": "user", "content": block} for block in expected]
-            schemas.check(version, "GetPromptResult", got)
-
-    run(main())
+    async with converse(server, version) as client:
+        called = await client.result("tools/call", {"name": "blocks"})
+        assert called["content"] == expected
+        schemas.check(version, "CallToolResult", called)
+        got = await client.result("prompts/get", {"name": "blocks"})
+        assert got["messages"] == [{"role": "user", "content": block} for block in expected]
+        schemas.check(version, "GetPromptResult", got)
 
 
 FAULTY_BLOCKS: list[tuple[Any, str]] = [
@@ -128,34 +125,30 @@ FAULTY_BLOCKS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("block", "said"), FAULTY_BLOCKS, ids=lambda value: str(value)[:40])
-def test_a_block_that_is_none_is_an_internal_error(block: Any, said: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_block_that_is_none_is_an_internal_error(
+    block: Any, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(TypeError, match=f"^/content/0.*{re.escape(said)}"):
         made_blocks([block], REVISIONS["2025-11-25"])
     server = Server("wrong", "1")
     server.tool("wrong")(lambda: ToolResult([block]))
     server.prompt("wrong")(lambda: [{"role": "user", "content": block}])
 
-    async def main() -> None:
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
         async with converse(server, "2025-11-25") as client:
             for method in ("tools/call", "prompts/get"):
                 assert await client.error(method, {"name": "wrong"}) == (-32603, "Internal error", None)
-
-    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
-        run(main())
     assert [record.levelname for record in caplog.records] == ["ERROR"] * 2
 
 
 @pytest.mark.parametrize("returned", [object(), {"a": object()}, ToolResult([], object()), ToolResult("no")])
-def test_what_a_tool_must_not_return(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_a_tool_must_not_return(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("wrong", "1")
     server.tool("wrong")(lambda: returned)
 
-    async def main() -> None:
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
         async with converse(server, "2025-11-25") as client:
             assert await client.error("tools/call", {"name": "wrong"}) == (-32603, "Internal error", None)
-
-    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
-        run(main())
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
@@ -170,21 +163,18 @@ def test_what_a_tool_must_not_return(returned: Any, caplog: pytest.LogCaptureFix
     ],
     ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", str(value)),
 )
-def test_structured_results(version: str, returned: Any, written: Any, schemas: Schemas) -> None:
+async def test_structured_results(version: str, returned: Any, written: Any, schemas: Schemas) -> None:
     server = Server("values", "1")
     server.tool("value")(lambda: returned)
     server.method("own")(lambda: returned)
 
-    async def main() -> None:
-        async with converse(server, version) as client:
-            called = await client.result("tools/call", {"name": "value"})
-            assert called.get("structuredContent", written) == written
-            assert ("structuredContent" in called) is (version >= "2025-06-18")
-            assert msgspec.json.decode(called["content"][0]["text"]) == written
-            schemas.check(version, "CallToolResult", called)
-            assert (await client.result("own")).items() >= written.items()
-
-    run(main())
+    async with converse(server, version) as client:
+        called = await client.result("tools/call", {"name": "value"})
+        assert called.get("structuredContent", written) == written
+        assert ("structuredContent" in called) is (version >= "2025-06-18")
+        assert msgspec.json.decode(called["content"][0]["text"]) == written
+        schemas.check(version, "CallToolResult", called)
+        assert (await client.result("own")).items() >= written.items()
 
 
 @pytest.mark.parametrize(
@@ -207,30 +197,24 @@ def test_structured_results(version: str, returned: Any, written: Any, schemas: 
     ],
     ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", str(value)),
 )
-def test_what_a_resource_may_return(returned: Any, expected: Any, schemas: Schemas) -> None:
+async def test_what_a_resource_may_return(returned: Any, expected: Any, schemas: Schemas) -> None:
     server = Server("resources", "1")
     server.resource("a:b", name="r")(lambda: returned)
 
-    async def main() -> None:
-        for version in VERSIONS:
-            async with converse(server, version) as client:
-                read = await client.result("resources/read", {"uri": "a:b"})
-                assert read["contents"] == expected
-                schemas.check(version, "ReadResourceResult", read)
-
-    run(main())
+    for version in VERSIONS:
+        async with converse(server, version) as client:
+            read = await client.result("resources/read", {"uri": "a:b"})
+            assert read["contents"] == expected
+            schemas.check(version, "ReadResourceResult", read)
 
 
-def test_the_mime_type_of_an_object_is_the_registered_one() -> None:
+async def test_the_mime_type_of_an_object_is_the_registered_one() -> None:
     server = Server("resources", "1")
     server.resource("a:b", name="r", mime_type="application/geo+json")(lambda: {"a": 1})
 
-    async def main() -> None:
-        async with converse(server, "2025-11-25") as client:
-            [contents] = (await client.result("resources/read", {"uri": "a:b"}))["contents"]
-            assert contents == {"uri": "a:b", "mimeType": "application/geo+json", "text": '{"a":1}'}
-
-    run(main())
+    async with converse(server, "2025-11-25") as client:
+        [contents] = (await client.result("resources/read", {"uri": "a:b"}))["contents"]
+        assert contents == {"uri": "a:b", "mimeType": "application/geo+json", "text": '{"a":1}'}
 
 
 @pytest.mark.parametrize(
@@ -257,16 +241,13 @@ def test_the_mime_type_of_an_object_is_the_registered_one() -> None:
     ],
     ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", str(value)),
 )
-def test_what_a_resource_must_not_return(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_a_resource_must_not_return(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("resources", "1")
     server.resource("a:b", name="r")(lambda: returned)
 
-    async def main() -> None:
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
         async with converse(server, "2025-11-25") as client:
             assert await client.error("resources/read", {"uri": "a:b"}) == (-32603, "Internal error", None)
-
-    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
-        run(main())
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
@@ -282,18 +263,15 @@ def test_what_a_resource_must_not_return(returned: Any, caplog: pytest.LogCaptur
     ],
     ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", str(value)),
 )
-def test_what_a_prompt_may_return(returned: Any, messages: Any, schemas: Schemas) -> None:
+async def test_what_a_prompt_may_return(returned: Any, messages: Any, schemas: Schemas) -> None:
     server = Server("prompts", "1")
     server.prompt("p")(lambda: returned)
 
-    async def main() -> None:
-        for version in VERSIONS:
-            async with converse(server, version) as client:
-                got = await client.result("prompts/get", {"name": "p"})
-                assert got["messages"] == messages
-                schemas.check(version, "GetPromptResult", got)
-
-    run(main())
+    for version in VERSIONS:
+        async with converse(server, version) as client:
+            got = await client.result("prompts/get", {"name": "p"})
+            assert got["messages"] == messages
+            schemas.check(version, "GetPromptResult", got)
 
 
 @pytest.mark.parametrize(
@@ -314,38 +292,32 @@ def test_what_a_prompt_may_return(returned: Any, messages: Any, schemas: Schemas
     ],
     ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", str(value)),
 )
-def test_what_a_prompt_must_not_return(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_a_prompt_must_not_return(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("prompts", "1")
     server.prompt("p")(lambda: returned)
 
-    async def main() -> None:
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
         async with converse(server, "2025-11-25") as client:
             assert await client.error("prompts/get", {"name": "p"}) == (-32603, "Internal error", None)
-
-    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
-        run(main())
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-def test_whole_results_are_checked_where_they_have_the_members() -> None:
+async def test_whole_results_are_checked_where_they_have_the_members() -> None:
     server = Server("whole", "1")
     server.tool("t")(lambda: WholeResult({"content": [{"type": "text"}]}))
     server.prompt("p")(lambda: WholeResult({"messages": "no"}))
     server.resource("a:b", name="r")(lambda: WholeResult({"contents": [{"text": ""}]}))
     server.tool("own")(lambda: WholeResult({"content": ["x"], "more": {1}}))
 
-    async def main() -> None:
-        async with converse(server, "2025-11-25") as client:
-            for method, params in (
-                ("tools/call", {"name": "t"}),
-                ("prompts/get", {"name": "p"}),
-            ):
-                assert await client.error(method, params) == (-32603, "Internal error", None)
-            [contents] = (await client.result("resources/read", {"uri": "a:b"}))["contents"]
-            assert contents == {"uri": "a:b", "mimeType": "application/json", "text": '{"text":""}'}
-            assert await client.result("tools/call", {"name": "own"}) == {"content": [text("x")], "more": [1]}
-
-    run(main())
+    async with converse(server, "2025-11-25") as client:
+        for method, params in (
+            ("tools/call", {"name": "t"}),
+            ("prompts/get", {"name": "p"}),
+        ):
+            assert await client.error(method, params) == (-32603, "Internal error", None)
+        [contents] = (await client.result("resources/read", {"uri": "a:b"}))["contents"]
+        assert contents == {"uri": "a:b", "mimeType": "application/json", "text": '{"text":""}'}
+        assert await client.result("tools/call", {"name": "own"}) == {"content": [text("x")], "more": [1]}
 
 
 class Source:
@@ -367,7 +339,7 @@ class Source:
         return {"values": [1]}
 
 
-def test_what_a_source_or_a_completion_must_not_return() -> None:
+async def test_what_a_source_or_a_completion_must_not_return() -> None:
     server = Server("wrong", "1")
     server.add_source(Source())
 
@@ -375,17 +347,14 @@ def test_what_a_source_or_a_completion_must_not_return() -> None:
     def prompt(a: str, b: str) -> str:
         return a + b
 
-    async def main() -> None:
-        async with converse(server, "2025-11-25") as client:
-            failed = (-32603, "Internal error", None)
-            assert await client.error("prompts/get", {"name": "x"}) == failed
-            assert await client.error("resources/read", {"uri": "a:b"}) == failed
-            for name, argument in (("x", "a"), ("prompt", "a"), ("prompt", "b")):
-                ref = {"type": "ref/prompt", "name": name}
-                params = {"ref": ref, "argument": {"name": argument, "value": ""}}
-                assert await client.error("completion/complete", params) == failed
-
-    run(main())
+    async with converse(server, "2025-11-25") as client:
+        failed = (-32603, "Internal error", None)
+        assert await client.error("prompts/get", {"name": "x"}) == failed
+        assert await client.error("resources/read", {"uri": "a:b"}) == failed
+        for name, argument in (("x", "a"), ("prompt", "a"), ("prompt", "b")):
+            ref = {"type": "ref/prompt", "name": name}
+            params = {"ref": ref, "argument": {"name": argument, "value": ""}}
+            assert await client.error("completion/complete", params) == failed
 
 
 # Parts of URIs.
@@ -405,7 +374,7 @@ UNSAFE = [
 
 
 @pytest.mark.parametrize("part", UNSAFE)
-def test_a_part_that_leads_astray_reaches_no_function(part: str) -> None:
+async def test_a_part_that_leads_astray_reaches_no_function(part: str) -> None:
     server = Server("files", "1")
     seen: list[str] = []
 
@@ -421,29 +390,26 @@ def test_a_part_that_leads_astray_reaches_no_function(part: str) -> None:
     # What one template refuses, a later one must not get.
     server.resource("file:///{folder}/{name}", name="any", unsafe_parts=True)(lambda folder, name: keep(name))
 
-    async def main() -> None:
-        async with converse(server, "2025-11-25") as client:
-            uri = f"file:///safe/{part}"
-            assert await client.error("resources/read", {"uri": uri}) == (-32002, "Resource not found", {"uri": uri})
-            assert seen == []
-            await client.result("resources/read", {"uri": f"file:///meant/{part}"})
-            assert len(seen) == 1
-            seen.clear()
-            ref = {"type": "ref/resource", "uri": "file:///safe/{name}"}
-            if "\ufffd" not in (typed := unquote(part)):
-                for given in (
-                    {"argument": {"name": "name", "value": typed}},
-                    {"argument": {"name": "name", "value": ""}, "context": {"arguments": {"folder": typed}}},
-                ):
-                    error = await client.error("completion/complete", {"ref": ref, **given})
-                    assert error == (-32602, "a part of the URI is unsafe", None)
-            assert seen == []
-
-    run(main())
+    async with converse(server, "2025-11-25") as client:
+        uri = f"file:///safe/{part}"
+        assert await client.error("resources/read", {"uri": uri}) == (-32002, "Resource not found", {"uri": uri})
+        assert seen == []
+        await client.result("resources/read", {"uri": f"file:///meant/{part}"})
+        assert len(seen) == 1
+        seen.clear()
+        ref = {"type": "ref/resource", "uri": "file:///safe/{name}"}
+        if "\ufffd" not in (typed := unquote(part)):
+            for given in (
+                {"argument": {"name": "name", "value": typed}},
+                {"argument": {"name": "name", "value": ""}, "context": {"arguments": {"folder": typed}}},
+            ):
+                error = await client.error("completion/complete", {"ref": ref, **given})
+                assert error == (-32602, "a part of the URI is unsafe", None)
+        assert seen == []
 
 
 @pytest.mark.parametrize("uri", ["x:a/../b", "x:..", "x:a%2f%2e%2e", "x:a?p=../b", "x:a%00", "x:%ff"])
-def test_an_unsafe_uri_reaches_no_source_that_does_not_mean_it(uri: str) -> None:
+async def test_an_unsafe_uri_reaches_no_source_that_does_not_mean_it(uri: str) -> None:
     class Files(Source):
         def __init__(self) -> None:
             self.seen: list[str] = []
@@ -457,12 +423,9 @@ def test_an_unsafe_uri_reaches_no_source_that_does_not_mean_it(uri: str) -> None
     server.add_source(careful)
     server.add_source(meaning, unsafe_uris=True)
 
-    async def main() -> None:
-        async with converse(server, "2025-11-25") as client:
-            assert (await client.error("resources/read", {"uri": uri}))[0] == -32002
-            assert (await client.error("resources/read", {"uri": "x:a..b/c"}))[0] == -32002
-
-    run(main())
+    async with converse(server, "2025-11-25") as client:
+        assert (await client.error("resources/read", {"uri": uri}))[0] == -32002
+        assert (await client.error("resources/read", {"uri": "x:a..b/c"}))[0] == -32002
     assert (careful.seen, meaning.seen) == (["x:a..b/c"], [uri, "x:a..b/c"])
 
 
@@ -470,63 +433,54 @@ def test_an_unsafe_uri_reaches_no_source_that_does_not_mean_it(uri: str) -> None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_null_counts_as_absent(version: str) -> None:
+async def test_null_counts_as_absent(version: str) -> None:
     server = Server("nulls", "1")
     server.tool("t")(lambda: "done")
     server.prompt("p", complete={"a": ["x"]})(lambda a="": a or "none")
 
-    async def main() -> None:
-        async with converse(server, version) as client:
-            called = await client.result("tools/call", {"name": "t", "arguments": None})
-            assert called["content"] == [text("done")]
-            got = await client.result("prompts/get", {"name": "p", "arguments": None})
-            assert got["messages"][0]["content"] == text("none")
-            for context in (None, {"arguments": None}):
-                params = {
-                    "ref": {"type": "ref/prompt", "name": "p"},
-                    "argument": {"name": "a", "value": ""},
-                    "context": context,
-                }
-                if version >= "2025-03-26":
-                    assert (await client.result("completion/complete", params))["completion"]["values"] == ["x"]
-            assert len((await client.result("tools/list", {"cursor": None}))["tools"]) == 1
-
-    run(main())
-
-
-def test_null_in_the_handshake_counts_as_absent() -> None:
-    async def main() -> None:
-        async with converse(Server("nulls", "1"), "") as client:
+    async with converse(server, version) as client:
+        called = await client.result("tools/call", {"name": "t", "arguments": None})
+        assert called["content"] == [text("done")]
+        got = await client.result("prompts/get", {"name": "p", "arguments": None})
+        assert got["messages"][0]["content"] == text("none")
+        for context in (None, {"arguments": None}):
             params = {
-                "protocolVersion": "2025-11-25",
-                "capabilities": {"roots": None, "sampling": {}, "experimental": None},
-                "clientInfo": {"name": "c", "version": "1", "title": None, "icons": None},
+                "ref": {"type": "ref/prompt", "name": "p"},
+                "argument": {"name": "a", "value": ""},
+                "context": context,
             }
-            assert (await client.result("initialize", params))["protocolVersion"] == "2025-11-25"
+            if version >= "2025-03-26":
+                assert (await client.result("completion/complete", params))["completion"]["values"] == ["x"]
+        assert len((await client.result("tools/list", {"cursor": None}))["tools"]) == 1
 
-    run(main())
+
+async def test_null_in_the_handshake_counts_as_absent() -> None:
+    async with converse(Server("nulls", "1"), "") as client:
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"roots": None, "sampling": {}, "experimental": None},
+            "clientInfo": {"name": "c", "version": "1", "title": None, "icons": None},
+        }
+        assert (await client.result("initialize", params))["protocolVersion"] == "2025-11-25"
 
 
-def test_arguments_that_are_too_many() -> None:
+async def test_arguments_that_are_too_many() -> None:
     server = Server("many", "1")
     server.tool("t", input_schema={"type": "object"})(lambda **members: str(len(members)))
     server.prompt("p", complete={"a": lambda typed, others: [typed]})(lambda a: a)
 
-    async def main() -> None:
-        async with converse(server, "2025-11-25") as client:
-            many = {f"a{number}": "" for number in range(1001)}
-            assert (await client.result("tools/call", {"name": "t", "arguments": many}))["content"] == [text("1001")]
-            assert await client.error("prompts/get", {"name": "p", "arguments": many}) == (
-                -32602,
-                "arguments has more than 1000 members",
-                None,
-            )
-            ref = {"type": "ref/prompt", "name": "p"}
-            argument = {"name": "a", "value": "x" * 65_537}
-            assert await client.error("completion/complete", {"ref": ref, "argument": argument}) == (
-                -32602,
-                "argument/value has more than 65536 characters",
-                None,
-            )
-
-    run(main())
+    async with converse(server, "2025-11-25") as client:
+        many = {f"a{number}": "" for number in range(1001)}
+        assert (await client.result("tools/call", {"name": "t", "arguments": many}))["content"] == [text("1001")]
+        assert await client.error("prompts/get", {"name": "p", "arguments": many}) == (
+            -32602,
+            "arguments has more than 1000 members",
+            None,
+        )
+        ref = {"type": "ref/prompt", "name": "p"}
+        argument = {"name": "a", "value": "x" * 65_537}
+        assert await client.error("completion/complete", {"ref": ref, "argument": argument}) == (
+            -32602,
+            "argument/value has more than 65536 characters",
+            None,
+        )

@@ -24,7 +24,7 @@ from jsonrpc_fast.transports import memory_pair
 from ...peers import asking_server
 from ...peers.node import node_command
 from ...support.mcp_conversation import Conversation, converse
-from ...support.mcp_sample import Schemas, run
+from ...support.mcp_sample import Schemas
 from ...support.places import PEERS
 
 pytestmark = pytest.mark.timeout(60)
@@ -72,62 +72,53 @@ def text_of(result: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("version", LEGACY)
-def test_a_legacy_client_is_sent_requests(version: str, schemas: Schemas) -> None:
-    async def main() -> None:
-        async with converse(asking_server.server, version, ALL) as client:
-            id = client.request("tools/call", {"name": "introduce"})
-            methods = ["elicitation/create", "sampling/createMessage", "roots/list"]
-            if version in ("2024-11-05", "2025-03-26"):
-                error = (await client.answer(id))["error"]
-                assert error == {"code": -32600, "message": "the client cannot be asked for that"}
-                methods, id = ["roots/list"], client.request("prompts/get", {"name": "where"})
-            for method in methods:
-                request = await client.notification(method)
-                kind, result = KINDS[method]
-                schemas.check(version, kind, request)
-                answer(client, request, result=result)
-            result = (await client.answer(id))["result"]
-            if "messages" in result:
-                assert result["messages"][0]["content"]["text"] == "file:///a"
-            else:
-                assert text_of(result) == "Hello! file:///a"
-
-    run(main())
+async def test_a_legacy_client_is_sent_requests(version: str, schemas: Schemas) -> None:
+    async with converse(asking_server.server, version, ALL) as client:
+        id = client.request("tools/call", {"name": "introduce"})
+        methods = ["elicitation/create", "sampling/createMessage", "roots/list"]
+        if version in ("2024-11-05", "2025-03-26"):
+            error = (await client.answer(id))["error"]
+            assert error == {"code": -32600, "message": "the client cannot be asked for that"}
+            methods, id = ["roots/list"], client.request("prompts/get", {"name": "where"})
+        for method in methods:
+            request = await client.notification(method)
+            kind, result = KINDS[method]
+            schemas.check(version, kind, request)
+            answer(client, request, result=result)
+        result = (await client.answer(id))["result"]
+        if "messages" in result:
+            assert result["messages"][0]["content"]["text"] == "file:///a"
+        else:
+            assert text_of(result) == "Hello! file:///a"
 
 
-def test_a_legacy_client_that_lacks_the_capability() -> None:
-    async def main() -> None:
-        async with converse(asking("roots/list"), "2025-11-25", {"elicitation": {}}) as client:
-            error = await client.error("tools/call", {"name": "ask"})
-            assert error == (-32600, "the client lacks the capability roots", None)
-            assert client.notifications == []
-
-    run(main())
+async def test_a_legacy_client_that_lacks_the_capability() -> None:
+    async with converse(asking("roots/list"), "2025-11-25", {"elicitation": {}}) as client:
+        error = await client.error("tools/call", {"name": "ask"})
+        assert error == (-32600, "the client lacks the capability roots", None)
+        assert client.notifications == []
 
 
-def test_a_legacy_client_that_is_not_initialized_is_not_asked() -> None:
-    async def main() -> None:
-        async with converse(asking("roots/list"), "") as client:
-            client.send(
-                {
-                    "jsonrpc": "2.0",
-                    "id": "i",
-                    "method": "initialize",
-                    "params": {
-                        "protocolVersion": "2025-11-25",
-                        "capabilities": ALL,
-                        "clientInfo": {"name": "test", "version": "1"},
-                    },
-                }
-            )
-            await client.answer("i")
-            error = await client.error("tools/call", {"name": "ask"})
-            assert error == (-32600, "the client cannot be asked for that", None)
-
-    run(main())
+async def test_a_legacy_client_that_is_not_initialized_is_not_asked() -> None:
+    async with converse(asking("roots/list"), "") as client:
+        client.send(
+            {
+                "jsonrpc": "2.0",
+                "id": "i",
+                "method": "initialize",
+                "params": {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": ALL,
+                    "clientInfo": {"name": "test", "version": "1"},
+                },
+            }
+        )
+        await client.answer("i")
+        error = await client.error("tools/call", {"name": "ask"})
+        assert error == (-32600, "the client cannot be asked for that", None)
 
 
-def test_the_error_of_a_legacy_client() -> None:
+async def test_the_error_of_a_legacy_client() -> None:
     server = Server("asking", "1")
 
     @server.tool()
@@ -138,31 +129,25 @@ def test_the_error_of_a_legacy_client() -> None:
             return f"{error.code} {error.message} {error.data}"
         return ""
 
-    async def main() -> None:
-        async with converse(server, "2025-11-25", ALL) as client:
-            id = client.request("tools/call", {"name": "ask"})
-            request = await client.notification("roots/list")
-            answer(client, request, error={"code": -1, "message": "no", "data": [1]})
-            assert text_of((await client.answer(id))["result"]) == "-1 no [1]"
-
-    run(main())
+    async with converse(server, "2025-11-25", ALL) as client:
+        id = client.request("tools/call", {"name": "ask"})
+        request = await client.notification("roots/list")
+        answer(client, request, error={"code": -1, "message": "no", "data": [1]})
+        assert text_of((await client.answer(id))["result"]) == "-1 no [1]"
 
 
-def test_the_request_is_cancelled_with_the_one_that_is_served() -> None:
-    async def main() -> None:
-        async with converse(asking("roots/list"), "2025-11-25", ALL) as client:
-            id = client.request("tools/call", {"name": "ask"})
-            request = await client.notification("roots/list")
-            client.notify("notifications/cancelled", {"requestId": id})
-            cancelled = await client.notification("notifications/cancelled")
-            assert cancelled["params"]["requestId"] == request["id"]
-            answer(client, request, result=ROOTS)  # too late, and no matter
-            assert await client.result("ping") == {}
-
-    run(main())
+async def test_the_request_is_cancelled_with_the_one_that_is_served() -> None:
+    async with converse(asking("roots/list"), "2025-11-25", ALL) as client:
+        id = client.request("tools/call", {"name": "ask"})
+        request = await client.notification("roots/list")
+        client.notify("notifications/cancelled", {"requestId": id})
+        cancelled = await client.notification("notifications/cancelled")
+        assert cancelled["params"]["requestId"] == request["id"]
+        answer(client, request, result=ROOTS)  # too late, and no matter
+        assert await client.result("ping") == {}
 
 
-def test_the_request_has_a_deadline() -> None:
+async def test_the_request_has_a_deadline() -> None:
     server = Server("asking", "1")
 
     @server.tool()
@@ -171,11 +156,8 @@ def test_the_request_has_a_deadline() -> None:
             await context.call("roots/list", timeout=0.05)
         return "late"
 
-    async def main() -> None:
-        async with converse(server, "2025-11-25", ALL) as client:
-            assert text_of(await client.result("tools/call", {"name": "ask"})) == "late"
-
-    run(main())
+    async with converse(server, "2025-11-25", ALL) as client:
+        assert text_of(await client.result("tools/call", {"name": "ask"})) == "late"
 
 
 # 2026-07-28.
@@ -198,40 +180,34 @@ async def rounds(client: Conversation, method: str, params: dict[str, Any], sche
             inputs["requestState"] = result["requestState"]
 
 
-def test_a_modern_client_gets_results_that_want_input(schemas: Schemas) -> None:
-    async def main() -> None:
-        async with converse(asking_server.server, MODERN, ALL) as client:
-            asked, result = await rounds(client, "tools/call", {"name": "introduce"}, schemas)
-            assert asked == [["elicitation/create"], ["sampling/createMessage", "roots/list"]]
-            schemas.check(MODERN, "CallToolResult", result)
-            assert text_of(result) == "Hello! file:///a"
-            asked, result = await rounds(client, "prompts/get", {"name": "where"}, schemas)
-            assert asked == [["roots/list"]]
-            assert result["messages"][0]["content"]["text"] == "file:///a"
-            asked, result = await rounds(client, "resources/read", {"uri": "memo://where"}, schemas)
-            assert asked == [["roots/list"]]
-            assert result["contents"][0]["text"] == "file:///a"
-            assert client.notifications == []  # nor requests
-
-    run(main())
+async def test_a_modern_client_gets_results_that_want_input(schemas: Schemas) -> None:
+    async with converse(asking_server.server, MODERN, ALL) as client:
+        asked, result = await rounds(client, "tools/call", {"name": "introduce"}, schemas)
+        assert asked == [["elicitation/create"], ["sampling/createMessage", "roots/list"]]
+        schemas.check(MODERN, "CallToolResult", result)
+        assert text_of(result) == "Hello! file:///a"
+        asked, result = await rounds(client, "prompts/get", {"name": "where"}, schemas)
+        assert asked == [["roots/list"]]
+        assert result["messages"][0]["content"]["text"] == "file:///a"
+        asked, result = await rounds(client, "resources/read", {"uri": "memo://where"}, schemas)
+        assert asked == [["roots/list"]]
+        assert result["contents"][0]["text"] == "file:///a"
+        assert client.notifications == []  # nor requests
 
 
-def test_the_same_request_asked_twice_has_two_answers(schemas: Schemas) -> None:
-    async def main() -> None:
-        async with converse(asking("roots/list", "roots/list"), MODERN, ALL) as client:
-            first = await client.result("tools/call", {"name": "ask"})
-            [key] = first["inputRequests"]
-            second = await client.result("tools/call", {"name": "ask", "inputResponses": {key: {"roots": []}}})
-            [other] = second["inputRequests"]
-            assert json.loads(second["requestState"]) == {key: {"roots": []}}
-            given = {"inputResponses": {other: ROOTS}, "requestState": second["requestState"]}
-            last = await client.result("tools/call", {"name": "ask", **given})
-            assert last["structuredContent"] == {"answers": [{"roots": []}, ROOTS]}
-
-    run(main())
+async def test_the_same_request_asked_twice_has_two_answers(schemas: Schemas) -> None:
+    async with converse(asking("roots/list", "roots/list"), MODERN, ALL) as client:
+        first = await client.result("tools/call", {"name": "ask"})
+        [key] = first["inputRequests"]
+        second = await client.result("tools/call", {"name": "ask", "inputResponses": {key: {"roots": []}}})
+        [other] = second["inputRequests"]
+        assert json.loads(second["requestState"]) == {key: {"roots": []}}
+        given = {"inputResponses": {other: ROOTS}, "requestState": second["requestState"]}
+        last = await client.result("tools/call", {"name": "ask", **given})
+        assert last["structuredContent"] == {"answers": [{"roots": []}, ROOTS]}
 
 
-def test_an_answer_counts_for_the_request_that_it_was_given_to(schemas: Schemas) -> None:
+async def test_an_answer_counts_for_the_request_that_it_was_given_to(schemas: Schemas) -> None:
     server = Server("asking", "1")
     files = ["a", "b"]
 
@@ -242,17 +218,14 @@ def test_an_answer_counts_for_the_request_that_it_was_given_to(schemas: Schemas)
         await context.call("elicitation/create", params)
         return f"deleted {name}"
 
-    async def main() -> None:
-        async with converse(server, MODERN, ALL) as client:
-            first = await client.result("tools/call", {"name": "delete"})
-            [key] = first["inputRequests"]
-            answers = {"inputResponses": {key: {"action": "accept"}}}
-            second = await client.result("tools/call", {"name": "delete", **answers})
-            assert second["resultType"] == "input_required"
-            [request] = second["inputRequests"].values()
-            assert request["params"]["message"] == "Delete b?"
-
-    run(main())
+    async with converse(server, MODERN, ALL) as client:
+        first = await client.result("tools/call", {"name": "delete"})
+        [key] = first["inputRequests"]
+        answers = {"inputResponses": {key: {"action": "accept"}}}
+        second = await client.result("tools/call", {"name": "delete", **answers})
+        assert second["resultType"] == "input_required"
+        [request] = second["inputRequests"].values()
+        assert request["params"]["message"] == "Delete b?"
 
 
 TOOLS = {"messages": [], "maxTokens": 1, "tools": []}
@@ -270,23 +243,22 @@ URL = {"mode": "url", "message": "Sign in", "url": "https://a.test/"}
         ("elicitation/create", URL, {"elicitation": {}}, {"elicitation": {"url": {}}}, {"elicitation": {"url": {}}}),
     ],
 )
-def test_a_modern_client_that_lacks_the_capability(
+async def test_a_modern_client_that_lacks_the_capability(
     method: str, params: Any, lacks: Any, has: Any, required: Any, schemas: Schemas
 ) -> None:
-    async def main() -> None:
-        async with converse(asking(method, params=params), MODERN, lacks) as client:
-            whole = await client.answer(client.request("tools/call", {"name": "ask"}))
-            schemas.check(MODERN, "MissingRequiredClientCapabilityError", whole)
-            assert whole["error"]["data"] == {"requiredCapabilities": required}
-        async with converse(asking(method, params=params), MODERN, has) as client:
-            result = await client.result("tools/call", {"name": "ask"})
-            schemas.check(MODERN, "InputRequiredResult", result)
-
-    run(main())
+    async with converse(asking(method, params=params), MODERN, lacks) as client:
+        whole = await client.answer(client.request("tools/call", {"name": "ask"}))
+        schemas.check(MODERN, "MissingRequiredClientCapabilityError", whole)
+        assert whole["error"]["data"] == {"requiredCapabilities": required}
+    async with converse(asking(method, params=params), MODERN, has) as client:
+        result = await client.result("tools/call", {"name": "ask"})
+        schemas.check(MODERN, "InputRequiredResult", result)
 
 
 @pytest.mark.parametrize("factory", [None, getattr(asyncio, "eager_task_factory", None)])
-def test_what_a_run_without_its_answers_makes_of_that_is_void(caplog: pytest.LogCaptureFixture, factory: Any) -> None:
+async def test_what_a_run_without_its_answers_makes_of_that_is_void(
+    caplog: pytest.LogCaptureFixture, factory: Any
+) -> None:
     server = Server("asking", "1")
     done: list[str] = []
 
@@ -320,36 +292,30 @@ def test_what_a_run_without_its_answers_makes_of_that_is_void(caplog: pytest.Log
 
     names = ["swallow", "stumble", "careful", *(["grouped"] if sys.version_info >= (3, 11) else [])]
 
-    async def main() -> None:
-        asyncio.get_running_loop().set_task_factory(factory)
-        async with converse(server, MODERN, ALL) as client:
-            for name in names:
-                wants = await client.result("tools/call", {"name": name})
-                assert wants["resultType"] == "input_required"
-                assert len(wants["inputRequests"]) == (2 if name == "grouped" else 1)
-                answers = dict.fromkeys(wants["inputRequests"], ROOTS)
-                result = await client.result("tools/call", {"name": name, "inputResponses": answers})
-                assert result["resultType"] == "complete"
-                assert "isError" not in result
-        assert done == ["cleaned up", "cleaned up"]
-
-    run(main())
+    asyncio.get_running_loop().set_task_factory(factory)
+    async with converse(server, MODERN, ALL) as client:
+        for name in names:
+            wants = await client.result("tools/call", {"name": name})
+            assert wants["resultType"] == "input_required"
+            assert len(wants["inputRequests"]) == (2 if name == "grouped" else 1)
+            answers = dict.fromkeys(wants["inputRequests"], ROOTS)
+            result = await client.result("tools/call", {"name": name, "inputResponses": answers})
+            assert result["resultType"] == "complete"
+            assert "isError" not in result
+    assert done == ["cleaned up", "cleaned up"]
 
 
-def test_what_cannot_be_asked_for_in_2026_07_28() -> None:
+async def test_what_cannot_be_asked_for_in_2026_07_28() -> None:
     server = asking("ping")
 
     @server.method("own/method")
     async def own(context: Context) -> Any:
         return await context.call("roots/list")
 
-    async def main() -> None:
-        async with converse(server, MODERN, ALL) as client:
-            expected = (-32600, "the client cannot be asked for that", None)
-            assert await client.error("tools/call", {"name": "ask"}) == expected
-            assert await client.error("own/method") == expected
-
-    run(main())
+    async with converse(server, MODERN, ALL) as client:
+        expected = (-32600, "the client cannot be asked for that", None)
+        assert await client.error("tools/call", {"name": "ask"}) == expected
+        assert await client.error("own/method") == expected
 
 
 @pytest.mark.parametrize(
@@ -370,36 +336,30 @@ def test_what_cannot_be_asked_for_in_2026_07_28() -> None:
         {"requestState": " " * MAX_STATE_BYTES + "{}"},
     ],
 )
-def test_answers_that_are_none(given: dict[str, Any]) -> None:
-    async def main() -> None:
-        async with converse(asking("roots/list"), MODERN, ALL) as client:
-            if given.get("requestState") == "\udcff":
-                client.transport.send(
-                    b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"ask","requestState":"\\udcff"}}'
-                )
-                await client.settle()  # it is no message, and gets no answer
-            else:
-                code, message, data = await client.error("tools/call", {"name": "ask", **given})
-                [name] = given
-                assert (code, data) == (-32602, None)
-                assert message.startswith(name)
-            assert (await client.result("tools/call", {"name": "ask"}))["resultType"] == "input_required"
-
-    run(main())
+async def test_answers_that_are_none(given: dict[str, Any]) -> None:
+    async with converse(asking("roots/list"), MODERN, ALL) as client:
+        if given.get("requestState") == "\udcff":
+            client.transport.send(
+                b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"ask","requestState":"\\udcff"}}'
+            )
+            await client.settle()  # it is no message, and gets no answer
+        else:
+            code, message, data = await client.error("tools/call", {"name": "ask", **given})
+            [name] = given
+            assert (code, data) == (-32602, None)
+            assert message.startswith(name)
+        assert (await client.result("tools/call", {"name": "ask"}))["resultType"] == "input_required"
 
 
-def test_answers_to_what_was_not_asked_are_passed_over_and_not_kept() -> None:
-    async def main() -> None:
-        async with converse(asking("roots/list"), MODERN, ALL) as client:
-            given = {"inputResponses": {"unknown": ROOTS}, "requestState": '{"other": {"a": 1}}'}
-            result = await client.result("tools/call", {"name": "ask", **given})
-            assert result["resultType"] == "input_required"
-            assert "requestState" not in result
-
-    run(main())
+async def test_answers_to_what_was_not_asked_are_passed_over_and_not_kept() -> None:
+    async with converse(asking("roots/list"), MODERN, ALL) as client:
+        given = {"inputResponses": {"unknown": ROOTS}, "requestState": '{"other": {"a": 1}}'}
+        result = await client.result("tools/call", {"name": "ask", **given})
+        assert result["resultType"] == "input_required"
+        assert "requestState" not in result
 
 
-def test_a_function_names_what_it_asks_for(schemas: Schemas) -> None:
+async def test_a_function_names_what_it_asks_for(schemas: Schemas) -> None:
     server = Server("naming", "1")
 
     @server.tool()
@@ -416,28 +376,25 @@ def test_a_function_names_what_it_asks_for(schemas: Schemas) -> None:
             context.call("roots/list", key="same"), context.call("roots/list", {}, key="same"), return_exceptions=True
         )
 
-    async def main() -> None:
-        async with converse(server, MODERN, ALL) as client:
-            first = await client.result("tools/call", {"name": "login"})
-            schemas.check(MODERN, "InputRequiredResult", first)
-            assert first["inputRequests"] == {"github_login": LOGIN}
-            inputs = {"inputResponses": {"github_login": ACCEPTED}}
-            second = await client.result("tools/call", {"name": "login", **inputs})
-            assert list(second["inputRequests"]) == ['the "code"']
-            assert json.loads(second["requestState"]) == {"github_login": ACCEPTED}
-            inputs = {"inputResponses": {'the "code"': ACCEPTED}, "requestState": second["requestState"]}
-            assert text_of(await client.result("tools/call", {"name": "login", **inputs})) == "Ada Ada Ada"
-            # Of two requests with one name the first one is asked for.
-            result = await client.result("tools/call", {"name": "twice"})
-            assert result["inputRequests"] == {"same": {"method": "roots/list"}}
-        # To a legacy client a name means nothing.
-        async with converse(server, "2025-11-25", ALL) as client:
-            id = client.request("tools/call", {"name": "login"})
-            for _ in range(3):
-                answer(client, await client.notification("elicitation/create"), result=ACCEPTED)
-            assert text_of((await client.answer(id))["result"]) == "Ada Ada Ada"
-
-    run(main())
+    async with converse(server, MODERN, ALL) as client:
+        first = await client.result("tools/call", {"name": "login"})
+        schemas.check(MODERN, "InputRequiredResult", first)
+        assert first["inputRequests"] == {"github_login": LOGIN}
+        inputs = {"inputResponses": {"github_login": ACCEPTED}}
+        second = await client.result("tools/call", {"name": "login", **inputs})
+        assert list(second["inputRequests"]) == ['the "code"']
+        assert json.loads(second["requestState"]) == {"github_login": ACCEPTED}
+        inputs = {"inputResponses": {'the "code"': ACCEPTED}, "requestState": second["requestState"]}
+        assert text_of(await client.result("tools/call", {"name": "login", **inputs})) == "Ada Ada Ada"
+        # Of two requests with one name the first one is asked for.
+        result = await client.result("tools/call", {"name": "twice"})
+        assert result["inputRequests"] == {"same": {"method": "roots/list"}}
+    # To a legacy client a name means nothing.
+    async with converse(server, "2025-11-25", ALL) as client:
+        id = client.request("tools/call", {"name": "login"})
+        for _ in range(3):
+            answer(client, await client.notification("elicitation/create"), result=ACCEPTED)
+        assert text_of((await client.answer(id))["result"]) == "Ada Ada Ada"
 
 
 FORM = {"type": "object", "properties": {}}
@@ -481,26 +438,23 @@ REQUESTS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("requests", [{"github_login": LOGIN, "more": {"method": "roots/list"}}, None])
-def test_a_function_makes_the_result_that_wants_input(schemas: Schemas, requests: Any) -> None:
+async def test_a_function_makes_the_result_that_wants_input(schemas: Schemas, requests: Any) -> None:
     wanted = {"resultType": "input_required", "requestState": "not JSON, and signed"}
     if requests is not None:
         wanted["inputRequests"] = requests
 
-    async def main() -> None:
-        async with converse(stateful(wanted), MODERN, ALL) as client:
-            for method, params in REQUESTS:
-                result = await client.result(method, params)
-                schemas.check(MODERN, "InputRequiredResult", result)
-                assert {name: value for name, value in result.items() if name != "_meta"} == wanted
-                given = {"requestState": result["requestState"], "inputResponses": {"github_login": ACCEPTED}}
-                result = await client.result(method, {**params, **given})
-                assert result["resultType"] == "complete"
-                assert "not JSON, and signed" in json.dumps(result)
-        async with converse(stateful(wanted), "2025-11-25", ALL) as client:
-            for method, params in REQUESTS:
-                assert await client.error(method, params) == (-32600, "the client cannot be asked for that", None)
-
-    run(main())
+    async with converse(stateful(wanted), MODERN, ALL) as client:
+        for method, params in REQUESTS:
+            result = await client.result(method, params)
+            schemas.check(MODERN, "InputRequiredResult", result)
+            assert {name: value for name, value in result.items() if name != "_meta"} == wanted
+            given = {"requestState": result["requestState"], "inputResponses": {"github_login": ACCEPTED}}
+            result = await client.result(method, {**params, **given})
+            assert result["resultType"] == "complete"
+            assert "not JSON, and signed" in json.dumps(result)
+    async with converse(stateful(wanted), "2025-11-25", ALL) as client:
+        for method, params in REQUESTS:
+            assert await client.error(method, params) == (-32600, "the client cannot be asked for that", None)
 
 
 @pytest.mark.parametrize(
@@ -515,42 +469,35 @@ def test_a_function_makes_the_result_that_wants_input(schemas: Schemas, requests
         {"requestState": "x" * (MAX_STATE_BYTES + 1)},
     ],
 )
-def test_a_wrong_result_that_wants_input_is_an_error(wrong: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
+async def test_a_wrong_result_that_wants_input_is_an_error(
+    wrong: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
         async with converse(stateful({"resultType": "input_required", **wrong}), MODERN, ALL) as client:
             for method, params in REQUESTS:
                 assert await client.error(method, params) == (-32603, "Internal error", None)
-
-    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
-        run(main())
     assert "check_input_required" in caplog.text
 
 
-def test_a_result_that_wants_what_the_client_cannot_give() -> None:
+async def test_a_result_that_wants_what_the_client_cannot_give() -> None:
     wanted = {"resultType": "input_required", "inputRequests": {"login": LOGIN}}
 
-    async def main() -> None:
-        async with converse(stateful(wanted), MODERN, {"roots": {}}) as client:
-            for method, params in REQUESTS:
-                code, _, data = await client.error(method, params)
-                assert (code, data) == (-32021, {"requiredCapabilities": {"elicitation": {"form": {}}}})
-            assert await client.error("vendor/own") == (-32600, "the client cannot be asked for that", None)
-
-    run(main())
+    async with converse(stateful(wanted), MODERN, {"roots": {}}) as client:
+        for method, params in REQUESTS:
+            code, _, data = await client.error(method, params)
+            assert (code, data) == (-32021, {"requiredCapabilities": {"elicitation": {"form": {}}}})
+        assert await client.error("vendor/own") == (-32600, "the client cannot be asked for that", None)
 
 
-def test_answers_that_are_too_large_to_carry() -> None:
-    async def main() -> None:
-        async with converse(asking("roots/list", "roots/list"), MODERN, ALL) as client:
-            [key] = (await client.result("tools/call", {"name": "ask"}))["inputRequests"]
-            large = {"roots": [{"uri": "file:///" + "x" * MAX_STATE_BYTES}]}
-            error = await client.error("tools/call", {"name": "ask", "inputResponses": {key: large}})
-            assert error == (-32603, "the answers so far have more than 1048576 bytes", None)
-
-    run(main())
+async def test_answers_that_are_too_large_to_carry() -> None:
+    async with converse(asking("roots/list", "roots/list"), MODERN, ALL) as client:
+        [key] = (await client.result("tools/call", {"name": "ask"}))["inputRequests"]
+        large = {"roots": [{"uri": "file:///" + "x" * MAX_STATE_BYTES}]}
+        error = await client.error("tools/call", {"name": "ask", "inputResponses": {key: large}})
+        assert error == (-32603, "the answers so far have more than 1048576 bytes", None)
 
 
-def test_what_a_function_does_to_an_answer_is_not_carried() -> None:
+async def test_what_a_function_does_to_an_answer_is_not_carried() -> None:
     server = Server("asking", "1")
 
     @server.tool()
@@ -559,13 +506,10 @@ def test_what_a_function_does_to_an_answer_is_not_carried() -> None:
         await context.call("elicitation/create", asking_server.form("Sure?"))
         return ""
 
-    async def main() -> None:
-        async with converse(server, MODERN, ALL) as client:
-            [key] = (await client.result("tools/call", {"name": "ask"}))["inputRequests"]
-            wants = await client.result("tools/call", {"name": "ask", "inputResponses": {key: ROOTS}})
-            assert json.loads(wants["requestState"]) == {key: ROOTS}
-
-    run(main())
+    async with converse(server, MODERN, ALL) as client:
+        [key] = (await client.result("tools/call", {"name": "ask"}))["inputRequests"]
+        wants = await client.result("tools/call", {"name": "ask", "inputResponses": {key: ROOTS}})
+        assert json.loads(wants["requestState"]) == {key: ROOTS}
 
 
 # Clients.
@@ -575,21 +519,18 @@ COMMAND = [sys.executable, str(PEERS / "asking_server.py")]
 
 
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
-def test_our_client(version: str) -> None:
-    async def main() -> None:
-        ours, theirs = memory_pair(profile=asking_server.server.profile)
-        serving = asyncio.create_task(asking_server.server.run(theirs))
-        async with mcp.connect(ours, mode=version, handlers=HANDLERS) as client:
-            assert text_of(await client.call_tool("introduce")) == "Hello! file:///a"
-            assert (await client.get_prompt("where"))["messages"][0]["content"]["text"] == "file:///a"
-            assert (await client.read_resource("memo://where"))["contents"][0]["text"] == "file:///a"
-        await serving
-
-    run(main())
+async def test_our_client(version: str) -> None:
+    ours, theirs = memory_pair(profile=asking_server.server.profile)
+    serving = asyncio.create_task(asking_server.server.run(theirs))
+    async with mcp.connect(ours, mode=version, handlers=HANDLERS) as client:
+        assert text_of(await client.call_tool("introduce")) == "Hello! file:///a"
+        assert (await client.get_prompt("where"))["messages"][0]["content"]["text"] == "file:///a"
+        assert (await client.read_resource("memo://where"))["contents"][0]["text"] == "file:///a"
+    await serving
 
 
 @pytest.mark.parametrize("mode", ["legacy", MODERN])
-def test_the_python_sdk(mode: str) -> None:
+async def test_the_python_sdk(mode: str) -> None:
     pytest.importorskip("mcp")
     from mcp import types
     from mcp.client import Client
@@ -611,21 +552,18 @@ def test_the_python_sdk(mode: str) -> None:
         asked.append("roots")
         return types.ListRootsResult(roots=[types.Root(uri="file:///a")])
 
-    async def main() -> None:
-        server = stdio_client(StdioServerParameters(command=COMMAND[0], args=COMMAND[1:], env=dict(os.environ)))
-        callbacks: Any = {
-            "elicitation_callback": elicit,
-            "sampling_callback": sample,
-            "list_roots_callback": list_roots,
-        }
-        async with Client(server, mode=mode, **callbacks) as client:
-            assert (await client.call_tool("introduce")).content[0].text == "Hello! file:///a"
-            assert asked[0] == "Who?"
-            assert sorted(asked[1:]) == ["Greet Ada.", "roots"]
-            assert (await client.get_prompt("where")).messages[0].content.text == "file:///a"
-            assert (await client.read_resource("memo://where")).contents[0].text == "file:///a"
-
-    run(main())
+    server = stdio_client(StdioServerParameters(command=COMMAND[0], args=COMMAND[1:], env=dict(os.environ)))
+    callbacks: Any = {
+        "elicitation_callback": elicit,
+        "sampling_callback": sample,
+        "list_roots_callback": list_roots,
+    }
+    async with Client(server, mode=mode, **callbacks) as client:
+        assert (await client.call_tool("introduce")).content[0].text == "Hello! file:///a"
+        assert asked[0] == "Who?"
+        assert sorted(asked[1:]) == ["Greet Ada.", "roots"]
+        assert (await client.get_prompt("where")).messages[0].content.text == "file:///a"
+        assert (await client.read_resource("memo://where")).contents[0].text == "file:///a"
 
 
 @pytest.mark.slow

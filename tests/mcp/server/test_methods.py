@@ -18,7 +18,7 @@ from jsonrpc_fast.mcp.server.context import Context
 from jsonrpc_fast.mcp.server.server import Server
 
 from ...support.mcp_conversation import converse
-from ...support.mcp_sample import Schemas, run, sample
+from ...support.mcp_sample import Schemas, sample
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -29,7 +29,7 @@ def schemas(corpora: Path) -> Schemas:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_answer_is_as_the_schema_has_it(version: str, schemas: Schemas) -> None:
+async def test_every_answer_is_as_the_schema_has_it(version: str, schemas: Schemas) -> None:
     requests: list[tuple[str, dict[str, Any], str]] = [
         ("tools/list", {}, "ListToolsResult"),
         ("tools/call", {"name": "add", "arguments": {"a": 1}}, "CallToolResult"),
@@ -51,59 +51,53 @@ def test_every_answer_is_as_the_schema_has_it(version: str, schemas: Schemas) ->
         ),
     ]
 
-    async def main() -> None:
-        async with converse(sample(), version) as client:
-            for method, params, kind in requests:
-                schemas.check(version, kind, await client.result(method, params))
-            id = client.request("prompts/get", {"name": "none"})
-            error_response = "JSONRPCErrorResponse" if version >= "2025-11-25" else "JSONRPCError"
-            schemas.check(version, error_response, await client.answer(id))
-            if version == "2026-07-28":
-                schemas.check(version, "DiscoverResult", await client.result("server/discover"))
-            else:
-                assert await client.result("ping") == {}
-                assert await client.result("logging/setLevel", {"level": "debug"}) == {}
-            level = {"_meta": {"progressToken": "p", LOG_LEVEL_KEY: "info"}} if version == "2026-07-28" else {}
-            level = level or {"_meta": {"progressToken": "p"}}
-            await client.result("tools/call", {"name": "work", "arguments": {"steps": 2}, **level})
-            for kind, method in (
-                ("ProgressNotification", "notifications/progress"),
-                ("LoggingMessageNotification", "notifications/message"),
-            ):
-                schemas.check(version, kind, await client.notification(method))
-
-    run(main())
+    async with converse(sample(), version) as client:
+        for method, params, kind in requests:
+            schemas.check(version, kind, await client.result(method, params))
+        id = client.request("prompts/get", {"name": "none"})
+        error_response = "JSONRPCErrorResponse" if version >= "2025-11-25" else "JSONRPCError"
+        schemas.check(version, error_response, await client.answer(id))
+        if version == "2026-07-28":
+            schemas.check(version, "DiscoverResult", await client.result("server/discover"))
+        else:
+            assert await client.result("ping") == {}
+            assert await client.result("logging/setLevel", {"level": "debug"}) == {}
+        level = {"_meta": {"progressToken": "p", LOG_LEVEL_KEY: "info"}} if version == "2026-07-28" else {}
+        level = level or {"_meta": {"progressToken": "p"}}
+        await client.result("tools/call", {"name": "work", "arguments": {"steps": 2}, **level})
+        for kind, method in (
+            ("ProgressNotification", "notifications/progress"),
+            ("LoggingMessageNotification", "notifications/message"),
+        ):
+            schemas.check(version, kind, await client.notification(method))
 
 
 # Tools.
 
 
-def test_calling_tools() -> None:
-    async def main() -> None:
-        async with converse(sample(), "2025-11-25") as client:
+async def test_calling_tools() -> None:
+    async with converse(sample(), "2025-11-25") as client:
 
-            async def call(name: str, **arguments: Any) -> Any:
-                return await client.result("tools/call", {"name": name, "arguments": arguments})
+        async def call(name: str, **arguments: Any) -> Any:
+            return await client.result("tools/call", {"name": name, "arguments": arguments})
 
-            assert await call("add", a=1, b=2) == {
-                "content": [{"type": "text", "text": '{"sum":3}'}],
-                "structuredContent": {"sum": 3},
-            }
-            assert await call("echo", text="Grüße") == {"content": [{"type": "text", "text": "Grüße"}]}
-            assert await call("picture", wide=True) == {
-                "content": [{"type": "text", "text": '{"width":2}'}],
-                "structuredContent": {"width": 2},
-            }
-            assert await call("raw", n=3, m=[1]) == {
-                "content": [{"type": "text", "text": '{"n": 3, "m": [1]}'}],
-                "isError": True,
-            }
-
-    run(main())
+        assert await call("add", a=1, b=2) == {
+            "content": [{"type": "text", "text": '{"sum":3}'}],
+            "structuredContent": {"sum": 3},
+        }
+        assert await call("echo", text="Grüße") == {"content": [{"type": "text", "text": "Grüße"}]}
+        assert await call("picture", wide=True) == {
+            "content": [{"type": "text", "text": '{"width":2}'}],
+            "structuredContent": {"width": 2},
+        }
+        assert await call("raw", n=3, m=[1]) == {
+            "content": [{"type": "text", "text": '{"n": 3, "m": [1]}'}],
+            "isError": True,
+        }
 
 
-def test_a_faulty_call_is_a_result_for_the_model_without_the_values(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
+async def test_a_faulty_call_is_a_result_for_the_model_without_the_values(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
         async with converse(sample(), "2025-11-25") as client:
 
             async def told(name: str, **arguments: Any) -> str:
@@ -119,9 +113,6 @@ def test_a_faulty_call_is_a_result_for_the_model_without_the_values(caplog: pyte
             assert await told("add") == "Invalid arguments for tool add:\n/a: is required"
             assert await told("fail") == "Tool fail failed"
             assert (await told("picture", wide=False)).startswith("The result of tool picture breaks")
-
-    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
-        run(main())
     [record] = caplog.records
     assert (record.name, record.levelname) == ("jsonrpc_fast.mcp", "ERROR")
     assert record.getMessage().startswith("tool fail failed, request ")
@@ -139,15 +130,12 @@ def test_a_faulty_call_is_a_result_for_the_model_without_the_values(caplog: pyte
         ({"name": "refuse"}, (-32000, "not today", {"why": "closed"})),
     ],
 )
-def test_an_error_of_the_protocol(params: dict[str, Any], error: tuple[int, str, Any]) -> None:
-    async def main() -> None:
-        async with converse(sample(), "2025-11-25") as client:
-            assert await client.error("tools/call", params) == error
-
-    run(main())
+async def test_an_error_of_the_protocol(params: dict[str, Any], error: tuple[int, str, Any]) -> None:
+    async with converse(sample(), "2025-11-25") as client:
+        assert await client.error("tools/call", params) == error
 
 
-def test_calls_run_side_by_side_and_can_be_cancelled() -> None:
+async def test_calls_run_side_by_side_and_can_be_cancelled() -> None:
     server = Server("slow", "1")
     ended: list[str] = []
 
@@ -159,34 +147,28 @@ def test_calls_run_side_by_side_and_can_be_cancelled() -> None:
             ended.append(f"{name} {context.is_cancelled}")
         return name
 
-    async def main() -> None:
-        async with converse(server, "2025-11-25") as client:
-            long = client.request("tools/call", {"name": "wait", "arguments": {"name": "long"}})
-            await client.result("tools/call", {"name": "wait", "arguments": {"name": "short"}})
-            client.notify("notifications/cancelled", {"requestId": long, "reason": "enough"})
-            assert await client.result("ping") == {}
-            assert ended == ["short False", "long True"]
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(client.answer(long), 0.05)
-
-    run(main())
+    async with converse(server, "2025-11-25") as client:
+        long = client.request("tools/call", {"name": "wait", "arguments": {"name": "long"}})
+        await client.result("tools/call", {"name": "wait", "arguments": {"name": "short"}})
+        client.notify("notifications/cancelled", {"requestId": long, "reason": "enough"})
+        assert await client.result("ping") == {}
+        assert ended == ["short False", "long True"]
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(client.answer(long), 0.05)
 
 
-def test_progress_goes_to_those_who_asked() -> None:
-    async def main() -> None:
-        async with converse(sample(), "2025-11-25") as client:
-            await client.result("tools/call", {"name": "work", "arguments": {"steps": 1}})
-            assert [heard["method"] for heard in client.notifications] == ["notifications/message"]
-            params = {"name": "work", "arguments": {"steps": 1}, "_meta": {"progressToken": 7}}
-            await client.result("tools/call", params)
-            told = await client.notification("notifications/progress")
-            assert told["params"] == {"progressToken": 7, "progress": 1, "total": 1, "message": "working"}
-
-    run(main())
+async def test_progress_goes_to_those_who_asked() -> None:
+    async with converse(sample(), "2025-11-25") as client:
+        await client.result("tools/call", {"name": "work", "arguments": {"steps": 1}})
+        assert [heard["method"] for heard in client.notifications] == ["notifications/message"]
+        params = {"name": "work", "arguments": {"steps": 1}, "_meta": {"progressToken": 7}}
+        await client.result("tools/call", params)
+        told = await client.notification("notifications/progress")
+        assert told["params"] == {"progressToken": 7, "progress": 1, "total": 1, "message": "working"}
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-def test_a_tool_sees_its_client(version: str) -> None:
+async def test_a_tool_sees_its_client(version: str) -> None:
     server = Server("curious", "1")
 
     @server.tool()
@@ -198,45 +180,39 @@ def test_a_tool_sees_its_client(version: str) -> None:
     def needs(context: Context) -> None:
         context.require("elicitation.url")
 
-    async def main() -> None:
-        async with converse(server, version) as client:
-            [block] = (await client.result("tools/call", {"name": "who"}))["content"]
-            assert json.loads(block["text"]) == ["test" if version == "2025-11-25" else None, False, version]
-            code, _, data = await client.error("tools/call", {"name": "needs"})
-            if version == "2025-11-25":
-                assert (code, data) == (-32600, None)
-            else:
-                assert (code, data) == (-32021, {"requiredCapabilities": {"elicitation": {"url": {}}}})
-
-    run(main())
+    async with converse(server, version) as client:
+        [block] = (await client.result("tools/call", {"name": "who"}))["content"]
+        assert json.loads(block["text"]) == ["test" if version == "2025-11-25" else None, False, version]
+        code, _, data = await client.error("tools/call", {"name": "needs"})
+        if version == "2025-11-25":
+            assert (code, data) == (-32600, None)
+        else:
+            assert (code, data) == (-32021, {"requiredCapabilities": {"elicitation": {"url": {}}}})
 
 
 # Prompts.
 
 
-def test_prompts() -> None:
-    async def main() -> None:
-        async with converse(sample(), "2025-11-25") as client:
-            assert (await client.result("prompts/list"))["prompts"] == [
-                {"name": "dialogue", "arguments": [{"name": "count", "required": True}]},
-                {
-                    "name": "review",
-                    "title": "Review",
-                    "description": "Reviews code.",
-                    "arguments": [{"name": "code", "required": True}, {"name": "language", "required": False}],
-                },
-            ]
-            assert await client.result("prompts/get", {"name": "review", "arguments": {"code": "x"}}) == {
+async def test_prompts() -> None:
+    async with converse(sample(), "2025-11-25") as client:
+        assert (await client.result("prompts/list"))["prompts"] == [
+            {"name": "dialogue", "arguments": [{"name": "count", "required": True}]},
+            {
+                "name": "review",
+                "title": "Review",
                 "description": "Reviews code.",
-                "messages": [{"role": "user", "content": {"type": "text", "text": "Review this Python: x"}}],
-            }
-            got = await client.result("prompts/get", {"name": "dialogue", "arguments": {"count": "1"}})
-            assert got["messages"] == [
-                {"role": "user", "content": {"type": "text", "text": "Hello"}},
-                {"role": "assistant", "content": {"type": "text", "text": "Yes?"}},
-            ]
-
-    run(main())
+                "arguments": [{"name": "code", "required": True}, {"name": "language", "required": False}],
+            },
+        ]
+        assert await client.result("prompts/get", {"name": "review", "arguments": {"code": "x"}}) == {
+            "description": "Reviews code.",
+            "messages": [{"role": "user", "content": {"type": "text", "text": "Review this Python: x"}}],
+        }
+        got = await client.result("prompts/get", {"name": "dialogue", "arguments": {"count": "1"}})
+        assert got["messages"] == [
+            {"role": "user", "content": {"type": "text", "text": "Hello"}},
+            {"role": "assistant", "content": {"type": "text", "text": "Yes?"}},
+        ]
 
 
 @pytest.mark.parametrize(
@@ -251,25 +227,19 @@ def test_prompts() -> None:
         ({"name": "dialogue", "arguments": {"count": "many"}}, "arguments: not of the right type: count"),
     ],
 )
-def test_a_prompt_that_cannot_be_had(params: dict[str, Any], message: str) -> None:
-    async def main() -> None:
-        async with converse(sample(), "2025-11-25") as client:
-            assert await client.error("prompts/get", params) == (-32602, message, None)
-
-    run(main())
+async def test_a_prompt_that_cannot_be_had(params: dict[str, Any], message: str) -> None:
+    async with converse(sample(), "2025-11-25") as client:
+        assert await client.error("prompts/get", params) == (-32602, message, None)
 
 
 @pytest.mark.parametrize("returned", [None, 1, {"role": "system", "content": ""}, [{"content": ""}], {"text": ""}])
-def test_what_a_prompt_must_not_return(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_a_prompt_must_not_return(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("wrong", "1")
     server.prompt("wrong")(lambda: returned)
 
-    async def main() -> None:
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
         async with converse(server, "2025-11-25") as client:
             assert await client.error("prompts/get", {"name": "wrong"}) == (-32603, "Internal error", None)
-
-    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
-        run(main())
     assert "TypeError" in caplog.text
 
 
@@ -277,107 +247,91 @@ def test_what_a_prompt_must_not_return(returned: Any, caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_resources(version: str) -> None:
-    async def main() -> None:
-        async with converse(sample(), version) as client:
+async def test_resources(version: str) -> None:
+    async with converse(sample(), version) as client:
 
-            async def read(uri: str) -> Any:
-                return (await client.result("resources/read", {"uri": uri}))["contents"]
+        async def read(uri: str) -> Any:
+            return (await client.result("resources/read", {"uri": uri}))["contents"]
 
-            listed = (await client.result("resources/list"))["resources"]
-            assert listed == [
-                {"uri": "notes://blob", "name": "blob"},
-                {"uri": "notes://index", "name": "index", "description": "All notes.", "mimeType": "text/plain"},
-            ]
-            [template] = (await client.result("resources/templates/list"))["resourceTemplates"]
-            assert template == {"uriTemplate": "notes://{name}/{number}", "name": "note", "mimeType": "text/x-note"}
-            assert await read("notes://index") == [
-                {"uri": "notes://index", "mimeType": "text/plain", "text": "one, two"}
-            ]
-            assert await read("notes://blob") == [{"uri": "notes://blob", "blob": "AAE="}]
-            assert await read("notes://a%20b/3") == [
-                {"uri": "notes://a%20b/3", "mimeType": "text/x-note", "text": "a b 3"}
-            ]
-            code = -32602 if version == "2026-07-28" else -32002
-            for uri in ("notes://none", "notes://a/many", "notes://a/99", "other:one"):
-                assert await client.error("resources/read", {"uri": uri}) == (code, "Resource not found", {"uri": uri})
-            for wrong in ({}, {"uri": None}, {"uri": "no uri"}, {"uri": "resource:///path"}):
-                code, message, data = await client.error("resources/read", wrong)
-                assert (code, data) == (-32602, None)
-                assert "no uri" not in message
-
-    run(main())
+        listed = (await client.result("resources/list"))["resources"]
+        assert listed == [
+            {"uri": "notes://blob", "name": "blob"},
+            {"uri": "notes://index", "name": "index", "description": "All notes.", "mimeType": "text/plain"},
+        ]
+        [template] = (await client.result("resources/templates/list"))["resourceTemplates"]
+        assert template == {"uriTemplate": "notes://{name}/{number}", "name": "note", "mimeType": "text/x-note"}
+        assert await read("notes://index") == [{"uri": "notes://index", "mimeType": "text/plain", "text": "one, two"}]
+        assert await read("notes://blob") == [{"uri": "notes://blob", "blob": "AAE="}]
+        assert await read("notes://a%20b/3") == [{"uri": "notes://a%20b/3", "mimeType": "text/x-note", "text": "a b 3"}]
+        code = -32602 if version == "2026-07-28" else -32002
+        for uri in ("notes://none", "notes://a/many", "notes://a/99", "other:one"):
+            assert await client.error("resources/read", {"uri": uri}) == (code, "Resource not found", {"uri": uri})
+        for wrong in ({}, {"uri": None}, {"uri": "no uri"}, {"uri": "resource:///path"}):
+            code, message, data = await client.error("resources/read", wrong)
+            assert (code, data) == (-32602, None)
+            assert "no uri" not in message
 
 
 # Lists.
 
 
-def test_a_list_in_pages() -> None:
-    async def main() -> None:
-        async with converse(sample(), "2025-11-25") as client:
-            names = []
-            params: dict[str, Any] = {}
-            while True:
-                result = await client.result("tools/list", params)
-                assert len(result["tools"]) <= 2
-                names += [tool["name"] for tool in result["tools"]]
-                if "nextCursor" not in result:
-                    break
-                params = {"cursor": result["nextCursor"]}
-            assert names == ["add", "echo", "fail", "picture", "raw", "refuse", "work"]
-            for cursor in ("wrong", 1, ["x"]):
-                assert await client.error("tools/list", {"cursor": cursor}) == (-32602, "Invalid cursor", None)
-
-    run(main())
+async def test_a_list_in_pages() -> None:
+    async with converse(sample(), "2025-11-25") as client:
+        names = []
+        params: dict[str, Any] = {}
+        while True:
+            result = await client.result("tools/list", params)
+            assert len(result["tools"]) <= 2
+            names += [tool["name"] for tool in result["tools"]]
+            if "nextCursor" not in result:
+                break
+            params = {"cursor": result["nextCursor"]}
+        assert names == ["add", "echo", "fail", "picture", "raw", "refuse", "work"]
+        for cursor in ("wrong", 1, ["x"]):
+            assert await client.error("tools/list", {"cursor": cursor}) == (-32602, "Invalid cursor", None)
 
 
-def test_the_definition_of_a_tool() -> None:
-    async def main() -> None:
-        async with converse(sample(), "2025-11-25") as client:
-            [add, _] = (await client.result("tools/list"))["tools"]
-            assert add == {
-                "name": "add",
-                "title": "Addition",
-                "description": "Adds two numbers.",
-                "inputSchema": {
-                    "type": "object",
-                    "properties": {
-                        "a": {"type": "integer"},
-                        "b": {"type": "integer", "description": "the second", "maximum": 100, "default": 1},
-                    },
-                    "required": ["a"],
-                    "additionalProperties": False,
+async def test_the_definition_of_a_tool() -> None:
+    async with converse(sample(), "2025-11-25") as client:
+        [add, _] = (await client.result("tools/list"))["tools"]
+        assert add == {
+            "name": "add",
+            "title": "Addition",
+            "description": "Adds two numbers.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "a": {"type": "integer"},
+                    "b": {"type": "integer", "description": "the second", "maximum": 100, "default": 1},
                 },
-                "annotations": {"readOnlyHint": True},
-            }
-
-    run(main())
+                "required": ["a"],
+                "additionalProperties": False,
+            },
+            "annotations": {"readOnlyHint": True},
+        }
 
 
 # Completion.
 
 
-def test_completion() -> None:
-    async def main() -> None:
-        async with converse(sample(), "2025-11-25") as client:
+async def test_completion() -> None:
+    async with converse(sample(), "2025-11-25") as client:
 
-            async def complete(ref: Any, name: str, value: str, **context: Any) -> Any:
-                params = {"ref": ref, "argument": {"name": name, "value": value}, **context}
-                return (await client.result("completion/complete", params))["completion"]
+        async def complete(ref: Any, name: str, value: str, **context: Any) -> Any:
+            params = {"ref": ref, "argument": {"name": name, "value": value}, **context}
+            return (await client.result("completion/complete", params))["completion"]
 
-            prompt = {"type": "ref/prompt", "name": "review"}
-            template = {"type": "ref/resource", "uri": "notes://{name}/{number}"}
-            assert await complete(prompt, "language", "p") == {
-                "values": ["Python", "Prolog"],
-                "total": 2,
-                "hasMore": False,
-            }
-            assert (await complete(prompt, "code", "p"))["values"] == []
-            found = await complete(template, "name", "n", context={"arguments": {"kind": "!"}})
-            assert (found["values"][:2], len(found["values"])) == (["n0!", "n1!"], 100)
-            assert (found["total"], found["hasMore"]) == (150, True)
-
-    run(main())
+        prompt = {"type": "ref/prompt", "name": "review"}
+        template = {"type": "ref/resource", "uri": "notes://{name}/{number}"}
+        assert await complete(prompt, "language", "p") == {
+            "values": ["Python", "Prolog"],
+            "total": 2,
+            "hasMore": False,
+        }
+        assert (await complete(prompt, "code", "p"))["values"] == []
+        found = await complete(template, "name", "n", context={"arguments": {"kind": "!"}})
+        assert (found["values"][:2], len(found["values"])) == (["n0!", "n1!"], 100)
+        assert (found["total"], found["hasMore"]) == (150, True)
 
 
 @pytest.mark.parametrize(
@@ -392,13 +346,10 @@ def test_completion() -> None:
         (7, {"name": "a", "value": ""}, "ref must be an object"),
     ],
 )
-def test_completion_of_what_is_not_there(ref: Any, argument: Any, message: str) -> None:
-    async def main() -> None:
-        async with converse(sample(), "2025-11-25") as client:
-            error = await client.error("completion/complete", {"ref": ref, "argument": argument})
-            assert error == (-32602, message, None)
-
-    run(main())
+async def test_completion_of_what_is_not_there(ref: Any, argument: Any, message: str) -> None:
+    async with converse(sample(), "2025-11-25") as client:
+        error = await client.error("completion/complete", {"ref": ref, "argument": argument})
+        assert error == (-32602, message, None)
 
 
 # Any params.
@@ -422,16 +373,13 @@ VALUES = NAMES | JSON | st.dictionaries(PARTS, NAMES | JSON, max_size=3)
     st.dictionaries(st.sampled_from(MEMBERS), VALUES, max_size=4),
     st.sampled_from(VERSIONS),
 )
-def test_no_params_make_an_internal_error(method: str, params: dict[str, Any], version: str) -> None:
+async def test_no_params_make_an_internal_error(method: str, params: dict[str, Any], version: str) -> None:
     assume(method != "subscriptions/listen" or "notifications" not in params)  # which would be open for ever
     if version == "2026-07-28" and "_meta" in params:
         del params["_meta"]
 
-    async def main() -> None:
-        async with converse(sample(), version) as client:
-            answer = await client.answer(client.request(method, params))
-            assert answer.get("error", {}).get("code") != -32603
-            client.version = "2026-07-28"
-            await client.result("tools/list")
-
-    run(main())
+    async with converse(sample(), version) as client:
+        answer = await client.answer(client.request(method, params))
+        assert answer.get("error", {}).get("code") != -32603
+        client.version = "2026-07-28"
+        await client.result("tools/list")

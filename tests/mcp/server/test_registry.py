@@ -14,7 +14,7 @@ from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.mcp.server.tools import ToolResult
 
 from ...support.mcp_conversation import converse
-from ...support.mcp_sample import run, sample
+from ...support.mcp_sample import sample
 
 
 def test_what_cannot_be_registered() -> None:
@@ -39,7 +39,7 @@ def test_what_cannot_be_registered() -> None:
 
 
 @pytest.mark.parametrize("with_parentheses", [False, True])
-def test_decorators_with_and_without_parentheses(with_parentheses: bool) -> None:
+async def test_decorators_with_and_without_parentheses(with_parentheses: bool) -> None:
     server = Server("my server", "1")
     tool, prompt, resource, method = (
         (server.tool(), server.prompt(), server.resource(), server.method())
@@ -70,23 +70,20 @@ def test_decorators_with_and_without_parentheses(with_parentheses: bool) -> None
 
     assert (add(1), greet("you"), index()) == (2, "Hello you", "all")
 
-    async def main() -> None:
-        async with converse(server, "2025-11-25") as client:
-            [listed] = (await client.result("tools/list"))["tools"]
-            assert (listed["name"], listed["description"]) == ("add", "Adds.")
-            called = await client.result("tools/call", {"name": "add", "arguments": {"a": 1}})
-            assert called["content"] == [{"type": "text", "text": "2"}]
-            [message] = (await client.result("prompts/get", {"name": "greet", "arguments": {"name": "x"}}))["messages"]
-            assert message["content"]["text"] == "Hello x"
-            [fixed] = (await client.result("resources/list"))["resources"]
-            assert fixed == {"uri": "resource://my%20server/index", "name": "index"}
-            [template] = (await client.result("resources/templates/list"))["resourceTemplates"]
-            assert template == {"uriTemplate": "resource://my%20server/note/{name}/{number}", "name": "note"}
-            read = await client.result("resources/read", {"uri": "resource://my%20server/note/a/3"})
-            assert read["contents"][0]["text"] == "a 3"
-            assert await client.result("own", {"a": 1}) == {"a": 1}
-
-    run(main())
+    async with converse(server, "2025-11-25") as client:
+        [listed] = (await client.result("tools/list"))["tools"]
+        assert (listed["name"], listed["description"]) == ("add", "Adds.")
+        called = await client.result("tools/call", {"name": "add", "arguments": {"a": 1}})
+        assert called["content"] == [{"type": "text", "text": "2"}]
+        [message] = (await client.result("prompts/get", {"name": "greet", "arguments": {"name": "x"}}))["messages"]
+        assert message["content"]["text"] == "Hello x"
+        [fixed] = (await client.result("resources/list"))["resources"]
+        assert fixed == {"uri": "resource://my%20server/index", "name": "index"}
+        [template] = (await client.result("resources/templates/list"))["resourceTemplates"]
+        assert template == {"uriTemplate": "resource://my%20server/note/{name}/{number}", "name": "note"}
+        read = await client.result("resources/read", {"uri": "resource://my%20server/note/a/3"})
+        assert read["contents"][0]["text"] == "a 3"
+        assert await client.result("own", {"a": 1}) == {"a": 1}
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a,b", "a/b", "naïve", "x" * 129, "<lambda>", "a\n"])

@@ -27,7 +27,7 @@ from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.transports import memory_pair
 
 from ...support.mcp_conversation import Conversation, converse
-from ...support.mcp_sample import Schemas, run, sample
+from ...support.mcp_sample import Schemas, sample
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -42,178 +42,151 @@ def schemas(corpora: Path) -> Schemas:
 
 
 @pytest.mark.parametrize("version", LEGACY)
-def test_initialize_tells_what_is_registered(version: str, schemas: Schemas) -> None:
-    async def main() -> None:
-        async with converse(sample(), "") as client:
-            result = await client.initialize(version)
-        schemas.check(version, "InitializeResult", result)
-        assert result["capabilities"] == {
-            "logging": {},
-            "prompts": {"listChanged": True},
-            "resources": {"subscribe": True, "listChanged": True},
-            "tools": {"listChanged": True},
-        } | ({} if version == "2024-11-05" else {"completions": {}})
-        assert (result["protocolVersion"], result["instructions"]) == (version, "Ask.")
-        assert result["serverInfo"] == {"name": "sample", "version": "1.0"} | (
-            {"title": "Sample"} if version >= "2025-06-18" else {}
-        ) | ({"description": "Some of everything"} if version >= "2025-11-25" else {})
-
-    run(main())
+async def test_initialize_tells_what_is_registered(version: str, schemas: Schemas) -> None:
+    async with converse(sample(), "") as client:
+        result = await client.initialize(version)
+    schemas.check(version, "InitializeResult", result)
+    assert result["capabilities"] == {
+        "logging": {},
+        "prompts": {"listChanged": True},
+        "resources": {"subscribe": True, "listChanged": True},
+        "tools": {"listChanged": True},
+    } | ({} if version == "2024-11-05" else {"completions": {}})
+    assert (result["protocolVersion"], result["instructions"]) == (version, "Ask.")
+    assert result["serverInfo"] == {"name": "sample", "version": "1.0"} | (
+        {"title": "Sample"} if version >= "2025-06-18" else {}
+    ) | ({"description": "Some of everything"} if version >= "2025-11-25" else {})
 
 
-def test_a_server_without_anything_declares_nothing_and_finds_no_methods() -> None:
-    async def main() -> None:
-        async with converse(Server("empty", "1"), "") as client:
-            assert (await client.initialize("2025-11-25"))["capabilities"] == {"logging": {}}
-            for method in ("tools/list", "prompts/get", "resources/read", "completion/complete", "resources/subscribe"):
-                assert await client.error(method, {"name": "a", "uri": "a:b"}) == NOT_FOUND
-
-    run(main())
+async def test_a_server_without_anything_declares_nothing_and_finds_no_methods() -> None:
+    async with converse(Server("empty", "1"), "") as client:
+        assert (await client.initialize("2025-11-25"))["capabilities"] == {"logging": {}}
+        for method in ("tools/list", "prompts/get", "resources/read", "completion/complete", "resources/subscribe"):
+            assert await client.error(method, {"name": "a", "uri": "a:b"}) == NOT_FOUND
 
 
-def test_old_and_new_clients_on_one_stream() -> None:
-    async def main() -> None:
-        async with converse(sample(), "2025-11-25") as client:
-            assert "resultType" not in await client.result("tools/list")
-            client.version = "2026-07-28"
-            result = await client.result("tools/list")
-            assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", 60_000, "public")
-            assert result["_meta"][SERVER_INFO_KEY]["name"] == "sample"
-            assert "ttlMs" not in await client.result("tools/call", {"name": "echo", "arguments": {"text": ""}})
-            client.version = "2025-11-25"
-            assert "resultType" not in await client.result("tools/list")
-
-    run(main())
+async def test_old_and_new_clients_on_one_stream() -> None:
+    async with converse(sample(), "2025-11-25") as client:
+        assert "resultType" not in await client.result("tools/list")
+        client.version = "2026-07-28"
+        result = await client.result("tools/list")
+        assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", 60_000, "public")
+        assert result["_meta"][SERVER_INFO_KEY]["name"] == "sample"
+        assert "ttlMs" not in await client.result("tools/call", {"name": "echo", "arguments": {"text": ""}})
+        client.version = "2025-11-25"
+        assert "resultType" not in await client.result("tools/list")
 
 
-def test_before_initialize_every_request_is_answered_at_once() -> None:
-    async def main() -> None:
-        async with converse(sample(), "") as client:
-            assert await client.error("tools/list") == (-32600, "initialize comes first", None)
-            assert await client.error("vendor/method") == NOT_FOUND
-            assert (await client.error("server/discover"))[0] == -32602
-            assert await client.result("ping") == {}
-            assert (await client.initialize("1999-01-01"))["protocolVersion"] == "2025-11-25"
-            assert (await client.error("initialize", {"protocolVersion": "2025-11-25"}))[0] == -32600
-
-    run(main())
+async def test_before_initialize_every_request_is_answered_at_once() -> None:
+    async with converse(sample(), "") as client:
+        assert await client.error("tools/list") == (-32600, "initialize comes first", None)
+        assert await client.error("vendor/method") == NOT_FOUND
+        assert (await client.error("server/discover"))[0] == -32602
+        assert await client.result("ping") == {}
+        assert (await client.initialize("1999-01-01"))["protocolVersion"] == "2025-11-25"
+        assert (await client.error("initialize", {"protocolVersion": "2025-11-25"}))[0] == -32600
 
 
 # Changes.
 
 
-def test_a_legacy_client_is_told_once_of_what_changes_together() -> None:
-    async def main() -> None:
-        server = sample()
-        async with converse(server, "2025-11-25") as client:
-            server.tool("one")(lambda: None)
-            server.tool("two")(lambda: None)
+async def test_a_legacy_client_is_told_once_of_what_changes_together() -> None:
+    server = sample()
+    async with converse(server, "2025-11-25") as client:
+        server.tool("one")(lambda: None)
+        server.tool("two")(lambda: None)
+        server.unregister("tools", "echo")
+        server.prompt("more")(lambda: "")
+        server.resource("notes://more")(lambda: "")
+        server.unregister("resources", "notes://{name}/{number}")
+        await client.result("ping")
+        assert client.notifications == [
+            {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"},
+            {"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"},
+            {"jsonrpc": "2.0", "method": "notifications/resources/list_changed"},
+        ]
+        assert (await client.result("resources/templates/list"))["resourceTemplates"] == []
+        with pytest.raises(KeyError):
             server.unregister("tools", "echo")
-            server.prompt("more")(lambda: "")
-            server.resource("notes://more")(lambda: "")
-            server.unregister("resources", "notes://{name}/{number}")
-            await client.result("ping")
-            assert client.notifications == [
-                {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"},
-                {"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"},
-                {"jsonrpc": "2.0", "method": "notifications/resources/list_changed"},
-            ]
-            assert (await client.result("resources/templates/list"))["resourceTemplates"] == []
-            with pytest.raises(KeyError):
-                server.unregister("tools", "echo")
-
-    run(main())
 
 
-def test_nobody_is_told_of_what_was_not_declared_or_too_early() -> None:
-    async def main() -> None:
-        server = Server("empty", "1")
-        server.prompt("one")(lambda: "")
-        async with converse(server, "") as client:
-            server.prompt("early")(lambda: "")
-            await client.settle()
-            await client.initialize("2025-11-25")
-            await client.result("ping")
-            server.tool("late")(lambda: None)
-            server.resource_updated("notes://a")
-            await client.result("ping")
-            assert client.notifications == []
-            assert await client.error("tools/list") == NOT_FOUND
-
-    run(main())
+async def test_nobody_is_told_of_what_was_not_declared_or_too_early() -> None:
+    server = Server("empty", "1")
+    server.prompt("one")(lambda: "")
+    async with converse(server, "") as client:
+        server.prompt("early")(lambda: "")
+        await client.settle()
+        await client.initialize("2025-11-25")
+        await client.result("ping")
+        server.tool("late")(lambda: None)
+        server.resource_updated("notes://a")
+        await client.result("ping")
+        assert client.notifications == []
+        assert await client.error("tools/list") == NOT_FOUND
 
 
-def test_a_legacy_client_subscribes_to_a_resource() -> None:
-    async def main() -> None:
-        server = sample()
-        async with converse(server, "2025-11-25") as client:
-            assert await client.result("resources/subscribe", {"uri": "notes://index"}) == {}
-            server.resource_updated("notes://index")
-            server.resource_updated("notes://index")
-            server.resource_updated("notes://blob")
-            await client.result("ping")
-            assert client.notifications == [
-                {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "notes://index"}}
-            ]
-            await client.result("resources/unsubscribe", {"uri": "notes://index"})
-            server.resource_updated("notes://index")
-            await client.result("ping")
-            assert len(client.notifications) == 1
-            assert (await client.error("resources/subscribe", {"uri": "no uri"}))[0] == -32602
-
-    run(main())
+async def test_a_legacy_client_subscribes_to_a_resource() -> None:
+    server = sample()
+    async with converse(server, "2025-11-25") as client:
+        assert await client.result("resources/subscribe", {"uri": "notes://index"}) == {}
+        server.resource_updated("notes://index")
+        server.resource_updated("notes://index")
+        server.resource_updated("notes://blob")
+        await client.result("ping")
+        assert client.notifications == [
+            {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "notes://index"}}
+        ]
+        await client.result("resources/unsubscribe", {"uri": "notes://index"})
+        server.resource_updated("notes://index")
+        await client.result("ping")
+        assert len(client.notifications) == 1
+        assert (await client.error("resources/subscribe", {"uri": "no uri"}))[0] == -32602
 
 
-def test_a_modern_client_listens(schemas: Schemas) -> None:
-    async def main() -> None:
-        server = sample()
-        async with converse(server, "2026-07-28") as client:
-            wanted = {"toolsListChanged": True, "promptsListChanged": False, "resourceSubscriptions": ["notes://index"]}
-            first = client.request("subscriptions/listen", {"notifications": wanted})
-            second = client.request("subscriptions/listen", {"notifications": {"promptsListChanged": True}})
-            for id, kept in (
-                (first, {"toolsListChanged": True, "resourceSubscriptions": ["notes://index"]}),
-                (second, {"promptsListChanged": True}),
-            ):
-                told = await client.notification("notifications/subscriptions/acknowledged")
-                assert told["params"] == {"_meta": {SUBSCRIPTION_ID_KEY: id}, "notifications": kept}
-                schemas.check("2026-07-28", "SubscriptionsAcknowledgedNotification", told)
-            server.tool("new")(lambda: None)
-            server.resource("notes://new")(lambda: "")
-            server.resource_updated("notes://index")
-            assert await client.notification("notifications/tools/list_changed") == {
-                "jsonrpc": "2.0",
-                "method": "notifications/tools/list_changed",
-                "params": {"_meta": {SUBSCRIPTION_ID_KEY: first}},
-            }
-            updated = await client.notification("notifications/resources/updated")
-            assert updated["params"] == {"_meta": {SUBSCRIPTION_ID_KEY: first}, "uri": "notes://index"}
-            schemas.check("2026-07-28", "ResourceUpdatedNotification", updated)
-            client.notify("notifications/cancelled", {"requestId": first})
-            await client.result("tools/list")
-            server.tool("newer")(lambda: None)
-            server.prompt("new")(lambda: "")
-            await client.result("tools/list")
-            assert [heard["params"] for heard in client.notifications] == [{"_meta": {SUBSCRIPTION_ID_KEY: second}}]
-
-    run(main())
+async def test_a_modern_client_listens(schemas: Schemas) -> None:
+    server = sample()
+    async with converse(server, "2026-07-28") as client:
+        wanted = {"toolsListChanged": True, "promptsListChanged": False, "resourceSubscriptions": ["notes://index"]}
+        first = client.request("subscriptions/listen", {"notifications": wanted})
+        second = client.request("subscriptions/listen", {"notifications": {"promptsListChanged": True}})
+        for id, kept in (
+            (first, {"toolsListChanged": True, "resourceSubscriptions": ["notes://index"]}),
+            (second, {"promptsListChanged": True}),
+        ):
+            told = await client.notification("notifications/subscriptions/acknowledged")
+            assert told["params"] == {"_meta": {SUBSCRIPTION_ID_KEY: id}, "notifications": kept}
+            schemas.check("2026-07-28", "SubscriptionsAcknowledgedNotification", told)
+        server.tool("new")(lambda: None)
+        server.resource("notes://new")(lambda: "")
+        server.resource_updated("notes://index")
+        assert await client.notification("notifications/tools/list_changed") == {
+            "jsonrpc": "2.0",
+            "method": "notifications/tools/list_changed",
+            "params": {"_meta": {SUBSCRIPTION_ID_KEY: first}},
+        }
+        updated = await client.notification("notifications/resources/updated")
+        assert updated["params"] == {"_meta": {SUBSCRIPTION_ID_KEY: first}, "uri": "notes://index"}
+        schemas.check("2026-07-28", "ResourceUpdatedNotification", updated)
+        client.notify("notifications/cancelled", {"requestId": first})
+        await client.result("tools/list")
+        server.tool("newer")(lambda: None)
+        server.prompt("new")(lambda: "")
+        await client.result("tools/list")
+        assert [heard["params"] for heard in client.notifications] == [{"_meta": {SUBSCRIPTION_ID_KEY: second}}]
 
 
-def test_a_stream_that_is_cancelled_at_once_is_gone() -> None:
-    async def main() -> None:
-        server = sample()
-        async with converse(server, "2026-07-28") as client:
-            for _ in range(200):  # more than there may be at a time
-                id = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-                client.notify("notifications/cancelled", {"requestId": id})
-            await client.result("tools/list")
-            await client.settle()  # the last cancellations take some turns of the loop
-            client.notifications.clear()
-            server.tool("new")(lambda: None)
-            await client.result("tools/list")
-            assert client.notifications == []
-
-    run(main())
+async def test_a_stream_that_is_cancelled_at_once_is_gone() -> None:
+    server = sample()
+    async with converse(server, "2026-07-28") as client:
+        for _ in range(200):  # more than there may be at a time
+            id = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+            client.notify("notifications/cancelled", {"requestId": id})
+        await client.result("tools/list")
+        await client.settle()  # the last cancellations take some turns of the loop
+        client.notifications.clear()
+        server.tool("new")(lambda: None)
+        await client.result("tools/list")
+        assert client.notifications == []
 
 
 @pytest.mark.parametrize(
@@ -228,117 +201,96 @@ def test_a_stream_that_is_cancelled_at_once_is_gone() -> None:
         {"resourceSubscriptions": ["a:" + "b" * 2048]},
     ],
 )
-def test_a_filter_that_is_wrong(asked: Any) -> None:
-    async def main() -> None:
-        async with converse(sample(), "2026-07-28") as client:
-            assert (await client.error("subscriptions/listen", {"notifications": asked}))[0] == -32602
-
-    run(main())
+async def test_a_filter_that_is_wrong(asked: Any) -> None:
+    async with converse(sample(), "2026-07-28") as client:
+        assert (await client.error("subscriptions/listen", {"notifications": asked}))[0] == -32602
 
 
-def test_there_are_only_so_many_streams() -> None:
-    async def main() -> None:
-        async with converse(sample(), "2026-07-28") as client:
-            for _ in range(64):
-                client.request("subscriptions/listen", {"notifications": {}})
-            error = await client.error("subscriptions/listen", {"notifications": {}})
-            assert error == (-32603, "there are too many subscriptions", None)
-            await client.result("tools/list")
-
-    run(main())
+async def test_there_are_only_so_many_streams() -> None:
+    async with converse(sample(), "2026-07-28") as client:
+        for _ in range(64):
+            client.request("subscriptions/listen", {"notifications": {}})
+        error = await client.error("subscriptions/listen", {"notifications": {}})
+        assert error == (-32603, "there are too many subscriptions", None)
+        await client.result("tools/list")
 
 
-def test_a_stream_ends_with_an_answer_when_the_server_ends(schemas: Schemas) -> None:
-    async def main() -> None:
-        server = sample()
-        ours, theirs = memory_pair(profile=server.profile)
-        serving = asyncio.create_task(server.run(theirs))
-        client = Conversation(ours, "2026-07-28")
-        await ours.start()
-        id = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-        await client.notification("notifications/subscriptions/acknowledged")
-        serving.cancel()
-        answer = await client.answer(id)
-        assert answer["result"]["_meta"][SUBSCRIPTION_ID_KEY] == id
-        schemas.check("2026-07-28", "SubscriptionsListenResultResponse", answer)
-        with pytest.raises(asyncio.CancelledError):
-            await serving
-        await ours.close()
-
-    run(main())
+async def test_a_stream_ends_with_an_answer_when_the_server_ends(schemas: Schemas) -> None:
+    server = sample()
+    ours, theirs = memory_pair(profile=server.profile)
+    serving = asyncio.create_task(server.run(theirs))
+    client = Conversation(ours, "2026-07-28")
+    await ours.start()
+    id = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+    await client.notification("notifications/subscriptions/acknowledged")
+    serving.cancel()
+    answer = await client.answer(id)
+    assert answer["result"]["_meta"][SUBSCRIPTION_ID_KEY] == id
+    schemas.check("2026-07-28", "SubscriptionsListenResultResponse", answer)
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    await ours.close()
 
 
 # The log of the protocol.
 
 
-def test_a_legacy_client_sets_its_level() -> None:
-    async def main() -> None:
-        server = sample()
-        async with converse(server, "2025-11-25") as client:
-            server.log("debug", "no")
-            server.log("info", "one")
-            await client.result("logging/setLevel", {"level": "error"})
-            server.log("warning", "no")
-            server.log("emergency", {"two": 2}, "sample")
-            await client.result("tools/call", {"name": "work", "arguments": {"steps": 1}})
-            assert [heard["params"] for heard in client.notifications] == [
-                {"level": "info", "data": "one"},
-                {"level": "emergency", "data": {"two": 2}, "logger": "sample"},
-            ]
-            assert (await client.error("logging/setLevel", {"level": "loud"}))[0] == -32602
-            with pytest.raises(ValueError, match=r"^level must be one of debug, info"):
-                server.log("loud", "no")
-
-    run(main())
+async def test_a_legacy_client_sets_its_level() -> None:
+    server = sample()
+    async with converse(server, "2025-11-25") as client:
+        server.log("debug", "no")
+        server.log("info", "one")
+        await client.result("logging/setLevel", {"level": "error"})
+        server.log("warning", "no")
+        server.log("emergency", {"two": 2}, "sample")
+        await client.result("tools/call", {"name": "work", "arguments": {"steps": 1}})
+        assert [heard["params"] for heard in client.notifications] == [
+            {"level": "info", "data": "one"},
+            {"level": "emergency", "data": {"two": 2}, "logger": "sample"},
+        ]
+        assert (await client.error("logging/setLevel", {"level": "loud"}))[0] == -32602
+        with pytest.raises(ValueError, match=r"^level must be one of debug, info"):
+            server.log("loud", "no")
 
 
-def test_a_modern_request_asks_for_its_own_messages() -> None:
-    async def main() -> None:
-        server = sample()
-        async with converse(server, "2026-07-28") as client:
-            server.log("emergency", "no")
-            call = {"name": "work", "arguments": {"steps": 1}}
-            assert (await client.result("tools/call", call))["content"] == [{"type": "text", "text": "2026-07-28"}]
-            await client.result("tools/call", {**call, "_meta": {LOG_LEVEL_KEY: "error"}})
-            await client.result("tools/call", {**call, "_meta": {LOG_LEVEL_KEY: "debug"}})
-            assert [heard["params"] for heard in client.notifications] == [
-                {"level": "info", "data": {"step": 0}, "logger": "worker"}
-            ]
-            assert await client.error("logging/setLevel", {"level": "debug"}) == NOT_FOUND
-
-    run(main())
+async def test_a_modern_request_asks_for_its_own_messages() -> None:
+    server = sample()
+    async with converse(server, "2026-07-28") as client:
+        server.log("emergency", "no")
+        call = {"name": "work", "arguments": {"steps": 1}}
+        assert (await client.result("tools/call", call))["content"] == [{"type": "text", "text": "2026-07-28"}]
+        await client.result("tools/call", {**call, "_meta": {LOG_LEVEL_KEY: "error"}})
+        await client.result("tools/call", {**call, "_meta": {LOG_LEVEL_KEY: "debug"}})
+        assert [heard["params"] for heard in client.notifications] == [
+            {"level": "info", "data": {"step": 0}, "logger": "worker"}
+        ]
+        assert await client.error("logging/setLevel", {"level": "debug"}) == NOT_FOUND
 
 
 # Messages that break a rule.
 
 
-def test_a_batch_is_for_clients_of_2025_03_26() -> None:
-    async def main() -> None:
-        batch = [{"jsonrpc": "2.0", "id": f"b{number}", "method": "ping"} for number in range(2)] + [{"id": "b2"}]
-        async with converse(sample(), "2025-03-26") as client:
+async def test_a_batch_is_for_clients_of_2025_03_26() -> None:
+    batch = [{"jsonrpc": "2.0", "id": f"b{number}", "method": "ping"} for number in range(2)] + [{"id": "b2"}]
+    async with converse(sample(), "2025-03-26") as client:
+        client.send(batch)
+        assert (await client.answer("b0"))["result"] == (await client.answer("b1"))["result"] == {}
+        assert (await client.answer("b2"))["error"]["code"] == -32600
+    for version in ("", "2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"):
+        async with converse(sample(), version) as client:
             client.send(batch)
-            assert (await client.answer("b0"))["result"] == (await client.answer("b1"))["result"] == {}
-            assert (await client.answer("b2"))["error"]["code"] == -32600
-        for version in ("", "2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"):
-            async with converse(sample(), version) as client:
-                client.send(batch)
-                assert (await client.answer(client.request("tools/call", {"name": "none"})))["error"]
-                with pytest.raises(asyncio.TimeoutError):
-                    await asyncio.wait_for(client.answer("b0"), 0.02)
-
-    run(main())
+            assert (await client.answer(client.request("tools/call", {"name": "none"})))["error"]
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(client.answer("b0"), 0.02)
 
 
-def test_requests_are_checked_although_the_transport_lets_all_through() -> None:
-    async def main() -> None:
-        async with converse(sample(), "2025-11-25", profile=JSONRPC) as client:
-            client.send({"jsonrpc": "2.0", "id": "a", "method": ""})
-            client.send({"jsonrpc": "2.0", "id": "b", "method": "tools/list", "params": [1]})
-            client.send({"jsonrpc": "2.0", "id": 1.5, "method": "tools/list"})
-            for id in ("a", "b", 1.5):
-                assert (await client.answer(id))["error"] == {"code": -32600, "message": "Invalid Request"}
-
-    run(main())
+async def test_requests_are_checked_although_the_transport_lets_all_through() -> None:
+    async with converse(sample(), "2025-11-25", profile=JSONRPC) as client:
+        client.send({"jsonrpc": "2.0", "id": "a", "method": ""})
+        client.send({"jsonrpc": "2.0", "id": "b", "method": "tools/list", "params": [1]})
+        client.send({"jsonrpc": "2.0", "id": 1.5, "method": "tools/list"})
+        for id in ("a", "b", 1.5):
+            assert (await client.answer(id))["error"] == {"code": -32600, "message": "Invalid Request"}
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
@@ -351,7 +303,7 @@ def test_requests_are_checked_although_the_transport_lets_all_through() -> None:
         (JSONRPC, None, 1),
     ],
 )
-def test_messages_are_judged_again_only_where_the_transport_is_looser(
+async def test_messages_are_judged_again_only_where_the_transport_is_looser(
     profile: Profile | None,
     limits: Limits | None,
     times: int,
@@ -366,21 +318,18 @@ def test_messages_are_judged_again_only_where_the_transport_is_looser(
         assert rules == server.profile
         return parse(obj, rules)
 
-    async def main() -> None:
-        async with converse(server, version, profile=profile or server.profile, limits=limits) as client:
-            monkeypatch.setattr("jsonrpc_fast.validator.parse", counted)
-            for _ in range(3):
-                result = await client.result("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
-                assert result["structuredContent"] == {"sum": 3}
-            assert (await client.result("tools/call", {"name": "fail"}))["isError"]
-            assert (await client.error("tools/call", {"name": "none"}))[0] == -32602
-        assert judged == 5 * times * ["tools/call"]
-
-    run(main())
+    async with converse(server, version, profile=profile or server.profile, limits=limits) as client:
+        monkeypatch.setattr("jsonrpc_fast.validator.parse", counted)
+        for _ in range(3):
+            result = await client.result("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+            assert result["structuredContent"] == {"sum": 3}
+        assert (await client.result("tools/call", {"name": "fail"}))["isError"]
+        assert (await client.error("tools/call", {"name": "none"}))[0] == -32602
+    assert judged == 5 * times * ["tools/call"]
 
 
 @pytest.mark.parametrize("raw", [False, True])
-def test_a_method_of_an_extension(raw: bool) -> None:
+async def test_a_method_of_an_extension(raw: bool) -> None:
     server = Server("extended", "1")
 
     @server.method("vendor/sum")
@@ -390,62 +339,54 @@ def test_a_method_of_an_extension(raw: bool) -> None:
     with pytest.raises(ValueError, match="tools/list is a method of the protocol"):
         server.method("tools/list")(dict)
 
-    async def main() -> None:
-        async with converse(server, "2025-11-25", raw=raw) as client:
-            if not raw:
-                assert await client.result("vendor/sum", {"numbers": [1, 2], "_meta": {}}) == {"sum": 3}
-            assert (await client.error("vendor/sum", {"numbers": ["1"]}))[0] == -32602
-
-    run(main())
+    async with converse(server, "2025-11-25", raw=raw) as client:
+        if not raw:
+            assert await client.result("vendor/sum", {"numbers": [1, 2], "_meta": {}}) == {"sum": 3}
+        assert (await client.error("vendor/sum", {"numbers": ["1"]}))[0] == -32602
 
 
 @pytest.mark.parametrize("returned", [[1], "text", None, 7])
-def test_a_result_that_is_none_becomes_an_error_and_is_logged(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_result_that_is_none_becomes_an_error_and_is_logged(
+    returned: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     server = Server("wrong", "1")
     server.method("vendor/wrong")(lambda: returned)
 
-    async def main() -> None:
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
         async with converse(server, "2025-11-25") as client:
             assert await client.error("vendor/wrong") == (-32603, "Internal error", None)
-
-    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
-        run(main())
     assert "INVALID_RESULT_TYPE at /result" in caplog.text
 
 
-def test_one_server_has_many_clients() -> None:
-    async def main() -> None:
-        server = sample()
-        async with converse(server, "2025-11-25") as one, converse(server, "2026-07-28") as other:
-            assert "resultType" in await other.result("tools/list")
-            assert "resultType" not in await one.result("tools/list")
-            await one.result("logging/setLevel", {"level": "error"})
-            server.tool("new")(lambda: None)
-            await one.notification("notifications/tools/list_changed")
-            await other.result("tools/list")
-            assert other.notifications == []
-
-    run(main())
+async def test_one_server_has_many_clients() -> None:
+    server = sample()
+    async with converse(server, "2025-11-25") as one, converse(server, "2026-07-28") as other:
+        assert "resultType" in await other.result("tools/list")
+        assert "resultType" not in await one.result("tools/list")
+        await one.result("logging/setLevel", {"level": "error"})
+        server.tool("new")(lambda: None)
+        await one.notification("notifications/tools/list_changed")
+        await other.result("tools/list")
+        assert other.notifications == []
 
 
-def test_a_client_that_reads_nothing_does_not_fill_the_memory() -> None:
-    async def main() -> None:
-        server = sample()
-        async with converse(server, "2025-11-25") as client:
-            client.transport.pause_reading()
-            await client.settle()
-            [connection] = server._connections
-            for _ in range(40):
-                for _ in range(100):
-                    server.log("error", "x" * 1000)
-                server.list_changed("tools")
-                await asyncio.sleep(0)
-            assert connection._transport.write_buffer_bytes < 2 * 1024 * 1024
-            client.transport.resume_reading()
-            await client.notification("notifications/tools/list_changed")
-            await client.result("ping")
-
-    run(main())
+async def test_a_client_that_reads_nothing_does_not_fill_the_memory() -> None:
+    server = sample()
+    async with converse(server, "2025-11-25") as client:
+        client.transport.pause_reading()
+        await client.settle()
+        [connection] = server._connections
+        for _ in range(40):
+            for _ in range(100):
+                server.log("error", "x" * 1000)
+            server.list_changed("tools")
+            await asyncio.sleep(0)
+        assert connection._transport.write_buffer_bytes < 2 * 1024 * 1024
+        client.transport.resume_reading()
+        await client.notification("notifications/tools/list_changed")
+        while connection._lists:  # what waits for the buffer
+            await asyncio.sleep(0.01)
+        await client.result("ping")
 
 
 # Extensions, and what they need.
@@ -478,53 +419,47 @@ def server_of_tasks() -> Server:
     return server
 
 
-def test_tasks_are_declared_and_served_in_2025_11_25(schemas: Schemas) -> None:
-    async def main() -> None:
-        async with converse(server_of_tasks(), "") as client:
-            told = (await client.initialize("2025-11-25"))["capabilities"]
-            assert told == {
-                "tasks": {"requests": {"tools": {"call": {}}}},
-                "experimental": {"own": {}},
-                "logging": {},
-                "tools": {},
-                "vendor": {"of": "its own"},
-            }
-            begun = await client.result("tools/call", {"name": "begin", "task": {"ttl": 60}})
-            assert begun == {"task": {"taskId": "t1", "ttl": 60}}
-            assert await client.result("tasks/get", {"taskId": "t1"}) == {"taskId": "t1", "status": "working"}
-            assert await client.error("tasks/list") == NOT_FOUND
-
-    run(main())
+async def test_tasks_are_declared_and_served_in_2025_11_25(schemas: Schemas) -> None:
+    async with converse(server_of_tasks(), "") as client:
+        told = (await client.initialize("2025-11-25"))["capabilities"]
+        assert told == {
+            "tasks": {"requests": {"tools": {"call": {}}}},
+            "experimental": {"own": {}},
+            "logging": {},
+            "tools": {},
+            "vendor": {"of": "its own"},
+        }
+        begun = await client.result("tools/call", {"name": "begin", "task": {"ttl": 60}})
+        assert begun == {"task": {"taskId": "t1", "ttl": 60}}
+        assert await client.result("tasks/get", {"taskId": "t1"}) == {"taskId": "t1", "status": "working"}
+        assert await client.error("tasks/list") == NOT_FOUND
 
 
-def test_an_extension_is_declared_and_served_in_2026_07_28(schemas: Schemas) -> None:
-    async def main() -> None:
-        async with converse(server_of_tasks(), "2026-07-28", {"extensions": {TASKS: {}}}) as client:
-            result = await client.result("server/discover")
-            schemas.check("2026-07-28", "DiscoverResult", result)
-            assert result["capabilities"] == {
-                "extensions": {TASKS: {}, "com.example/more": {"depth": 2}},
-                "experimental": {"own": {}},
-                "logging": {},
-                "tools": {},
-                "vendor": {"of": "its own"},
-            }
-            begun = await client.result("tools/call", {"name": "begin"})
-            server_info = begun.pop("_meta")
-            assert server_info == {SERVER_INFO_KEY: {"name": "tasks", "version": "1"}}
-            assert begun == {"resultType": "task", "taskId": "t1", "status": "working"}
-            got = await client.result("tasks/get", {"taskId": "t1"})
-            assert (got["resultType"], got["taskId"]) == ("complete", "t1")
-            assert await client.error("tasks/list") == NOT_FOUND
-        async with converse(server_of_tasks(), "2026-07-28") as client:
-            code, _, data = await client.error("tools/call", {"name": "begin"})
-            assert (code, data) == (-32021, {"requiredCapabilities": {"extensions": {TASKS: {}}}})
-
-    run(main())
+async def test_an_extension_is_declared_and_served_in_2026_07_28(schemas: Schemas) -> None:
+    async with converse(server_of_tasks(), "2026-07-28", {"extensions": {TASKS: {}}}) as client:
+        result = await client.result("server/discover")
+        schemas.check("2026-07-28", "DiscoverResult", result)
+        assert result["capabilities"] == {
+            "extensions": {TASKS: {}, "com.example/more": {"depth": 2}},
+            "experimental": {"own": {}},
+            "logging": {},
+            "tools": {},
+            "vendor": {"of": "its own"},
+        }
+        begun = await client.result("tools/call", {"name": "begin"})
+        server_info = begun.pop("_meta")
+        assert server_info == {SERVER_INFO_KEY: {"name": "tasks", "version": "1"}}
+        assert begun == {"resultType": "task", "taskId": "t1", "status": "working"}
+        got = await client.result("tasks/get", {"taskId": "t1"})
+        assert (got["resultType"], got["taskId"]) == ("complete", "t1")
+        assert await client.error("tasks/list") == NOT_FOUND
+    async with converse(server_of_tasks(), "2026-07-28") as client:
+        code, _, data = await client.error("tools/call", {"name": "begin"})
+        assert (code, data) == (-32021, {"requiredCapabilities": {"extensions": {TASKS: {}}}})
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-def test_a_function_tells_what_an_extension_has(version: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_function_tells_what_an_extension_has(version: str, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("tells", "1")
     kept: list[Context] = []
 
@@ -539,7 +474,7 @@ def test_a_function_tells_what_an_extension_has(version: str, caplog: pytest.Log
     async def fail(context: Context, method: str = "notifications/x", faulty: bool = False) -> None:
         await context.notify(method, {"x": object()} if faulty else {})
 
-    async def main() -> None:
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
         async with serving(server, version) as client:
             await client.result("tools/call", {"name": "tell"})
             assert [(heard["method"], heard.get("params")) for heard in client.notifications] == [
@@ -558,34 +493,28 @@ def test_a_function_tells_what_an_extension_has(version: str, caplog: pytest.Log
                 assert failed["isError"] is True
         with pytest.raises((ConnectionLost, StateError)):
             await kept[0].notify("com.example/late")
-
-    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
-        run(main())
     assert [type(record.exc_info[1]).__name__ for record in caplog.records if record.exc_info] == [
         *["ValueError"] * 3,
         "EncodeError",
     ]
 
 
-def test_nothing_is_told_before_the_client_is_ready() -> None:
+async def test_nothing_is_told_before_the_client_is_ready() -> None:
     server = Server("tells", "1")
 
     @server.tool
     async def tell(context: Context) -> None:
         await context.notify("com.example/early")
 
-    async def main() -> None:
-        async with converse(server, "") as client:
-            client.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT})
-            assert (await client.error("tools/call", {"name": "tell"}))[0] == -32600
-            client.notify("notifications/initialized")
-            await client.result("tools/call", {"name": "tell"})
-            await client.notification("com.example/early")
-
-    run(main())
+    async with converse(server, "") as client:
+        client.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT})
+        assert (await client.error("tools/call", {"name": "tell"}))[0] == -32600
+        client.notify("notifications/initialized")
+        await client.result("tools/call", {"name": "tell"})
+        await client.notification("com.example/early")
 
 
-def test_an_sdk_client_takes_the_results_of_an_extension() -> None:
+async def test_an_sdk_client_takes_the_results_of_an_extension() -> None:
     extension = pytest.importorskip("mcp.client.extension", reason="mcp 2 is not installed")
     import mcp_types as types
     from mcp.client import Client
@@ -604,35 +533,29 @@ def test_an_sdk_client_takes_the_results_of_an_extension() -> None:
         def claims(self) -> Any:
             return [extension.ResultClaim(result_type="task", model=Task, resolve=resolve)]
 
-    async def main() -> None:
-        code = "from tests.mcp.server.test_server import server_of_tasks; server_of_tasks().serve_stdio()"
-        root = Path(__file__).resolve().parents[3]
-        server = StdioServerParameters(command=sys.executable, args=["-c", code], cwd=root)
-        async with Client(stdio_client(server), extensions=[Tasks()]) as client:
-            assert (await client.call_tool("begin")).content[0].text == "t1"
-
-    run(main())
+    code = "from tests.mcp.server.test_server import server_of_tasks; server_of_tasks().serve_stdio()"
+    root = Path(__file__).resolve().parents[3]
+    server = StdioServerParameters(command=sys.executable, args=["-c", code], cwd=root)
+    async with Client(stdio_client(server), extensions=[Tasks()]) as client:
+        assert (await client.call_tool("begin")).content[0].text == "t1"
 
 
-def test_a_declared_kind_is_served_before_anything_of_it_is_registered() -> None:
-    async def main() -> None:
-        server = Server("late", "1", capabilities=ServerCapabilities.from_dict({"tools": {"listChanged": True}}))
-        async with converse(server, "2025-11-25") as client:
-            assert (await client.result("tools/list"))["tools"] == []
-            server.tool("late")(lambda: None)
-            await client.notification("notifications/tools/list_changed")
-            assert [tool["name"] for tool in (await client.result("tools/list"))["tools"]] == ["late"]
-
-    run(main())
+async def test_a_declared_kind_is_served_before_anything_of_it_is_registered() -> None:
+    server = Server("late", "1", capabilities=ServerCapabilities.from_dict({"tools": {"listChanged": True}}))
+    async with converse(server, "2025-11-25") as client:
+        assert (await client.result("tools/list"))["tools"] == []
+        server.tool("late")(lambda: None)
+        await client.notification("notifications/tools/list_changed")
+        assert [tool["name"] for tool in (await client.result("tools/list"))["tools"]] == ["late"]
 
 
 # What clients tell.
 
 
-def test_a_function_is_called_for_a_notification(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_function_is_called_for_a_notification(caplog: pytest.LogCaptureFixture) -> None:
     heard: list[Any] = []
 
-    async def main() -> None:
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
         server = Server("listening", "1")
 
         @server.notification("notifications/initialized")
@@ -669,9 +592,6 @@ def test_a_function_is_called_for_a_notification(caplog: pytest.LogCaptureFixtur
             client.notify("notifications/initialized")
             await client.result("server/discover")
             assert heard == []
-
-    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
-        run(main())
     assert [name in caplog.text for name in ("ValueError", "RpcError")] == [True, True]
 
 
@@ -688,7 +608,7 @@ def test_notifications_that_the_session_takes_are_refused() -> None:
 # Options of the session.
 
 
-def test_run_takes_the_options_of_a_session() -> None:
+async def test_run_takes_the_options_of_a_session() -> None:
     class Hooks:
         def __init__(self) -> None:
             self.served: list[Any] = []
@@ -696,31 +616,28 @@ def test_run_takes_the_options_of_a_session() -> None:
         def request_served(self, trace: Any, id: Any, method: str, outcome: Any, code: Any, seconds: float) -> None:
             self.served.append((method, code))
 
-    async def main() -> None:
-        hooks, server = Hooks(), Server("options", "1")
-        server.method("vendor/ask")(ask)
-        ours, theirs = memory_pair(profile=server.profile)
-        serving = asyncio.create_task(server.run(theirs, hooks=hooks, timeout=0.01))
-        client = Conversation(ours, "2025-11-25", {"roots": {}})
-        await ours.start()
-        await client.initialize("2025-11-25")
-        await client.error("vendor/none")
-        # The client does not answer what it is asked.
-        assert await client.result("vendor/ask") == {"error": "CallTimeout"}
-        await ours.close()
-        await serving
-        assert ("vendor/none", -32601) in hooks.served
-        for options in ({"max_handlers": 0}, {"timeout": -1}, {"unknown": 1}):
-            with pytest.raises((ValueError, TypeError)):
-                await server.run(memory_pair()[0], **options)  # type: ignore[arg-type]
-
     async def ask(context: Context) -> dict[str, Any]:
         try:
             return await context.call("roots/list")
         except CallTimeout as error:
             return {"error": type(error).__name__}
 
-    run(main())
+    hooks, server = Hooks(), Server("options", "1")
+    server.method("vendor/ask")(ask)
+    ours, theirs = memory_pair(profile=server.profile)
+    serving = asyncio.create_task(server.run(theirs, hooks=hooks, timeout=0.01))
+    client = Conversation(ours, "2025-11-25", {"roots": {}})
+    await ours.start()
+    await client.initialize("2025-11-25")
+    await client.error("vendor/none")
+    # The client does not answer what it is asked.
+    assert await client.result("vendor/ask") == {"error": "CallTimeout"}
+    await ours.close()
+    await serving
+    assert ("vendor/none", -32601) in hooks.served
+    for options in ({"max_handlers": 0}, {"timeout": -1}, {"unknown": 1}):
+        with pytest.raises((ValueError, TypeError)):
+            await server.run(memory_pair()[0], **options)  # type: ignore[arg-type]
 
 
 class Pages:
@@ -780,77 +697,68 @@ async def serving(server: Server, version: str, **options: Any) -> AsyncIterator
 
 @pytest.mark.parametrize("has_source", [False, True])
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-def test_slow_calls_silence_neither_ping_nor_lists(version: str, has_source: bool) -> None:
-    async def main() -> None:
-        release = asyncio.Event()
-        async with serving(busy_server(has_source, release), version) as client:
-            calls = [client.request("tools/call", {"name": "slow"}) for _ in range(300)]
-            names = ["of the source", "own"] if has_source else ["own"]
-            if version == "2025-11-25":
-                assert await client.result("ping") == {}
-                assert await client.result("logging/setLevel", {"level": "error"}) == {}
-                assert await client.result("resources/subscribe", {"uri": "own:one"}) == {}
-            else:
-                assert (await client.result("server/discover"))["supportedVersions"] == ["2026-07-28"]
-                client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-                await client.notification("notifications/subscriptions/acknowledged")
-            assert len((await client.result("tools/list"))["tools"]) == 2
-            assert [prompt["name"] for prompt in (await client.result("prompts/list"))["prompts"]] == names
-            listed = (await client.result("resources/list"))["resources"]
-            assert sorted(resource["name"] for resource in listed) == names
-            assert (await client.result("resources/templates/list"))["resourceTemplates"] == []
-            assert await client.error("vendor/unknown") == NOT_FOUND
-            # A function has to wait for its turn.
-            waiting = client.request("tools/call", {"name": "quick"})
-            await client.settle()
-            assert waiting not in client._answers
-            release.set()
-            for id in [*calls, waiting]:
-                assert "result" in await client.answer(id)
-
-    run(main())
+async def test_slow_calls_silence_neither_ping_nor_lists(version: str, has_source: bool) -> None:
+    release = asyncio.Event()
+    async with serving(busy_server(has_source, release), version) as client:
+        calls = [client.request("tools/call", {"name": "slow"}) for _ in range(300)]
+        names = ["of the source", "own"] if has_source else ["own"]
+        if version == "2025-11-25":
+            assert await client.result("ping") == {}
+            assert await client.result("logging/setLevel", {"level": "error"}) == {}
+            assert await client.result("resources/subscribe", {"uri": "own:one"}) == {}
+        else:
+            assert (await client.result("server/discover"))["supportedVersions"] == ["2026-07-28"]
+            client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+            await client.notification("notifications/subscriptions/acknowledged")
+        assert len((await client.result("tools/list"))["tools"]) == 2
+        assert [prompt["name"] for prompt in (await client.result("prompts/list"))["prompts"]] == names
+        listed = (await client.result("resources/list"))["resources"]
+        assert sorted(resource["name"] for resource in listed) == names
+        assert (await client.result("resources/templates/list"))["resourceTemplates"] == []
+        assert await client.error("vendor/unknown") == NOT_FOUND
+        # A function has to wait for its turn.
+        waiting = client.request("tools/call", {"name": "quick"})
+        await client.settle()
+        assert waiting not in client._answers
+        release.set()
+        for id in [*calls, waiting]:
+            assert "result" in await client.answer(id)
 
 
-def test_subscriptions_hold_no_slot() -> None:
-    async def main() -> None:
-        server = busy_server(False, asyncio.Event())
-        async with serving(server, "2026-07-28", max_handlers=2) as client:
-            streams = []
-            for _ in range(20):
-                streams.append(client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
-                await client.notification("notifications/subscriptions/acknowledged")
-            assert (await client.result("tools/call", {"name": "quick"}))["content"][0]["text"] == "quick"
-            for id in streams[1:]:
-                client.notify("notifications/cancelled", {"requestId": id})
-            await client.result("tools/list")
-            server.tool("new")(lambda: None)
-            await client.result("tools/list")
-            told = [heard["params"]["_meta"][SUBSCRIPTION_ID_KEY] for heard in client.notifications]
-            assert told == streams[:1]
-            server.end_subscriptions()
-            assert (await client.answer(streams[0]))["result"]["_meta"][SUBSCRIPTION_ID_KEY] == streams[0]
-
-    run(main())
+async def test_subscriptions_hold_no_slot() -> None:
+    server = busy_server(False, asyncio.Event())
+    async with serving(server, "2026-07-28", max_handlers=2) as client:
+        streams = []
+        for _ in range(20):
+            streams.append(client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
+            await client.notification("notifications/subscriptions/acknowledged")
+        assert (await client.result("tools/call", {"name": "quick"}))["content"][0]["text"] == "quick"
+        for id in streams[1:]:
+            client.notify("notifications/cancelled", {"requestId": id})
+        await client.result("tools/list")
+        server.tool("new")(lambda: None)
+        await client.result("tools/list")
+        told = [heard["params"]["_meta"][SUBSCRIPTION_ID_KEY] for heard in client.notifications]
+        assert told == streams[:1]
+        server.end_subscriptions()
+        assert (await client.answer(streams[0]))["result"]["_meta"][SUBSCRIPTION_ID_KEY] == streams[0]
 
 
 @pytest.mark.parametrize("has_source", [False, True])
-def test_calls_beyond_all_bounds_are_refused_and_lists_are_not(has_source: bool) -> None:
-    async def main() -> None:
-        release = asyncio.Event()
-        server = busy_server(has_source, release)
-        async with serving(server, "2025-11-25", max_handlers=2, max_inbox=3) as client:
-            calls = [client.request("tools/call", {"name": "slow"}) for _ in range(9)]
-            assert await client.result("ping") == {}
-            lists = [client.request(method) for method in ("prompts/list", "resources/list", "prompts/list")]
-            for id in lists:
-                assert "result" in await client.answer(id)
-            refused = [await client.answer(id) for id in calls[5:]]
-            assert {answer["error"]["code"] for answer in refused} == {SessionErrorCode.SERVER_BUSY}
-            release.set()
-            for id in calls[:5]:
-                assert "result" in await client.answer(id)
-
-    run(main())
+async def test_calls_beyond_all_bounds_are_refused_and_lists_are_not(has_source: bool) -> None:
+    release = asyncio.Event()
+    server = busy_server(has_source, release)
+    async with serving(server, "2025-11-25", max_handlers=2, max_inbox=3) as client:
+        calls = [client.request("tools/call", {"name": "slow"}) for _ in range(9)]
+        assert await client.result("ping") == {}
+        lists = [client.request(method) for method in ("prompts/list", "resources/list", "prompts/list")]
+        for id in lists:
+            assert "result" in await client.answer(id)
+        refused = [await client.answer(id) for id in calls[5:]]
+        assert {answer["error"]["code"] for answer in refused} == {SessionErrorCode.SERVER_BUSY}
+        release.set()
+        for id in calls[:5]:
+            assert "result" in await client.answer(id)
 
 
 def test_serve_stdio_takes_the_options_of_a_session_and_of_a_transport() -> None:

@@ -30,7 +30,6 @@ from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.mcp.server.values import MsgspecType, PydanticType, object_schema, to_json, type_of
 
 from ...support.mcp_conversation import converse
-from ...support.mcp_sample import run
 
 
 class Colour(enum.Enum):
@@ -243,7 +242,7 @@ def test_a_constraint_that_pydantic_checks_by_a_function_holds(annotation: Any, 
         of.convert(invalid, strict=True)
 
 
-def test_defaults_and_descriptions_of_pydantic() -> None:
+async def test_defaults_and_descriptions_of_pydantic() -> None:
     server = Server("fields", "1")
 
     @server.tool
@@ -259,31 +258,28 @@ def test_defaults_and_descriptions_of_pydantic() -> None:
     def plain_default(a: Annotated[int, Field(ge=1)] = 2, m: Model | None = None) -> Any:
         return [a, m]
 
-    async def main() -> None:
-        async with converse(server, "2026-07-28") as client:
+    async with converse(server, "2026-07-28") as client:
 
-            async def call(name: str, **arguments: Any) -> Any:
-                result = await client.result("tools/call", {"name": name, "arguments": arguments})
-                return result.get("structuredContent", result["content"][0]["text"])
+        async def call(name: str, **arguments: Any) -> Any:
+            result = await client.result("tools/call", {"name": name, "arguments": arguments})
+            return result.get("structuredContent", result["content"][0]["text"])
 
-            listed = {tool["name"]: tool["inputSchema"] for tool in (await client.result("tools/list"))["tools"]}
-            assert listed["field_default"]["properties"] == {
-                "a": {"type": "integer", "minimum": 1, "default": 3, "description": "how many"},
-                "b": {"type": "string", "description": "what"},
-            }
-            assert listed["field_default"]["required"] == ["b"]
-            assert listed["plain_default"]["required"] == []
-            assert listed["plain_default"]["properties"]["a"] == {"type": "integer", "minimum": 1, "default": 2}
-            assert listed["plain_default"]["$defs"]["Model"]["properties"]["x"]["maximum"] == 5
-            assert await call("field_default", b="x") == [3, "x"]
-            assert (await call("field_default", a=0, b="x")).startswith("Invalid arguments for tool field_default:\n/a")
-            assert await call("field_default") == "Invalid arguments for tool field_default:\n/b: is required"
-            assert [await call("made_default") for _ in range(2)] == [[1], [1]]
-            assert await call("plain_default") == [2, None]
-            assert await call("plain_default", m={"x": 3}) == [2, {"x": 3, "name": "a"}]
-            assert (await call("plain_default", m={"x": 9})).startswith("Invalid arguments for tool plain_default:")
-
-    run(main())
+        listed = {tool["name"]: tool["inputSchema"] for tool in (await client.result("tools/list"))["tools"]}
+        assert listed["field_default"]["properties"] == {
+            "a": {"type": "integer", "minimum": 1, "default": 3, "description": "how many"},
+            "b": {"type": "string", "description": "what"},
+        }
+        assert listed["field_default"]["required"] == ["b"]
+        assert listed["plain_default"]["required"] == []
+        assert listed["plain_default"]["properties"]["a"] == {"type": "integer", "minimum": 1, "default": 2}
+        assert listed["plain_default"]["$defs"]["Model"]["properties"]["x"]["maximum"] == 5
+        assert await call("field_default", b="x") == [3, "x"]
+        assert (await call("field_default", a=0, b="x")).startswith("Invalid arguments for tool field_default:\n/a")
+        assert await call("field_default") == "Invalid arguments for tool field_default:\n/b: is required"
+        assert [await call("made_default") for _ in range(2)] == [[1], [1]]
+        assert await call("plain_default") == [2, None]
+        assert await call("plain_default", m={"x": 3}) == [2, {"x": 3, "name": "a"}]
+        assert (await call("plain_default", m={"x": 9})).startswith("Invalid arguments for tool plain_default:")
 
 
 VALUES: list[tuple[Any, Any, Any]] = [
