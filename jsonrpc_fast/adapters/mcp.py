@@ -51,7 +51,8 @@ from typing_extensions import Self
 from ..codec import Notification, Request, encode_error, encode_notification, encode_request, encode_result
 from ..errors import ConnectionLost, EncodeError
 from ..profile import MCP_2025_11_25
-from ..transports.base import ByteTransport, Received
+from ..transports.base import ByteTransport
+from ..transports.protocol import Received
 from ..transports.stdio.client import StdioClient
 from ..transports.stdio.server import StdioServer
 from ..types import UNSET

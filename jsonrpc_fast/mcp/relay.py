@@ -52,7 +52,8 @@ from ..errors import ConnectionLost, EncodeError, StateError
 from ..session.budget import ReplyBudget, ReplyPolicy, budget_for
 from ..session.events import InboundBatch
 from ..session.tracker import Call, Outcome, Serving, Tracker
-from ..transports.base import HIGH_WATER_BYTES, Received, Transport
+from ..transports.base import HIGH_WATER_BYTES
+from ..transports.protocol import Received, Transport
 from ..types import UNSET
 from .protocol.meta import LISTEN_METHOD, SUBSCRIPTION_ID_KEY
 

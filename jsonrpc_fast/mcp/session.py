@@ -8,7 +8,7 @@ from typing import Any
 from ..codec import ParseError
 from ..handlers import Handler, Handlers
 from ..session import Convention, McpConvention, Session, SessionOptions
-from ..transports.base import Received, Transport
+from ..transports.protocol import Received, Transport
 from .protocol.versions import Revision
 
 

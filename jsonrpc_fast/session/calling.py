@@ -21,7 +21,8 @@ from typing import Any
 
 from ..codec import Error, Notification
 from ..errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
-from ..transports.base import HIGH_WATER_BYTES, Transport
+from ..transports.base import HIGH_WATER_BYTES
+from ..transports.protocol import Transport
 from ..types import UNSET, Unset
 from .events import InboundRequest
 from .hooks import FoundHooks

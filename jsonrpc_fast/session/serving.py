@@ -40,7 +40,7 @@ from ..codec import Raw
 from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError, standard_error
 from ..handlers import NEVER_AWAITABLE, Handler, Handlers, RequestContext
-from ..transports.base import Transport
+from ..transports.protocol import Transport
 from .events import InboundRequest
 from .hooks import FoundHooks
 from .peer import Peer

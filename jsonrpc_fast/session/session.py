@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from ..codec import Notification, ParseError
 from ..errors import StateError
 from ..handlers import Function, Handlers
-from ..transports.base import TURN_SECONDS, Received, Transport
+from ..transports.base import TURN_SECONDS
 from ..transports.options import check_seconds
+from ..transports.protocol import Received, Transport
 from ..types import UNSET, Unset
 from .calling import Caller
 from .context import SessionContext

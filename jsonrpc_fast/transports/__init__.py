@@ -1,12 +1,11 @@
-"""Ways in and out for messages: each transport is a `Transport` (protocol.py) over a channel of its own, on asyncio."""
+"""Transports: channels of messages in both directions, on asyncio; see `Transport`."""
 
 from __future__ import annotations
 
-from .base import ByteTransport, Received, Sendable, Transport
+from .base import ByteTransport
 from .memory import MemoryTransport, memory_pair
-from .stdio.client import StdioClient
-from .stdio.main import run_stdio
-from .stdio.server import StdioServer
+from .protocol import Received, Sendable, Transport
+from .stdio import StdioClient, StdioServer, run_stdio
 from .stream import StreamServer, StreamTransport, TcpClient, TcpServer, UnixClient, UnixServer
 
 __all__ = [

@@ -1,6 +1,6 @@
-"""Two transports that are connected to each other in one loop: for tests, and for a server inside its client.
+"""Two transports connected to each other in one event loop: for tests, and for a server inside its client.
 
-What goes from one to the other is bytes, framed as on a wire. They are carried by the loop, never from inside `send`.
+They exchange bytes, framed as on a wire. The loop moves these bytes; nothing is delivered inside `send`.
 """
 
 from __future__ import annotations
@@ -9,16 +9,23 @@ import errno
 from collections import deque
 from typing import TYPE_CHECKING
 
-from .base import HIGH_WATER_BYTES, LOW_WATER_BYTES, READ_BYTES, ByteTransport, Options, State
+from .base import HIGH_WATER_BYTES, LOW_WATER_BYTES, READ_BYTES, ByteTransport, State
+from .options import TransportOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-def memory_pair(**options: Unpack[Options]) -> tuple[MemoryTransport, MemoryTransport]:
-    """Two ends of one channel. options: those of `ByteTransport`, for both ends.
+def memory_pair(**options: Unpack[TransportOptions]) -> tuple[MemoryTransport, MemoryTransport]:
+    """Return the two ends of one channel.
 
-    Each end is connected and started on its own; what is sent to one that is not yet started waits in the channel.
+    Each end is connected and started separately. Messages sent to an end that is not started wait in the channel.
+
+    Args:
+        options: Options of `ByteTransport`, for both ends.
+
+    Raises:
+        TypeError, ValueError: An option has the wrong type or value.
     """
     one, other = MemoryTransport(**options), MemoryTransport(**options)
     one._peer, other._peer = other, one
@@ -26,19 +33,19 @@ def memory_pair(**options: Unpack[Options]) -> tuple[MemoryTransport, MemoryTran
 
 
 class MemoryTransport(ByteTransport):
-    """One end of a pair; `memory_pair` makes both."""
+    """One end of a channel made by `memory_pair`."""
 
     waits_for_peer = True
 
-    def __init__(self, **options: Unpack[Options]) -> None:
+    def __init__(self, **options: Unpack[TransportOptions]) -> None:
         super().__init__(**options)
         self._peer: MemoryTransport
-        self._wire: deque[memoryview] = deque()  # what this end wrote and the other one did not read
+        self._wire: deque[memoryview] = deque()  # written by this end, not yet read by the other
         self._wire_bytes = 0
         self._wire_has_ended = False
-        self._saw_end = False  # of the other one's wire
+        self._saw_end = False  # of the other end's wire
         self._wants_bytes = False
-        self._is_taking = False
+        self._is_read_due = False
         self._is_flushing = False
         self._is_receiving = False
 
@@ -51,20 +58,20 @@ class MemoryTransport(ByteTransport):
 
     def _read_channel(self, wanted: bool) -> None:
         self._wants_bytes = wanted
-        self._take_soon()
+        self._schedule_read()
 
     def _write(self, data: bytes) -> None:
         if self._peer._state is State.CLOSED:
-            if self._saw_end:  # else the end is on its way here
-                self._loop.call_soon(self._lost, BrokenPipeError(errno.EPIPE, "the other end is closed"))
+            if self._saw_end:  # otherwise the end is still to arrive
+                self._loop.call_soon(self._channel_lost, BrokenPipeError(errno.EPIPE, "the other end is closed"))
             return
-        if self._is_flushing and self._peer._receives(data):
+        if self._is_flushing and self._peer._receive_now(data):
             return
         self._wire.append(memoryview(data))
         self._wire_bytes += len(data)
         if self._wire_bytes > HIGH_WATER_BYTES and not self._is_blocked:
-            self._block(True)
-        self._peer._take_soon()
+            self._set_blocked(True)
+        self._peer._schedule_read()
 
     def _flush(self) -> None:
         self._is_flushing = True
@@ -73,10 +80,10 @@ class MemoryTransport(ByteTransport):
         finally:
             self._is_flushing = False
 
-    def _receives(self, data: bytes) -> bool:
-        """Takes bytes at once, without another turn of the loop.
+    def _receive_now(self, data: bytes) -> bool:
+        """Receive bytes without another turn of the loop, if possible. Return whether it was.
 
-        Not while it is receiving: two ends that answer each other would go ever deeper.
+        Not while receiving: two ends that reply to each other would recurse without bound.
         """
         if self._is_receiving or not self._wants_bytes or self._peer._wire or len(data) > READ_BYTES:
             return False
@@ -92,30 +99,30 @@ class MemoryTransport(ByteTransport):
 
     def _finish(self) -> None:
         self._wire_has_ended = True
-        self._peer._take_soon()
+        self._peer._schedule_read()
         self._read_channel(True)
-        self._judge_end()
+        self._close_if_done()
 
     def _abort(self) -> None:
-        self._loop.call_soon(self._lost, self._fault)
+        self._loop.call_soon(self._channel_lost, self._fault)
 
-    def _put_away(self) -> None:
+    def _on_closed(self) -> None:
         self._wire_has_ended = True
         if not self._peer._saw_end:
             self._wire_bytes = 0
             self._wire.clear()
         self._wants_bytes = False
-        self._peer._take_soon()
-        self._peer._judge_end()
+        self._peer._schedule_read()
+        self._peer._close_if_done()
 
-    def _take_soon(self) -> None:
-        """Has the loop bring what the other end wrote."""
-        if self._wants_bytes and not self._is_taking:
-            self._is_taking = True
-            self._loop.call_soon(self._take)
+    def _schedule_read(self) -> None:
+        """Schedule the reading of what the other end wrote."""
+        if self._wants_bytes and not self._is_read_due:
+            self._is_read_due = True
+            self._loop.call_soon(self._read_wire)
 
-    def _take(self) -> None:
-        self._is_taking = False
+    def _read_wire(self) -> None:
+        self._is_read_due = False
         if not self._wants_bytes:
             return
         peer = self._peer
@@ -126,19 +133,19 @@ class MemoryTransport(ByteTransport):
                 data = data[:READ_BYTES]
             peer._wire_bytes -= len(data)
             if peer._is_blocked and peer._wire_bytes <= LOW_WATER_BYTES:
-                peer._block(False)
+                peer._set_blocked(False)
             self._bytes_received(data)
-            self._take_soon()
+            self._schedule_read()
         elif peer._wire_has_ended:
             self._wants_bytes = False
             self._saw_end = True
             self._end_received()
-            self._judge_end()
-            peer._judge_end()
+            self._close_if_done()
+            peer._close_if_done()
 
-    def _judge_end(self) -> None:
-        """Closes this end for good when nothing can come or go any more."""
-        nothing_goes = self._wire_has_ended and (not self._wire or self._peer._state is State.CLOSED)
-        nothing_comes = self._saw_end or self._peer._state is State.CLOSED
-        if self._state is State.CLOSING and nothing_goes and nothing_comes:
+    def _close_if_done(self) -> None:
+        """Close this end when nothing more can arrive or leave."""
+        is_written = self._wire_has_ended and (not self._wire or self._peer._state is State.CLOSED)
+        is_read = self._saw_end or self._peer._state is State.CLOSED
+        if self._state is State.CLOSING and is_written and is_read:
             self._abort()

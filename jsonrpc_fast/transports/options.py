@@ -1,16 +1,37 @@
-"""Checks of options that are numbers."""
+"""The options of transports, and checks of numeric options, which other layers share."""
 
 from __future__ import annotations
 
 from math import inf, isfinite
+from typing import TypedDict
+
+from ..framing.frames import Framing
+from ..profile import Limits, Profile
+
+
+class TransportOptions(TypedDict, total=False):
+    """Keyword options of every transport over bytes; `ByteTransport` describes them."""
+
+    framing: Framing
+    profile: Profile
+    limits: Limits | None
+    raw: bool
+    drain_seconds: float | None
+    max_faults: int | None
 
 
 def check_seconds(name: str, value: object, *, may_be_none: bool = True, may_be_infinite: bool = False) -> None:
-    """Checks a time.
+    """Check a duration.
+
+    Args:
+        name: The name of the option, for the error's text.
+        value: What the caller gave.
+        may_be_none: Whether None is accepted.
+        may_be_infinite: Whether infinity is accepted.
 
     Raises:
         TypeError: `value` is not a number.
-        ValueError: It is negative, NaN, or infinite.
+        ValueError: `value` is negative, NaN, or infinite.
     """
     if value is None and may_be_none:
         return
@@ -21,11 +42,17 @@ def check_seconds(name: str, value: object, *, may_be_none: bool = True, may_be_
 
 
 def check_count(name: str, value: object, minimum: int, *, may_be_none: bool = True) -> None:
-    """Checks a bound.
+    """Check a whole number that has a minimum.
+
+    Args:
+        name: The name of the option, for the error's text.
+        value: What the caller gave.
+        minimum: The smallest accepted value.
+        may_be_none: Whether None is accepted.
 
     Raises:
         TypeError: `value` is not an int.
-        ValueError: It is below `minimum`.
+        ValueError: `value` is below `minimum`.
     """
     if value is None and may_be_none:
         return

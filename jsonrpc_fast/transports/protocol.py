@@ -1,4 +1,4 @@
-"""What every transport is: a channel of messages in both directions, on asyncio."""
+"""The interface of every transport: a channel of messages in both directions, on asyncio."""
 
 from __future__ import annotations
 
@@ -6,75 +6,115 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from ..codec import Notification, ParseError, Request, Response
+from ..profile import Profile, is_at_least_as_strict
 
 Received: TypeAlias = "Request | Notification | Response | list[Request | Notification | Response | ParseError]"
-"""What `onmessage` gets: a message, or a batch, each item of which was judged alone."""
+"""What `onmessage` receives: a message, or a batch whose items were decoded one by one."""
 
 _Message: TypeAlias = Request[Any] | Notification[Any] | Response[Any]
 
 Sendable: TypeAlias = _Message | list[_Message] | tuple[_Message, ...] | bytes
-"""What `send` takes: a message, a batch, or one JSON text as `encode` and its like give it."""
+"""What `send` accepts: a message, a batch, or one JSON text as returned by `encode` and the other encoders."""
 
 
 @runtime_checkable
 class Transport(Protocol):
-    """A channel of messages in both directions. Callbacks are called on the loop's thread; so must the methods be."""
+    """A channel of messages in both directions.
+
+    Callbacks run on the event loop's thread, and methods must be called on it.
+    """
 
     onmessage: Callable[[Received], None] | None
-    """Called for each frame."""
+    """Called with each message or batch."""
     onerror: Callable[[Exception], None] | None
-    """Called with a ParseError for a faulty message, with an OSError or ConnectionLost for the channel."""
+    """Called with a ParseError for an invalid message, with an OSError or ConnectionLost for the channel."""
     onclose: Callable[[], None] | None
-    """Called exactly once, after the last call of the others."""
+    """Called exactly once, after the last call of the other callbacks."""
     pauses_when_blocked: bool
-    """Whether reading is paused while the write buffer is over its high-water mark: True at first.
+    """Whether reading pauses while the write buffer is above its high-water mark. Initially True.
 
-    It bounds the memory of a side that sends in answer to what it gets. If both sides do this and send of their own
-    accord, each may wait for the other to read.
+    This bounds the memory of a side that replies to what it receives. If both sides do this and also send on their own
+    initiative, each may wait for the other one to read.
     """
 
     @property
     def is_connected(self) -> bool:
-        """The channel is open: messages may be sent."""
+        """Whether the channel is open for sending."""
         ...
 
     @property
     def write_buffer_bytes(self) -> int:
-        """How many bytes `send` accepted that the system has not taken yet."""
+        """The number of accepted bytes that the system has not taken yet."""
         ...
 
     async def connect(self) -> None:
-        """Opens the channel. Raises StateError when it is open or was closed, OSError when it cannot be opened."""
+        """Open the channel.
+
+        Raises:
+            StateError: It is open, or the transport was closed.
+            OSError: It cannot be opened.
+        """
         ...
 
     async def start(self) -> None:
-        """Connects if that was not done, and begins to deliver. Raises StateError the second time."""
+        """Begin to deliver messages; connect first if necessary.
+
+        Raises:
+            StateError: The transport was started before, or closed.
+            OSError: The channel cannot be opened.
+        """
         ...
 
     def send(self, message: Sendable) -> None:
-        """Encodes a message and queues it. It never blocks.
+        """Encode a message or a batch and queue it, without blocking.
 
-        Raises StateError before the transport is connected, ConnectionLost afterwards, EncodeError or TypeError for
-        what cannot be written; then nothing is queued.
+        Args:
+            message: bytes are one JSON text, with a line break only at its end. Nothing is sent for `b""` and for an
+                empty batch.
+
+        Raises:
+            StateError: The transport is not connected yet.
+            ConnectionLost: The transport is closed, or the channel broke.
+            EncodeError, TypeError, ValueError: The message cannot be written. Nothing was queued.
         """
         ...
 
     async def drain(self) -> None:
-        """Waits until the write buffer is below its high-water mark. Raises ConnectionLost."""
+        """Wait until the write buffer is below its high-water mark.
+
+        Raises:
+            StateError: The transport is not connected yet.
+            ConnectionLost: The transport is closed, or the channel broke.
+        """
         ...
 
     def pause_reading(self) -> None:
-        """Nothing more is delivered until `resume_reading`."""
+        """Stop delivering until `resume_reading` is called."""
         ...
 
     def resume_reading(self) -> None:
-        """Undoes `pause_reading`."""
+        """Resume delivering after `pause_reading`."""
         ...
 
     async def close(self) -> None:
-        """Writes what was accepted, and closes the channel. A second call does nothing but wait for the first."""
+        """Write what was accepted, then close the channel.
+
+        Messages that still arrive are dropped. A second call only waits for the first. Cancelling the call does not
+        stop the closing.
+        """
         ...
 
     async def disconnect(self) -> None:
-        """Closes the channel at once. What was accepted and not yet written is dropped."""
+        """Close the channel at once. Accepted bytes that are not written yet are dropped."""
         ...
+
+
+def is_strict_enough(transport: Transport, profile: Profile) -> bool:
+    """Return whether every message that a transport delivers is valid in `profile`.
+
+    Args:
+        transport: A transport; one without a `profile` attribute counts as not strict enough.
+        profile: The rules that the messages must obey.
+    """
+    rules = getattr(transport, "profile", None)
+    return isinstance(rules, Profile) and is_at_least_as_strict(rules, profile)

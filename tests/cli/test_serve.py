@@ -160,7 +160,7 @@ def test_a_signal_ends_it_and_what_it_started(server: Process, folder: Path, num
     if number == signal.SIGKILL:
         assert told == ""
     else:
-        assert told.endswith("requests that were not answered, because the server ended: 1\n")
+        assert told.endswith("the server ended with unanswered requests: 1\n")
     deadline = time.monotonic() + 10
     while any(Path(f"/proc/{child}").exists() for child in children):
         assert time.monotonic() < deadline

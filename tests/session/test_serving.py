@@ -664,7 +664,7 @@ async def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch:
         if how == "end":
             await wire.transport.close()
         elif how == "loss":
-            session._transport._lost(None)
+            session._transport._channel_lost(None)
         elif how == "message":  # in spite of all
             session._on_message(Notification("n", [1000]))
             assert served == list(range(1001))

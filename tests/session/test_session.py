@@ -300,7 +300,7 @@ async def test_what_broke_the_channel_is_the_cause() -> None:
     async with sessions({"m": forever}, close_seconds=0.01, hooks=Faults()) as (client, _):
         call = asyncio.create_task(client.call("m", timeout=None))
         await asyncio.sleep(0)
-        client._transport._lost(broken)  # type: ignore[attr-defined]
+        client._transport._channel_lost(broken)  # type: ignore[attr-defined]
         with pytest.raises(ConnectionLost) as lost:
             await call
         assert lost.value.__cause__ is broken
@@ -405,7 +405,7 @@ async def test_what_a_peer_asked_before_it_ended_its_stream(end_seconds: float |
         other.send(Request(1, "slow", [0.3]))
         await settle()
         other._wire_has_ended = True  # it goes on reading
-        one._take_soon()
+        one._schedule_read()
         await session.wait_closed()
         assert answers == ([Response(1, "done")] if answered else [])
         assert session.unanswered == one.unanswered == (0 if answered else 1)

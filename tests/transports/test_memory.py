@@ -565,7 +565,7 @@ async def test_what_waits_for_its_turn_comes_before_the_end(how: str) -> None:
         other._bytes_received(encode_notification("last")[:-1])
         other._end_received()
     if "loss" in how:
-        other._lost(broken)
+        other._channel_lost(broken)
         assert len(ends.told) < 10
         with pytest.raises(ConnectionLost):
             other.send(Notification("n"))
@@ -583,7 +583,7 @@ async def test_what_waits_for_its_turn_is_dropped_by_closing(way: str, is_lost: 
     one, other, _, ends = await started()
     other._bytes_received(MANY)
     if is_lost:
-        other._lost(None)
+        other._channel_lost(None)
     await one.disconnect()
     await getattr(other, way)()
     assert len(ends.told) < 10

@@ -838,7 +838,7 @@ def test_a_handler_at_work_answers_after_a_signal(grace: str) -> None:
 def test_an_answer_that_is_cut_off_is_told() -> None:
     stdout, stderr, code = end_by_signals(script(SESSION, "GRACE = 0.2", RUN_SESSION), asked(30), signal.SIGTERM)
     assert (stdout, code) == (b"", -signal.SIGTERM)
-    assert stderr.splitlines()[-1] == b"requests that were not answered, because the server ended: 1"
+    assert stderr.splitlines()[-1] == b"the server ended with unanswered requests: 1"
 
 
 def test_a_second_signal_does_not_wait_for_handlers() -> None:
@@ -875,7 +875,7 @@ def test_a_session_that_is_closed_too_early_is_an_exit_code() -> None:
         process.stdin.flush()
         assert process.wait(20) == 1
         assert process.stdout.read() == b""
-        assert b"requests that were not answered, because the server ended: 1\n" in process.stderr.read()
+        assert b"the server ended with unanswered requests: 1\n" in process.stderr.read()
 
 
 def test_bytes_that_the_client_does_not_take_in_time_are_an_exit_code() -> None:
@@ -892,7 +892,7 @@ def test_bytes_that_the_client_does_not_take_in_time_are_an_exit_code() -> None:
         process.stdin.write(asked(0))
         process.stdin.close()
         assert process.wait(20) == 1
-        assert re.fullmatch(rb"bytes that the client did not take in time: \d+\n", process.stderr.read())
+        assert re.fullmatch(rb"the client did not read all output in time; dropped bytes: \d+\n", process.stderr.read())
 
 
 def test_what_is_printed_after_the_end_does_not_reach_the_wire() -> None:

@@ -702,7 +702,7 @@ async def test_a_connection_that_brings_only_faults_is_closed(text: bytes) -> No
         faults = sum(len(told) if isinstance(told, list) else isinstance(told, ParseError) for told in seen[0].told)
         assert 1000 < faults <= 1200
         assert isinstance(seen[0].told[-2], ConnectionLost)
-        assert str(seen[0].told[-2]) == "the peer sent more than 1000 faulty messages"
+        assert str(seen[0].told[-2]) == "the peer sent more than 1000 invalid messages"
 
 
 @pytest.mark.parametrize("bound", [0, 5, None])

@@ -35,8 +35,8 @@ from ...codec._json import dumps
 from ...errors import CallTimeout, ConnectionLost, EncodeError, StateError
 from ...profile import MCP_2025_11_25
 from ...session import DEFAULT_TIMEOUT, SessionOptions
-from ...transports.base import Transport
 from ...transports.options import check_seconds
+from ...transports.protocol import Transport
 from ...types import UNSET, Unset
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.meta import LOG_LEVEL_KEY, LOG_LEVELS

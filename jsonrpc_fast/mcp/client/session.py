@@ -22,7 +22,7 @@ from ...errors import CallTimeout, RpcError, StateError
 from ...handlers import is_awaitable
 from ...profile import MCP_2025_11_25
 from ...session import McpConvention, SessionContext, SessionOptions
-from ...transports.base import Transport, is_strict_enough
+from ...transports.protocol import Transport, is_strict_enough
 from ...types import UNSET
 from ...validator import JsonRpcValidator
 from ..protocol.capabilities import ClientCapabilities, Elicitation, Roots, Sampling

@@ -15,7 +15,7 @@ from ...errors import ConnectionLost, RpcError, StateError
 from ...profile import Profile
 from ...session import SessionOptions
 from ...session.context import SessionContext
-from ...transports.base import Transport, is_strict_enough
+from ...transports.protocol import Transport, is_strict_enough
 from ...types import Unset
 from ...validator import JsonRpcValidator, Report
 from ..protocol.capabilities import ServerCapabilities

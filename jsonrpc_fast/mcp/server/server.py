@@ -36,7 +36,8 @@ import msgspec
 from ...profile import Profile
 from ...session import SessionOptions
 from ...session.options import check_options
-from ...transports.base import Options, Transport
+from ...transports.options import TransportOptions
+from ...transports.protocol import Transport
 from ...transports.stdio.main import run_stdio
 from ..protocol.capabilities import Implementation, ServerCapabilities
 from ..protocol.versions import REVISIONS, VERSIONS, in_order
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class ServeOptions(Options, SessionOptions, total=False):
+class ServeOptions(TransportOptions, SessionOptions, total=False):
     """What `Server.serve_stdio` may be given: options of `StdioServer`, of `Session` and of `run_stdio`."""
 
     grace_seconds: float | None

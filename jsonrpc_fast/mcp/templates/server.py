@@ -15,7 +15,7 @@ from typing import Any, Final
 import watchfiles
 
 from ..._version import __version__
-from ...transports.base import Transport
+from ...transports.protocol import Transport
 from ...transports.stdio.main import run_stdio
 from ..protocol.definitions import Prompt, Resource
 from ..server.server import Server

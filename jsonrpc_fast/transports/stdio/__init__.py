@@ -1,4 +1,4 @@
-"""stdin and stdout as a channel: `StdioServer` on those of this process, `StdioClient` on those of a child process."""
+"""Transports over stdin and stdout: `StdioServer` of this process, `StdioClient` of a child process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""A client's end: stdin and stdout of a child process.
+"""The client's side of stdio: stdin and stdout of a child process.
 
-How a client ends its child: it writes what was accepted, closes the child's stdin, waits, terminates it, waits, kills
-it. A child that ends by itself closes the transport, after what it had written was delivered.
+Rules:
+  - To close, a client writes what was accepted, closes the child's stdin, waits `exit_seconds`, terminates the child,
+    waits `terminate_seconds`, and kills it.
+  - When the child ends by itself, what it wrote is delivered, then the transport closes.
+  - A child does not outlive the event loop.
 """
 
 from __future__ import annotations
@@ -18,39 +21,47 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 from ...errors import ConnectionLost
-from ..base import Options, State
-from ..options import check_seconds
+from ..base import State
+from ..options import TransportOptions, check_seconds
 from .descriptors import Reader, open_reader, open_writer
 from .transport import DescriptorTransport
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-
 LINE_BYTES: Final = 64 * 1024
-"""A longer line of a child's stderr is given in parts."""
-
+"""Longer lines of a child's stderr are split."""
 
 KILL_SECONDS: Final = 5.0
-"""How long a killed child is waited for: the system cannot end one that hangs in a driver."""
+"""How long to wait for a killed child: the system cannot end a process that hangs in a driver."""
+
+REST_SECONDS: Final = 1.0
+"""How long a thread that reads may take to deliver the rest after the child has ended."""
 
 
 class StdioClient(DescriptorTransport):
-    """A child process, its stdin and stdout.
+    """A transport over stdin and stdout of a child process.
 
-    command            the program, searched for on PATH, and its arguments
-    env                its whole environment; None: this process's own
-    cwd                its working directory; None: this process's own
-    stderr             "inherit": it goes where this process's own goes; "discard"; a file with a descriptor; or a
-                       function, which is called with each line, as text without its line ending
-    own_session        the child leads a session (POSIX): Ctrl-C at the terminal does not reach it, and when it is to be
-                       terminated or killed so are the processes that it started
-    exit_seconds       how long it may take to end after its stdin is closed, before SIGTERM
-    terminate_seconds  how long after SIGTERM, before SIGKILL
-    options            those of `ByteTransport`
+    `connect` starts the program and raises OSError if it cannot be run. If the child ends by itself with an exit code
+    other than 0, `onerror` gets a ConnectionLost.
 
-    `connect` raises OSError when the program cannot be run. An exit code other than 0 that nobody asked for goes to
-    `onerror` as a ConnectionLost.
+    Args:
+        command: The program, searched for on PATH, and its arguments.
+        env: Its whole environment; None: this process's environment.
+        cwd: Its working directory; None: this process's directory.
+        stderr: Where its stderr goes: "inherit" (to this process's stderr), "discard", a file with a descriptor, or a
+            function that is called with each line as text, without the line ending.
+        own_session: Whether the child leads a session of its own (POSIX). Then Ctrl-C in the terminal does not reach
+            it, and terminating or killing it includes the processes that it started.
+        exit_seconds: How long the child may take to end after its stdin is closed, before SIGTERM.
+        terminate_seconds: How long it may take after SIGTERM, before SIGKILL.
+        options: Options of `ByteTransport`.
+
+    Attributes:
+        returncode: The child's exit code, -N if signal N ended it; None while it runs.
+
+    Raises:
+        TypeError, ValueError: An argument has the wrong type or value.
     """
 
     def __init__(
@@ -63,7 +74,7 @@ class StdioClient(DescriptorTransport):
         own_session: bool = True,
         exit_seconds: float = 5.0,
         terminate_seconds: float = 2.0,
-        **options: Unpack[Options],
+        **options: Unpack[TransportOptions],
     ) -> None:
         if isinstance(command, (str, bytes)):
             raise TypeError("command must be a sequence of strings: the program and its arguments")
@@ -81,14 +92,13 @@ class StdioClient(DescriptorTransport):
         self._terminate_seconds = terminate_seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: _ExitWatcher | None = None
-        self._guard: AsyncGenerator[None, None] | None = None
+        self._loop_guard: AsyncGenerator[None, None] | None = None
         self._pid = 0
-        self._stage: asyncio.TimerHandle | None = None  # the next step towards the child's end
-        self._lines: Reader | None = None
+        self._next_step: asyncio.TimerHandle | None = None  # of ending the child
+        self._stderr_reader: Reader | None = None
         self._has_exited = False
-        self._is_asked_to_end = False  # by this side
+        self._is_ended_here = False
         self.returncode: int | None = None
-        """The child's exit code, -N when it was ended by signal N; None while it runs."""
 
     @property
     def pid(self) -> int | None:
@@ -117,7 +127,7 @@ class StdioClient(DescriptorTransport):
                 lines, stderr = os.pipe()
                 theirs.append(stderr)
                 ours.append(lines)
-            # Not by the loop: uvloop has the child inherit its pipes twice, and loses it when the task is cancelled.
+            # Not with the loop's function: in uvloop the child inherits its pipes twice, and a cancelled task loses it.
             process = subprocess.Popen(
                 self._command,
                 stdin=stdin,
@@ -139,18 +149,18 @@ class StdioClient(DescriptorTransport):
         self._reader = open_reader(self._loop, from_child, self)
         self._writer = open_writer(self._loop, to_child, self)
         if callable(self._stderr):
-            self._lines = open_reader(self._loop, lines, _Lines(self, self._stderr))
-            self._lines.read(True)
-        self._watcher = _ExitWatcher(self._loop, process, self._exited)
-        self._guard = self._end_with_the_loop()
-        await anext(self._guard)
+            self._stderr_reader = open_reader(self._loop, lines, _StderrLines(self, self._stderr))
+            self._stderr_reader.read(True)
+        self._watcher = _ExitWatcher(self._loop, process, self._on_exit)
+        self._loop_guard = self._end_with_the_loop()
+        await anext(self._loop_guard)
 
     async def _end_with_the_loop(self) -> AsyncGenerator[None, None]:
-        """Ends a child that nobody did: `asyncio.run` closes generators after all tasks, which may still use it."""
+        """End a child that nobody closed: `asyncio.run` closes async generators after all tasks, which may use it."""
         try:
             yield
         finally:
-            self._guard = None
+            self._loop_guard = None
             if self._state is not State.CLOSED:
                 await self.disconnect()
                 warnings.warn(f"unclosed {self._label()}", ResourceWarning, stacklevel=1, source=self)
@@ -160,43 +170,43 @@ class StdioClient(DescriptorTransport):
         if self._has_exited:
             self._loop.call_soon(self._read_last)
 
-    # Its end, step by step. Each step leaves a timer for the next.
+    # Ending the child, step by step. Each step sets a timer for the next.
 
     def _finish(self) -> None:
-        self._is_asked_to_end = not self._has_ended
+        self._is_ended_here = not self._has_ended
         self._reader.read(not self._has_ended)
         self._writer.finish(self._await_exit)
 
     def _abort(self) -> None:
-        """Drops the channel: the child is not given the time to end by itself."""
+        """Drop the channel without giving the child time to end by itself."""
         self._writer.close()
         self._terminate()
 
     def _await_exit(self) -> None:
-        """Its stdin is closed."""
+        """Wait for the child to end: its stdin is closed."""
         if self._closing_timer is not None:
             self._closing_timer.cancel()
-        self._next(self._exit_seconds, self._terminate)
+        self._schedule(self._exit_seconds, self._terminate)
 
     def _terminate(self) -> None:
-        self._signal("SIGTERM")
-        self._next(self._terminate_seconds, self._kill)
+        self._send_signal("SIGTERM")
+        self._schedule(self._terminate_seconds, self._kill)
 
     def _kill(self) -> None:
-        self._signal("SIGKILL")
-        self._next(KILL_SECONDS, self._gone)
+        self._send_signal("SIGKILL")
+        self._schedule(KILL_SECONDS, self._release)
 
-    def _next(self, seconds: float, step: Callable[[], None]) -> None:
-        if self._stage is not None:
-            self._stage.cancel()
-        self._stage = self._loop.call_later(
-            0 if self._has_exited else seconds, self._gone if self._has_exited else step
+    def _schedule(self, seconds: float, step: Callable[[], None]) -> None:
+        if self._next_step is not None:
+            self._next_step.cancel()
+        self._next_step = self._loop.call_later(
+            0 if self._has_exited else seconds, self._release if self._has_exited else step
         )
 
-    def _signal(self, name: Literal["SIGTERM", "SIGKILL"]) -> None:
+    def _send_signal(self, name: Literal["SIGTERM", "SIGKILL"]) -> None:
         if self._has_exited or self._process is None:
             return
-        self._is_asked_to_end = True
+        self._is_ended_here = True
         if sys.platform != "win32" and self._own_session:
             with contextlib.suppress(OSError):
                 os.killpg(self._pid, getattr(signal, name))
@@ -206,70 +216,70 @@ class StdioClient(DescriptorTransport):
             self._process.kill()
 
     def _write_failed(self, fault: OSError) -> None:
-        """The child has closed its stdin, most often by its end, which tells more."""
+        """Handle a stdin that the child closed, usually because it ended: then the exit code tells more."""
         self._break(fault)
         self._await_exit()
 
-    def _exited(self, returncode: int) -> None:
+    def _on_exit(self, returncode: int) -> None:
         self._has_exited = True
         self.returncode = returncode
-        if not self._is_asked_to_end and returncode:
+        if not self._is_ended_here and returncode:
             how = f"with exit code {returncode}" if returncode > 0 else f"by signal {-returncode}"
             cause, self._fault = self._fault, ConnectionLost(f"the child process ended {how}")
             self._fault.__cause__ = cause
-        # One that was not yet started keeps what the child wrote, until it is.
+        # A transport that is not started keeps what the child wrote until `start`.
         if self._state not in (State.CONNECTING, State.IDLE, State.CONNECTED):
             self._read_last()
 
     def _read_last(self) -> None:
-        """The child has ended. What a process that it started may still write is not waited for."""
-        if not self._is_asked_to_end and self._writer.unwritten_bytes:
+        """Read what the child wrote before it ended. Do not wait for output of processes that it started."""
+        if not self._is_ended_here and self._writer.unwritten_bytes:
             self._break(ConnectionLost("the child process ended before it read what was sent"))
         self._stop_sending()
         self._writer.close()
-        if self._stage is not None:
-            self._stage.cancel()
-        if self._lines is not None:
-            self._lines.read_rest()
+        if self._next_step is not None:
+            self._next_step.cancel()
+        if self._stderr_reader is not None:
+            self._stderr_reader.read_rest()
         if self._reader.read_rest():
-            self._gone()
+            self._release()
         else:
-            self._stage = self._loop.call_later(1.0, self._gone)
+            self._next_step = self._loop.call_later(REST_SECONDS, self._release)
 
     def _end_received(self) -> None:
         super()._end_received()
         if self._has_exited:
-            self._loop.call_soon(self._gone)
+            self._loop.call_soon(self._release)
 
-    def _gone(self) -> None:
-        """Nothing can come from the child any more."""
+    def _release(self) -> None:
+        """Release everything: the child can send nothing more."""
         super()._end_received()
-        if self._stage is not None:
-            self._stage.cancel()
+        if self._next_step is not None:
+            self._next_step.cancel()
         self._reader.close()
         self._writer.close()
-        if self._lines is not None:
-            self._lines.close()
+        if self._stderr_reader is not None:
+            self._stderr_reader.close()
         if self._watcher is not None:
             self._watcher.close()
-        self._lost(self._fault)
+        self._channel_lost(self._fault)
 
-    def _put_away(self) -> None:
-        guard, self._guard = self._guard, None
+    def _on_closed(self) -> None:
+        guard, self._loop_guard = self._loop_guard, None
         if guard is not None:
             with contextlib.suppress(StopIteration):
-                guard.aclose().send(None)  # it awaits nothing now
+                guard.aclose().send(None)  # it has nothing left to await
 
 
 class _ExitWatcher:
-    """Reaps a process when it has ended, and tells its exit code on the loop's thread."""
+    """Reaps a process when it ends, and reports its exit code on the loop's thread."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], exited: Callable[[int], None]
+        self, loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], on_exit: Callable[[int], None]
     ) -> None:
         self._loop = loop
         self._process = process
-        self._exited = exited
+        self._on_exit = on_exit
         self._pidfd = -1
         if sys.platform == "linux":
             with contextlib.suppress(OSError):  # a sandbox may refuse it
@@ -279,7 +289,7 @@ class _ExitWatcher:
             threading.Thread(target=self._wait, name="jsonrpc_fast child", daemon=True).start()
 
     def close(self) -> None:
-        """Tells nothing more."""
+        """Stop reporting."""
         if self._pidfd >= 0:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
@@ -287,43 +297,43 @@ class _ExitWatcher:
 
     def _reap(self) -> None:
         self.close()
-        self._exited(self._process.wait())
+        self._on_exit(self._process.wait())
 
     def _wait(self) -> None:
         returncode = self._process.wait()
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._exited, returncode)
+            self._loop.call_soon_threadsafe(self._on_exit, returncode)
 
 
-class _Lines:
-    """Hands on what a child writes to its stderr, line by line."""
+class _StderrLines:
+    """Calls a function with each line that a child writes to its stderr."""
 
     def __init__(self, client: StdioClient, callback: Callable[[str], None]) -> None:
         self._client = client
         self._callback = callback
-        self._begun = b""
+        self._partial = b""
 
     def _bytes_received(self, data: bytes) -> None:
-        *lines, begun = (self._begun + data).split(b"\n")
+        *lines, partial = (self._partial + data).split(b"\n")
         for line in lines:
-            self._tell(line)
-        if len(begun) >= LINE_BYTES:
-            self._tell(begun)
-            begun = b""
-        self._begun = begun
+            self._report_line(line)
+        if len(partial) >= LINE_BYTES:
+            self._report_line(partial)
+            partial = b""
+        self._partial = partial
 
     def _end_received(self) -> None:
-        if self._begun:
-            self._tell(self._begun)
-            self._begun = b""
+        if self._partial:
+            self._report_line(self._partial)
+            self._partial = b""
 
     def _read_failed(self, fault: OSError) -> None:
         self._end_received()
 
-    def _tell(self, line: bytes) -> None:
+    def _report_line(self, line: bytes) -> None:
         line = line.removesuffix(b"\r")
         for at in range(0, max(len(line), 1), LINE_BYTES):
             try:
                 self._callback(line[at : at + LINE_BYTES].decode(errors="backslashreplace"))
             except Exception as error:
-                self._client._report_fault_of_callback(error)
+                self._client._report_callback_error(error)

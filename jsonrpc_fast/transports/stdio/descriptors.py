@@ -1,14 +1,14 @@
 """Reading and writing file descriptors without blocking the loop.
 
 Rules:
-  - where the loop can wait for a descriptor (pipes, sockets, terminals), it does; where it cannot (regular files,
-    /dev/null, Windows) a thread reads or writes. Such a thread never keeps the interpreter from ending;
-  - a reader or writer owns its descriptor and closes it, in the thread when there is one: a descriptor that another
-    thread is reading may not be closed under it;
-  - O_NONBLOCK belongs to the open file, which a terminal's processes share, and often stdout and stderr. It is never
-    set on what another process gave us. A reader reads once for each readiness, which cannot block; a writer opens the
-    pipe or terminal once more for itself, or asks a socket for each single call. Only for a pipe that cannot be opened
-    again is it set, and taken back at the end.
+  - The loop waits for descriptors where it can (pipes, sockets, terminals). Elsewhere (regular files, /dev/null,
+    Windows) a thread reads or writes; it never keeps the interpreter from exiting.
+  - A reader or writer owns its descriptor and closes it, in its thread if it has one: a descriptor must not be closed
+    while another thread reads it.
+  - O_NONBLOCK belongs to the open file, which the processes of a terminal share, and often stdout and stderr as well.
+    It is not set on a file from another process. A reader reads once for each readiness, which cannot block. A writer
+    opens the pipe or terminal again for itself, or sets the flag of a single call on a socket. Only on a pipe that
+    cannot be opened again is O_NONBLOCK set, and reset at the end.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from typing import Final, Protocol
 from ..base import HIGH_WATER_BYTES, LOW_WATER_BYTES, READ_BYTES
 
 PIECES: Final = 64
-"""How many buffers go into one call of the system; each that allows this at all allows more."""
+"""How many buffers go into one `writev`; every system allows more."""
 
-MOST_LEFT: Final = 1024 * 1024
-"""The most that a pipe holds (Linux, without privileges). Whoever writes more meanwhile is not waited for."""
+MAX_PIPE_BYTES: Final = 1024 * 1024
+"""The maximum capacity of a pipe (Linux, unprivileged): what a process left in it when it ended is no more."""
 
-LEAST_PRIVATE: Final = 64
-"""Private descriptors are numbered from here, out of the way of programs that hand on 3, 4 and so on."""
+MIN_PRIVATE_FD: Final = 64
+"""The lowest number of private descriptors: some programs pass 3, 4 and so on to their children."""
 
 
 class ByteSink(Protocol):
-    """Whoever reads or writes: it is told on the loop's thread."""
+    """Receives what a reader reads, on the loop's thread."""
 
     def _bytes_received(self, data: bytes) -> None: ...
     def _end_received(self) -> None: ...
@@ -49,76 +49,81 @@ class ByteSink(Protocol):
 
 
 class WriteOwner(Protocol):
-    def _block(self, is_blocked: bool) -> None: ...
+    """Is notified by a writer, on the loop's thread."""
+
+    def _set_blocked(self, is_blocked: bool) -> None: ...
     def _write_failed(self, fault: OSError) -> None: ...
 
 
 class Reader(Protocol):
-    """Tells its sink of each chunk, while it is asked to read."""
+    """Passes each chunk to its sink while it reads."""
 
     def read(self, wanted: bool) -> None:
-        """Begins or stops to read."""
+        """Start or stop reading."""
 
     def read_rest(self) -> bool:
-        """Reads what has come already, without waiting. False where only the end of the stream tells what has come."""
+        """Read what has arrived, without waiting; return False if more may follow before the end of the stream."""
 
     def close(self) -> None:
-        """Closes the descriptor. The sink is told nothing more."""
+        """Close the descriptor. The sink gets nothing more."""
 
 
 class Writer(Protocol):
-    """Writes what it is given, in order; keeps what the system does not take yet."""
+    """Writes bytes in order, and keeps what the system does not take yet."""
 
     unwritten_bytes: int
 
     def write(self, data: bytes) -> None:
-        """Takes bytes. A fault is told to the owner later."""
+        """Write bytes, now or later. A fault is reported to the owner later."""
 
     def finish(self, done: Callable[[], None]) -> None:
-        """Closes the descriptor when all is written, then calls `done`."""
+        """Close the descriptor when all is written, then call `done`."""
 
     def close(self) -> None:
-        """Closes the descriptor; what is not written is dropped."""
+        """Close the descriptor and drop what is not written."""
 
 
 def duplicate(descriptor: int) -> int:
-    """A private copy: not inherited by child processes, with a high number. Raises OSError."""
+    """Return a copy that child processes do not inherit, with a high number. Raises OSError."""
     if sys.platform != "win32":
         import fcntl
 
         with contextlib.suppress(OSError):  # the limit on descriptors may be lower
-            return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LEAST_PRIVATE)
+            return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, MIN_PRIVATE_FD)
     return os.dup(descriptor)
 
 
 def add_reader(loop: asyncio.AbstractEventLoop, descriptor: int, callback: Callable[[], object]) -> None:
-    """`loop.add_reader`, which leaves the descriptor blocking if it was: uvloop's sets O_NONBLOCK."""
-    is_blocking = sys.platform != "win32" and os.get_blocking(descriptor)
-    loop.add_reader(descriptor, callback)
-    if is_blocking and not os.get_blocking(descriptor):
-        os.set_blocking(descriptor, True)
+    """Call `loop.add_reader`, and leave O_NONBLOCK as it is: uvloop sets it."""
+    _keep_blocking(loop.add_reader, descriptor, callback)
 
 
 def add_writer(loop: asyncio.AbstractEventLoop, descriptor: int, callback: Callable[[], object]) -> None:
-    """`loop.add_writer`, in the same way."""
+    """Call `loop.add_writer`, and leave O_NONBLOCK as it is: uvloop sets it."""
+    _keep_blocking(loop.add_writer, descriptor, callback)
+
+
+def _keep_blocking(
+    add: Callable[[int, Callable[[], object]], None], descriptor: int, callback: Callable[[], object]
+) -> None:
     is_blocking = sys.platform != "win32" and os.get_blocking(descriptor)
-    loop.add_writer(descriptor, callback)
+    add(descriptor, callback)
     if is_blocking and not os.get_blocking(descriptor):
         os.set_blocking(descriptor, True)
 
 
 def open_reader(loop: asyncio.AbstractEventLoop, descriptor: int, sink: ByteSink) -> Reader:
-    """A reader of the right kind. The descriptor is its own from now on."""
+    """Return a reader that suits the descriptor, and owns it from now on."""
     try:
         add_reader(loop, descriptor, lambda: None)
         loop.remove_reader(descriptor)
-    except (OSError, NotImplementedError):  # epoll refuses files, and Windows has no such call
+    except (OSError, NotImplementedError):  # epoll refuses regular files, and Windows has no `add_reader`
         return ThreadReader(loop, descriptor, sink)
     return ReadyReader(loop, descriptor, sink)
 
 
 def open_writer(loop: asyncio.AbstractEventLoop, descriptor: int, owner: WriteOwner) -> Writer:
-    """A writer of the right kind. The descriptor is its own from now on."""
+    """Return a writer that suits the descriptor, and owns it from now on."""
     if sys.platform == "win32":
         return ThreadWriter(loop, descriptor, owner)
     mode = os.fstat(descriptor).st_mode
@@ -126,7 +131,7 @@ def open_writer(loop: asyncio.AbstractEventLoop, descriptor: int, owner: WriteOw
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         try:
             flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-            own = os.open(f"/proc/self/fd/{descriptor}", flags)  # Linux: another open file
+            own = os.open(f"/proc/self/fd/{descriptor}", flags)  # Linux: opens the file again
         except OSError:
             if not stat.S_ISFIFO(mode):
                 return ThreadWriter(loop, descriptor, owner)
@@ -146,7 +151,7 @@ def open_writer(loop: asyncio.AbstractEventLoop, descriptor: int, owner: WriteOw
 
 
 class ReadyReader:
-    """A `Reader` on the loop."""
+    """A `Reader` that the loop calls when there is something to read."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, sink: ByteSink) -> None:
         self._loop = loop
@@ -164,7 +169,7 @@ class ReadyReader:
     def read_rest(self) -> bool:
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
-        for _ in range(MOST_LEFT // READ_BYTES + 1):
+        for _ in range(MAX_PIPE_BYTES // READ_BYTES + 1):
             if not self._has_ended and poll.poll(0):
                 self._ready()
         return True
@@ -195,13 +200,37 @@ class ReadyReader:
             self._sink._end_received()
 
     def _end(self) -> None:
-        # An ended pipe stays ready for ever.
+        # A pipe that ended stays ready for ever.
         self._has_ended = True
         self._loop.remove_reader(self._descriptor)
 
 
-class ReadyWriter:
-    """A `Writer` on the loop."""
+class _BufferedWriter:
+    """Counts the unwritten bytes, and tells the owner when they pass a mark."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, owner: WriteOwner) -> None:
+        self.unwritten_bytes: int = 0
+        self._loop = loop
+        self._descriptor = descriptor
+        self._owner = owner
+        self._is_open = True
+        self._is_blocked = False
+        self._done: Callable[[], None] | None = None
+
+    def _add_unwritten(self, count: int) -> None:
+        self.unwritten_bytes += count
+        if self.unwritten_bytes > HIGH_WATER_BYTES and not self._is_blocked:
+            self._is_blocked = True
+            self._owner._set_blocked(True)
+
+    def _unblock_if_low(self) -> None:
+        if self._is_blocked and self.unwritten_bytes <= LOW_WATER_BYTES:
+            self._is_blocked = False
+            self._owner._set_blocked(False)
+
+
+class ReadyWriter(_BufferedWriter):
+    """A `Writer` that the loop calls when the descriptor takes more."""
 
     def __init__(
         self,
@@ -211,16 +240,10 @@ class ReadyWriter:
         is_socket: bool = False,
         restores_blocking: bool = False,
     ) -> None:
-        self.unwritten_bytes: int = 0
-        self._loop = loop
-        self._descriptor = descriptor
-        self._owner = owner
+        super().__init__(loop, descriptor, owner)
         self._socket = socket.socket(fileno=descriptor) if is_socket else None
         self._restores_blocking = restores_blocking
         self._pieces: deque[memoryview] = deque()
-        self._is_blocked = False
-        self._is_open = True
-        self._done: Callable[[], None] | None = None
 
     def write(self, data: bytes) -> None:
         if not self._is_open:
@@ -233,10 +256,7 @@ class ReadyWriter:
             piece = piece[written:]
             add_writer(self._loop, self._descriptor, self._ready)
         self._pieces.append(piece)
-        self.unwritten_bytes += len(piece)
-        if self.unwritten_bytes > HIGH_WATER_BYTES and not self._is_blocked:
-            self._is_blocked = True
-            self._owner._block(True)
+        self._add_unwritten(len(piece))
 
     def finish(self, done: Callable[[], None]) -> None:
         self._done = done
@@ -255,7 +275,7 @@ class ReadyWriter:
         if self._socket is None:
             os.close(self._descriptor)
         else:
-            # Another process may hold the socket open, and so may this one's stdin: the peer is to see the end.
+            # Another process, or this one's stdin, may hold the socket open; the peer must see the end.
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
             self._socket.close()
@@ -286,9 +306,7 @@ class ReadyWriter:
             return
         if not pieces:
             self._loop.remove_writer(self._descriptor)
-        if self._is_blocked and self.unwritten_bytes <= LOW_WATER_BYTES:
-            self._is_blocked = False
-            self._owner._block(False)
+        self._unblock_if_low()
         if not pieces and self._done is not None:
             self._finish()
 
@@ -299,7 +317,7 @@ class ReadyWriter:
 
 
 class ThreadReader:
-    """A `Reader` in a thread, which is one chunk ahead at the most."""
+    """A `Reader` in a thread, which reads at most one chunk ahead."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, sink: ByteSink) -> None:
         self._loop = loop
@@ -308,15 +326,15 @@ class ThreadReader:
         self._is_wanted = False
         self._is_open = True
         self._has_ended = False
-        self._is_busy = False  # the thread reads
-        self._chunk: bytes | OSError | None = None  # read, and not yet wanted
+        self._is_busy = False  # the thread is reading
+        self._chunk: bytes | OSError | None = None  # read, not yet wanted
         self._turn = threading.Semaphore(0)
         threading.Thread(target=self._run, name="jsonrpc_fast reader", daemon=True).start()
 
     def read(self, wanted: bool) -> None:
         self._is_wanted = wanted
         if wanted and self._chunk is not None:
-            self._loop.call_soon(self._tell)
+            self._loop.call_soon(self._deliver)
         elif wanted and not self._is_busy:
             self._is_busy = True
             self._turn.release()
@@ -338,15 +356,15 @@ class ThreadReader:
                 chunk: bytes | OSError = os.read(self._descriptor, READ_BYTES)
             except OSError as fault:
                 chunk = fault
-            if not _tell_loop(self._loop, self._take, chunk):
+            if not _call_on_loop(self._loop, self._on_chunk, chunk):
                 break
         os.close(self._descriptor)
 
-    def _take(self, chunk: bytes | OSError) -> None:
+    def _on_chunk(self, chunk: bytes | OSError) -> None:
         self._chunk = chunk
-        self._tell()
+        self._deliver()
 
-    def _tell(self) -> None:
+    def _deliver(self) -> None:
         if not self._is_wanted or self._chunk is None:
             return
         chunk, self._chunk = self._chunk, None
@@ -362,28 +380,19 @@ class ThreadReader:
                 self.read(True)
 
 
-class ThreadWriter:
+class ThreadWriter(_BufferedWriter):
     """A `Writer` in a thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, owner: WriteOwner) -> None:
-        self.unwritten_bytes: int = 0
-        self._loop = loop
-        self._descriptor = descriptor
-        self._owner = owner
+        super().__init__(loop, descriptor, owner)
         self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._is_open = True
-        self._is_blocked = False
-        self._done: Callable[[], None] | None = None
         threading.Thread(target=self._run, name="jsonrpc_fast writer", daemon=True).start()
 
     def write(self, data: bytes) -> None:
         if not self._is_open:
             return
         self._queue.put(data)
-        self.unwritten_bytes += len(data)
-        if self.unwritten_bytes > HIGH_WATER_BYTES and not self._is_blocked:
-            self._is_blocked = True
-            self._owner._block(True)
+        self._add_unwritten(len(data))
 
     def finish(self, done: Callable[[], None]) -> None:
         self._done = done
@@ -402,16 +411,14 @@ class ThreadWriter:
                     rest = rest[os.write(self._descriptor, rest) :]
             except OSError as fault:
                 is_broken = True
-                _tell_loop(self._loop, self._fail, fault)
-            _tell_loop(self._loop, self._written, len(data))
+                _call_on_loop(self._loop, self._fail, fault)
+            _call_on_loop(self._loop, self._written, len(data))
         os.close(self._descriptor)
-        _tell_loop(self._loop, self._finish)
+        _call_on_loop(self._loop, self._finish)
 
     def _written(self, size: int) -> None:
         self.unwritten_bytes -= size
-        if self._is_blocked and self.unwritten_bytes <= LOW_WATER_BYTES:
-            self._is_blocked = False
-            self._owner._block(False)
+        self._unblock_if_low()
 
     def _fail(self, fault: OSError) -> None:
         if self._is_open:
@@ -424,8 +431,8 @@ class ThreadWriter:
             self._done()
 
 
-def _tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object) -> bool:
-    """Calls back on the loop's thread. False when the loop is closed: nobody listens any more."""
+def _call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object) -> bool:
+    """Schedule a call on the loop's thread; return False if the loop is closed."""
     try:
         loop.call_soon_threadsafe(callback, *arguments)
     except RuntimeError:

@@ -1,4 +1,16 @@
-"""Run a server on stdin and stdout until it ends, and end the process with the right exit code."""
+"""The main function of a server program on stdin and stdout.
+
+How the process ends, with its exit code:
+  - The client closes stdin: 0, after what was accepted is written.
+  - stdout cannot be written: 1.
+  - The process was started with a closed stdin or stdout: 1, and a line on stderr.
+  - SIGTERM or SIGINT: new requests are refused, the work in progress has `grace_seconds`, what was accepted is written,
+    and the process ends by the signal (143 or 130 in a shell). A second signal does not wait.
+  - Requests left without a response, or bytes that the client did not take in time: 1 (or the signal), and a line on
+    stderr.
+
+stdin and stdout are not put back afterwards: what the process prints then goes to stderr.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +23,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConnectionLost
-from ..base import OVERDUE_SECONDS, SERVE_SECONDS, Options, State
-from ..options import check_seconds
+from ..base import OVERDUE_SECONDS, SERVE_SECONDS, State
+from ..options import TransportOptions, check_seconds
 from .server import StdioServer
 from .takeover import fill_closed_descriptors
 
@@ -25,24 +37,24 @@ def run_stdio(
     *,
     on_signal: Callable[[], object] | None = None,
     grace_seconds: float | None = 5.0,
-    **options: Unpack[Options],
+    **options: Unpack[TransportOptions],
 ) -> int:
-    """Runs a server on this process's stdin and stdout until its client or a signal ends it: a program's `main`.
+    """Run a server on this process's stdin and stdout until its client or a signal ends it.
 
     Args:
-        serve: Called with a `StdioServer`: it sets the callbacks and starts it. It may return then, or go on: it is
+        serve: Called with a `StdioServer`: it sets the callbacks and starts it. It may then return or go on; it is
             cancelled soon after the channel is closed.
-        on_signal: Called at the first signal. What is sent by then, or by what it wakes at once, is still written.
-        grace_seconds: How long what is being worked on may take after a signal, in seconds; None: as long as it takes.
-            A session's handlers finish within it; without a session it is what `onstop` of the transport is given.
-        options: Those of `ByteTransport`.
+        on_signal: Called at the first signal. Messages sent before, by it, or by tasks that it wakes are still written.
+        grace_seconds: How long the work in progress may take after a signal; None: without limit. A session gives this
+            time to its handlers; without a session it is passed to `onstop` of the transport.
+        options: Options of `ByteTransport`.
 
     Returns:
-        The exit code, 0 or 1 (see the rules of this module). After a signal it does not return.
+        The exit code: 0, 1, or 130 after Ctrl-C on Windows. After a signal the process ends, and nothing is returned.
 
     Raises:
-        Exception: What `serve` raises.
-        TypeError, ValueError: An option is wrong.
+        Exception: Any exception that `serve` raises, unless a signal came first.
+        TypeError, ValueError: An option has the wrong type or value.
     """
     check_seconds("grace_seconds", grace_seconds)
     received: list[signal.Signals] = []
@@ -50,7 +62,7 @@ def run_stdio(
     async def main() -> int:
         loop = asyncio.get_running_loop()
         transport = StdioServer(**options)
-        transport._restores_streams = False
+        transport.restores_streams = False
 
         def end(number: signal.Signals) -> None:
             received.append(number)
@@ -59,10 +71,10 @@ def run_stdio(
                 return
             if on_signal is not None:
                 on_signal()
-            # After what `on_signal` wakes.
-            loop.call_soon(transport._ask_to_end, grace_seconds, transport._drain_seconds)
+            # After the tasks that `on_signal` wakes.
+            loop.call_soon(transport._request_stop, grace_seconds, transport._drain_seconds)
             if grace_seconds is not None:
-                # Who is asked may need a moment more to count what it cuts off.
+                # A session needs a moment more to count the requests that it leaves unanswered.
                 overdue.append(
                     loop.call_later(grace_seconds + OVERDUE_SECONDS, transport._begin_closing, transport._drain_seconds)
                 )
@@ -77,7 +89,7 @@ def run_stdio(
         closed = loop.create_task(transport.wait_closed())
         await asyncio.wait([serving, closed], return_when=asyncio.FIRST_COMPLETED)
         if not serving.done():
-            # The channel is closed, which `serve` may see for itself.
+            # The channel is closed, and `serve` may return by itself.
             await asyncio.wait([serving], timeout=SERVE_SECONDS)
             serving.cancel()
         try:
@@ -92,21 +104,21 @@ def run_stdio(
             if has_no_streams and sys.stderr is not None:
                 print(error, file=sys.stderr)
             return 1
-        if transport._state is State.IDLE:  # `serve` had no use for it
+        if transport._state is State.IDLE:  # `serve` did not start it
             await transport.close()
         await closed
         await asyncio.gather(*closing)
         for timer in overdue:
             timer.cancel()
-        cut_off = _what_was_cut_off(transport)
-        if cut_off and sys.stderr is not None:
-            print(cut_off, file=sys.stderr)
-        return 1 if cut_off or transport._fault is not None else 0
+        loss = _describe_loss(transport)
+        if loss and sys.stderr is not None:
+            print(loss, file=sys.stderr)
+        return 1 if loss or transport._fault is not None else 0
 
     fill_closed_descriptors()
     try:
         code = asyncio.run(main())
-    except KeyboardInterrupt:  # where the loop handles no signals
+    except KeyboardInterrupt:  # Windows, where the loop handles no signals
         return 130
     if received:
         signal.signal(received[0], signal.SIG_DFL)
@@ -114,10 +126,10 @@ def run_stdio(
     return code
 
 
-def _what_was_cut_off(transport: StdioServer) -> str:
-    """For people; "" for nothing."""
+def _describe_loss(transport: StdioServer) -> str:
+    """Return what the client did not get, for the user; "" if it got everything."""
     if transport.unanswered:
-        return f"requests that were not answered, because the server ended: {transport.unanswered}"
-    if transport._cut_off_bytes:
-        return f"bytes that the client did not take in time: {transport._cut_off_bytes}"
+        return f"the server ended with unanswered requests: {transport.unanswered}"
+    if transport._undrained_bytes:
+        return f"the client did not read all output in time; dropped bytes: {transport._undrained_bytes}"
     return ""

@@ -1,8 +1,10 @@
-"""The standard streams of this process, taken over by one transport.
+"""Take over this process's stdin and stdout for one transport.
 
-While they are taken the wire is on private descriptors, which child processes do not inherit. Descriptor 0 is /dev/null
-and descriptor 1 is stderr, for Python, for libraries in C and for child processes alike: nothing they write reaches the
-wire, and nothing they read is taken from it.
+Rules:
+  - The wire moves to private descriptors, which child processes do not inherit.
+  - Descriptor 0 becomes /dev/null and descriptor 1 becomes stderr, for Python, C libraries and child processes alike:
+    nothing that they write reaches the wire, and nothing that they read comes from it.
+  - Only one transport at a time may take them over.
 """
 
 from __future__ import annotations
@@ -20,16 +22,22 @@ _are_taken = False
 
 
 class StandardStreams:
-    """Takes descriptors 0 and 1. Raises StateError when they are taken, ConnectionLost when one of them is closed.
+    """Descriptors 0 and 1, taken over on construction.
 
-    input, output   the wire: descriptors for the caller to close
+    Attributes:
+        input: The descriptor to read the wire from; the caller closes it.
+        output: The descriptor to write the wire to; the caller closes it.
+
+    Raises:
+        StateError: They are taken over already.
+        ConnectionLost: One of them is closed.
     """
 
     def __init__(self) -> None:
         global _are_taken
         if _are_taken:
-            raise StateError("another transport has this process's stdin and stdout")
-        # A closed descriptor's number may be in use by now: for the loop's own, say. The interpreter saw it in time.
+            raise StateError("another transport uses this process's stdin and stdout")
+        # The number of a closed descriptor may be reused by now, by the loop for example: ask the interpreter.
         if sys.__stdin__ is None or sys.__stdout__ is None:
             raise ConnectionLost("this process was started with a closed stdin or stdout")
         taken: list[int] = []
@@ -46,7 +54,7 @@ class StandardStreams:
         os.dup2(nothing, STDIN)
         os.dup2(nothing if sys.__stderr__ is None else STDERR, STDOUT)
         os.close(nothing)
-        # What was printed before and waits in the buffer is not for the wire, either.
+        # Text that was printed before and is still buffered must not reach the wire either.
         _flush_stdout()
         if sys.platform == "win32":
             import msvcrt
@@ -56,7 +64,7 @@ class StandardStreams:
         _are_taken = True
 
     def restore(self) -> None:
-        """Puts 0 and 1 back as they were. What is still in a buffer goes to stderr."""
+        """Put 0 and 1 back. Text that is still buffered goes to stderr."""
         _flush_stdout()
         _flush_stdout_of_c()
         os.dup2(self._saved_input, STDIN)
@@ -64,7 +72,7 @@ class StandardStreams:
         self.keep_away()
 
     def keep_away(self) -> None:
-        """Leaves 0 and 1 as they are, away from the wire: for a program that does not use them again."""
+        """Leave 0 and 1 away from the wire, for a program that does not use them again."""
         global _are_taken
         os.close(self._saved_input)
         os.close(self._saved_output)
@@ -72,18 +80,18 @@ class StandardStreams:
 
 
 def fill_closed_descriptors() -> None:
-    """Opens /dev/null for each of 0, 1 and 2 that is closed. Else the loop may get its number, and uvloop aborts."""
+    """Open /dev/null for each of 0, 1 and 2 that is closed: uvloop aborts if the loop gets one of these numbers."""
     for descriptor in (STDIN, STDOUT, STDERR):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
 
 
 def _flush_stdout() -> None:
     for stream in (sys.stdout, sys.__stdout__):
         if stream is not None:
-            with contextlib.suppress(OSError, ValueError):  # a full disk; a stream that was closed
+            with contextlib.suppress(OSError, ValueError):  # a full disk, or a closed stream
                 stream.flush()
 
 

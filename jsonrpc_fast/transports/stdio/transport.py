@@ -1,4 +1,4 @@
-"""A transport over two file descriptors."""
+"""The channel that `StdioServer` and `StdioClient` share: two file descriptors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .descriptors import Reader, Writer
 
 
 class DescriptorTransport(ByteTransport):
-    """A transport over one descriptor to read from and one to write to."""
+    """A transport over one descriptor to read from and one to write to, which `_open` of a subclass sets."""
 
     _reader: Reader
     _writer: Writer

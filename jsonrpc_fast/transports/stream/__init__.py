@@ -1,0 +1,9 @@
+"""TCP and Unix sockets: clients, and servers that accept connections."""
+
+from __future__ import annotations
+
+from .client import TcpClient, UnixClient
+from .server import StreamServer, TcpServer, UnixServer
+from .transport import StreamTransport
+
+__all__ = ["StreamServer", "StreamTransport", "TcpClient", "TcpServer", "UnixClient", "UnixServer"]
