@@ -15,12 +15,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .client.client import connect as connect
+    from .client.connecting import connect as connect
 
 
 def __getattr__(name: str) -> Any:
     if name == "connect":
-        from .client.client import connect
+        from .client.connecting import connect
 
         return connect
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from jsonrpc_fast import JSONRPC
 from jsonrpc_fast.errors import ConnectionLost, RpcError
-from jsonrpc_fast.mcp.client.client import connect
+from jsonrpc_fast.mcp.client import connect
 from jsonrpc_fast.mcp.relay import RELAY_ERROR, Relay
 from jsonrpc_fast.session import McpConvention, Session, SessionContext
 from jsonrpc_fast.transports.memory import memory_pair

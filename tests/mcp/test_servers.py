@@ -10,7 +10,7 @@ import pytest
 
 from jsonrpc_fast import ErrorCode
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError
-from jsonrpc_fast.mcp.client.client import Client, connect
+from jsonrpc_fast.mcp.client import Client, connect
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Implementation
 from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.profile import MCP_2025_11_25

@@ -1,12 +1,14 @@
-"""The client's side of the handshake, without IO.
+"""The client's side of the handshake, without IO: which request to send next, and what the answers say of the server.
 
 Rules:
-  - legacy: `initialize` with the latest version it speaks; it leaves if it does not speak the one it is answered.
-  - modern: `server/discover`, then `_meta` on every request.
-  - auto: it probes with `server/discover`. An error -32022 with a version in common is tried again, once; any other
-    error, a timeout, or an answer without a version in common means a legacy server. If such a one answers
-    `initialize` with -32022, it was only slow, and is asked again, once. If the connection is lost before the
-    handshake is done, the server may have ended because of the probe: on another connection there is none.
+  - Mode "legacy": send `initialize` with the latest version that this client supports, and fail if the server chooses
+    one that it does not.
+  - Mode "modern": send `server/discover`, and `_meta` with every request after it.
+  - Mode "auto": probe with `server/discover`. After an error -32022 that names a common modern version, probe once more
+    with it; if it names only versions that this client does not support, fail. Any other error, a timeout, or a result
+    without a common version means a legacy server: send `initialize`. If that gets the error -32022, the server was
+    only slow: probe again, once.
+  - A connection lost before the end of the handshake may be due to the probe: `restarted` begins again without it.
 
 Sources: specification 2025-11-25 "Lifecycle", 2026-07-28 "Versioning and Compatibility" and "stdio".
 """
@@ -42,18 +44,21 @@ from ..protocol.versions import (
 )
 
 PROBE_SECONDS: Final = 10.0
-"""How long a client waits for the answer to its probe before it takes the server for a legacy one."""
+"""How long a client waits for the answer to its probe before it treats the server as legacy."""
+
+_NO_COMMON_VERSION: Final = "the server and this client support no common version"
 
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """What a client knows of its server.
+    """What a client knows about its server.
 
-    revision      the protocol revision
-    capabilities  what the server offers
-    info          who the server says it is, or None (a modern one may leave it out)
-    instructions  how to use the server, or None
-    meta          what every request carries in `_meta`: nothing for a legacy server
+    Attributes:
+        revision: The revision of the protocol.
+        capabilities: What the server offers.
+        info: The server's name and version; None if a modern server leaves them out.
+        instructions: How to use the server; None if it does not say.
+        meta: The members of `_meta` that every request carries: none for a legacy server.
     """
 
     revision: Revision
@@ -63,9 +68,11 @@ class ServerContext:
     meta: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def params(self, params: Mapping[str, Any] | None = None, **meta: Any) -> dict[str, Any] | None:
-        """The params of a request to this server, with what every request carries.
+        """Return the params of a request to this server, with the `_meta` that every request carries.
 
-        meta  more members of `_meta`: `progressToken=…`, `**{LOG_LEVEL_KEY: "info"}`
+        Args:
+            params: The request's own params; None: none.
+            meta: More members of `_meta`: `progressToken=…`, `**{LOG_LEVEL_KEY: "info"}`.
         """
         members = {**self.meta, **meta}
         if not members:
@@ -75,8 +82,14 @@ class ServerContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """The next request of a handshake. Without an answer in `timeout_seconds` it has failed; None: the caller's own."""
+class SendRequest:
+    """A step of the handshake: send this request.
+
+    Attributes:
+        method: The method of the request.
+        params: The params of the request.
+        timeout_seconds: How long to wait for the answer; None: the caller's own timeout.
+    """
 
     method: str
     params: dict[str, Any]
@@ -84,32 +97,39 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """The handshake is done: send `notification`, if there is one, and go on."""
+class Done:
+    """The last step of the handshake.
+
+    Attributes:
+        server: What is known about the server.
+        notification: A notification to send; None if the revision has none.
+    """
 
     server: ServerContext
     notification: Notification | None = None
 
 
 class ClientHandshake:
-    """The client's side of one connection.
+    """The client's side of the handshake on one connection.
 
         step = handshake.start()
-        while isinstance(step, Call):
+        while isinstance(step, SendRequest):
             try:
-                result = …                          # the answer to step.method, step.params
+                result = …                          # send step.method and step.params, wait for the answer
             except (RpcError, CallTimeout) as error:
                 step = handshake.failed(error)
             else:
                 step = handshake.answered(result)
 
-    info           who the client is
-    capabilities   what it can do. Each server sees the members that its revision has
-    mode           "legacy", "modern" or "auto"
-    versions       the revisions it speaks, in any order
-    probe_seconds  how long to wait for the answer to a probe
+    Args:
+        info: The client's name and version.
+        capabilities: What the client supports. Each server gets the members that its revision defines.
+        mode: "legacy", "modern" or "auto"; see the rules of this module.
+        versions: The versions that the client supports, in any order.
+        probe_seconds: How long to wait for the answer to a probe.
 
-    Raises ValueError if no version is left for the mode.
+    Raises:
+        ValueError: The mode is unknown, or none of the versions belongs to it.
     """
 
     def __init__(
@@ -123,9 +143,9 @@ class ClientHandshake:
     ) -> None:
         if mode not in ("auto", "legacy", "modern"):
             raise ValueError('mode must be "auto", "legacy" or "modern"')
-        speaks = in_order(versions)
-        self._legacy_versions = [v for v in speaks if v in HANDSHAKE_VERSIONS and mode != "modern"]
-        self._modern_versions = [v for v in speaks if v in MODERN_VERSIONS and mode != "legacy"]
+        supported = in_order(versions)
+        self._legacy_versions = [v for v in supported if v in HANDSHAKE_VERSIONS and mode != "modern"]
+        self._modern_versions = [v for v in supported if v in MODERN_VERSIONS and mode != "legacy"]
         if not self._legacy_versions and not self._modern_versions:
             raise ValueError(f"none of the versions is {mode}")
         self._info = info
@@ -137,37 +157,45 @@ class ClientHandshake:
 
     @property
     def server(self) -> ServerContext | None:
-        """What is known of the server; None before the handshake is done."""
+        """What is known about the server; None before the handshake is done."""
         return self._server
 
-    def start(self) -> Call:
-        """The first request."""
+    def start(self) -> SendRequest:
+        """Return the first step."""
         return self._discover(self._modern_versions[-1]) if self._modern_versions else self._initialize()
 
-    def answered(self, result: object) -> Call | Ready:
-        """What follows the result of the request that was sent last. Raises HandshakeError: leave."""
+    def answered(self, result: object) -> SendRequest | Done:
+        """Return the step after the result of the last request.
+
+        Raises:
+            HandshakeError: The result is invalid, or there is no common version: disconnect.
+        """
         members = object_members(result)
         return self._initialized(members) if self._asked == "initialize" else self._discovered(members)
 
-    def failed(self, error: RpcError | CallTimeout) -> Call | Ready:
-        """What follows the error, or the timeout, of the request that was sent last. Raises HandshakeError: leave."""
-        is_unsupported = isinstance(error, RpcError) and error.code == McpErrorCode.UNSUPPORTED_PROTOCOL_VERSION
-        if is_unsupported:
-            theirs = _strings(object_members(error.data).get("supported")) if isinstance(error, RpcError) else None
-            common = latest_common(theirs or (), self._modern_versions)
+    def failed(self, error: RpcError | CallTimeout) -> SendRequest | Done:
+        """Return the step after an error or a timeout of the last request.
+
+        Raises:
+            HandshakeError: There is nothing else to try: disconnect.
+        """
+        if isinstance(error, RpcError) and error.code == McpErrorCode.UNSUPPORTED_PROTOCOL_VERSION:
+            offered = _strings(object_members(error.data).get("supported"))
+            common = latest_common(offered or (), self._modern_versions)
             if common is not None and not self._was_corrected:
                 self._was_corrected = True
                 return self._discover(common)
-            if theirs and latest_common(theirs, self._legacy_versions) is None:
-                raise HandshakeError("the server speaks no version that this client does") from error
+            if offered and latest_common(offered, self._legacy_versions) is None:
+                raise HandshakeError(_NO_COMMON_VERSION) from error
         if self._asked == "server/discover" and self._legacy_versions:
             return self._initialize()
         raise HandshakeError(f"the server did not answer {self._asked} with a result") from error
 
-    def restarted(self) -> Call | None:
-        """The first request on another connection, after the first one was lost.
+    def restarted(self) -> SendRequest | None:
+        """Return the first step on a new connection, after the first connection was lost.
 
-        None: the handshake was done, or there was no probe that could be the reason.
+        Returns:
+            The step, or None if the probe cannot be the cause: the handshake was done, or there was no probe.
         """
         if self._server is not None or not self._modern_versions or not self._legacy_versions:
             return None
@@ -175,7 +203,14 @@ class ClientHandshake:
         return self._initialize()
 
     def receive_request(self, request: Request) -> ServerContext | HandshakeReply:
-        """How to serve a request of the server: by a handler, or with this answer. Raises RpcError, the answer then."""
+        """Decide how to serve a request of the server.
+
+        Returns:
+            The context for a handler, or the result if the handshake itself serves the request.
+
+        Raises:
+            RpcError: The error to answer with: the method is unknown, or the handshake is not done.
+        """
         server = self._server
         if server is None:
             if request.method == "ping":
@@ -185,11 +220,11 @@ class ClientHandshake:
             raise method_not_found()
         return HandshakeReply({}) if request.method == "ping" else server
 
-    def _discover(self, version: str) -> Call:
+    def _discover(self, version: str) -> SendRequest:
         self._asked = "server/discover"
-        return Call("server/discover", {"_meta": self._meta(version)}, self._probe_seconds)
+        return SendRequest("server/discover", {"_meta": self._meta(version)}, self._probe_seconds)
 
-    def _initialize(self) -> Call:
+    def _initialize(self) -> SendRequest:
         self._asked = "initialize"
         version = self._legacy_versions[-1]
         params = {
@@ -197,7 +232,7 @@ class ClientHandshake:
             "capabilities": self._capabilities.to_dict(version),
             "clientInfo": self._info.to_dict(version),
         }
-        return Call("initialize", params)
+        return SendRequest("initialize", params)
 
     def _meta(self, version: str) -> dict[str, Any]:
         return {
@@ -206,31 +241,31 @@ class ClientHandshake:
             CLIENT_CAPABILITIES_KEY: self._capabilities.to_dict(version),
         }
 
-    def _initialized(self, result: dict[str, Any]) -> Ready:
+    def _initialized(self, result: dict[str, Any]) -> Done:
         version = result.get("protocolVersion")
         if not isinstance(version, str) or version not in self._legacy_versions:
-            raise HandshakeError("the server offers a version that this client does not speak")
+            raise HandshakeError("the server chose a version that this client does not support")
         try:
             capabilities = ServerCapabilities.from_dict(result.get("capabilities"), version, path="/capabilities")
             info = Implementation.from_dict(result.get("serverInfo"), version, path="/serverInfo")
         except ValueError as fault:
-            raise HandshakeError(f"the server's answer to initialize is wrong: {fault}") from None
+            raise HandshakeError(f"the server sent an invalid result for initialize: {fault}") from None
         self._server = ServerContext(REVISIONS[version], capabilities, info, _text(result.get("instructions")))
-        return Ready(self._server, Notification("notifications/initialized"))
+        return Done(self._server, Notification("notifications/initialized"))
 
-    def _discovered(self, result: dict[str, Any]) -> Call | Ready:
+    def _discovered(self, result: dict[str, Any]) -> SendRequest | Done:
         version = latest_common(_strings(result.get("supportedVersions")) or (), self._modern_versions)
-        fault = "the server speaks no version that this client does"
+        fault = _NO_COMMON_VERSION
         if version is not None:
             try:
                 capabilities = ServerCapabilities.from_dict(result.get("capabilities"), version, path="/capabilities")
             except ValueError as error:
-                fault = f"the server's answer to server/discover is wrong: {error}"
+                fault = f"the server sent an invalid result for server/discover: {error}"
             else:
                 instructions = _text(result.get("instructions"))
                 info = _server_info(result, version)
                 self._server = ServerContext(REVISIONS[version], capabilities, info, instructions, self._meta(version))
-                return Ready(self._server)
+                return Done(self._server)
         if self._legacy_versions:
             return self._initialize()
         raise HandshakeError(fault)

@@ -37,7 +37,7 @@ TOOL = {"name": "t", "inputSchema": {"type": "object"}}
         ("list_prompts", {"prompts/list": {"prompts": [{}]}}, "/prompts/0/name must be a string"),
         ("list_resources", {"resources/list": {"resources": [{"name": "x"}]}}, "/resources/0/uri must be a string"),
         ("list_tools", {"tools/list": {"tools": [], "nextCursor": 1}}, "/nextCursor must be a string"),
-        ("list_tools", {"tools/list": {"tools": [], "nextCursor": "a"}}, "/nextCursor was given before"),
+        ("list_tools", {"tools/list": {"tools": [], "nextCursor": "a"}}, "/nextCursor repeats an earlier cursor"),
         ("call_tool t", {"tools/call": {}}, "/content must be an array"),
         ("call_tool t", {"tools/call": {"content": ["text"]}}, "/content/0 must be an object"),
         ("call_tool t", {"tools/call": {"content": [{}]}}, "/content/0/type must be a string"),
@@ -75,7 +75,7 @@ async def test_an_answer_of_another_shape_is_told(call: str, answers: dict[str, 
             calling = client.complete({"type": "ref/prompt", "name": "p"}, "a", "")
         else:
             calling = getattr(client, name)(*arguments)
-        with pytest.raises(ValueError, match=f"^the server's answer to [a-z/]+ is wrong: {said}"):
+        with pytest.raises(ValueError, match=f"^the server sent an invalid result for [a-z/]+: {said}"):
             await calling
         with pytest.raises(RpcError):  # and the client goes on
             await client.ping()
@@ -104,11 +104,11 @@ async def test_a_list_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None
         + b"}}",
     }
     async with scripted(answers) as (client, script):
-        with pytest.raises(ValueError, match=r"^the server's answer to tools/list is wrong: its pages have more"):
+        with pytest.raises(ValueError, match=r"^the server sent an invalid result for tools/list: the pages"):
             await client.list_tools()
         assert len(script.requests) == 1 + 4
         assert len(await client.list_prompts()) == 1  # one page is bounded as a message
-        with pytest.raises(ValueError, match="a page nests too deep"):
+        with pytest.raises(ValueError, match="a page is nested too deeply"):
             await client.list_resources()
 
 
@@ -183,10 +183,10 @@ async def test_contents_of_a_type_that_is_not_known_are_handed_on() -> None:
 @pytest.mark.parametrize(
     ("result", "said"),
     [
-        ({"resultType": "task"}, "/resultType is of a kind"),
-        ({"resultType": 7}, "/resultType is of a kind"),
-        ({"resultType": "input_required"}, "does not say which"),
-        ({"resultType": "input_required", "inputRequests": {}}, "does not say which"),
+        ({"resultType": "task"}, "/resultType is unknown"),
+        ({"resultType": 7}, "/resultType is unknown"),
+        ({"resultType": "input_required"}, "without inputRequests or requestState"),
+        ({"resultType": "input_required", "inputRequests": {}}, "without inputRequests or requestState"),
         ({"resultType": "input_required", "inputRequests": []}, "/inputRequests must be an object"),
         ({"resultType": "input_required", "inputRequests": {"a": 1}}, "/inputRequests must be an object"),
         (
@@ -305,10 +305,10 @@ async def test_a_result_of_an_extension() -> None:
         }
         for wrong in (5, None, ["task"]):
             script.answers["tools/call"] = {**task, "resultType": wrong}
-            with pytest.raises(ValueError, match="/resultType is of a kind"):
+            with pytest.raises(ValueError, match="/resultType is unknown"):
                 await client.call_tool("t")
     async with scripted(answers, mode="modern", capabilities=ClientCapabilities(extensions={})) as (client, _):
-        with pytest.raises(ValueError, match="/resultType is of a kind"):
+        with pytest.raises(ValueError, match="/resultType is unknown"):
             await client.call_tool("t")
 
 
@@ -326,7 +326,7 @@ async def test_arguments_that_the_protocol_does_not_allow() -> None:
             with pytest.raises(ValueError, match="URI"):
                 await client.read_resource(uri)  # type: ignore[arg-type]
         for wrong in (client.call(""), client.notify("")):
-            with pytest.raises(ValueError, match="the method is empty"):
+            with pytest.raises(ValueError, match="method must not be empty"):
                 await wrong
         assert len(script.requests) == 1
 

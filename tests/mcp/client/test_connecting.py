@@ -16,8 +16,8 @@ import pytest
 
 from jsonrpc_fast import mcp
 from jsonrpc_fast.errors import ConnectionLost, HandshakeError, RpcError, StateError
-from jsonrpc_fast.mcp.client import client as client_module
-from jsonrpc_fast.mcp.client.client import connect
+from jsonrpc_fast.mcp.client import connect
+from jsonrpc_fast.mcp.client.connecting import SAFE_VARIABLES
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Implementation, Roots
 from jsonrpc_fast.profile import MCP_2025_11_25
 from jsonrpc_fast.transports.memory import memory_pair
@@ -110,9 +110,9 @@ def test_arguments_of_connect() -> None:
     ours, _ = memory_pair()
     with pytest.raises(ValueError, match='mode must be "auto", "legacy", "modern" or one of 2024-11-05'):
         connect(ours, mode="2023-01-01")
-    with pytest.raises(TypeError, match="those of a program"):
+    with pytest.raises(TypeError, match="apply to a program"):
         connect(ours, "argument")
-    with pytest.raises(TypeError, match="those of a program"):
+    with pytest.raises(TypeError, match="apply to a program"):
         connect(ours, cwd="/")
 
 
@@ -171,7 +171,7 @@ async def test_a_program_gets_no_secrets_of_the_environment(monkeypatch: pytest.
 
 def test_the_safe_environment_is_that_of_the_sdk() -> None:
     stdio = pytest.importorskip("mcp.client.stdio")
-    assert list(client_module._SAFE_VARIABLES) == stdio.DEFAULT_INHERITED_ENV_VARS
+    assert list(SAFE_VARIABLES) == stdio.DEFAULT_INHERITED_ENV_VARS
 
 
 async def test_a_server_that_dies() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from jsonrpc_fast import Notification, Request
 from jsonrpc_fast.errors import CallTimeout, HandshakeError, RpcError
-from jsonrpc_fast.mcp.client.handshake import Call, ClientHandshake, Ready, ServerContext
+from jsonrpc_fast.mcp.client.handshake import ClientHandshake, Done, SendRequest, ServerContext
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities
 from jsonrpc_fast.mcp.protocol.meta import HandshakeReply
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS
@@ -54,7 +54,7 @@ def unsupported(*supported: str) -> RpcError:
 def test_legacy_client(corpora: Path) -> None:
     handshake = client("legacy")
     call = handshake.start()
-    assert call == Call(
+    assert call == SendRequest(
         "initialize",
         {
             "protocolVersion": "2025-11-25",
@@ -65,7 +65,7 @@ def test_legacy_client(corpora: Path) -> None:
     schema_of(corpora, "2025-11-25", "InitializeRequestParams").validate(call.params)
     assert handshake.server is None
     ready = handshake.answered(INITIALIZED)
-    assert isinstance(ready, Ready)
+    assert isinstance(ready, Done)
     assert ready.notification == Notification("notifications/initialized")
     assert ready.server is handshake.server
     assert (ready.server.revision.version, ready.server.instructions) == ("2025-11-25", "Be kind.")
@@ -79,7 +79,7 @@ def test_legacy_client(corpora: Path) -> None:
 def test_a_client_that_speaks_less() -> None:
     handshake = client("legacy", versions=["2024-11-05", "2025-03-26"])
     assert handshake.start().params["protocolVersion"] == "2025-03-26"
-    assert isinstance(handshake.answered({**INITIALIZED, "protocolVersion": "2024-11-05"}), Ready)
+    assert isinstance(handshake.answered({**INITIALIZED, "protocolVersion": "2024-11-05"}), Done)
     with pytest.raises(ValueError, match="none of the versions is modern"):
         client("modern", versions=["2024-11-05"])
     with pytest.raises(ValueError, match="mode must be"):
@@ -89,9 +89,9 @@ def test_a_client_that_speaks_less() -> None:
 @pytest.mark.parametrize(
     ("result", "text"),
     [
-        ({**INITIALIZED, "protocolVersion": "2026-07-28"}, "offers a version that this client does not speak"),
-        ({**INITIALIZED, "protocolVersion": 5}, "offers a version that this client does not speak"),
-        ([], "offers a version that this client does not speak"),
+        ({**INITIALIZED, "protocolVersion": "2026-07-28"}, "chose a version that this client does not support"),
+        ({**INITIALIZED, "protocolVersion": 5}, "chose a version that this client does not support"),
+        ([], "chose a version that this client does not support"),
         ({**INITIALIZED, "capabilities": 1}, "/capabilities must be an object"),
         ({**INITIALIZED, "serverInfo": {}}, "/serverInfo/name is missing"),
     ],
@@ -110,7 +110,7 @@ def test_modern_client(corpora: Path) -> None:
     assert (call.method, call.timeout_seconds) == ("server/discover", 10.0)
     schema_of(corpora, "2026-07-28", "RequestParams").validate(call.params)
     ready = handshake.answered(DISCOVERED)
-    assert isinstance(ready, Ready)
+    assert isinstance(ready, Done)
     assert ready.notification is None
     params = ready.server.params({"name": "x", "_meta": {"mine": 1}}, progressToken=3)
     assert params == {
@@ -153,9 +153,9 @@ def test_auto_falls_back(error: Any) -> None:
     handshake = client()
     assert handshake.start().method == "server/discover"
     call = handshake.failed(error)
-    assert isinstance(call, Call)
+    assert isinstance(call, SendRequest)
     assert call.method == "initialize"
-    assert isinstance(handshake.answered(INITIALIZED), Ready)
+    assert isinstance(handshake.answered(INITIALIZED), Done)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_auto_falls_back_from_an_answer_that_is_none(result: Any) -> None:
     handshake = client()
     handshake.start()
     call = handshake.answered(result)
-    assert isinstance(call, Call)
+    assert isinstance(call, SendRequest)
     assert call.method == "initialize"
     handshake = client("modern")
     handshake.start()
@@ -184,14 +184,14 @@ def test_auto_tries_a_common_version_once() -> None:
     first = handshake.start()
     assert handshake.failed(unsupported("2099-01-01", "2026-07-28")) == first
     call = handshake.failed(unsupported("2026-07-28", "2025-11-25"))
-    assert isinstance(call, Call)
+    assert isinstance(call, SendRequest)
     assert call.method == "initialize"
 
 
 def test_auto_leaves_a_server_of_another_time() -> None:
     handshake = client()
     handshake.start()
-    with pytest.raises(HandshakeError, match="the server speaks no version that this client does"):
+    with pytest.raises(HandshakeError, match="the server and this client support no common version"):
         handshake.failed(unsupported("2099-01-01"))
 
 
@@ -200,9 +200,9 @@ def test_auto_and_a_slow_modern_server() -> None:
     handshake.start()
     handshake.failed(CallTimeout())
     call = handshake.failed(unsupported("2026-07-28"))
-    assert isinstance(call, Call)
+    assert isinstance(call, SendRequest)
     assert call.method == "server/discover"
-    assert isinstance(handshake.answered(DISCOVERED), Ready)
+    assert isinstance(handshake.answered(DISCOVERED), Done)
 
 
 def test_a_refused_initialize() -> None:
@@ -218,7 +218,7 @@ def test_server_info_is_optional() -> None:
         handshake = client()
         handshake.start()
         ready = handshake.answered({**DISCOVERED, "_meta": meta})
-        assert isinstance(ready, Ready)
+        assert isinstance(ready, Done)
         assert ready.server.info is None
 
 
@@ -245,10 +245,10 @@ def test_what_a_client_answers() -> None:
 @pytest.mark.parametrize("versions", [VERSIONS, HANDSHAKE_VERSIONS, MODERN_VERSIONS, ("2025-03-26",)])
 def test_every_client_with_every_server(mode: str, versions: tuple[str, ...]) -> None:
     ours, theirs = client(mode), ServerHandshake(SERVER, OFFERS, versions=versions)
-    step: Call | Ready = ours.start()
+    step: SendRequest | Done = ours.start()
     steps = 0
     try:
-        while isinstance(step, Call):
+        while isinstance(step, SendRequest):
             steps += 1
             assert steps < 5
             try:

@@ -1,0 +1,121 @@
+"""`connect`: a client of a server that is a program, or that is reached by a transport."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ...profile import MCP_2025_11_25
+from ...session import SessionOptions
+from ...transports.protocol import Transport
+from ..protocol.capabilities import ClientCapabilities, Implementation
+from ..protocol.versions import REVISIONS
+from .client import Client
+from .session import NotificationHandler, ServerRequestHandler
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+SAFE_VARIABLES: Final = (
+    (
+        "APPDATA",
+        "HOMEDRIVE",
+        "HOMEPATH",
+        "LOCALAPPDATA",
+        "PATH",
+        "PATHEXT",
+        "PROCESSOR_ARCHITECTURE",
+        "SYSTEMDRIVE",
+        "SYSTEMROOT",
+        "TEMP",
+        "USERNAME",
+        "USERPROFILE",
+    )
+    if sys.platform == "win32"
+    else ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+)
+"""The variables that a server inherits: the same as with the official SDKs, none of which holds a secret."""
+
+
+def connect(
+    server: str | os.PathLike[str] | Transport,
+    *arguments: str | os.PathLike[str],
+    mode: str = "auto",
+    handlers: Mapping[str, ServerRequestHandler | NotificationHandler] | None = None,
+    on_notification: Callable[[str, dict[str, Any]], object] | None = None,
+    info: Implementation | None = None,
+    capabilities: ClientCapabilities | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    stderr: Literal["inherit", "discard"] | Callable[[str], None] = "inherit",
+    **options: Unpack[SessionOptions],
+) -> Client:
+    """Return a client of a server, for use in `async with`.
+
+        async with connect("python", "server.py") as client:
+            tools = await client.list_tools()
+            result = await client.call_tool("add", {"a": 1, "b": 2})
+
+    Entering the `async with` block raises OSError if the program cannot be started, HandshakeError if the handshake
+    fails, ConnectionLost and CallTimeout.
+
+    Args:
+        server: The program, searched for on PATH; or a transport that is not started.
+        arguments: The arguments of the program.
+        mode: "auto": the latest revision that the server supports, found with a probe; "legacy": the handshake with
+            `initialize`, without a probe; "modern": no such handshake; or a single revision: "2025-06-18".
+        handlers: Functions by method, sync or async, called with the params. A handler of a server's request
+            ("roots/list", "sampling/createMessage", "elicitation/create") returns the result. An RpcError that it
+            raises is sent as the response; in 2026-07-28, which allows no such response, the call that needed the input
+            raises it. Handlers of notifications ("notifications/…") return nothing.
+        on_notification: Called with the method and the params of notifications without a handler; sync or async. The
+            progress of a call with an `on_progress` goes there instead.
+        info: The client's name and version.
+        capabilities: What the client supports, extensions included; by default what `handlers` has handlers for.
+        env: Variables for the program in addition to those that every program gets: PATH, HOME, LOGNAME, SHELL, TERM
+            and USER; on Windows PATH, APPDATA, SYSTEMROOT, TEMP, USERPROFILE and a few more. `os.environ` passes all.
+        cwd: The working directory of the program; None: the current one.
+        stderr: Where the program's stderr goes, as for `StdioClient`.
+        options: Options of `Session`: `timeout` (seconds that a method may take unless it says otherwise, 300 by
+            default; None: no timeout), `hooks`, `max_handlers`, … The convention is MCP's and the reply policy "never",
+            unless the options say otherwise.
+
+    Raises:
+        TypeError: There are arguments for a program, but no program; or an option has the wrong type.
+        ValueError: The mode is unknown, or an option is out of range.
+    """
+    restart: Callable[[], Transport] | None = None
+    if isinstance(server, (str, os.PathLike)):
+        from ...transports.stdio.client import StdioClient  # not needed with another transport
+
+        # The revision is not known yet, and one of them has batches.
+        profile = REVISIONS[mode].profile if mode in REVISIONS else MCP_2025_11_25.replace(name="mcp", batches=True)
+        restart = partial(
+            StdioClient,
+            [server, *arguments],
+            env={**_safe_environment(), **(env or {})},
+            cwd=cwd,
+            stderr=stderr,
+            profile=profile,
+        )
+        server = restart()
+    elif arguments or env is not None or cwd is not None or stderr != "inherit":
+        raise TypeError("arguments, env, cwd and stderr apply to a program, not to a transport")
+    return Client(
+        server,
+        mode=mode,
+        handlers=handlers,
+        on_notification=on_notification,
+        info=info,
+        capabilities=capabilities,
+        restart=restart,
+        **options,
+    )
+
+
+def _safe_environment() -> dict[str, str]:
+    found = {name: os.environ[name] for name in SAFE_VARIABLES if name in os.environ}
+    return {name: value for name, value in found.items() if not value.startswith("()")}  # a function of an old shell

@@ -1,0 +1,68 @@
+"""The progress of one call, passed to a function that may be async."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...handlers import is_awaitable
+
+MAX_WAITING: Final = 256
+"""Maximum number of progress values that wait for an async function. Beyond it the oldest is dropped."""
+
+
+class ProgressQueue:
+    """Call a function with each progress value, and await what it returns, one value after the other.
+
+    Args:
+        function: The function, sync or async.
+        report: Called with what an async function raises.
+    """
+
+    def __init__(self, function: Callable[[Any], object], report: Callable[[BaseException], object]) -> None:
+        self._function = function
+        self._report = report
+        self._waiting: deque[Any] = deque(maxlen=MAX_WAITING)
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, value: Any) -> None:
+        """Call the function with a value, now or after the values before it. Raises what a sync function raises."""
+        if self._task is not None:
+            self._waiting.append(value)
+        elif is_awaitable(result := self._function(value)):
+            # Not by `create_task`: an eager task may end before it is assigned.
+            self._task = asyncio.Task(self._run(result), loop=asyncio.get_running_loop())
+
+    async def finish(self, seconds: float | None) -> None:
+        """Wait until all values have been handled, for a limited time; None: without limit."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=seconds)
+
+    def cancel(self) -> None:
+        """Drop the values that wait, and cancel the running function."""
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self, result: Any) -> None:
+        try:
+            while True:
+                try:
+                    if is_awaitable(result):
+                        await result
+                except Exception as error:
+                    self._report(error)
+                if not self._waiting:
+                    break
+                result = self._call_next()
+        finally:
+            self._task = None
+
+    def _call_next(self) -> Any:
+        try:
+            return self._function(self._waiting.popleft())
+        except Exception as error:
+            self._report(error)
+            return None

@@ -1,0 +1,60 @@
+"""Checks of the results that a server sends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..server.contents import MAX_ITEMS, items_fault
+
+
+def invalid_result(method: str, fault: str) -> ValueError:
+    """Return the error for a result that breaks the protocol."""
+    return ValueError(f"the server sent an invalid result for {method}: {fault}")
+
+
+def check_items(method: str, result: dict[str, Any], name: str, fault_of: Callable[[Any, str], str | None]) -> None:
+    """Check a member that is an array.
+
+    Args:
+        method: The method of the request.
+        result: The result.
+        name: The name of the member.
+        fault_of: Returns what is wrong with an item, given its path; None if it is valid.
+
+    Raises:
+        ValueError: The member is not an array, is too long, or has an invalid item.
+    """
+    items = result.get(name)
+    fault = items_fault(items, f"/{name}")
+    if fault is None:
+        faults = (fault_of(item, f"/{name}/{index}") for index, item in enumerate(items or ()))
+        fault = next((found for found in faults if found is not None), None)
+    if fault is not None:
+        raise invalid_result(method, fault)
+
+
+def check_named_objects(method: str, page: dict[str, Any], name: str, key: str) -> None:
+    """Check a member that is an array of objects with a string at `key`. Raises as `check_items`."""
+    items = page.get(name)
+    if (fault := items_fault(items, f"/{name}")) is not None:
+        raise invalid_result(method, fault)
+    for index, item in enumerate(items or ()):
+        if not isinstance(item, dict):
+            raise invalid_result(method, f"/{name}/{index} must be an object")
+        if not isinstance(item.get(key), str):
+            raise invalid_result(method, f"/{name}/{index}/{key} must be a string")
+
+
+def check_completion(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the completion in the result of `completion/complete`.
+
+    Raises:
+        ValueError: It does not have `values`, an array of strings, or too many of them.
+    """
+    completion = result.get("completion")
+    values = completion.get("values") if isinstance(completion, dict) else None
+    is_valid = isinstance(values, list) and len(values) <= MAX_ITEMS and all(isinstance(item, str) for item in values)
+    if not is_valid or not isinstance(completion, dict):
+        raise invalid_result("completion/complete", "/completion/values must be an array of strings")
+    return completion
