@@ -1,4 +1,4 @@
-"""One suite over both twins: a test that asks for `impl` is run with the compiled core and with the plain Python."""
+"""One suite over both backends: a test that asks for `impl` is run with the compiled core and with the plain Python."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .support import async_tests, loops
 from .support.command_line import MIXED
 from .support.examples import register_profiles
 
-TWINS = {"cython": "jsonrpc_fast.codec._core", "python": "jsonrpc_fast.codec._pure"}
+BACKENDS = {"cython": "jsonrpc_fast.codec._core", "python": "jsonrpc_fast.codec._pure"}
 OF_THE_CORE_ALONE = ("test_paths.py",)
 LEFT_OUT = "slow, left out without --slow"
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,16 +64,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path.name in OF_THE_CORE_ALONE and is_pure_only(config) else None
 
 
-def load_twin(name: str) -> ModuleType:
+def load_backend(name: str) -> ModuleType:
     try:
-        return importlib.import_module(TWINS[name])
+        return importlib.import_module(BACKENDS[name])
     except ImportError as error:
-        pytest.fail(f"{TWINS[name]} is missing ({error}); --pure-only tests the plain Python alone", pytrace=False)
+        pytest.fail(f"{BACKENDS[name]} is missing ({error}); --pure-only tests the plain Python alone", pytrace=False)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "impl" in metafunc.fixturenames:
-        names: Sequence[str] = ["python"] if is_pure_only(metafunc.config) else list(TWINS)
+        names: Sequence[str] = ["python"] if is_pure_only(metafunc.config) else list(BACKENDS)
         metafunc.parametrize("impl", names, indirect=True, scope="session")
     for fixture, names in loops.FIXTURES.items():
         if fixture in metafunc.fixturenames:
@@ -83,16 +83,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def impl(request: pytest.FixtureRequest) -> ModuleType:
-    """Either twin, as a module."""
-    return load_twin(request.param)
+    """Either backend, as a module."""
+    return load_backend(request.param)
 
 
 @pytest.fixture(scope="session")
-def twins(pytestconfig: pytest.Config) -> tuple[ModuleType, ModuleType]:
-    """Both twins: the core, the plain Python."""
+def backends(pytestconfig: pytest.Config) -> tuple[ModuleType, ModuleType]:
+    """Both backends: the core, the plain Python."""
     if is_pure_only(pytestconfig):
-        pytest.skip("one twin alone was asked for: there is nothing to compare")
-    return load_twin("cython"), load_twin("python")
+        pytest.skip("one backend alone was asked for: there is nothing to compare")
+    return load_backend("cython"), load_backend("python")
 
 
 @pytest.fixture

@@ -347,14 +347,14 @@ def test_faults_of_a_stream_are_what_the_class_makes(
     assert traceback.format_exception_only(item) == traceback.format_exception_only(expected)
 
 
-def test_faults_are_made_without_python_code(twins: tuple[ModuleType, ModuleType]) -> None:
+def test_faults_are_made_without_python_code(backends: tuple[ModuleType, ModuleType]) -> None:
     """A stream of garbage costs the core about what as many messages do."""
     called: list[str] = []
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
         called.append(f"{event} {argument if event == 'c_call' else frame.f_code.co_name}")
 
-    core, _ = twins
+    core, _ = backends
     feed = core.Decoder().feed
     data = b"".join(line + b"\n" for line, _, _ in FAULTS)
     sys.setprofile(note)
@@ -366,8 +366,8 @@ def test_faults_are_made_without_python_code(twins: tuple[ModuleType, ModuleType
     assert len(called) < 100, called[:10]
 
 
-def test_a_batch_over_the_limit_is_not_built(twins: tuple[ModuleType, ModuleType]) -> None:
-    core, _ = twins
+def test_a_batch_over_the_limit_is_not_built(backends: tuple[ModuleType, ModuleType]) -> None:
+    core, _ = backends
     text = b"[" + 10_000 * b'{"jsonrpc":"2.0","method":"a","id":1},' + b"{}]"
     tracemalloc.start()
     try:

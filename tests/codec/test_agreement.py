@@ -1,10 +1,8 @@
-"""The twins agree on any input: values, types, the types of ids, and every field of a fault."""
+"""The backends agree on any input: values, types, the types of ids, and every field of a fault."""
 
 from __future__ import annotations
 
 import enum
-import re
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -16,10 +14,9 @@ from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_03_26, PRESETS, Limi
 from jsonrpc_fast.types import UNSET
 
 from ..mutations import LINES, REPLACEMENTS, mutated
+from ..support.comparison import Backends, assert_same
 from ..support.describe import describe
 from ..support.examples import scaled_examples
-
-Twins = tuple[ModuleType, ModuleType]
 
 TINY = Limits(message_bytes=90, depth=1, batch_items=1, method_bytes=4, id_bytes=32)
 PROFILES = [
@@ -42,39 +39,27 @@ TEXTS = st.one_of(
 )
 
 
-def outcome(call: Callable[[], Any], show: Callable[[Any], Any]) -> str:
-    try:
-        return repr(show(call()))
-    except Exception as error:
-        return re.sub(r"jsonrpc_fast\._(core|pure)\.", "", f"{type(error).__name__}: {error}")
-
-
-def check(twins: Twins, call: Callable[[ModuleType], Any], show: Callable[[Any], Any] = describe) -> None:
-    core, pure = twins
-    assert outcome(lambda: call(core), show) == outcome(lambda: call(pure), show)
-
-
 @scaled_examples(7)
 @given(text=TEXTS, profile=st.sampled_from(PROFILES), raw=st.booleans())
-def test_decode(twins: Twins, text: bytes, profile: Profile, raw: bool) -> None:
-    check(twins, lambda twin: twin.decode(text, profile, raw=raw))
+def test_decode(backends: Backends, text: bytes, profile: Profile, raw: bool) -> None:
+    assert_same(backends, lambda backend: backend.decode(text, profile, raw=raw))
 
 
 @given(text=mutated(), raw=st.booleans())
-def test_decode_in_every_profile(twins: Twins, text: bytes, raw: bool) -> None:
+def test_decode_in_every_profile(backends: Backends, text: bytes, raw: bool) -> None:
     for profile in PROFILES:
-        check(twins, lambda twin, profile=profile: twin.decode(text, profile, raw=raw))
+        assert_same(backends, lambda backend, profile=profile: backend.decode(text, profile, raw=raw))
 
 
 @given(text=st.text(), around=st.sampled_from(['"%s"', "%s", '{"jsonrpc":"2.0","id":"%s","method":"m"}', '["%s",{}]']))
-def test_decode_str(twins: Twins, text: str, around: str) -> None:
-    check(twins, lambda twin: twin.decode(around % text))
-    check(twins, lambda twin: twin.decode(around.replace("%s", text.replace("\\", "\ud800"))))
+def test_decode_str(backends: Backends, text: str, around: str) -> None:
+    assert_same(backends, lambda backend: backend.decode(around % text))
+    assert_same(backends, lambda backend: backend.decode(around.replace("%s", text.replace("\\", "\ud800"))))
 
 
 @given(text=TEXTS)
-def test_classify(twins: Twins, text: bytes) -> None:
-    check(twins, lambda twin: twin.classify(text), tuple)
+def test_classify(backends: Backends, text: bytes) -> None:
+    assert_same(backends, lambda backend: backend.classify(text), tuple)
 
 
 @scaled_examples(2)
@@ -85,11 +70,13 @@ def test_classify(twins: Twins, text: bytes) -> None:
     end=st.sampled_from([b"\n", b"\r\n", b""]),
     raw=st.booleans(),
 )
-def test_decoder(twins: Twins, texts: list[bytes], sizes: list[int], profile: Profile, end: bytes, raw: bool) -> None:
+def test_decoder(
+    backends: Backends, texts: list[bytes], sizes: list[int], profile: Profile, end: bytes, raw: bool
+) -> None:
     data = b"\n".join(texts) + end
 
-    def decode_all(twin: ModuleType) -> list[Any]:
-        decoder = twin.Decoder(profile=profile, raw=raw)
+    def decode_all(backend: ModuleType) -> list[Any]:
+        decoder = backend.Decoder(profile=profile, raw=raw)
         items = []
         rest = data
         for size in sizes:
@@ -97,7 +84,7 @@ def test_decoder(twins: Twins, texts: list[bytes], sizes: list[int], profile: Pr
             rest = rest[size:]
         return [*items, decoder.feed(rest), decoder.close()]
 
-    check(twins, decode_all, lambda items: [describe(each) for each in items])
+    assert_same(backends, decode_all, lambda items: [describe(each) for each in items])
 
 
 class Number(enum.IntEnum):
@@ -147,19 +134,19 @@ OBJECTS = st.one_of(
 
 @scaled_examples(5)
 @given(obj=st.one_of(OBJECTS, st.lists(OBJECTS, max_size=3)), profile=st.sampled_from(PROFILES))
-def test_parse(twins: Twins, obj: Any, profile: Profile) -> None:
-    check(twins, lambda twin: twin.parse(obj, profile), show)
+def test_parse(backends: Backends, obj: Any, profile: Profile) -> None:
+    assert_same(backends, lambda backend: backend.parse(obj, profile), show)
     for name in ("Request", "Notification", "Response", "Error"):
-        check(twins, lambda twin, name=name: getattr(twin, name).from_dict(obj, profile), show)
+        assert_same(backends, lambda backend, name=name: getattr(backend, name).from_dict(obj, profile), show)
 
 
 @given(text=mutated(), profile=st.sampled_from(PROFILES))
-def test_parse_of_what_orjson_reads(twins: Twins, text: bytes, profile: Profile) -> None:
+def test_parse_of_what_orjson_reads(backends: Backends, text: bytes, profile: Profile) -> None:
     try:
         obj = orjson.loads(text)
     except orjson.JSONDecodeError:
         return
-    check(twins, lambda twin: twin.parse(obj, profile))
+    assert_same(backends, lambda backend: backend.parse(obj, profile))
 
 
 def show(item: Any) -> Any:
@@ -192,7 +179,7 @@ DEFAULTS = st.sampled_from([None, str, sorted, repr, lambda _: 1 / 0, lambda _: 
     delimited=st.booleans(),
 )
 def test_encode(
-    twins: Twins, name: str, arguments: list[Any], plain: bool, default: Any, option: int, delimited: bool
+    backends: Backends, name: str, arguments: list[Any], plain: bool, default: Any, option: int, delimited: bool
 ) -> None:
     if plain:
         head = {
@@ -207,34 +194,38 @@ def test_encode(
             : {"encode_request": 3, "encode_notification": 2, "encode_result": 2, "encode_error": 4}[name]
         ]
 
-    def encode(twin: ModuleType) -> bytes:
-        return getattr(twin, name)(*arguments, default=default, option=option, delimited=delimited)  # type: ignore[no-any-return]
+    def encode(backend: ModuleType) -> bytes:
+        return getattr(backend, name)(*arguments, default=default, option=option, delimited=delimited)  # type: ignore[no-any-return]
 
-    check(twins, encode, bytes)
+    assert_same(backends, encode, bytes)
 
 
 @scaled_examples(2)
 @given(obj=st.lists(OBJECTS, max_size=4), default=DEFAULTS, option=OPTIONS, delimited=st.booleans())
-def test_encode_what_was_parsed(twins: Twins, obj: Any, default: Any, option: int, delimited: bool) -> None:
-    def encode(twin: ModuleType) -> bytes:
-        messages = [item for item in (twin.parse(each) for each in obj) if type(item) in (twin.Request, twin.Response)]
-        return twin.encode(messages, default=default, option=option, delimited=delimited)  # type: ignore[no-any-return]
+def test_encode_what_was_parsed(backends: Backends, obj: Any, default: Any, option: int, delimited: bool) -> None:
+    def encode(backend: ModuleType) -> bytes:
+        messages = [
+            item for item in (backend.parse(each) for each in obj) if type(item) in (backend.Request, backend.Response)
+        ]
+        return backend.encode(messages, default=default, option=option, delimited=delimited)  # type: ignore[no-any-return]
 
-    check(twins, encode, bytes)
+    assert_same(backends, encode, bytes)
 
 
 @given(text=mutated(LINES), raw=st.booleans())
-def test_answer(twins: Twins, text: bytes, raw: bool) -> None:
-    def answer(twin: ModuleType) -> bytes:
+def test_answer(backends: Backends, text: bytes, raw: bool) -> None:
+    def answer(backend: ModuleType) -> bytes:
         def handler(call: Any) -> Any:
-            return twin.Response(getattr(call, "id", None), call.params)
+            return backend.Response(getattr(call, "id", None), call.params)
 
-        return twin.answer(twin.decode(text, raw=raw), handler)  # type: ignore[no-any-return]
+        return backend.answer(backend.decode(text, raw=raw), handler)  # type: ignore[no-any-return]
 
-    check(twins, answer, bytes)
+    assert_same(backends, answer, bytes)
 
 
 @scaled_examples(2)
 @given(text=TEXTS)
-def test_raw(twins: Twins, text: bytes) -> None:
-    check(twins, lambda twin: twin.Raw(text), lambda raw: (bytes(raw), raw.decode(), repr(raw), len(raw)))
+def test_raw(backends: Backends, text: bytes) -> None:
+    assert_same(
+        backends, lambda backend: backend.Raw(text), lambda raw: (bytes(raw), raw.decode(), repr(raw), len(raw))
+    )

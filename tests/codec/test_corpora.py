@@ -174,7 +174,7 @@ def test_vectors_of_peers(impl: ModuleType, corpora: Path) -> None:
     }
 
 
-def test_both_twins_make_the_same_of_it_all(twins: tuple[ModuleType, ModuleType], corpora: Path) -> None:
+def test_both_backends_make_the_same_of_it_all(backends: tuple[ModuleType, ModuleType], corpora: Path) -> None:
     texts = [line for path in WIRE for line in path.read_bytes().splitlines()]
     for name in ("eth/messages.ndjson", "lsp/inspector_messages.ndjson"):
         texts += (corpora / name).read_bytes().split(b"\n")
@@ -184,7 +184,7 @@ def test_both_twins_make_the_same_of_it_all(twins: tuple[ModuleType, ModuleType]
         texts.append(base64.b64decode(vector["raw_b64"]) if "raw_b64" in vector else vector["raw"].encode())
     texts += [path.read_bytes() for path in sorted((corpora / "jsontestsuite").rglob("*.json"))]
     assert len(texts) > 1500
-    core, pure = twins
+    core, pure = backends
     for text in texts:
         for profile in (JSONRPC, LSP, MCP_2025_11_25):
             assert repr(describe(core.decode(text, profile))) == repr(describe(pure.decode(text, profile)))

@@ -98,7 +98,7 @@ def test_items_come_with_the_chunk_that_ends_them(impl: ModuleType) -> None:
     assert describe(decoder.close()) == [request(1, "m")]
 
 
-def test_the_type_of_truncated_is_the_twin_s(impl: ModuleType) -> None:
+def test_the_type_of_truncated_is_the_backend_s(impl: ModuleType) -> None:
     decoder = impl.Decoder()
     decoder.feed(b"{")
     [item] = decoder.close()

@@ -1,4 +1,4 @@
-"""Streams in every framing, through both twins: any chunking gives the same items; only bad headers end a stream."""
+"""Streams in every framing, through both backends: any chunking gives the same items; only bad headers end a stream."""
 
 from __future__ import annotations
 
@@ -374,7 +374,7 @@ def test_auto_takes_every_buffer(impl: ModuleType, framing: Any) -> None:
         assert (item.method, decoder.framing) == ("m", framing)
 
 
-# Any stream, in any chunks, through both twins
+# Any stream, in any chunks, through both backends
 
 TEXT = st.one_of(
     st.sampled_from([*LINES, *MADE]),
@@ -409,7 +409,7 @@ NOISE = st.sampled_from(
     raw=st.booleans(),
 )
 def test_any_chunking(
-    twins: tuple[ModuleType, ModuleType],
+    backends: tuple[ModuleType, ModuleType],
     pieces: list[tuple[bytes, bytes, Any]],
     same: bool,
     framing: str,
@@ -421,7 +421,7 @@ def test_any_chunking(
     for noise, text, own in pieces:
         used: Any = framing if same and framing != "auto" else own
         data += noise + frame(text.replace(b"\n", b" "), used)
-    core, pure = twins
+    core, pure = backends
     whole = repr(decode_all(pure, [data], framing, limits=limits, raw=raw))
     for impl in (core, pure):
         for chunks in ([data], cut(data, sizes), bytewise(data)):

@@ -318,7 +318,7 @@ def test_long_chains_of_messages_are_refused(impl: ModuleType) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("_testcapi") is None, reason="this interpreter has no _testcapi")
-def test_every_allocation_of_the_core_may_fail(twins: tuple[ModuleType, ModuleType]) -> None:
+def test_every_allocation_of_the_core_may_fail(backends: tuple[ModuleType, ModuleType]) -> None:
     # Nothing here reaches orjson, which crashes without memory.
     script = """
         import _testcapi
@@ -358,7 +358,7 @@ def test_every_allocation_of_the_core_may_fail(twins: tuple[ModuleType, ModuleTy
                 assert impl.Raw.__new__(impl.Raw).decode() is None
         print(failed > 50)
     """
-    assert run(twins[0], script) == "True\n"
+    assert run(backends[0], script) == "True\n"
 
 
 def test_the_traceback_of_a_refused_text_does_not_hold_it(impl: ModuleType) -> None:

@@ -210,26 +210,26 @@ class TestComparison:
 class TestCopies:
     def test_copy(self, impl: ModuleType) -> None:
         for message in samples(impl):
-            twin = copy.copy(message)
-            assert (type(twin), twin) == (type(message), message)
+            backend = copy.copy(message)
+            assert (type(backend), backend) == (type(message), message)
             for name in message.__match_args__:
-                assert getattr(twin, name) is getattr(message, name)
+                assert getattr(backend, name) is getattr(message, name)
 
     def test_deepcopy(self, impl: ModuleType) -> None:
         params: dict[str, Any] = {"a": []}
         message = impl.Request(1, "m", params)
-        twin = copy.deepcopy(message)
-        assert twin == message
+        backend = copy.deepcopy(message)
+        assert backend == message
         params["a"].append(1)
-        assert twin != message
+        assert backend != message
         for each in samples(impl):
             assert copy.deepcopy(each) == each
 
     @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
     def test_pickle(self, impl: ModuleType, protocol: int) -> None:
         for message in samples(impl):
-            twin = pickle.loads(pickle.dumps(message, protocol))
-            assert (type(twin), twin) == (type(message), message)
+            backend = pickle.loads(pickle.dumps(message, protocol))
+            assert (type(backend), backend) == (type(message), message)
         error = pickle.loads(pickle.dumps(impl.Error(1, "m"), protocol))
         assert error.data is UNSET
 

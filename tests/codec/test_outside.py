@@ -180,8 +180,8 @@ def test_messages_byte_by_byte(impl: ModuleType, outside: Path, name: str, frami
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_both_backends_make_the_same_of_them(twins: tuple[ModuleType, ModuleType], outside: Path, name: str) -> None:
-    core, pure = twins
+def test_both_backends_make_the_same_of_them(backends: tuple[ModuleType, ModuleType], outside: Path, name: str) -> None:
+    core, pure = backends
     for preset, texts in judged(outside / name).items():
         profile = PRESETS[preset]
         for text, _ in texts:

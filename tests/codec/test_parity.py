@@ -1,4 +1,4 @@
-"""The twins have one API: names, signatures, what they show, what they refuse and in which words."""
+"""The backends have one API: names, signatures, what they show, what they refuse and in which words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import functools
 import inspect
 import os
 import pickle
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from jsonrpc_fast.codes import ParseErrorCode
 from jsonrpc_fast.profile import JSONRPC, Limits
 from jsonrpc_fast.types import UNSET
 
-Twins = tuple[ModuleType, ModuleType]
+from ..support.comparison import Backends, outcome
 
 FUNCTIONS = [
     "answer",
@@ -51,14 +50,14 @@ def parameters_of(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
     ]
 
 
-def test_names(twins: Twins) -> None:
+def test_names(backends: Backends) -> None:
     own, pure_own = (
         {
             name
-            for name, value in vars(twin).items()
-            if callable(value) and getattr(value, "__module__", None) == twin.__name__
+            for name, value in vars(backend).items()
+            if callable(value) and getattr(value, "__module__", None) == backend.__name__
         }
-        for twin in twins
+        for backend in backends
     )
     assert {name for name in pure_own if not name.startswith("_")} == {*FUNCTIONS, *CLASSES}
     assert own >= {*FUNCTIONS, *CLASSES}
@@ -70,16 +69,16 @@ def test_the_selector_has_them_all() -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions(twins: Twins, name: str) -> None:
-    core, pure = (getattr(twin, name) for twin in twins)
+def test_functions(backends: Backends, name: str) -> None:
+    core, pure = (getattr(backend, name) for backend in backends)
     assert parameters_of(core) == parameters_of(pure)
     assert core.__name__ == pure.__name__ == core.__qualname__ == pure.__qualname__ == name
     assert inspect.getdoc(core) == inspect.getdoc(pure) != ""
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_classes(twins: Twins, name: str) -> None:
-    core, pure = (getattr(twin, name) for twin in twins)
+def test_classes(backends: Backends, name: str) -> None:
+    core, pure = (getattr(backend, name) for backend in backends)
     assert parameters_of(core) == parameters_of(pure)
     assert core.__name__ == pure.__name__ == core.__qualname__ == pure.__qualname__ == name
     assert inspect.getdoc(core) == inspect.getdoc(pure) != ""
@@ -89,8 +88,8 @@ def test_classes(twins: Twins, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_methods(twins: Twins, name: str) -> None:
-    core, pure = (getattr(twin, name) for twin in twins)
+def test_methods(backends: Backends, name: str) -> None:
+    core, pure = (getattr(backend, name) for backend in backends)
     for member in sorted(members_of(pure)):
         ours, theirs = getattr(core, member), getattr(pure, member)
         assert callable(ours) is callable(theirs), member
@@ -100,69 +99,60 @@ def test_methods(twins: Twins, name: str) -> None:
             assert inspect.getdoc(ours) == inspect.getdoc(theirs), member
 
 
-def test_one_family_of_faults(twins: Twins) -> None:
-    core, pure = twins
-    for twin in twins:
-        assert twin.ParseError.__bases__ == (errors.ParseError,)
+def test_one_family_of_faults(backends: Backends) -> None:
+    core, pure = backends
+    for backend in backends:
+        assert backend.ParseError.__bases__ == (errors.ParseError,)
     assert core.decode(b"x") == pure.decode(b"x")
     assert core.ParseError is not pure.ParseError
 
 
-def samples(twin: ModuleType) -> list[Any]:
-    error = twin.Error(-32601, "Method not found", {"a": [1]})
+def samples(backend: ModuleType) -> list[Any]:
+    error = backend.Error(-32601, "Method not found", {"a": [1]})
     return [
-        twin.Request(1, "m", {"a": [1, "é"]}),
-        twin.Request(10**100, "\n" * 500, list(range(100))),
-        twin.Request(None, ""),
-        twin.Notification("n", [1.5, None, {"k": 1000 * "v"}]),
-        twin.Response("x", {str(number): number for number in range(100)}),
-        twin.Response(-0.0, twin.Raw(b' {"a":1} ')),
-        twin.Response(7, error=error),
+        backend.Request(1, "m", {"a": [1, "é"]}),
+        backend.Request(10**100, "\n" * 500, list(range(100))),
+        backend.Request(None, ""),
+        backend.Notification("n", [1.5, None, {"k": 1000 * "v"}]),
+        backend.Response("x", {str(number): number for number in range(100)}),
+        backend.Response(-0.0, backend.Raw(b' {"a":1} ')),
+        backend.Response(7, error=error),
         error,
-        twin.Error(0, ""),
-        twin.Raw(b"[" + 1000 * b"1," + b"1]"),
-        twin.ParseError(ParseErrorCode.TOO_DEEP, "x", index=3),
-        twin.decode(b"[1,"),
+        backend.Error(0, ""),
+        backend.Raw(b"[" + 1000 * b"1," + b"1]"),
+        backend.ParseError(ParseErrorCode.TOO_DEEP, "x", index=3),
+        backend.decode(b"[1,"),
     ]
 
 
-def test_reprs(twins: Twins) -> None:
-    core, pure = twins
+def test_reprs(backends: Backends) -> None:
+    core, pure = backends
     assert [repr(value) for value in samples(core)] == [repr(value) for value in samples(pure)]
     assert repr(core.Response(1, 10**5000)) == repr(pure.Response(1, 10**5000))
 
 
-def test_dicts_and_bytes(twins: Twins) -> None:
-    core, pure = twins
+def test_dicts_and_bytes(backends: Backends) -> None:
+    core, pure = backends
     for one, other in zip(samples(core), samples(pure), strict=True):
         for name in ("to_dict", "to_bytes", "to_bytes_delimited", "to_str"):
             if hasattr(other, name):
                 assert repr(getattr(one, name)()).replace("_core", "_pure") == repr(getattr(other, name)())
 
 
-def test_pickles_and_copies(twins: Twins) -> None:
-    for twin in twins:
-        for value in samples(twin):
+def test_pickles_and_copies(backends: Backends) -> None:
+    for backend in backends:
+        for value in samples(backend):
             for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
                 again = pickle.loads(pickle.dumps(value, protocol))
                 assert (type(again), again) == (type(value), value)
             assert copy.copy(value) == copy.deepcopy(value) == value
 
 
-def test_messages_of_two_twins_are_never_equal(twins: Twins) -> None:
-    core, pure = twins
+def test_messages_of_two_backends_are_never_equal(backends: Backends) -> None:
+    core, pure = backends
     for one, other in zip(samples(core), samples(pure), strict=True):
         assert (one == other) is isinstance(one, errors.ParseError)
         assert (other == one) is isinstance(one, errors.ParseError)
-
-
-def outcome(call: Callable[[], Any]) -> str:
-    """What a call returns or raises, in words that are the same for both twins."""
-    try:
-        found = repr(call())
-    except Exception as error:
-        found = f"{type(error).__name__}: {error}"
-    return re.sub(r"jsonrpc_fast\.codec\._(core|pure)\.| at 0x[0-9a-f]+", "", found)
 
 
 NAN = float("nan")
@@ -187,67 +177,67 @@ VALUES: list[Any] = [
 ]
 
 
-def attempts(twin: ModuleType) -> dict[str, Callable[[], Any]]:
+def attempts(backend: ModuleType) -> dict[str, Callable[[], Any]]:
     """Every parameter with every value."""
     calls: dict[str, Callable[[], Any]] = {}
     for place, value in enumerate(VALUES):
         calls |= {
             f"{name} {place}": call
             for name, call in {
-                "Request id": lambda value=value: twin.Request(value, "m"),
-                "Request method": lambda value=value: twin.Request(1, value),
-                "Request params": lambda value=value: twin.Request(1, "m", value),
-                "Notification method": lambda value=value: twin.Notification(value),
-                "Notification params": lambda value=value: twin.Notification("m", value),
-                "Response id": lambda value=value: twin.Response(value),
-                "Response result": lambda value=value: twin.Response(1, value),
-                "Response error": lambda value=value: twin.Response(1, None, value),
-                "Response both": lambda value=value: twin.Response(1, value, twin.Error(1, "m")),
-                "Error code": lambda value=value: twin.Error(value, "m"),
-                "Error message": lambda value=value: twin.Error(1, value),
-                "Error data": lambda value=value: twin.Error(1, "m", value),
-                "ParseError": lambda value=value: twin.ParseError(value),
-                "Raw": lambda value=value: twin.Raw(value),
-                "decode": lambda value=value: twin.decode(value),
-                "decode profile": lambda value=value: twin.decode(b"{}", value),
-                "parse": lambda value=value: twin.parse(value),
-                "parse profile": lambda value=value: twin.parse({}, value),
-                "classify": lambda value=value: twin.classify(value),
-                "Decoder framing": lambda value=value: twin.Decoder(value),
-                "Decoder profile": lambda value=value: twin.Decoder(profile=value),
-                "Decoder limits": lambda value=value: twin.Decoder(limits=value).feed(b""),
-                "Decoder feed": lambda value=value: twin.Decoder().feed(value),
-                "encode": lambda value=value: twin.encode(value),
-                "encode list": lambda value=value: twin.encode([value]),
-                "encode default": lambda value=value: twin.encode(twin.Response(1, {1}), default=value),
-                "encode option": lambda value=value: twin.encode(twin.Response(1, 1), option=value),
-                "encode delimited": lambda value=value: twin.encode(twin.Response(1, 1), delimited=value),
-                "encode_many": lambda value=value: twin.encode_many(value),
-                "encode_many list": lambda value=value: twin.encode_many([value]),
-                "encode_request id": lambda value=value: twin.encode_request(value, "m"),
-                "encode_request method": lambda value=value: twin.encode_request(1, value),
-                "encode_request params": lambda value=value: twin.encode_request(1, "m", value),
-                "encode_request all": lambda value=value: twin.encode_request(value, value, value),
-                "encode_notification": lambda value=value: twin.encode_notification(value, value),
-                "encode_notification params": lambda value=value: twin.encode_notification("m", value),
-                "encode_result id": lambda value=value: twin.encode_result(value, 1),
-                "encode_result": lambda value=value: twin.encode_result(1, value),
-                "encode_result both": lambda value=value: twin.encode_result(value, value),
-                "encode_error code": lambda value=value: twin.encode_error(1, value, "m"),
-                "encode_error message": lambda value=value: twin.encode_error(1, 1, value),
-                "encode_error data": lambda value=value: twin.encode_error(1, 1, "m", value),
-                "encode_error all": lambda value=value: twin.encode_error(value, value, value, value),
-                "answer": lambda value=value: twin.answer(value, lambda _: None),
-                "answer list": lambda value=value: twin.answer([value], lambda _: None),
-                "answer handler": lambda value=value: twin.answer(twin.Request(1, "m"), lambda _: value),
-                "from_dict": lambda value=value: [getattr(twin, name).from_dict(value) for name in MESSAGES],
+                "Request id": lambda value=value: backend.Request(value, "m"),
+                "Request method": lambda value=value: backend.Request(1, value),
+                "Request params": lambda value=value: backend.Request(1, "m", value),
+                "Notification method": lambda value=value: backend.Notification(value),
+                "Notification params": lambda value=value: backend.Notification("m", value),
+                "Response id": lambda value=value: backend.Response(value),
+                "Response result": lambda value=value: backend.Response(1, value),
+                "Response error": lambda value=value: backend.Response(1, None, value),
+                "Response both": lambda value=value: backend.Response(1, value, backend.Error(1, "m")),
+                "Error code": lambda value=value: backend.Error(value, "m"),
+                "Error message": lambda value=value: backend.Error(1, value),
+                "Error data": lambda value=value: backend.Error(1, "m", value),
+                "ParseError": lambda value=value: backend.ParseError(value),
+                "Raw": lambda value=value: backend.Raw(value),
+                "decode": lambda value=value: backend.decode(value),
+                "decode profile": lambda value=value: backend.decode(b"{}", value),
+                "parse": lambda value=value: backend.parse(value),
+                "parse profile": lambda value=value: backend.parse({}, value),
+                "classify": lambda value=value: backend.classify(value),
+                "Decoder framing": lambda value=value: backend.Decoder(value),
+                "Decoder profile": lambda value=value: backend.Decoder(profile=value),
+                "Decoder limits": lambda value=value: backend.Decoder(limits=value).feed(b""),
+                "Decoder feed": lambda value=value: backend.Decoder().feed(value),
+                "encode": lambda value=value: backend.encode(value),
+                "encode list": lambda value=value: backend.encode([value]),
+                "encode default": lambda value=value: backend.encode(backend.Response(1, {1}), default=value),
+                "encode option": lambda value=value: backend.encode(backend.Response(1, 1), option=value),
+                "encode delimited": lambda value=value: backend.encode(backend.Response(1, 1), delimited=value),
+                "encode_many": lambda value=value: backend.encode_many(value),
+                "encode_many list": lambda value=value: backend.encode_many([value]),
+                "encode_request id": lambda value=value: backend.encode_request(value, "m"),
+                "encode_request method": lambda value=value: backend.encode_request(1, value),
+                "encode_request params": lambda value=value: backend.encode_request(1, "m", value),
+                "encode_request all": lambda value=value: backend.encode_request(value, value, value),
+                "encode_notification": lambda value=value: backend.encode_notification(value, value),
+                "encode_notification params": lambda value=value: backend.encode_notification("m", value),
+                "encode_result id": lambda value=value: backend.encode_result(value, 1),
+                "encode_result": lambda value=value: backend.encode_result(1, value),
+                "encode_result both": lambda value=value: backend.encode_result(value, value),
+                "encode_error code": lambda value=value: backend.encode_error(1, value, "m"),
+                "encode_error message": lambda value=value: backend.encode_error(1, 1, value),
+                "encode_error data": lambda value=value: backend.encode_error(1, 1, "m", value),
+                "encode_error all": lambda value=value: backend.encode_error(value, value, value, value),
+                "answer": lambda value=value: backend.answer(value, lambda _: None),
+                "answer list": lambda value=value: backend.answer([value], lambda _: None),
+                "answer handler": lambda value=value: backend.answer(backend.Request(1, "m"), lambda _: value),
+                "from_dict": lambda value=value: [getattr(backend, name).from_dict(value) for name in MESSAGES],
             }.items()
         }
     return calls
 
 
-def test_what_is_refused_and_in_which_words(twins: Twins) -> None:
-    core, pure = (attempts(twin) for twin in twins)
+def test_what_is_refused_and_in_which_words(backends: Backends) -> None:
+    core, pure = (attempts(backend) for backend in backends)
     found = {name: outcome(call) for name, call in core.items()}
     assert len(found) == 47 * len(VALUES)
     assert found == {name: outcome(call) for name, call in pure.items()}
@@ -265,37 +255,40 @@ def test_a_profile_of_another_type(impl: ModuleType, profile: Any) -> None:
             call()
 
 
-def test_wrong_numbers_of_arguments(twins: Twins) -> None:
-    def kinds(twin: ModuleType) -> list[str]:
+def test_wrong_numbers_of_arguments(backends: Backends) -> None:
+    def kinds(backend: ModuleType) -> list[str]:
         found = []
         for name in (*FUNCTIONS, *CLASSES):
             for arguments, keywords in (((), {}), (range(9), {}), ((), {"other": 1}), ((1,), {"other": 1})):
                 try:
-                    getattr(twin, name)(*arguments, **keywords)
+                    getattr(backend, name)(*arguments, **keywords)
                     found.append(f"{name}: nothing")
                 except Exception as error:
                     found.append(f"{name}: {type(error).__name__}")
         return found
 
-    core, pure = twins
+    core, pure = backends
     assert kinds(core) == kinds(pure)
     assert {kind for kind in kinds(pure) if not kind.endswith(": TypeError")} == {"Decoder: nothing"}
 
 
-def test_keywords(twins: Twins) -> None:
-    for twin in twins:
-        assert twin.decode(data=b"1", profile=JSONRPC, raw=False) == twin.parse(obj=1, profile=JSONRPC)
-        assert twin.classify(data=b"[1]").kind == "batch"
-        message = twin.Request(id=1, method="m", params=[])
-        text = twin.encode(message=message, delimited=False, default=None, option=0)
-        assert text == twin.encode_request(id=1, method="m", params=[], delimited=False)
-        assert twin.encode_many(messages=[message]) == text + b"\n"
-        reply = twin.Response(id=1)
-        assert twin.answer(received=message, handler=lambda _, reply=reply: reply) == twin.encode_result(1, None)
-        assert twin.encode_error(id=1, code=2, message="m", data=3) == twin.encode(
-            twin.Response(id=1, error=twin.Error(code=2, message="m", data=3))
+def test_keywords(backends: Backends) -> None:
+    for backend in backends:
+        assert backend.decode(data=b"1", profile=JSONRPC, raw=False) == backend.parse(obj=1, profile=JSONRPC)
+        assert backend.classify(data=b"[1]").kind == "batch"
+        message = backend.Request(id=1, method="m", params=[])
+        text = backend.encode(message=message, delimited=False, default=None, option=0)
+        assert text == backend.encode_request(id=1, method="m", params=[], delimited=False)
+        assert backend.encode_many(messages=[message]) == text + b"\n"
+        reply = backend.Response(id=1)
+        assert backend.answer(received=message, handler=lambda _, reply=reply: reply) == backend.encode_result(1, None)
+        assert backend.encode_error(id=1, code=2, message="m", data=3) == backend.encode(
+            backend.Response(id=1, error=backend.Error(code=2, message="m", data=3))
         )
-        assert twin.encode_notification(method="m", params=None) == twin.Notification(method="m").to_bytes_delimited()
+        assert (
+            backend.encode_notification(method="m", params=None)
+            == backend.Notification(method="m").to_bytes_delimited()
+        )
 
 
 def is_changeable(value: Any, name: str) -> bool:
@@ -306,9 +299,9 @@ def is_changeable(value: Any, name: str) -> bool:
     return False
 
 
-def test_immutability(twins: Twins) -> None:
-    for twin in twins:
-        for value in samples(twin):
+def test_immutability(backends: Backends) -> None:
+    for backend in backends:
+        for value in samples(backend):
             if isinstance(value, errors.ParseError):
                 names = {*value.__match_args__, "rpc_code", "reply_expected"}
             else:
@@ -316,15 +309,15 @@ def test_immutability(twins: Twins) -> None:
             assert [name for name in names if is_changeable(value, name)] == []
 
 
-def test_options_of_orjson(twins: Twins) -> None:
-    def written(twin: ModuleType) -> list[str]:
+def test_options_of_orjson(backends: Backends) -> None:
+    def written(backend: ModuleType) -> list[str]:
         return [
-            outcome(functools.partial(twin.encode_result, 1, payload, option=option))
+            outcome(functools.partial(backend.encode_result, 1, payload, option=option))
             for option in [0, *(1 << bit for bit in range(15)), 1 << 40, -1]
             for payload in ({"b": 1, "a": 2}, {1: 2}, "a", [2**60], {1, 2})
         ]
 
-    core, pure = twins
+    core, pure = backends
     assert written(core) == written(pure)
 
 
@@ -355,7 +348,7 @@ else:
 """
 
 
-def test_pickles_of_either_twin_load_in_the_other(twins: Twins) -> None:
+def test_pickles_of_either_backend_load_in_the_other(backends: Backends) -> None:
     def run(*arguments: str, pure: bool, stdin: bytes = b"") -> bytes:
         environment = {**os.environ, "JSONRPC_FAST_PURE": "1" if pure else ""}
         command = [sys.executable, "-c", PICKLES, *arguments]

@@ -1,4 +1,4 @@
-"""The core's quick lane against its careful one and against the plain Python, on texts that try to tell them apart."""
+"""The core's fast path against its slow path and against the pure backend, on texts that try to tell them apart."""
 
 from __future__ import annotations
 
@@ -85,13 +85,13 @@ def assert_agreement(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", TAILS)
-def test_tails(twins: tuple[ModuleType, ModuleType], text: bytes) -> None:
+def test_tails(backends: tuple[ModuleType, ModuleType], text: bytes) -> None:
     assert_agreement(text)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 1022, 1023, 1024, 1025, 1026, 5000])
 @pytest.mark.parametrize("brackets", [b"[]", b"{}"])
-def test_depth(twins: tuple[ModuleType, ModuleType], depth: int, brackets: bytes) -> None:
+def test_depth(backends: tuple[ModuleType, ModuleType], depth: int, brackets: bytes) -> None:
     opening = b'{"a":' if brackets == b"{}" else b"["
     payload = opening * (depth - 1) + brackets + brackets[1:] * (depth - 1)
     for text in (
@@ -110,7 +110,7 @@ def test_depth(twins: tuple[ModuleType, ModuleType], depth: int, brackets: bytes
 
 
 @pytest.mark.parametrize("length", [*range(1, 40), *range(60, 70), *range(124, 134)])
-def test_strings_of_every_length(twins: tuple[ModuleType, ModuleType], length: int) -> None:
+def test_strings_of_every_length(backends: tuple[ModuleType, ModuleType], length: int) -> None:
     """Blocks of bytes begin and end at every place of a string, and what is wrong in it stands at every place."""
     text = b'{"jsonrpc":"2.0","method":"m","params":["%b",{"%b":"%b"}]}'
     plain = b"x" * length
@@ -124,7 +124,7 @@ def test_strings_of_every_length(twins: tuple[ModuleType, ModuleType], length: i
 
 
 @pytest.mark.parametrize("raw", [False, True])
-def test_every_truncation_and_every_byte(twins: tuple[ModuleType, ModuleType], raw: bool) -> None:
+def test_every_truncation_and_every_byte(backends: tuple[ModuleType, ModuleType], raw: bool) -> None:
     for text in (
         b'{"jsonrpc":"2.0","id":12,"method":"a/b","params":{"a":[1,-2.5e3,"x\\n"],"b":null}}',
         b'{"result":{"a":true},"id":"x","jsonrpc":"2.0"}',
@@ -137,7 +137,7 @@ def test_every_truncation_and_every_byte(twins: tuple[ModuleType, ModuleType], r
 
 
 @given(st.integers(min_value=0))
-def test_texts_of_the_grammar(twins: tuple[ModuleType, ModuleType], seed: int) -> None:
+def test_texts_of_the_grammar(backends: tuple[ModuleType, ModuleType], seed: int) -> None:
     rng = random.Random(seed)
     lines = seeds()
     for _ in range(20):
@@ -188,7 +188,7 @@ def written(value: Any, spaced: bool, draw: random.Random) -> str:
     st.booleans(),
 )
 def test_members_in_any_order(
-    twins: tuple[ModuleType, ModuleType],
+    backends: tuple[ModuleType, ModuleType],
     names: list[str],
     values: list[Any],
     spaced: bool,
@@ -221,8 +221,8 @@ def test_a_bytearray_cannot_move_while_it_is_read(impl: ModuleType) -> None:
     assert impl.decode(data).params == [1]
 
 
-def test_methods_are_kept_in_a_bounded_place(twins: tuple[ModuleType, ModuleType]) -> None:
-    core = twins[0]
+def test_methods_are_kept_in_a_bounded_place(backends: tuple[ModuleType, ModuleType]) -> None:
+    core = backends[0]
     text = b'{"jsonrpc":"2.0","method":"%b"}'
     assert core.decode(text % b"tools/call").method is core.decode(text % b"tools/call").method
 

@@ -16,6 +16,7 @@ from jsonrpc_fast.codec import _pure
 from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_11_25, Limits, Profile
 
 from ..fuzz.mutate import message
+from ..support.comparison import plain
 from ..support.examples import scaled_examples
 from ..support.places import WIRE
 
@@ -45,15 +46,7 @@ VALID: list[dict[str, Any]] = [
 
 
 def shown(item: Any) -> object:
-    if isinstance(item, list):
-        return [shown(each) for each in item]
-    if isinstance(item, _pure.ParseError):
-        return type(item.id), item
-    fields = []
-    for name in item.__match_args__:
-        field = getattr(item, name)
-        fields.append((type(field), bytes(field) if type(field) is _pure.Raw else repr(field)))
-    return type(item), fields
+    return plain(_pure, item)
 
 
 def assert_agreement(text: bytes) -> None:

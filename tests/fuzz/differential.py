@@ -1,28 +1,28 @@
-"""Holds lane against lane and twin against twin, on as many texts as there is time for.
+"""Compare fast path and slow path, and both backends, on as many texts as there is time for.
 
     python -m tests.fuzz.differential --inputs 1000000 --seed 1
 
-Each text goes through the core's quick lane, the core's careful lane and the pure twin, eager or raw, in one profile or
-another; now and then a stream of texts goes through the decoders of both, in different chunks. Any difference in
-class, values, types, error fields or bytes written back is printed with the text, and the exit status is 1. Another
-seed gives other texts; --seconds bounds the time instead of the number.
+The core's fast path, its slow path and the pure backend decode each text, eagerly or raw, in one of the profiles; now
+and then the decoders of both read a stream of texts in different chunks. Any difference in class, values, types, error
+fields or bytes written back is printed with the text, and the exit status is 1. Another seed gives other texts;
+--seconds bounds the time instead of the number.
 """
 
 from __future__ import annotations
 
 import argparse
-import marshal
 import random
 import sys
 import time
 from array import array
 from typing import Any
 
-from jsonrpc_fast import JSONRPC, PRESETS, UNSET, Limits, Profile
+from jsonrpc_fast import JSONRPC, PRESETS, Limits, Profile
 from jsonrpc_fast.codec import _core, _pure
 from jsonrpc_fast.errors import EncodeError, ParseError
 from jsonrpc_fast.framing.frames import FRAMINGS
 
+from ..support.comparison import plain
 from ..support.places import WIRE
 from .mutate import message
 
@@ -52,12 +52,12 @@ def seeds() -> list[bytes]:
 
 
 def shown(module: Any, item: Any) -> object:
-    """What can be told of a decoded item, the same for equal items of either twin and for no others."""
+    """What can be told of a decoded item, the same for equal items of either backend and for no others."""
     if isinstance(item, list):
         return [shown(module, message) for message in item]
     if isinstance(item, ParseError):
-        return type(item.id), item
-    return type(item).__name__, _plain(module, item), module.encode(item) if _is_writable(item) else None
+        return plain(module, item)
+    return plain(module, item), module.encode(item) if _is_writable(item) else None
 
 
 def _is_writable(item: Any) -> bool:
@@ -69,36 +69,26 @@ def _is_writable(item: Any) -> bool:
     return True
 
 
-def _plain(module: Any, value: Any) -> object:
-    """The fields of a message as what compares by value and shows its type."""
-    if isinstance(value, module.Raw):
-        return "Raw", bytes(value)
-    if isinstance(value, (module.Request, module.Notification, module.Response, module.Error)):
-        return [_plain(module, getattr(value, name)) for name in value.__match_args__]
-    # Tells types apart, goes deeper than repr, and in version 0 writes equal values alike.
-    return value if value is UNSET else marshal.dumps(value, 0)
-
-
 def disagreement(text: bytes, profile: Profile, raw: bool) -> str | None:
-    """What differs between lanes or twins over one text, or None."""
+    """Return what differs between paths or backends over one text, or None."""
     # The bytes of an array end where its memory does, with no zero byte behind them.
-    quick = shown(_core, _core.decode(memoryview(array("B", text)), profile, raw=raw))
+    fast = shown(_core, _core.decode(memoryview(array("B", text)), profile, raw=raw))
     if len(text) <= profile.limits.message_bytes:
-        careful = shown(_core, _core._decode_by_envelopes(text, profile, raw))
-        if quick != careful:
-            return f"quick {quick!r}, careful {careful!r}"
+        slow = shown(_core, _core._decode_by_envelopes(text, profile, raw))
+        if fast != slow:
+            return f"fast {fast!r}, slow {slow!r}"
     pure = shown(_pure, _pure.decode(text, profile, raw=raw))
     if len(text) <= profile.limits.message_bytes:
-        careful = shown(_pure, _pure._decode_by_envelopes(text, profile, raw))
-        if pure != careful:
-            return f"pure {pure!r}, its careful lane {careful!r}"
-    if quick != pure:
-        return f"core {quick!r}, pure {pure!r}"
+        slow = shown(_pure, _pure._decode_by_envelopes(text, profile, raw))
+        if pure != slow:
+            return f"pure {pure!r}, its slow path {slow!r}"
+    if fast != pure:
+        return f"core {fast!r}, pure {pure!r}"
     return None
 
 
 def stream_disagreement(rng: random.Random, texts: list[bytes], profile: Profile, raw: bool) -> str | None:
-    """What differs between the twins over one stream in different chunks, or None."""
+    """What differs between the backends over one stream in different chunks, or None."""
     framing = rng.choice(("newline", "newline", *FRAMINGS))
     stream = b"".join([_framed(rng, text, framing) for text in texts])
     cuts = sorted([rng.randrange(len(stream) + 1) for _ in range(rng.randrange(8))])

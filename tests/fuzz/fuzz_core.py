@@ -3,7 +3,7 @@
     python -m tests.fuzz.fuzz_core -max_total_time=600 corpus/
 
 The first byte of an input chooses the profile and whether payloads stay raw; the rest is the text, which also goes
-through the decoders of both twins in chunks. For coverage of the core, build it with clang and
+through the decoders of both backends in chunks. For coverage of the core, build it with clang and
 CFLAGS="-fsanitize-coverage=inline-8bit-counters,pc-table,trace-cmp".
 """
 
@@ -17,7 +17,7 @@ import atheris
 
 
 def one_input(data: bytes) -> None:
-    """Raises where lanes or twins differ."""
+    """Raise where paths or backends differ."""
     from .differential import PROFILES, disagreement, stream_disagreement
 
     if not data:

@@ -1,4 +1,4 @@
-"""The public face: which names there are, and which twin stands behind them."""
+"""The public face: which names there are, and which backend stands behind them."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_the_core_is_chosen(pytestconfig: pytest.Config, value: str | None) -> N
 
 
 @pytest.mark.parametrize("value", ["1", "yes", "true"])
-def test_the_pure_twin_is_asked_for(value: str) -> None:
+def test_the_pure_backend_is_asked_for(value: str) -> None:
     found = report(JSONRPC_FAST_PURE=value)
     assert found == ["python", "JSONRPC_FAST_PURE is set", "jsonrpc_fast.codec._pure", REQUEST]
 

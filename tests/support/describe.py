@@ -1,4 +1,4 @@
-"""Messages as plain tuples: what either twin makes can be compared with literals, and with the other twin's.
+"""Messages as plain tuples: what either backend makes can be compared with literals, and with the other backend's.
 
 Compare the `repr` of two descriptions where 1, 1.0 and True are to be three things.
 """
