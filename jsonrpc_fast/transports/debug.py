@@ -1,11 +1,10 @@
-"""What the transports do, told on stderr: starts and stops, kinds, methods, ids, sizes and times, never a payload.
+"""The debug log of the transports: kinds, methods, ids, sizes and times of messages, never a payload.
 
-The logger is `jsonrpc_fast`, and silent unless it is turned on: by `enable`, by `JSONRPC_FAST_DEBUG=1` in the
-environment, or by the application's own `logging.getLogger("jsonrpc_fast").setLevel(logging.DEBUG)`. A transport asks
-once, when it connects.
-
-A peer chooses the methods and ids. They are shortened, and what does not print is escaped, so that none of them can
-forge a line.
+Rules:
+  - The logger `jsonrpc_fast` is silent unless it is turned on: by `enable`, by `JSONRPC_FAST_DEBUG=1` in the
+    environment, or by `logging.getLogger("jsonrpc_fast").setLevel(logging.DEBUG)` in the application.
+  - A transport looks at the level once, when it connects.
+  - Methods and ids come from the peer: they are shortened and escaped, so that they cannot forge a line.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from ..types import Classification
 
 logger: Final = logging.getLogger("jsonrpc_fast")
 if logger.level == logging.NOTSET:
-    # An application that turns on the root logger did not ask for a line for each message.
+    # An application that turns on the root logger does not want a line for each message.
     logger.setLevel(logging.WARNING)
 
 
 class _StderrHandler(logging.Handler):
-    """Writes to what `sys.stderr` is at the time: it may be replaced, or missing."""
+    """Writes to the current `sys.stderr`, which may be replaced, or None."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -44,7 +43,7 @@ class _StderrHandler(logging.Handler):
 
 
 def enable() -> None:
-    """Turns the log on, to stderr, for every transport that connects from now on. A second call does nothing."""
+    """Log to stderr for every transport that connects from now on. A second call does nothing."""
     if not any(isinstance(handler, _StderrHandler) for handler in logger.handlers):
         handler = _StderrHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s.%(msecs)03d %(name)s: %(message)s", "%H:%M:%S"))
@@ -58,7 +57,7 @@ if os.environ.get("JSONRPC_FAST_DEBUG", "") not in ("", "0"):
 
 
 def log_for(label: str, decoder: Decoder[Any], limits: Limits) -> Log | None:
-    """The log of one transport, which is connected now; None when nobody wants it."""
+    """Return the log of a transport that has just connected; None if the logger is silent."""
     return Log(label, decoder, limits) if logger.isEnabledFor(logging.DEBUG) else None
 
 
@@ -69,22 +68,28 @@ def _size_of(frame: Frame) -> str:
 
 
 class Log:
-    """What is told of one transport. `label` says which."""
+    """The log of one transport.
+
+    Args:
+        label: The transport's name in each line.
+        decoder: The transport's decoder, which `feed` calls.
+        limits: The limits of that decoder.
+    """
 
     def __init__(self, label: str, decoder: Decoder[Any], limits: Limits) -> None:
         self._label = label
         self._decoder = decoder
         self._limit = limits.message_bytes
         self._frames: Frames | None = None
-        self._sizes: deque[str] = deque()  # of frames whose items the decoder has not given yet
-        self._undetected = b""  # what came while the framing was not known
+        self._sizes: deque[str] = deque()  # of frames whose items the decoder has not returned yet
+        self._undetected = b""  # received before the framing is detected
         self._started = time.monotonic()
         self._received = 0
         self._sent = 0
         logger.debug("%s connected, framing %s", label, decoder.framing)
 
     def feed(self, data: bytes | bytearray | memoryview, max_items: int | None = None) -> list[Any]:
-        """The decoder's `feed`, that tells of what it gives."""
+        """Call the decoder's `feed`, and log the items that it returns."""
         items = self._decoder.feed(data, max_items)
         self._sizes += self._sizes_of(data)
         for item in items:
@@ -94,7 +99,7 @@ class Log:
         return items
 
     def _sizes_of(self, data: bytes | bytearray | memoryview) -> list[str]:
-        """How long the frames are that `data` ends. The decoder splits it once more, for it does not tell."""
+        """Return the sizes of the frames that end in `data`, which is split again: the decoder does not report sizes."""
         if self._frames is None:
             self._undetected += data
             framing = self._decoder.framing
@@ -106,19 +111,19 @@ class Log:
         return [_size_of(frame) for frame in frames]
 
     def sent(self, frame: bytes, message: object) -> None:
-        """A message was accepted; `frame` is how it goes out."""
+        """Log a message that was accepted for sending as `frame`."""
         self._sent += 1
         logger.debug("%s -> %s, %d bytes", self._label, _description(message), len(frame))
 
     def fault(self, fault: Exception) -> None:
-        """Something went to `onerror`."""
-        # A ParseError is told where it was received. Another's text may hold anything.
+        """Log an exception that went to `onerror`, without its text."""
+        # `feed` has logged a ParseError. The text of another exception may contain anything.
         if not isinstance(fault, ParseError):
             number = f" {fault.errno}" if isinstance(fault, OSError) and fault.errno is not None else ""
             logger.debug("%s fault: %s%s", self._label, type(fault).__name__, number)
 
     def closed(self, fault: Exception | None) -> None:
-        """The channel is closed."""
+        """Log the end of the channel."""
         logger.debug(
             "%s closed%s after %.3f s, %d received, %d sent",
             self._label,
