@@ -1,4 +1,4 @@
-"""`python -m jsonrpc_fast`: the command line."""
+"""Run the command line: `python -m jsonrpc_fast`."""
 
 from __future__ import annotations
 

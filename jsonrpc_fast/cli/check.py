@@ -1,4 +1,4 @@
-"""`check`: validate streams of messages and count what is in them."""
+"""The command `check`: validate streams of messages and count messages and faults."""
 
 from __future__ import annotations
 
@@ -13,65 +13,56 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import Any, Final, get_args
 
-from ..codec import Notification, ParseError, Request
+from ..codec import Message, Notification, ParseError, Request
 from ..codec.located import LocatingDecoder
 from ..codes import ParseErrorCode
 from ..framing.frames import Frame
 from ..profile import PRESETS
 from ..types import Kind
-from .output import _INVALID, _USAGE, _VALID, _complain
-
-if TYPE_CHECKING:
-    from ..codec._pure import Message
-
+from .output import FAILURE, INVALID, SUCCESS, print_error, printable
 
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+_CHUNK_BYTES: Final = 256 * 1024
+_BAR_BYTES: Final = 8 * 1024 * 1024  # the progress bar is shown after this much input
+_BAR_SECONDS: Final = 2.0  # or after this time
 
 
-_CHUNK_BYTES = 256 * 1024
-
-
-_BAR_BYTES = 8 * 1024 * 1024
-
-
-_BAR_SECONDS = 2.0
-
-
-def _check(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Run the command. Return the exit status."""
     files = options.files or ["-"]
     with contextlib.closing(_Progress(files)) as progress:
         return max([_check_file(file, options, progress) for file in files])
 
 
 def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> int:
-    """Prints the faults and the summary of one file. Returns the exit status that it asks for."""
+    """Print the faults and the summary of one file. Return the exit status for it."""
     report = _Report(file, options, progress)
     decoder = LocatingDecoder(options.framing, PRESETS[options.profile])
     for chunk in _read(file):
         if isinstance(chunk, OSError):
             progress.clear()
-            _complain(f"cannot read {_printable(file)}: {chunk.strerror}")
-            return _USAGE
+            print_error(f"cannot read {printable(file)}: {chunk.strerror}")
+            return FAILURE
         for frame, item in decoder.feed_located(chunk):
             report.add(frame, item)
         progress.advance(len(chunk))
-        print(end="", flush=True)  # slow input: what was found is seen at once
+        print(end="", flush=True)  # slow input: show what was found at once
         if decoder.ended:
             break
     for frame, item in decoder.close_located():
         report.add(frame, item)
     report.close()
-    return _INVALID if report.counts["invalid"] else _VALID
+    return INVALID if report.counts["invalid"] else SUCCESS
 
 
 def _read(file: str) -> Iterator[bytes | OSError]:
-    """The bytes of a file, or of standard input for "-", as they come; the last item may be why there are no more."""
+    """Yield the bytes of a file, or of standard input for "-"; finally the OSError, if reading failed."""
     try:
         with open(0 if file == "-" else file, "rb", buffering=0, closefd=file != "-") as stream:
             while (chunk := stream.read(_CHUNK_BYTES)) != b"":
-                if chunk is None:  # the other end of a pipe made it non-blocking: nothing is there yet
+                if chunk is None:  # another process made the pipe non-blocking, and it is empty
                     select.select([stream], [], [])
                 else:
                     yield chunk
@@ -80,10 +71,11 @@ def _read(file: str) -> Iterator[bytes | OSError]:
 
 
 class _Report:
-    """What is found in one file: counts it, and prints the first faults at once.
+    """Counts the messages of one file, and prints the first faults at once.
 
-    counts  messages by kind, "invalid" being one
-    faults  invalid messages by code
+    Attributes:
+        counts: The number of messages of each kind, "invalid" included.
+        faults: The number of invalid messages of each code.
     """
 
     def __init__(self, file: str, options: argparse.Namespace, progress: _Progress) -> None:
@@ -94,7 +86,7 @@ class _Report:
         self._progress = progress
 
     def add(self, frame: Frame, item: Message | list[Message]) -> None:
-        """Takes what was decoded from a frame."""
+        """Count what was decoded from a frame, and show its faults."""
         if isinstance(item, list):
             self.counts["batch"] += 1
             for message in item:
@@ -103,15 +95,15 @@ class _Report:
             self._add(frame, item)
 
     def close(self) -> None:
-        """Prints the summary."""
+        """Print the summary."""
         self._progress.clear()
         if self._options.json:
             counts = {kind: self.counts[kind] for kind in _KINDS}
             faults = {code.name: self.faults[code] for code in ParseErrorCode if self.faults[code]}
             summary = {"profile": self._options.profile, "counts": counts, "faults": faults}
-            print(json.dumps({"type": "summary", "file": _text(self._file), **summary}))
+            print(json.dumps({"type": "summary", "file": _json_text(self._file), **summary}))
             return
-        name = _printable(self._file)
+        name = printable(self._file)
         if 0 < self._options.max_faults < self.counts["invalid"]:
             print(f"{name}: {self.counts['invalid'] - self._options.max_faults} more faults not shown")
         print(f"{name}: {', '.join([f'{kind} {self.counts[kind]}' for kind in _KINDS])}")
@@ -134,30 +126,30 @@ class _Report:
 
     def _show(self, frame: Frame, fault: ParseError) -> None:
         self._progress.clear()
-        offset = self._place_of(fault, frame)
+        offset = self._offset_of(fault, frame)
         if self._options.json:
             place = {"line": frame.line, "offset": offset, "index": fault.index}
             what = {"code": fault.code.name, "message": fault.message}
-            print(json.dumps({"type": "fault", "file": _text(self._file), **place, **what}))
+            print(json.dumps({"type": "fault", "file": _json_text(self._file), **place, **what}))
         else:
             line = "" if frame.line is None else f"{frame.line}:"
             item = "" if fault.index is None else f", item {fault.index}"
-            print(f"{_printable(self._file)}:{line} byte {offset}{item}: {fault.code.name}: {fault.message}")
+            print(f"{printable(self._file)}:{line} byte {offset}{item}: {fault.code.name}: {fault.message}")
 
-    def _place_of(self, fault: ParseError, frame: Frame) -> int:
-        """The byte of the file at which a fault is, or at which its message begins."""
+    def _offset_of(self, fault: ParseError, frame: Frame) -> int:
+        """Return the byte of the file at which a fault is, or at which its message begins."""
         offset = fault.offset or 0
-        # An event's lines are joined: where in the file the second one begins cannot be told from the text.
+        # The lines of an event are joined: the text does not show where the second one begins in the file.
         if self._options.framing == "sse" and b"\n" in (frame.text or b"")[:offset]:
             return frame.offset
         return frame.offset + offset
 
 
 class _Progress:
-    """A bar on standard error for the run, where that is a terminal and there is enough to wait for."""
+    """A progress bar on stderr, if that is a terminal and the run is long enough."""
 
     def __init__(self, files: Sequence[str]) -> None:
-        # Not where the input is typed: the bar would be drawn over it.
+        # Not while the user types the input: the bar would overwrite it.
         typed = "-" in files and os.isatty(0)
         self._wanted = not typed and sys.stderr is not None and sys.stderr.isatty()
         self._total = _total_bytes(files) if self._wanted else None
@@ -166,7 +158,7 @@ class _Progress:
         self._bar: Any = None
 
     def advance(self, count: int) -> None:
-        """Notes that `count` bytes more are done."""
+        """Count `count` more bytes as read."""
         self._bytes += count
         if self._bar is not None:
             self._bar.update(count)
@@ -174,21 +166,21 @@ class _Progress:
             self._begin()
 
     def clear(self) -> None:
-        """Takes the bar off the line, for what is printed next."""
+        """Remove the bar from the line before something else is printed."""
         if self._bar is not None:
             self._bar.clear()
 
     def close(self) -> None:
-        """Ends the bar."""
+        """Remove the bar for good."""
         if self._bar is not None:
             self._bar.close()
 
     def _begin(self) -> None:
         try:
-            # By name, for type checkers that have no stubs of an optional library.
+            # By name: type checkers may have no stubs of this optional library.
             tqdm = importlib.import_module("tqdm")
         except ImportError:
-            _complain("no progress bar: it needs the extra jsonrpc_fast[cli]")
+            print_error("no progress bar; install the extra: pip install 'jsonrpc_fast[cli]'")
             self._wanted = False
             return
         size = {"total": self._total, "initial": self._bytes}
@@ -196,7 +188,7 @@ class _Progress:
 
 
 def _total_bytes(files: Sequence[str]) -> int | None:
-    """How much there is to read; None where that cannot be known, as of a pipe."""
+    """Return the size of all input; None if unknown, as for a pipe."""
     try:
         statuses = [os.stat(0 if file == "-" else file) for file in files]
     except OSError:
@@ -206,13 +198,6 @@ def _total_bytes(files: Sequence[str]) -> int | None:
     return sum([status.st_size for status in statuses])
 
 
-def _text(name: str) -> str:
-    """A file's name as text that JSON can hold: bytes that are no text in escapes."""
+def _json_text(name: str) -> str:
+    """Return a file name with escapes for bytes that are not valid in JSON."""
     return name.encode(errors="backslashreplace").decode()
-
-
-def _printable(name: str) -> str:
-    """A file's name for people: what does not print, or what the output has no character for, in escapes."""
-    escaped = "".join([char if char.isprintable() else char.encode("unicode_escape").decode() for char in name])
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    return escaped.encode(encoding, "backslashreplace").decode(encoding)

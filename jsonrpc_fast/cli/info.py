@@ -1,4 +1,4 @@
-"""`info`: the versions, the backend and the rules of the profiles."""
+"""The command `info`: versions, backend and the rules of the profiles."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .._version import __version__
 from ..codec import BACKEND, CORE_FAULT
 from ..codec._json import ORJSON_VERSION
 from ..profile import PRESETS, Profile
-from .output import _VALID
+from .output import SUCCESS
 
 
-def _info(options: argparse.Namespace) -> int:
-    """Prints what is installed and what the profiles are."""
+def run(options: argparse.Namespace) -> int:
+    """Run the command. Return the exit status."""
     facts = {
         "version": __version__,
         "backend": BACKEND,
@@ -27,18 +27,18 @@ def _info(options: argparse.Namespace) -> int:
     profiles = {name: _rules(profile) for name, profile in PRESETS.items()}
     if options.json:
         print(json.dumps({**facts, "profiles": profiles}))
-        return _VALID
+        return SUCCESS
     for name, fact in facts.items():
         if fact is not None:
             print(f"{name:<10}  {fact}")
     print()
     for line in _table(profiles):
         print(line)
-    return _VALID
+    return SUCCESS
 
 
 def _rules(profile: Profile) -> dict[str, str | int]:
-    """The fields of a profile and of its limits."""
+    """Return the fields of a profile and of its limits."""
     rules = dataclasses.asdict(profile)
     limits = rules.pop("limits")
     del rules["name"]
@@ -46,8 +46,8 @@ def _rules(profile: Profile) -> dict[str, str | int]:
 
 
 def _table(profiles: dict[str, dict[str, str | int]]) -> Iterator[str]:
-    """A table of the rules that differ between profiles, then the other rules, as lines."""
-    # "mcp-2025-11-25" would make the table too wide: it stands in three lines.
+    """Yield the lines of a table of the rules that differ between profiles, then of the other rules."""
+    # "mcp-2025-11-25" on one line would make the table too wide: it takes three.
     names = [name.split("-", 2) for name in profiles]
     height = max(map(len, names))
     rows = list(zip(*[[""] * (height - len(parts)) + parts for parts in [["profile"], *names]], strict=True))

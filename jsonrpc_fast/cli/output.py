@@ -1,4 +1,4 @@
-"""Exit codes, messages to stderr, and outputs that close early."""
+"""Exit statuses, error messages, escaped names and closed outputs, shared by all commands."""
 
 from __future__ import annotations
 
@@ -7,35 +7,48 @@ import os
 import sys
 from typing import Final
 
-_VALID: Final = 0
+SUCCESS: Final = 0
+INVALID: Final = 1
+"""`check` found an invalid message."""
+FAILURE: Final = 2
+"""The command line is wrong, or something cannot be read or written."""
+CANNOT_RUN: Final = 126
+NOT_FOUND: Final = 127
+INTERRUPTED: Final = 130
+OUTPUT_CLOSED: Final = 141
+"""The status that a shell shows for a process ended by SIGPIPE."""
 
 
-_INVALID: Final = 1
-
-
-_USAGE: Final = 2
-
-
-_INTERRUPTED: Final = 130
-
-
-_CLOSED_OUTPUT: Final = 141  # what a shell shows for a process that SIGPIPE ended
-
-
-def _complain(text: str) -> None:
-    # Nobody is left to be told that this output is closed.
+def print_error(text: str, program: str = "jsonrpc-fast") -> None:
+    """Print an error message on stderr, if that is open."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            print(f"jsonrpc-fast: {text}", file=sys.stderr)
+            print(f"{program}: {text}", file=sys.stderr)
 
 
-def _forsake_closed_outputs() -> None:
-    """Points an output that cannot be written at nothing: the interpreter flushes once more, and would complain."""
+def escape(text: str) -> str:
+    """Return a text with escapes for characters that are not printable."""
+    return "".join([char if char.isprintable() else char.encode("unicode_escape").decode() for char in text])
+
+
+def printable(name: str) -> str:
+    """Return a file name with escapes for characters that stdout cannot show."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return escape(name).encode(encoding, "backslashreplace").decode(encoding)
+
+
+def point_at_null(descriptor: int, flags: int) -> None:
+    """Replace a descriptor's file by the null device, so that the number stays in use."""
+    nothing = os.open(os.devnull, flags)
+    os.dup2(nothing, descriptor)
+    os.close(nothing)
+
+
+def silence_closed_outputs() -> None:
+    """Point outputs that cannot be written at the null device: the interpreter flushes them at exit and complains."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
                 stream.flush()
         except OSError:
-            nothing = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nothing, stream.fileno())
-            os.close(nothing)
+            point_at_null(stream.fileno(), os.O_WRONLY)

@@ -1,17 +1,17 @@
-"""A tap on the channel between a stdio server and its client.
+"""The command `tap`: log the messages between a stdio server and its client.
 
 Rules:
-  - every byte goes through unchanged, as soon as it comes, whether it is a message or not;
-  - looking at it comes second: what was read waits for the thread that looks in a queue with a bound, and where that
-    is full it is not looked at, so that neither a slow log nor a large message holds anything up for long;
-  - a side that reads slowly holds up the other, as it would without the tap: one chunk in each direction is all that
-    the tap keeps;
-  - the end of the client's stream closes the server's standard input; a reader that is gone is gone for the other side;
-  - SIGINT, SIGTERM and SIGHUP go on to the server; the tap ends when the server does, and with its status.
+  - Every byte is passed on unchanged and at once, whether it belongs to a message or not.
+  - Logging comes second: a thread decodes copies of the bytes from a bounded queue. Bytes that do not fit in the queue
+    are not logged, so that neither a slow log nor a large message delays the channel.
+  - A side that reads slowly slows down the other, as without the tap, which keeps one chunk in each direction.
+  - When the client ends its stream, the server's stdin is closed; when one side stops reading, the other notices.
+  - SIGINT, SIGTERM and SIGHUP are passed on to the server. The tap ends when the server does, with its exit status.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import errno
 import json
@@ -30,41 +30,47 @@ from ..codec import Notification, ParseError, Request, Response
 from ..codec.located import LocatingDecoder
 from ..codes import ParseErrorCode
 from ..framing.frames import Framing
-from ..profile import Profile
+from ..profile import PRESETS, Profile
 from ..types import MessageId
+from .output import CANNOT_RUN, FAILURE, NOT_FOUND, escape, point_at_null, print_error, printable
 
 Direction = Literal["->", "<-"]
-"""-> from the client to the server, <- back."""
+"""-> from the client to the server, <- from the server to the client."""
 
 _CHUNK_BYTES: Final = 65536
-_WAITING_BYTES: Final = 64 * 1024 * 1024  # read, and not yet looked at
-_ENTRY_BYTES: Final = 256  # what a chunk costs besides its bytes
-_PENDING_CALLS: Final = 4096  # in each direction; of more than these the oldest is forgotten
+_WAITING_BYTES: Final = 64 * 1024 * 1024  # passed on, and not yet logged
+_ENTRY_BYTES: Final = 256  # the memory of a queued chunk besides its bytes
+_PENDING_CALLS: Final = 4096  # in each direction; beyond this, the oldest is forgotten
 _SHOWN_CHARACTERS: Final = 60  # of a method or an id
-_LAST_LINES_SECONDS: Final = 2.0  # how long the log may stand still when the server has ended
-_LEFT_SECONDS: Final = 0.2  # how long a pipe is quiet, whose writer has ended, before it counts as empty
-_IS_OVER: Final = "nothing that comes after this is looked at"
+_LAST_LINES_SECONDS: Final = 2.0  # how long the log may make no progress after the server has ended
+_REST_SECONDS: Final = 0.2  # a pipe that is quiet this long after its writer has ended counts as empty
+_LOG_ENDS: Final = "the rest of this direction is not logged"
 
 
-class CannotRun(Exception):
-    """The command cannot be started.
+def run(options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Run the command `tap` with the server `command`. Return the exit status."""
+    _fill_standard_descriptors()
+    log = 2
+    try:
+        if options.log is not None:
+            log = os.open(options.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        return _tap(command, log, options.framing, PRESETS[options.profile])
+    except OSError as error:
+        print_error(f"cannot write {printable(options.log)}: {error.strerror}")
+        return FAILURE
+    finally:
+        if log != 2:
+            os.close(log)
 
-    status  what shells exit with then
-    """
 
-    def __init__(self, reason: str, status: int) -> None:
-        super().__init__(reason)
-        self.status = status
+def _tap(command: Sequence[str], log: int, framing: Framing, profile: Profile) -> int:
+    """Run `command` between the client and this process's stdin and stdout. Return the exit status.
 
-
-def tap(command: Sequence[str], log: int, framing: Framing, profile: Profile) -> int:
-    """Runs `command` between this process's standard input and output and itself. Returns the exit status.
-
-    log      the file descriptor for the lines
-    framing  of both directions; for "auto", each tells its own
-    profile  the rules that faults are found by
-
-    `fill_standard_descriptors` is called before, and before `log` is opened. Raises CannotRun.
+    Args:
+        command: The server's program and arguments.
+        log: The file descriptor of the log.
+        framing: The framing of both directions; "auto" detects that of each.
+        profile: The rules for messages.
     """
     if sys.platform == "win32":
         import msvcrt
@@ -75,21 +81,21 @@ def tap(command: Sequence[str], log: int, framing: Framing, profile: Profile) ->
     try:
         server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise CannotRun(reason, 127 if error.errno == errno.ENOENT else 126) from error
+        print_error(f"cannot run {printable(command[0])}: {error.strerror or type(error).__name__}")
+        return NOT_FOUND if error.errno == errno.ENOENT else CANNOT_RUN
     assert server.stdin is not None
     assert server.stdout is not None
     with contextlib.ExitStack() as stack:
         _forward_signals(server, stack)
         ended, end = os.pipe()
-        to_server = threading.Thread(target=_pass_requests, args=(server.stdin, watcher), daemon=True)
-        to_client = threading.Thread(target=_pass_answers, args=(server.stdout, ended, watcher), daemon=True)
+        to_server = threading.Thread(target=_forward_to_server, args=(server.stdin, watcher), daemon=True)
+        to_client = threading.Thread(target=_forward_to_client, args=(server.stdout, ended, watcher), daemon=True)
         watching = threading.Thread(target=watcher.run, daemon=True)
         for thread in (watching, to_client, to_server):
             thread.start()
         status = server.wait()
         os.close(end)
-        # What the server wrote before it ended is the client's, however slowly it reads.
+        # The client gets all that the server wrote before it ended, however slowly it reads.
         to_client.join()
         os.close(ended)
         watcher.finish(status)
@@ -100,37 +106,37 @@ def tap(command: Sequence[str], log: int, framing: Framing, profile: Profile) ->
     return 128 - status if status < 0 else status
 
 
-def fill_standard_descriptors() -> None:
-    """Puts something empty, which cannot be written, where standard input, output or error is closed.
+def _fill_standard_descriptors() -> None:
+    """Open the null device, for reading only, for each of stdin, stdout and stderr that is closed.
 
-    A pipe of the tap's own would get the number instead, and be taken for the client or for the log.
+    Otherwise one of the tap's pipes gets the number, and is taken for the client or for the log.
     """
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDONLY)  # the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDONLY)  # takes the lowest free number, this one
 
 
 def _forward_signals(server: subprocess.Popen[bytes], stack: contextlib.ExitStack) -> None:
-    """Until the stack is closed, what is asked of the tap is asked of the server."""
+    """Pass signals on to the server until the stack is closed."""
 
     def forward(number: int, _: object) -> None:
         if server.returncode is not None:
-            os._exit(128 + number)  # The tap waits for nothing but the client, which does not read.
+            os._exit(128 + number)  # the tap is only waiting for a client that does not read
         if not (number == signal.SIGINT and _is_in_foreground()):
             server.send_signal(number)
 
     names = ["SIGINT"] if sys.platform == "win32" else ["SIGINT", "SIGTERM", "SIGHUP"]
     for name in names:
         number = getattr(signal, name)
-        # What whoever started the tap had ignored (nohup) stays ignored.
+        # Signals that are ignored (nohup) stay ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             stack.callback(signal.signal, number, signal.signal(number, forward))
 
 
 def _is_in_foreground() -> bool:
-    """Whether a terminal has sent the server a Ctrl-C of its own already."""
+    """Return whether the terminal sends Ctrl-C to the server directly."""
     if sys.platform == "win32":
         return True
     try:
@@ -145,63 +151,60 @@ def _is_in_foreground() -> bool:
         os.close(terminal)
 
 
-def _pass_requests(target: Any, watcher: _Watcher) -> None:
-    """Passes on what the client writes, to its end or the server's."""
+def _forward_to_server(target: Any, watcher: _Watcher) -> None:
+    """Pass on what the client writes until it ends, or until the server stops reading."""
     try:
         while chunk := _read(0):
-            watcher.saw("->", chunk)
+            watcher.add("->", chunk)
             _write(target.fileno(), chunk)
     except OSError:
-        # The server reads no more: the client is to find that out as it would without the tap.
-        _forsake(0, os.O_RDONLY)
-    watcher.saw("->", b"")
+        # The server stopped reading, and the client must notice, as without the tap.
+        _disconnect(0, os.O_RDONLY)
+    watcher.add("->", b"")
     with contextlib.suppress(OSError):
         target.close()
 
 
-def _pass_answers(source: Any, ended: int, watcher: _Watcher) -> None:
-    """Passes on what the server writes. What it started may keep the pipe open behind it, and is not heard."""
+def _forward_to_client(source: Any, ended: int, watcher: _Watcher) -> None:
+    """Pass on what the server writes until it ends; processes that it started may keep the pipe open longer."""
     descriptor = source.fileno()
     try:
-        while _has_more(descriptor, ended) and (chunk := _read(descriptor)):
-            watcher.saw("<-", chunk)
+        while _wait_readable(descriptor, ended) and (chunk := _read(descriptor)):
+            watcher.add("<-", chunk)
             _write(1, chunk)
     except OSError:
-        pass  # The client reads no more; closing the pipe tells the server.
-    watcher.saw("<-", b"")
+        pass  # the client stopped reading, and the server notices when the pipe is closed
+    watcher.add("<-", b"")
     source.close()
-    # The client is to see the end now, not after the last lines of the log.
-    _forsake(1, os.O_WRONLY)
+    # The client must see the end now, not after the last lines of the log.
+    _disconnect(1, os.O_WRONLY)
 
 
-def _forsake(descriptor: int, flags: int) -> None:
-    """Closes a descriptor, and points it at nothing, for the number would be given away."""
+def _disconnect(descriptor: int, flags: int) -> None:
     with contextlib.suppress(OSError):
-        nothing = os.open(os.devnull, flags)
-        os.dup2(nothing, descriptor)
-        os.close(nothing)
+        point_at_null(descriptor, flags)
 
 
-def _has_more(descriptor: int, ended: int) -> bool:
-    """Waits for something to read. False when the server has ended (which `ended` tells) and left nothing."""
+def _wait_readable(descriptor: int, ended: int) -> bool:
+    """Wait for bytes to read. Return False if the server has ended (then `ended` is readable) and left none."""
     if sys.platform == "win32":
         return True
     readable, _, _ = select.select([descriptor, ended], [], [])
     if descriptor not in readable:
-        readable, _, _ = select.select([descriptor], [], [], _LEFT_SECONDS)
+        readable, _, _ = select.select([descriptor], [], [], _REST_SECONDS)
     return bool(readable)
 
 
 def _read(descriptor: int) -> bytes:
-    """Some bytes, or b"" at the end of the stream."""
+    """Return some bytes, or b"" at the end of the stream."""
     while True:
         try:
             return os.read(descriptor, _CHUNK_BYTES)
         except BlockingIOError:
-            # The other end of a pipe made it non-blocking.
+            # Another process made the pipe non-blocking.
             select.select([descriptor], [], [])
         except OSError as error:
-            # A terminal that is gone, and a descriptor that never was.
+            # A terminal that hung up, or a descriptor that is closed.
             if error.errno in (errno.EIO, errno.EBADF):
                 return b""
             raise
@@ -217,7 +220,7 @@ def _write(descriptor: int, chunk: bytes) -> None:
 
 
 class _Watcher:
-    """Looks at what went through and writes the log, on a thread of its own."""
+    """Decodes what was passed on and writes the log, in a thread of its own."""
 
     def __init__(self, log: int, framing: Framing, profile: Profile) -> None:
         self.written_lines = 0
@@ -225,47 +228,47 @@ class _Watcher:
         self._sides: dict[Direction, _Side] = {"->": _Side(framing, profile), "<-": _Side(framing, profile)}
         self._waiting: deque[tuple[Direction, float, bytes, int]] = deque()
         self._waiting_bytes = 0
-        self._missed: dict[Direction, int] = {"->": 0, "<-": 0}  # bytes that the queue had no room for
+        self._skipped: dict[Direction, int] = {"->": 0, "<-": 0}  # bytes that did not fit in the queue
         self._changed = threading.Condition()
         self._status: int | None = None
 
-    def saw(self, direction: Direction, chunk: bytes) -> None:
-        """Takes note of a chunk, b"" at the end of the stream. Before it goes on, so that no answer is seen first."""
+    def add(self, direction: Direction, chunk: bytes) -> None:
+        """Queue a chunk, b"" at the end of a stream. Called before it is passed on, so that no response comes first."""
         now = time.time()
         with self._changed:
             if chunk and self._waiting_bytes > _WAITING_BYTES:
-                self._missed[direction] += len(chunk)
+                self._skipped[direction] += len(chunk)
                 return
-            self._waiting.append((direction, now, chunk, self._missed[direction]))
+            self._waiting.append((direction, now, chunk, self._skipped[direction]))
             self._waiting_bytes += len(chunk) + _ENTRY_BYTES
-            self._missed[direction] = 0
+            self._skipped[direction] = 0
             self._changed.notify()
 
     def finish(self, status: int) -> None:
-        """Tells that nothing more will come, because the server has ended with `status`."""
+        """End the log: the server has ended with `status`."""
         with self._changed:
             self._status = status
             self._changed.notify()
 
     def run(self) -> None:
-        """Writes a line for each message, until the server has ended and all is written."""
+        """Write a line for each message until the server has ended and all is written."""
         while True:
             with self._changed:
                 while not self._waiting and self._status is None:
                     self._changed.wait()
                 if not self._waiting:
                     break
-                direction, now, chunk, missed = self._waiting.popleft()
+                direction, now, chunk, skipped = self._waiting.popleft()
                 self._waiting_bytes -= len(chunk) + _ENTRY_BYTES
             side = self._sides[direction]
             other = self._sides["<-" if direction == "->" else "->"]
-            if missed:
-                self._write(now, direction, [f"{missed} bytes were not looked at: the log is too slow", *side.miss()])
+            if skipped:
+                self._write(now, direction, [f"{skipped} bytes are not logged: the log is too slow", *side.skip()])
             self._write(now, direction, list(side.lines(now, chunk, other)))
         unanswered = sum([len(side.pending) for side in self._sides.values()])
         status = self._status or 0
         ending = f"signal {-status}" if status < 0 else f"status {status}"
-        self._write(time.time(), "--", [f"the server ended with {ending}; calls without an answer: {unanswered}"])
+        self._write(time.time(), "--", [f"the server ended with {ending}; unanswered requests: {unanswered}"])
 
     def _write(self, now: float, direction: str, lines: list[str]) -> None:
         if self._log is None or not lines:
@@ -275,34 +278,31 @@ class _Watcher:
         try:
             _write(self._log, "".join([f"{start}{line}\n" for line in lines]).encode())
         except OSError:
-            self._log = None  # Nobody reads it, or the disk is full. The channel matters more.
+            self._log = None  # nobody reads it, or the disk is full; the channel goes on
         self.written_lines += len(lines)
 
 
 class _Side:
-    """One direction: its messages, and its calls that wait for an answer."""
+    """One direction: its decoder, and its requests that wait for a response."""
 
     def __init__(self, framing: Framing, profile: Profile) -> None:
         self._profile = profile
         self._decoder = LocatingDecoder(framing, profile, raw=True)
-        self._skips_line = False  # after bytes that were not looked at
-        self._is_over = False
+        self._skips_line = False  # after bytes that are not logged
+        self._has_ended = False
         self.pending: OrderedDict[tuple[type, MessageId], tuple[float, str]] = OrderedDict()
 
-    def miss(self) -> list[str]:
-        """Bytes were lost on the way here: goes on at the next line, or not at all where messages are not lines.
-
-        Returns what is to be said of that.
-        """
+    def skip(self) -> list[str]:
+        """Continue after skipped bytes at the next line, or never if messages are not lines. Return lines to log."""
         if self._decoder.framing == "newline":
             self._skips_line = True
-        elif not self._is_over:
-            self._is_over = True
-            return [_IS_OVER]
+        elif not self._has_ended:
+            self._has_ended = True
+            return [_LOG_ENDS]
         return []
 
     def lines(self, now: float, chunk: bytes, other: _Side) -> Iterator[str]:
-        """What is to be said of the messages that end in a chunk; b"" is the end of the stream."""
+        """Yield a line to log for each message that ends in a chunk; b"" is the end of the stream."""
         if self._skips_line:
             feed = chunk.find(b"\n")
             if feed < 0:
@@ -310,7 +310,7 @@ class _Side:
             chunk = chunk[feed + 1 :]
             self._skips_line = False
             self._decoder = LocatingDecoder("newline", self._profile, raw=True)
-        if self._is_over:
+        if self._has_ended:
             return
         for frame, item in self._decoder.feed_located(chunk) if chunk else self._decoder.close_located():
             is_whole = frame.text is not None and frame.fault is not ParseErrorCode.MESSAGE_TOO_LARGE
@@ -322,8 +322,8 @@ class _Side:
             else:
                 yield self._line(now, item, size, other)
         if self._decoder.ended:
-            self._is_over = True
-            yield _IS_OVER
+            self._has_ended = True
+            yield _LOG_ENDS
 
     def _line(
         self, now: float, message: Request | Notification | Response | ParseError, size: str, other: _Side
@@ -340,12 +340,12 @@ class _Side:
             return f"invalid{id}{size} {message.code.name}: {message.message}"
         kind = "result" if message.error is None else f"error {message.error.code}"
         called, method = other.pending.pop(_key(message.id), (None, ""))
-        answer = f"{size} to no call" if called is None else f"{size} {(now - called) * 1000:.1f} ms"
-        return f"{kind}{method and ' '}{_shown(method)} id={_shown_id(message.id)}{answer}"
+        ending = f"{size} to no request" if called is None else f"{size} {(now - called) * 1000:.1f} ms"
+        return f"{kind}{method and ' '}{_shown(method)} id={_shown_id(message.id)}{ending}"
 
 
 def _key(id: MessageId) -> tuple[type, MessageId]:
-    """An id as one that tells 1 from 1.0."""
+    """Return a key that differs for the ids 1 and 1.0."""
     return type(id), id
 
 
@@ -354,6 +354,5 @@ def _shown_id(id: MessageId) -> str:
 
 
 def _shown(text: str) -> str:
-    """A text from the wire on one line: shortened, and what does not print in escapes."""
-    cut = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-    return "".join([char if char.isprintable() else char.encode("unicode_escape").decode() for char in cut])
+    """Return a text from the wire on one line, shortened and escaped."""
+    return escape(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…")

@@ -99,7 +99,7 @@ class Log:
         return items
 
     def _sizes_of(self, data: bytes | bytearray | memoryview) -> list[str]:
-        """Return the sizes of the frames that end in `data`, which is split again: the decoder does not report sizes."""
+        """Return the sizes of the frames that end in `data`, which is split again to know them."""
         if self._frames is None:
             self._undetected += data
             framing = self._decoder.framing

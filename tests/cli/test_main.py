@@ -109,27 +109,54 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 EXIT_STATUS = """
 exit status:
-  0    every message is valid
-  1    a message is invalid
-  2    the command line is wrong, a file cannot be read or the output cannot be written
+  0    success
+  2    the command line is wrong, or the output cannot be written
   130  interrupted
-  141  the reader of the output went away
+  141  the reader of the output closed it
 """
+CHECK_STATUS = """
+exit status:
+  0    all messages are valid
+  1    a message is invalid
+  2    the command line is wrong, a file cannot be read, or the output cannot be
+       written
+  130  interrupted
+  141  the reader of the output closed it
+"""
+TAP_STATUS = """
+exit status:
+  that of the server; 128 + N if signal N ended it
+  2    the command line is wrong, or the log cannot be opened
+  126  the server's command cannot be run
+  127  the server's command is not found
+"""
+SERVE_STATUS = """
+exit status:
+  0    the client closed standard input
+  1    standard output cannot be written, or the client did not read all of it
+  2    the command line is wrong, the folder cannot be read, or the extra `mcp` is
+       not installed
+  130  interrupted
+  143  terminated
+"""
+RULES = ["--profile NAME", *PRESETS, "--framing {newline,content-length,sse,auto}"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "words", "exit_status"),
     [
-        (["--help"], ["check", "info", "--version", "validate streams of messages"]),
-        (["check", "--help"], ["FILE", "--profile NAME", *PRESETS, "--framing", "--json", "--max-faults N", "10"]),
-        (["info", "--help"], ["--json", "profile"]),
+        (["--help"], ["check", "tap", "serve", "info", "--version", "validate streams of messages"], EXIT_STATUS),
+        (["check", "--help"], ["FILE", *RULES, "--json", "--max-faults N", "10"], CHECK_STATUS),
+        (["tap", "--help"], ["tap [options] -- COMMAND ...", *RULES, "--log FILE", "(default: auto)"], TAP_STATUS),
+        (["serve", "--help"], ["--template-dir DIR", "(default: ./templates)", "--debug"], SERVE_STATUS),
+        (["info", "--help"], ["--json", "profile"], EXIT_STATUS),
     ],
 )
-def test_help(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help(arguments: list[str], words: list[str], exit_status: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(arguments) == 0
     output = capsys.readouterr()
     assert output.out.startswith("usage: jsonrpc-fast ")
-    assert output.out.endswith(EXIT_STATUS)
+    assert output.out.endswith(exit_status)
     for word in words:
         assert word in output.out
     assert output.err == ""
@@ -152,6 +179,8 @@ def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["check", "--max-faults", "ten"], "argument --max-faults: must be a whole number, 0 or more"),
         (["check", "--verbose"], "unrecognized arguments: --verbose"),
         (["encode"], "invalid choice: 'encode'"),
+        (["tap"], "jsonrpc-fast tap: error: missing command after --"),
+        (["tap", "--"], "jsonrpc-fast tap: error: missing command after --"),
     ],
 )
 def test_usage_faults(arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:

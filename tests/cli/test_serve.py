@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast.cli.serve import ServeConfiguration, main
+from jsonrpc_fast.cli.main import main
+from jsonrpc_fast.cli.serve import ServeConfiguration
 from jsonrpc_fast.mcp.protocol.meta import SUBSCRIPTION_ID_KEY
 
 from ..support.mcp_conversation import modern_meta
@@ -61,9 +62,9 @@ def test_the_configuration_is_checked_and_cannot_be_changed(folder: Path, monkey
     [
         ("none", "there is no folder none"),
         ("file", "file is not a folder"),
-        ("a\nb", "there is no folder 'a\\nb'"),
+        ("a\nb", "there is no folder a\\nb"),
         ("file/", "file/ is not a folder"),
-        ("x" * 300, f"the folder {'x' * 300} cannot be read: File name too long"),
+        ("x" * 300, f"cannot read the folder {'x' * 300}: File name too long"),
         ("", "the name of the folder is empty"),
     ],
 )
@@ -72,7 +73,7 @@ def test_a_folder_that_cannot_be_served(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
-    assert main(["--template-dir", name]) == 2
+    assert main(["serve", "--template-dir", name]) == 2
     assert capsys.readouterr() == ("", f"jsonrpc-fast serve: {message}\n")
 
 
@@ -82,14 +83,14 @@ def test_a_folder_that_cannot_be_read(folder: Path, capsys: pytest.CaptureFixtur
     try:
         if os.access(folder, os.R_OK):
             pytest.skip("this user may read everything")
-        assert main(["--template-dir", str(folder)]) == 2
+        assert main(["serve", "--template-dir", str(folder)]) == 2
     finally:
         folder.chmod(0o700)
-    assert capsys.readouterr().err == f"jsonrpc-fast serve: the folder {folder} cannot be read: Permission denied\n"
+    assert capsys.readouterr().err == f"jsonrpc-fast serve: cannot read the folder {folder}: Permission denied\n"
 
 
 def test_the_folder_is_templates_by_default(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "jsonrpc_fast.cli.serve"]
+    command = [sys.executable, "-m", "jsonrpc_fast", "serve"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr == "jsonrpc-fast serve: there is no folder templates\n"
@@ -99,18 +100,18 @@ def test_without_the_extra_it_says_so(folder: Path, tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     missing.mkdir()
     (missing / "msgspec.py").write_text("raise ModuleNotFoundError('No module named msgspec', name='msgspec')")
-    command = [sys.executable, "-m", "jsonrpc_fast.cli.serve", "--template-dir", str(folder)]
+    command = [sys.executable, "-m", "jsonrpc_fast", "serve", "--template-dir", str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(missing)}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr == (
-        "jsonrpc-fast serve: it needs the extra `mcp`: pip install 'jsonrpc_fast[mcp]' (msgspec is missing)\n"
+        "jsonrpc-fast serve: msgspec is missing; install the extra: pip install 'jsonrpc_fast[mcp]'\n"
     )
 
 
 def test_the_command_line_loads_no_more_than_it_needs() -> None:
     modules = {"asyncio", "msgspec", "jinja2", "watchfiles"}
-    code = f"import sys, jsonrpc_fast.cli.serve; print({modules} & set(sys.modules))"
+    code = f"import sys, jsonrpc_fast.cli.main; print({modules} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS)
     assert run.stdout == "set()\n"
 

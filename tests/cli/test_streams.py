@@ -346,6 +346,6 @@ def test_no_bar_without_tqdm(long_file: Path, tmp_path: Path) -> None:
         env=environment(PYTHONPATH=str(tmp_path)),
     )
     output, _ = process.communicate(timeout=SECONDS)
-    assert terminal.text() == "jsonrpc-fast: no progress bar: it needs the extra jsonrpc_fast[cli]\r\n"
+    assert terminal.text() == "jsonrpc-fast: no progress bar; install the extra: pip install 'jsonrpc_fast[cli]'\r\n"
     assert output.decode() == LONG_OUTPUT * 2
     assert process.returncode == 1

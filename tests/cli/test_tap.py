@@ -106,7 +106,7 @@ def test_a_large_message(framing: Any) -> None:
     assert lines_of(done.stderr) == [
         ("->", "notification m 10000044 B"),
         ("<-", "notification m 10000044 B"),
-        ("--", "the server ended with status 0; calls without an answer: 0"),
+        ("--", "the server ended with status 0; unanswered requests: 0"),
     ]
 
 
@@ -199,7 +199,7 @@ def test_a_non_blocking_pipe(processes: list[subprocess.Popen[bytes]]) -> None:
 def test_status(code: str, status: int, ending: str) -> None:
     done = run("sh", "-c", code)
     assert (done.returncode, done.stdout) == (status, b"")
-    assert lines_of(done.stderr) == [("--", f"the server ended with {ending}; calls without an answer: 0")]
+    assert lines_of(done.stderr) == [("--", f"the server ended with {ending}; unanswered requests: 0")]
 
 
 def test_commands_that_cannot_be_run(tmp_path: Path) -> None:
@@ -225,22 +225,6 @@ def test_usage(arguments: list[str]) -> None:
     done = subprocess.run(command, env=ENVIRONMENT, input=b"", capture_output=True, timeout=SECONDS)
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"usage: jsonrpc-fast" in done.stderr
-
-
-def test_help() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "jsonrpc_fast", "tap", "--help"], env=ENVIRONMENT, capture_output=True, timeout=SECONDS
-    )
-    assert done.returncode == 0
-    for word in (
-        b"tap [options] -- COMMAND ...",
-        b"--profile NAME",
-        b"--framing",
-        b"--log FILE",
-        b"(default: auto)",
-        b"127",
-    ):
-        assert word in done.stdout
 
 
 def test_arguments_of_the_command_are_its_own() -> None:
@@ -396,7 +380,7 @@ def test_a_long_log_is_written_to_its_end(tmp_path: Path) -> None:
     lines = lines_of((tmp_path / "log").read_bytes())
     assert [text for direction, text in lines if direction == "->"][-1] == "request m id=29999 41 B"
     assert len(lines) == 60_001
-    assert lines[-1] == ("--", "the server ended with status 0; calls without an answer: 8192")
+    assert lines[-1] == ("--", "the server ended with status 0; unanswered requests: 8192")
 
 
 def test_a_log_that_is_gone() -> None:
@@ -468,11 +452,11 @@ LOGGED = [
     ("->", "request sub id=2 39 B"),
     ("->", r"request m\n\x1b[31m" + 53 * "m" + r"… id=" + r'"a \u2028\n\" ' + 51 * "i" + "… 223 B"),
     ("->", "notification tock 33 B"),
-    ("->", "result id=9 36 B to no call"),
+    ("->", "result id=9 36 B to no request"),
     ("->", "invalid 29 B TRUNCATED: the stream ended inside a message"),
     ("<-", "result add id=1 42 B N ms"),
     ("<-", "error -32601 sub id=2 67 B N ms"),
-    ("<-", 'result id="1" 44 B to no call'),
+    ("<-", 'result id="1" 44 B to no request'),
     ("<-", "batch of 2 95 B"),
     ("<-", "notification tick"),
     ("<-", "request ask id=9"),
@@ -481,7 +465,7 @@ LOGGED = [
         f"invalid 6 B MALFORMED_JSON: the text is not JSON; {Hint.PRINTED_TEXT.value}",
     ),
     ("<-", "invalid id=5 35 B INVALID_METHOD_TYPE: method is not a string"),
-    ("--", "the server ended with status 0; calls without an answer: 2"),
+    ("--", "the server ended with status 0; unanswered requests: 2"),
 ]
 
 
@@ -508,7 +492,7 @@ def test_profile_and_framing(tmp_path: Path) -> None:
             "->",
             f"invalid INVALID_FRAMING: the framing is not valid; {Hint.NEWLINE_FRAMING.value}",
         ),
-        ("->", "nothing that comes after this is looked at"),
+        ("->", "the rest of this direction is not logged"),
     ]
 
 
@@ -529,7 +513,7 @@ def test_latency() -> None:
     assert list(client.lines(10.0, REQUEST, server)) == ["request add id=1 59 B"]
     assert list(server.lines(10.25, RESULT[:9], client)) == []
     assert list(server.lines(11.5, RESULT[9:], client)) == ["result add id=1 42 B 1500.0 ms"]
-    assert list(server.lines(11.5, RESULT, client)) == ["result id=1 42 B to no call"]
+    assert list(server.lines(11.5, RESULT, client)) == ["result id=1 42 B to no request"]
 
 
 def test_pending_calls_have_a_bound() -> None:
@@ -538,7 +522,7 @@ def test_pending_calls_have_a_bound() -> None:
         assert len(list(client.lines(0.0, b'{"jsonrpc":"2.0","id":%d,"method":"m"}\n' % id, server))) == 1
     assert len(client.pending) == 4096
     assert list(server.lines(0.0, b'{"jsonrpc":"2.0","id":903,"result":1}\n', client)) == [
-        "result id=903 37 B to no call"
+        "result id=903 37 B to no request"
     ]
     assert list(server.lines(0.0, b'{"jsonrpc":"2.0","id":904,"result":1}\n', client)) == [
         "result m id=904 37 B 0.0 ms"
@@ -550,22 +534,22 @@ def test_what_the_log_had_no_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = os.pipe()
     with open(reader, "rb") as log:
         watcher = tap._Watcher(writer, "auto", JSONRPC)
-        watcher.saw("->", REQUEST + REQUEST[:10])
-        watcher.saw("->", 100_001 * b" ")
+        watcher.add("->", REQUEST + REQUEST[:10])
+        watcher.add("->", 100_001 * b" ")
         for _ in range(10):
-            watcher.saw("->", 9 * b"x")
+            watcher.add("->", 9 * b"x")
         watcher._waiting_bytes -= 100_257
         watcher._waiting.pop()
-        watcher.saw("->", b"middle of a line\n" + REQUEST)
-        watcher.saw("->", b"")
+        watcher.add("->", b"middle of a line\n" + REQUEST)
+        watcher.add("->", b"")
         watcher.finish(0)
         watcher.run()
         os.close(writer)
         assert lines_of(log.read()) == [
             ("->", "request add id=1 59 B"),
-            ("->", "90 bytes were not looked at: the log is too slow"),
+            ("->", "90 bytes are not logged: the log is too slow"),
             ("->", "request add id=1 59 B"),
-            ("--", "the server ended with status 0; calls without an answer: 1"),
+            ("--", "the server ended with status 0; unanswered requests: 1"),
         ]
 
 
@@ -573,8 +557,8 @@ def test_bytes_are_missed_where_messages_are_not_lines() -> None:
     client, server = sides()
     headed = b"Content-Length: 60\r\n\r\n" + REQUEST
     assert list(client.lines(0.0, headed, server)) == ["request add id=1 60 B"]
-    assert client.miss() == ["nothing that comes after this is looked at"]
-    assert client.miss() == []
+    assert client.skip() == ["the rest of this direction is not logged"]
+    assert client.skip() == []
     assert list(client.lines(0.0, headed, server)) == []
     assert list(client.lines(0.0, b"", server)) == []
 
@@ -643,5 +627,5 @@ def test_a_real_server_and_its_client(
         assert json.loads(done.stdout) == seen
     lines = lines_of(log.read_bytes())
     assert [re.sub(r"( id=.*| \d+ B)$", "", f"{direction} {text}") for direction, text in lines[:-1]] == logged
-    assert lines[-1] == ("--", "the server ended with status 0; calls without an answer: 0")
-    assert not [text for _, text in lines if "invalid" in text or "to no call" in text]
+    assert lines[-1] == ("--", "the server ended with status 0; unanswered requests: 0")
+    assert not [text for _, text in lines if "invalid" in text or "to no request" in text]

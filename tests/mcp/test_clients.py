@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 def command(folder: Path) -> list[str]:
     """What serves the folder. A shell around it writes its exit code beside the folder when it ends."""
-    serve = [sys.executable, "-m", "jsonrpc_fast.cli.serve", "--template-dir", str(folder)]
+    serve = [sys.executable, "-m", "jsonrpc_fast", "serve", "--template-dir", str(folder)]
     return ["sh", "-c", '"$@"; echo $? > "$0"', str(folder.parent / "exit"), *serve]
 
 

@@ -20,7 +20,7 @@ class Process:
     """`serve` and its three streams. Nothing here waits longer than SECONDS."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
-        command = [sys.executable, "-m", "jsonrpc_fast.cli.serve", "--template-dir", str(folder), *arguments]
+        command = [sys.executable, "-m", "jsonrpc_fast", "serve", "--template-dir", str(folder), *arguments]
         pipe = subprocess.PIPE
         self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
         self._lines: queue.Queue[bytes] = queue.Queue()
