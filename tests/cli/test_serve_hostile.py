@@ -143,7 +143,7 @@ def test_batches_are_answered_in_one_revision(folder: Path) -> None:
 
 
 def test_wrong_versions_and_requests_before_initialize(server: Process) -> None:
-    assert server.error("prompts/list") == (-32600, "initialize comes first")
+    assert server.error("prompts/list") == (-32600, "the session is not initialized")
     assert server.error("no/such") == (-32601, "Method not found")
     assert server.error("prompts/get", {"name": "greeting"})[0] == -32600
     assert server.result("ping") == {}

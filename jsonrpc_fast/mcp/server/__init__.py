@@ -1,4 +1,4 @@
-"""An MCP server: what it offers, and its connections."""
+"""An MCP server: `Server` and the `Context` of its functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""One connection of a server: its session, and the requests in it."""
+"""One connection of an MCP server: its session, its requests, its notifications.
+
+Rules:
+  - Each request and notification goes through the handshake first, in the order of arrival.
+  - Requests are checked again only if the transport's profile is looser than the server's. Results are checked before
+    they are sent: an invalid result becomes error -32603 and is logged.
+  - A client that does not read gets no notifications of changes until it reads again, then one for each change. Log
+    messages are dropped in the meantime.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +19,7 @@ from typing import Any, Final
 from ...codec import Notification, Request, Response
 from ...codec._payloads import decoded
 from ...codes import ErrorCode
-from ...errors import ConnectionLost, RpcError, StateError
+from ...errors import LOOP_EXITS, ConnectionLost, RpcError, StateError
 from ...profile import Profile
 from ...session import SessionOptions
 from ...session.context import SessionContext
@@ -26,25 +34,20 @@ from ..session import McpSession
 from .context import Context
 from .functions import ServingFunction
 from .handshake import RequestRules, ServerHandshake
-from .inputs import Inputs, cannot_ask, check_input_required
+from .inputs import Inputs, cannot_send, check_input_required
 from .methods import Method, Methods, call_method
-from .subscriptions import Message, Stream, Subscriptions
+from .subscriptions import Stream, Subscriptions
 
 DEFAULT_LOG_LEVEL: Final = "info"
-"""What a legacy client gets that has set no level."""
+"""The minimum level of log messages for a legacy client that has set none."""
 
 
-_BLOCKED_BYTES: Final = 1024 * 1024
-
-
+_MAX_UNWRITTEN_BYTES: Final = 1024 * 1024  # a client with more than this does not read
 _BLOCKED_SECONDS: Final = 0.5
-
-
 _LISTS: Final = frozenset({"prompts/list", "resources/list"})
-"""What is awaited for the sources."""
+"""The lists that wait for sources."""
 
-
-_ENDS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)  # of a task, whatever it served
+_TASK_EXITS: Final = (*LOOP_EXITS, asyncio.CancelledError, GeneratorExit)  # they end a task, whatever it serves
 
 
 class _ServerSession(McpSession):
@@ -64,13 +67,23 @@ class _ServerSession(McpSession):
 
 
 class ServerConnection:
-    """One client of a server."""
+    """The connection to one client.
+
+    Args:
+        handshake: The server's side of the handshake.
+        capabilities: What the server declares to this client.
+        methods: The methods that all connections share.
+        notifications: Functions by notification.
+        profile: The rules for the client's messages.
+        transport: A transport that is not started.
+        options: Options of `Session`.
+    """
 
     def __init__(
         self,
         handshake: ServerHandshake,
         capabilities: ServerCapabilities,
-        answers: Methods,
+        methods: Methods,
         notifications: Mapping[str, ServingFunction],
         profile: Profile,
         transport: Transport,
@@ -78,30 +91,29 @@ class ServerConnection:
     ) -> None:
         self._handshake = handshake
         self._capabilities = capabilities
-        self._answers = answers
+        self._methods = methods
         self._notifications = notifications
         self._validator = JsonRpcValidator(profile)
         self._must_validate = not is_strict_enough(transport, profile)
         self._subscriptions = Subscriptions(self._capabilities)
-        self._ends: dict[Stream, tuple[asyncio.Future[Any], Context]] = {}  # of the streams that are open
+        self._open_streams: dict[Stream, tuple[asyncio.Future[Any], Revision]] = {}  # the future ends the stream
         self._log_level = DEFAULT_LOG_LEVEL
-        self._lists: dict[str, None] = {}  # that have changed, and of which the client was not told yet
-        self._uris: dict[str, None] = {}
-        self._own: dict[str, Method] = {"logging/setLevel": self._set_level, LISTEN_METHOD: self._listen}
+        self._changed_lists: dict[str, None] = {}  # the client is not yet notified of these
+        self._changed_uris: dict[str, None] = {}
+        self._own_methods: dict[str, Method] = {"logging/setLevel": self._set_level, LISTEN_METHOD: self._listen}
         if self._capabilities.supports("resources.subscribe"):
-            self._own |= {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
+            self._own_methods |= {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
         self._transport = transport
         self._session = _ServerSession(self, transport, options)
 
     async def run(self) -> None:
+        """Serve the client until the connection closes."""
         await self._session.start()
         try:
             await self._session.wait_closed()
         finally:
             self.end_streams()
             await self._session.close()
-
-    # What comes.
 
     @property
     def revision(self) -> Revision | None:
@@ -110,28 +122,28 @@ class ServerConnection:
         return None if session is None else session.revision
 
     def serve(self, request: SessionContext, params: Any) -> Any:
-        """Takes a message: a request gives its result, or an awaitable of one."""
+        """Serve a request or a notification. Return the result or an awaitable of it."""
         params = decoded(params)
         if request.is_notification:
-            return self._take_notification(request, params)
+            return self._on_notification(request, params)
         message = Request(request.id, request.method, params)
         if self._must_validate:
-            _raise_fallback(self._validator.validate_request(message.to_dict()))
+            _raise_error(self._validator.validate_request(message.to_dict()))
         rules = self._handshake.receive_request(message)
         if isinstance(rules, HandshakeReply):
             return rules.result
-        answering = self._own.get(request.method) or self._answers.find(request.method, self._capabilities)
+        method = self._own_methods.get(request.method) or self._methods.find(request.method, self._capabilities)
         inputs = Inputs(request.method, params or {}) if rules.revision.is_modern else None
         call = self._call if inputs is None else inputs.call
         context = Context(request, rules, params or {}, self.log, call, self._notify)
-        if not inspect.iscoroutinefunction(answering):
-            result = answering(params or {}, context)
-            return result if asyncio.isfuture(result) else self._finished(request, result, rules)
-        work = self._awaited(request, partial(answering, params or {}, context), rules, inputs)
-        # The session takes a task for work that has begun, which needs no slot.
+        if not inspect.iscoroutinefunction(method):
+            result = method(params or {}, context)
+            return result if asyncio.isfuture(result) else self._complete(request, result, rules)
+        work = self._run_async(request, partial(method, params or {}, context), rules, inputs)
+        # For the session a task has started already, so it needs no slot.
         return asyncio.ensure_future(work) if request.method in _LISTS else work
 
-    def _take_notification(self, request: SessionContext, params: Any) -> Any:
+    def _on_notification(self, request: SessionContext, params: Any) -> Any:
         is_due = self._handshake.receive_notification(Notification(request.method, params))
         function = self._notifications.get(request.method)
         rules = self._handshake.session
@@ -140,33 +152,31 @@ class ServerConnection:
         params = params if isinstance(params, dict) else {}
         return call_method(function, params, Context(request, rules, params, self.log, self._call, self._notify))
 
-    async def _awaited(
+    async def _run_async(
         self,
         request: SessionContext,
-        answering: Callable[[], Awaitable[Any]],
+        method: Callable[[], Awaitable[Any]],
         rules: RequestRules,
         inputs: Inputs | None,
     ) -> Any:
         try:
-            # Called here and not before: what is cancelled before it begins must not leave a coroutine behind.
-            result = await answering()
+            # Called here, not earlier: if this is cancelled before it starts, no coroutine is left without an await.
+            result = await method()
         except BaseException as error:
-            if inputs is None or not inputs.are_missing or isinstance(error, _ENDS):
+            if inputs is None or not inputs.are_missing or isinstance(error, _TASK_EXITS):
                 raise
         if inputs is not None and inputs.are_missing:
             result = inputs.result()
         elif isinstance(result, dict) and result.get("resultType") == "input_required":
             check_input_required(request.method, result, rules)
-        return self._finished(request, result, rules)
+        return self._complete(request, result, rules)
 
-    def _finished(self, request: SessionContext, result: Any, rules: RequestRules) -> Any:
-        """Complete a result. Raises the RpcError that is the answer instead if MCP does not allow the result."""
+    def _complete(self, request: SessionContext, result: Any, rules: RequestRules) -> Any:
+        """Complete a result for its revision. An invalid result raises the RpcError for the client."""
         if isinstance(result, dict):
-            return self._handshake.complete(rules, request.method, result)
-        _raise_fallback(self._validator.validate_response({"jsonrpc": "2.0", "id": request.id, "result": result}))
+            return self._handshake.complete(rules.revision, request.method, result)
+        _raise_error(self._validator.validate_response({"jsonrpc": "2.0", "id": request.id, "result": result}))
         return result
-
-    # Requests that are the connection's own.
 
     def _set_level(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         level = params.get("level")
@@ -184,61 +194,62 @@ class ServerConnection:
         return {}
 
     def _listen(self, params: dict[str, Any], context: Context) -> asyncio.Future[Any]:
-        """Opens a stream. The result comes when the server ends it; to the session a future needs no slot."""
+        """Open a stream. The future is done when the server ends it; for the session a future needs no slot."""
         stream = self._subscriptions.open(context.request_id, params.get("notifications"))
         end = asyncio.get_running_loop().create_future()
         end.add_done_callback(partial(self._close_stream, stream))
-        self._ends[stream] = end, context
+        self._open_streams[stream] = end, context.revision
         self._send([stream.acknowledgement()])
         return end
 
     def _close_stream(self, stream: Stream, end: asyncio.Future[Any]) -> None:
         self._subscriptions.close(stream)
-        del self._ends[stream]
+        del self._open_streams[stream]
 
     def end_streams(self) -> None:
-        """Ends all subscriptions, each with its answer."""
-        for stream, (end, context) in self._ends.items():
+        """End all subscriptions with their responses."""
+        for stream, (end, revision) in self._open_streams.items():
             if not end.done():
-                end.set_result(self._handshake.complete(context._rules, LISTEN_METHOD, {"_meta": stream.meta()}))
-
-    # What goes out unasked.
+                end.set_result(self._handshake.complete(revision, LISTEN_METHOD, {"_meta": stream.meta()}))
 
     async def _call(
         self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None, key: str | None
     ) -> dict[str, Any]:
-        """Asks a legacy client, which has no use for a key."""
+        """Send a request to a legacy client. The key is for modern clients only."""
         params = None if params is None else dict(params)
         if not self._handshake.may_send(Request(0, method, params)):
-            raise cannot_ask()
+            raise cannot_send()
         result = decoded(await self._session.call(method, params, timeout=timeout))
-        if not isinstance(result, dict):  # the profile of the transport is not that of the protocol
-            raise ValueError(f"the client's answer to {method} is wrong: it must be an object")
+        if not isinstance(result, dict):  # possible if the transport's profile is not MCP's
+            raise ValueError(f"the client's response to {method} is invalid: the result must be an object")
         return result
 
     async def _notify(self, method: str, params: dict[str, Any] | None) -> None:
         if not self._handshake.may_send(Notification(method, params)):
-            raise cannot_ask()
+            raise cannot_send()
         await self._session.notify(method, params)
 
     def list_changed(self, kind: str) -> None:
-        self._tell_soon()
-        self._lists[kind] = None
+        """Notify the client soon that a list has changed."""
+        self._notify_soon()
+        self._changed_lists[kind] = None
 
     def resource_updated(self, uri: str) -> None:
+        """Notify the client soon that a resource has changed, if it subscribed to it."""
         if self._subscriptions.has(uri):
-            self._tell_soon()
-            self._uris[uri] = None
+            self._notify_soon()
+            self._changed_uris[uri] = None
 
-    def _tell_soon(self) -> None:
-        if not self._lists and not self._uris:
-            asyncio.get_running_loop().call_soon(self._tell_changes)
+    def _notify_soon(self) -> None:
+        if not self._changed_lists and not self._changed_uris:
+            asyncio.get_running_loop().call_soon(self._notify_changes)
 
-    def _tell_changes(self) -> None:
+    def _notify_changes(self) -> None:
         if self._is_blocked:
-            asyncio.get_running_loop().call_later(_BLOCKED_SECONDS, self._tell_changes)
+            asyncio.get_running_loop().call_later(_BLOCKED_SECONDS, self._notify_changes)
             return
-        (lists, self._lists), (uris, self._uris) = (self._lists, {}), (self._uris, {})
+        lists, uris = self._changed_lists, self._changed_uris
+        self._changed_lists, self._changed_uris = {}, {}
         for kind in lists:
             self._send(self._subscriptions.list_changed(kind, self._handshake.is_initialized))
         for uri in uris:
@@ -246,32 +257,32 @@ class ServerConnection:
 
     @property
     def _is_blocked(self) -> bool:
-        """A client that reads nothing is told nothing more, for the time being."""
-        return self._transport.write_buffer_bytes > _BLOCKED_BYTES
+        """Whether the client does not read at the moment."""
+        return self._transport.write_buffer_bytes > _MAX_UNWRITTEN_BYTES
 
     def log(self, level: str, data: Any, logger: str | None, rules: RequestRules | None) -> None:
-        """Sends a log message if the client wants it; `rules`: those of the request that it belongs to."""
+        """Send a log message if the client wants its level. `rules` are those of the request it belongs to."""
         if level not in LOG_LEVELS:
             raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
         if rules is not None and rules.revision.is_modern:
-            least = rules.log_level
+            minimum = rules.log_level
         else:
-            least = self._log_level if self._handshake.session is not None else None
-        if least is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(least) or self._is_blocked:
+            minimum = self._log_level if self._handshake.session is not None else None
+        if minimum is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(minimum) or self._is_blocked:
             return
         params = {"level": level, "data": data}
-        self._send([("notifications/message", params if logger is None else {**params, "logger": logger})])
+        self._send([Notification("notifications/message", params if logger is None else {**params, "logger": logger})])
 
-    def _send(self, messages: Iterable[Message]) -> None:
-        for method, params in messages:
+    def _send(self, notifications: Iterable[Notification]) -> None:
+        for notification in notifications:
             try:
-                self._session.notify_soon(method, params)
+                self._session.notify_soon(notification.method, notification.params)
             except (ConnectionLost, StateError):
                 return
 
 
-def _raise_fallback(report: Report) -> None:
-    """Raises the error that is due instead of an invalid message. An invalid result is logged, too."""
-    fallback = report.error_response()
-    if isinstance(fallback, Response) and fallback.error is not None:
-        raise RpcError(fallback.error.code, fallback.error.message)
+def _raise_error(report: Report) -> None:
+    """Raise the error response for an invalid message, if the message is invalid. An invalid result is logged, too."""
+    response = report.error_response()
+    if isinstance(response, Response) and response.error is not None:
+        raise RpcError(response.error.code, response.error.message)

@@ -1,8 +1,8 @@
-"""Constraints of pydantic that their type cannot be checked for, such as `Annotated[str, Field(ge=1)]`.
+"""Finds pydantic constraints that fail for each value of their type, such as `Annotated[str, Field(ge=1)]`.
 
-Pydantic takes them, and its check of any value raises TypeError. They show in the core schema: what a type does not
-know as a constraint of its own is a function of pydantic's, which is called with the value. So each is called here with
-a value of every type that it may get.
+Pydantic accepts them, but validating any value raises TypeError. In pydantic's core schema, a constraint that a type
+does not support is a function that is called with the value. So each function is called here with a sample value of
+each type that it may get.
 """
 
 from __future__ import annotations
@@ -40,14 +40,21 @@ _VALUES: Final[dict[str, Any]] = {
     "typed-dict": {},
     "uuid": uuid.UUID(int=0),
 }
-"""A value of each type of pydantic's, by its name in a core schema."""
+"""A sample value of each type in a core schema, by name."""
 
 _INSIDE: Final = {"json-or-python": "json_schema", "lax-or-strict": "lax_schema"}
-"""Of schemas that are several: the one that reads JSON."""
+"""By schema that contains several: the key of the one for JSON."""
 
 
 def check_constraints(core_schema: Mapping[str, Any]) -> None:
-    """Raises TypeError for a constraint that pydantic cannot check for values of its type. What is in doubt passes."""
+    """Check that pydantic can apply all constraints of a type. Constraints that are not understood pass.
+
+    Args:
+        core_schema: The core schema of the type.
+
+    Raises:
+        TypeError: A constraint fails for each value of its type.
+    """
     nodes = [*_nodes(core_schema)]
     definitions = {node["ref"]: node for node in nodes if isinstance(node.get("ref"), str)}
     for node in nodes:
@@ -56,43 +63,43 @@ def check_constraints(core_schema: Mapping[str, Any]) -> None:
                 try:
                     constraint(value)
                 except Exception as error:
-                    # Any other error: it can be checked. Of a model that holds nothing the text may fail in its turn.
+                    # Other errors mean that the constraint works. For an empty model, making the text may fail, too.
                     if isinstance(error, TypeError) or isinstance(error.__context__, TypeError):
                         what = type(value).__name__
                         raise TypeError(f"the constraint {name} cannot be checked for a value of type {what}") from None
 
 
 def _nodes(core_schema: Any) -> Iterator[Mapping[str, Any]]:
-    left, seen = [core_schema], set()
-    while left:
-        part = left.pop()
+    queue, seen = [core_schema], set()
+    while queue:
+        part = queue.pop()
         if id(part) in seen:
             continue
         seen.add(id(part))
         if isinstance(part, dict):
             yield part
-            left += [inner for name, inner in part.items() if name not in ("metadata", "serialization", "default")]
+            queue += [inner for name, inner in part.items() if name not in ("metadata", "serialization", "default")]
         elif isinstance(part, (list, tuple)):
-            left += part
+            queue += part
 
 
 def _constraints(node: Mapping[str, Any]) -> Iterator[tuple[Any, str, Any]]:
-    """The functions of pydantic's that are constraints, each with its name and the schema of what it is called with."""
+    """The pydantic functions that are constraints, each with its name and the schema of its argument."""
     if node.get("type") == "function-after":
         function = node["function"]["function"]
         if isinstance(function, partial):
-            if _is_pydantics(function.func) and function.keywords:
+            if _is_from_pydantic(function.func) and function.keywords:
                 yield function, ", ".join(function.keywords), node["schema"]
-        elif _is_pydantics(function) and function.__name__ == "forbid_inf_nan_check":
+        elif _is_from_pydantic(function) and function.__name__ == "forbid_inf_nan_check":
             yield function, "allow_inf_nan", node["schema"]
     elif node.get("type") == "chain":
         first, *steps = node["steps"]
-        for step in steps:  # `pattern` and the like, of a type that is not a text
-            if step["type"] == "function-wrap" and _is_pydantics(step["function"]["function"]):
+        for step in steps:  # `pattern` and others, on a type that is not a string
+            if step["type"] == "function-wrap" and _is_from_pydantic(step["function"]["function"]):
                 yield _check_text, ", ".join(name for name in step["schema"] if name != "type"), first
 
 
-def _is_pydantics(function: Any) -> bool:
+def _is_from_pydantic(function: Any) -> bool:
     return str(getattr(function, "__module__", "")).startswith("pydantic._internal.")
 
 
@@ -102,11 +109,11 @@ def _check_text(value: object) -> None:
 
 
 def _values(schema: Any, definitions: Mapping[str, Any]) -> Iterator[Any]:
-    """Values of the types that a schema reads, as far as they are known."""
-    left, seen = [schema], set()
-    while left:
-        node = left.pop()
-        if isinstance(node, tuple):  # a choice of a union, with its label
+    """Sample values of the types that a schema accepts, as far as they are known."""
+    queue, seen = [schema], set()
+    while queue:
+        node = queue.pop()
+        if isinstance(node, tuple):  # a choice of a union and its label
             node = node[0]
         if not isinstance(node, dict) or id(node) in seen:
             continue
@@ -121,16 +128,16 @@ def _values(schema: Any, definitions: Mapping[str, Any]) -> Iterator[Any]:
         elif kind in ("model", "dataclass"):
             yield object.__new__(node["cls"])  # for the operators of the class
         elif kind == "nullable":
-            left += [node["schema"], {"type": "none"}]
+            queue += [node["schema"], {"type": "none"}]
         elif kind == "union":
-            left += node["choices"]
+            queue += node["choices"]
         elif kind == "tagged-union":
-            left += node["choices"].values()
+            queue += node["choices"].values()
         elif kind == "chain":
-            left.append(node["steps"][-1])
+            queue.append(node["steps"][-1])
         elif kind == "definition-ref":
-            left.append(definitions.get(node["schema_ref"]))
+            queue.append(definitions.get(node["schema_ref"]))
         elif kind in _INSIDE:
-            left.append(node[_INSIDE[kind]])
+            queue.append(node[_INSIDE[kind]])
         elif kind in ("default", "definitions", "function-before") or any(_constraints(node)):
-            left.append(node["schema"])  # what another function returns is not known
+            queue.append(node["schema"])  # the results of other functions are unknown

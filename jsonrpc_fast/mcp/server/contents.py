@@ -1,10 +1,10 @@
-"""Content blocks, messages and contents of resources: checked, and made from what functions return.
+"""Content blocks, messages and contents of resources: validated, and made from what functions return.
 
 Rules:
-  - a block is of one of the protocol's types, with the members that the type requires, each of its own kind;
-  - members that are None are left out, and bytes become base64;
-  - a block that the client's revision does not have becomes a text: the URI of a link, the type of anything else;
-  - a fault is told by its path. No value is shown.
+  - A block has one of the protocol's types and the members that the type requires.
+  - Members that are None are left out. Bytes become base64.
+  - A block that the client's revision does not define becomes a text: the URI of a link, the type of other blocks.
+  - A fault names its path, and shows no value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_ITEMS: Final = 100_000
 
 ROLES: Final = ("user", "assistant")
 
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")  # of a length that 4 divides
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")  # and the length is a multiple of 4
 
 _REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     "text": ("text",),
@@ -45,19 +45,19 @@ _OPTIONAL: Final[dict[str, tuple[type, str]]] = {
 
 
 def items_fault(value: Any, path: str) -> str | None:
-    """What is wrong with the list that holds blocks, messages or contents; None if nothing is."""
+    """Return the fault of a list of blocks, messages or contents; None if it is valid."""
     if not isinstance(value, list):
         return f"{path} must be an array"
     return f"{path} has more than {MAX_ITEMS} items" if len(value) > MAX_ITEMS else None
 
 
-def block_fault(block: Any, path: str, *, is_open: bool = True) -> str | None:
-    """What is wrong with a content block; None if nothing is.
+def block_fault(block: Any, path: str, *, allow_unknown: bool = True) -> str | None:
+    """Return the fault of a content block; None if it is valid.
 
     Args:
-        block: As JSON has it.
-        path: Where it is, a JSON pointer (RFC 6901).
-        is_open: Whether a type that no revision defines is allowed. It may be that of an extension.
+        block: The block, from JSON.
+        path: The JSON pointer (RFC 6901) to the block.
+        allow_unknown: Whether a type that no revision defines is valid, since an extension may define it.
     """
     if not isinstance(block, dict):
         return f"{path} must be an object"
@@ -66,28 +66,28 @@ def block_fault(block: Any, path: str, *, is_open: bool = True) -> str | None:
         return f"{path}/type must be a string"
     required = _REQUIRED.get(kind)
     if required is None:
-        return None if is_open else f"{path}/type must be one of {', '.join(_REQUIRED)}"
+        return None if allow_unknown else f"{path}/type must be one of {', '.join(_REQUIRED)}"
     if kind == "resource" and (fault := contents_fault(block.get("resource"), f"{path}/resource")) is not None:
         return fault
     return _members_fault(block, required, path)
 
 
 def contents_fault(contents: Any, path: str) -> str | None:
-    """What is wrong with the contents of a resource, one item of them; None if nothing is."""
+    """Return the fault of one item of the contents of a resource; None if it is valid."""
     if not isinstance(contents, dict):
         return f"{path} must be an object"
     if not isinstance(contents.get("text"), str) and not isinstance(contents.get("blob"), str):
-        return f"{path} must have a text or a blob, a string"
+        return f"{path} must have a text or a blob that is a string"
     return _members_fault(contents, ("uri",), path)
 
 
-def message_fault(message: Any, path: str, *, is_open: bool = True) -> str | None:
-    """What is wrong with a message of a prompt; None if nothing is. The arguments are as of `block_fault`."""
+def message_fault(message: Any, path: str, *, allow_unknown: bool = True) -> str | None:
+    """Return the fault of a message of a prompt; None if it is valid. The arguments are as in `block_fault`."""
     if not isinstance(message, dict):
         return f"{path} must be an object"
     if message.get("role") not in ROLES:
         return f"{path}/role must be one of {', '.join(ROLES)}"
-    return block_fault(message.get("content"), f"{path}/content", is_open=is_open)
+    return block_fault(message.get("content"), f"{path}/content", allow_unknown=allow_unknown)
 
 
 def _members_fault(members: dict[str, Any], required: tuple[str, ...], path: str) -> str | None:
@@ -102,16 +102,29 @@ def _members_fault(members: dict[str, Any], required: tuple[str, ...], path: str
 
 
 def made_blocks(value: Any, revision: Revision) -> list[dict[str, Any]]:
-    """The content blocks that a function returned: a list of blocks and texts. Raises TypeError for anything else."""
+    """Return the content blocks for a list of blocks and strings that a function returned.
+
+    Args:
+        value: What the function returned.
+        revision: The revision of the request.
+
+    Raises:
+        TypeError: The value is anything else.
+    """
     blocks = value if isinstance(value, (list, tuple)) else None
     _check(items_fault(None if blocks is None else [*blocks], "/content"))
     return [_made_block(block, f"/content/{index}", revision) for index, block in enumerate(blocks or ())]
 
 
 def made_messages(value: Any, revision: Revision) -> list[dict[str, Any]]:
-    """The messages that a prompt's function returned: a text, a message, or a list of both.
+    """Return the messages for a string, a message, or a list of these that the function of a prompt returned.
 
-    Raises TypeError for anything else.
+    Args:
+        value: What the function returned.
+        revision: The revision of the request.
+
+    Raises:
+        TypeError: The value is anything else.
     """
     messages = value if isinstance(value, (list, tuple)) else [value]
     _check(items_fault([*messages], "/messages"))
@@ -128,9 +141,15 @@ def made_messages(value: Any, revision: Revision) -> list[dict[str, Any]]:
 
 
 def made_prompt(value: Any, revision: Revision, description: str | None) -> dict[str, Any]:
-    """The `GetPromptResult` of what a prompt's function returned: that, or what `made_messages` takes.
+    """Return the `GetPromptResult` for what the function of a prompt returned.
 
-    Raises TypeError for anything else.
+    Args:
+        value: A result `{"messages": […]}`, or a value for `made_messages`.
+        revision: The revision of the request.
+        description: The description of the prompt, for a value that is not a result.
+
+    Raises:
+        TypeError: The value is anything else.
     """
     if value is not None and not isinstance(value, (str, list, tuple)):
         value = _members(value, "")
@@ -145,11 +164,16 @@ def made_prompt(value: Any, revision: Revision, description: str | None) -> dict
 
 
 def made_contents(uri: str, value: Any, mime_type: str | None) -> dict[str, Any]:
-    """The `ReadResourceResult` of what a resource's function returned.
+    """Return the `ReadResourceResult` for what the function of a resource returned.
 
-    That is a text, bytes, contents (`{"uri": …, "text": …}` or with a `blob`), a list of these, a whole result
-    (`{"contents": […]}`), or any other value that is an object in JSON, which becomes a JSON text. Raises TypeError
-    for anything else.
+    Args:
+        uri: The URI of the resource.
+        value: A str, bytes, contents (`{"uri": …, "text": …}` or with a `blob`), a list of these, a result
+            (`{"contents": […]}`), or any other object in JSON, which becomes a JSON text.
+        mime_type: The MIME type of the resource.
+
+    Raises:
+        TypeError: The value is anything else.
     """
     result: dict[str, Any] = {}
     items: Any = value
@@ -178,7 +202,7 @@ def _made_contents(uri: str, item: Any, path: str, mime_type: str | None) -> dic
         _check(contents_fault(members, path))
         _check_base64(members, "blob", path)
         if not validate_uri(members["uri"]).valid:
-            raise TypeError(f"{path}/uri must be a URI")
+            raise TypeError(f"{path}/uri must be a valid URI")
         return members
     return text_contents(uri, dumps(members).decode(), mime_type or "application/json")
 
@@ -189,7 +213,7 @@ def _made_block(value: Any, path: str, revision: Revision) -> dict[str, Any]:
     block = _present(_members(value, path))
     if isinstance(block.get("resource"), dict):
         block["resource"] = _present(block["resource"])
-    _check(block_fault(block, path, is_open=False))
+    _check(block_fault(block, path, allow_unknown=False))
     kind = block["type"]
     if kind in ("image", "audio"):
         _check_base64(block, "data", path)
@@ -197,7 +221,7 @@ def _made_block(value: Any, path: str, revision: Revision) -> dict[str, Any]:
         _check_base64(block["resource"], "blob", f"{path}/resource")
     for uri in (block.get("uri"), block["resource"]["uri"] if kind == "resource" else None):
         if uri is not None and kind in ("resource", "resource_link") and not validate_uri(uri).valid:
-            raise TypeError(f"{path} must have a URI")
+            raise TypeError(f"{path} must have a valid URI")
     if VERSIONS.index(_SINCE.get(kind, VERSIONS[0])) <= VERSIONS.index(revision.version):
         return block
     text = block["uri"] if kind == "resource_link" else f"[{kind}: {block['mimeType']}]"
@@ -205,7 +229,7 @@ def _made_block(value: Any, path: str, revision: Revision) -> dict[str, Any]:
 
 
 def _members(value: Any, path: str) -> dict[str, Any]:
-    """A value that is an object in JSON. Raises TypeError for any other."""
+    """The members of a value that is an object in JSON. Any other value raises TypeError."""
     try:
         members = to_json(value)
     except EncodeError as error:
@@ -216,7 +240,7 @@ def _members(value: Any, path: str) -> dict[str, Any]:
 
 
 def _present(members: dict[str, Any]) -> dict[str, Any]:
-    """An object of the protocol without the members that are None."""
+    """An object without the members that are None."""
     return {name: value for name, value in members.items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""What a serving function may want to know of the request that it serves, and may say meanwhile."""
+"""The context of a registered function: the request it serves, and messages to the client."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from .handshake import RequestRules
 from .inputs import capability_for
 from .values import to_json
 
-_BY_HAND: Final = frozenset({"notifications/elicitation/complete", "notifications/tasks/status"})
-_BY_ITSELF: Final = frozenset().union(*[revision.server_notifications for revision in REVISIONS.values()]) - _BY_HAND
-"""What a server tells in another way than by `Context.notify`."""
+_SENT_BY_NOTIFY: Final = frozenset({"notifications/elicitation/complete", "notifications/tasks/status"})
+_SENT_OTHERWISE: Final = (
+    frozenset().union(*[revision.server_notifications for revision in REVISIONS.values()]) - _SENT_BY_NOTIFY
+)
 
 
 class Log(Protocol):
-    """Sends a log message, if the client wants it. `rules` are those of the request that it belongs to, if any."""
+    """Sends a log message if the client wants it. `rules` are those of the request it belongs to, or None."""
 
     def __call__(self, level: str, data: Any, logger: str | None, rules: RequestRules | None) -> None: ...
 
 
-class Call(Protocol):
-    """Asks the client. `timeout` in seconds; None: for ever; the session's own if UNSET."""
+class AskClient(Protocol):
+    """Sends a request to the client and returns its result. See `Context.call`."""
 
     async def __call__(
         self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None, key: str | None
@@ -34,31 +35,36 @@ class Call(Protocol):
 
 
 class Notify(Protocol):
-    """Tells the client something, as soon as there is room."""
+    """Sends a notification to the client. See `Context.notify`."""
 
     async def __call__(self, method: str, params: dict[str, Any] | None) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class WholeResult:
-    """What a tool, a prompt or a resource returns to answer its request with these very members.
+    """The whole result of a request, returned by the function of a tool, a prompt or a resource.
 
         return WholeResult({"resultType": "task", "taskId": id, …})       # of an extension that the client declares
         return WholeResult({"resultType": "input_required", "inputRequests": {"login": {…}}, "requestState": state})
 
-    A client may send any `requestState`: sign what must not be altered, and look for who sent it.
+    A client can send any `requestState` back. Sign it if it must not be altered, and check whose it is.
 
     Args:
-        members: The result as JSON has it. `resultType` is "complete" if it is absent, and left out before 2026-07-28.
+        members: The members of the result. Without `resultType` it is "complete"; before 2026-07-28 it is left out.
     """
 
     members: Mapping[str, Any]
 
 
 class Context:
-    """The request, or the notification, that a function is called for.
+    """The request or notification that a registered function serves.
 
-    A function gets it by a parameter that is annotated with this class.
+    A function gets it as the parameter that is annotated with this class:
+
+        @server.tool
+        async def search(query: str, context: Context) -> list[str]:
+            context.report_progress(0, total=100)
+            ...
     """
 
     __slots__ = ("_call", "_log", "_notify", "_params", "_request", "_rules")
@@ -69,7 +75,7 @@ class Context:
         rules: RequestRules,
         params: Mapping[str, Any],
         log: Log,
-        call: Call,
+        call: AskClient,
         notify: Notify,
     ) -> None:
         self._request = request
@@ -86,35 +92,42 @@ class Context:
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """The params as the client sent them, with `_meta`, `task`, `inputResponses` and `requestState`.
+        """The params as the client sent them, including `_meta`, `task`, `inputResponses` and `requestState`.
 
-        In 2026-07-28 `inputResponses` is an object of objects, and `requestState` a string, if they are there. Nothing
-        else is checked.
+        They are not checked, with one exception: in 2026-07-28 `inputResponses` is an object of objects and
+        `requestState` a string, if present.
         """
         return self._params
 
     @property
     def revision(self) -> Revision:
-        """The protocol's revision that the request is of."""
+        """The protocol revision of the request."""
         return self._rules.revision
 
     @property
     def client_info(self) -> Implementation | None:
-        """Who the client says it is, if it does."""
+        """Name and version of the client, or None. Nothing verifies them."""
         return self._rules.client_info
 
     @property
     def client_capabilities(self) -> ClientCapabilities:
-        """What the client can do."""
+        """The capabilities of the client."""
         return self._rules.client_capabilities
 
     @property
     def is_cancelled(self) -> bool:
-        """The client has no use for the answer any more. An async function is cancelled as well."""
+        """Whether the client has cancelled the request. An async function is cancelled, too."""
         return self._request.is_cancelled
 
     def require(self, capability: str) -> None:
-        """Raises the RpcError for a client that lacks a capability, named as in `Capabilities.supports`."""
+        """Check that the client has a capability.
+
+        Args:
+            capability: Its name as in `Capabilities.supports`, such as "elicitation.url".
+
+        Raises:
+            RpcError: The client lacks it (-32021; -32600 before 2026-07-28).
+        """
         self._rules.require(capability)
 
     async def call(
@@ -125,61 +138,69 @@ class Context:
         timeout: float | Unset | None = UNSET,
         key: str | None = None,
     ) -> dict[str, Any]:
-        """Asks the client: "roots/list", "sampling/createMessage", "elicitation/create".
+        """Send a request to the client: "roots/list", "sampling/createMessage" or "elicitation/create".
 
-            answer = await context.call("elicitation/create", {"message": "Sure?", "requestedSchema": {…}})
+            result = await context.call("elicitation/create", {"message": "Sure?", "requestedSchema": {…}})
 
-        Up to 2025-11-25 this is a request, which is cancelled when the one that is served is.
+        Up to 2025-11-25 the session sends the request, and cancels it if the client cancels the one being served.
 
-        In 2026-07-28 the function ends here when there is no answer yet, and runs again from its start when the client
-        has sent it: see `inputs.py`. So what comes before the last `call` has to bear being done again, and has to ask
-        for the same things with the same params. What is asked for at the same time, as with `asyncio.gather`, takes
-        one round; a client bears about ten. A client that cannot answer fails by itself.
+        In 2026-07-28 the function stops here if the client has not sent the result yet. It runs again from the start
+        once the client has. So everything before the last `call` must be repeatable, and must make the same requests
+        with the same params. Concurrent requests, as with `asyncio.gather`, take one round; clients allow about ten.
 
         Args:
-            method: What to ask for.
-            params: Its params.
-            timeout: Seconds; None: for ever; the session's own if not given. Without effect in 2026-07-28.
-            key: What the request is called in `inputRequests`, where that matters to the client (2026-07-28). Each
-                request of a function has another one.
+            method: The method of the request.
+            params: The params of the request.
+            timeout: Seconds to wait for the result; None: no limit. By default the session's timeout. Ignored in
+                2026-07-28.
+            key: The name of the request in `inputRequests`, if it matters to the client (2026-07-28). Each request of a
+                function needs a name of its own.
 
         Returns:
-            The client's result, unchecked.
+            The client's result, not validated.
 
         Raises:
-            RpcError: The client answers with it, lacks the capability (see `require`), or cannot be asked (-32600).
-            CallTimeout, ConnectionLost: There is no answer. Not in 2026-07-28.
+            RpcError: The client responds with an error, lacks the capability (see `require`), or cannot receive this
+                request (-32600).
+            CallTimeout: The client did not respond in time. Not in 2026-07-28.
+            ConnectionLost: The connection closed before the response. Not in 2026-07-28.
         """
         if (capability := capability_for(method, params)) is not None:
             self.require(capability)
         return await self._call(method, params, timeout, key)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Tells the client something that this package does not tell itself: of an extension, or of tasks.
+        """Send a notification of an extension or of tasks to the client.
 
             await context.notify("notifications/tasks/status", {"taskId": id, "status": "completed"})
 
-        It waits while the client reads nothing. The context may be kept, and used after the request was answered.
+        It waits while the client does not read. The context works after the response, too.
 
         Args:
-            method: The notification. Those of lists, resources, progress and log messages have ways of their own.
-            params: Its params, an object in JSON.
+            method: The method of the notification. Changes, progress and log messages have methods of their own:
+                `Server.list_changed`, `Server.resource_updated`, `report_progress`, `log`.
+            params: The params, an object in JSON.
 
         Raises:
-            ValueError: The method is one of those that have ways of their own.
-            EncodeError: The params have no JSON.
-            RpcError: The client cannot be told anything yet (-32600, before `notifications/initialized`).
-            ConnectionLost, StateError: The client is gone.
+            ValueError: The package sends this notification itself.
+            EncodeError: The params cannot be written as JSON.
+            RpcError: The client cannot receive notifications yet (-32600, before `notifications/initialized`).
+            ConnectionLost, StateError: The connection is closed.
         """
-        if method in _BY_ITSELF:
-            raise ValueError(f"{method} is not told by notify")
+        if method in _SENT_OTHERWISE:
+            raise ValueError(f"notify cannot send {method}: the server sends it itself")
         await self._notify(method, None if params is None else to_json(dict(params)))
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
-        """Tells how far the request is: False when the client did not ask for that.
+        """Report progress on the request to the client.
 
-        progress  it has to grow from one report to the next
-        total     what it grows to, if known
+        Args:
+            progress: The progress so far. It must increase with each report.
+            total: The progress at the end, if known.
+            message: A text for people (2025-03-26 and later).
+
+        Returns:
+            Whether the client asked for progress; if not, nothing is sent.
         """
         value: dict[str, Any] = {"progress": progress}
         if total is not None:
@@ -189,10 +210,14 @@ class Context:
         return self._request.report_progress(value)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        """Sends a log message, unless the client wants none of this level.
+        """Send a log message to the client, if it wants this level.
 
-        level   one of `LOG_LEVELS`
-        data    any JSON value
-        logger  who says it
+        Args:
+            level: One of `LOG_LEVELS`, from "debug" to "emergency".
+            data: Any JSON value.
+            logger: The name of the logger.
+
+        Raises:
+            ValueError: The level is unknown.
         """
         self._log(level, data, logger, self._rules)

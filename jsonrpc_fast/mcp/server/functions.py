@@ -1,15 +1,14 @@
-"""Functions that serve: what their arguments are, read from the signature.
+"""Registered functions: their arguments, read from the signature.
 
 Rules:
-  - each parameter is one argument; one without a default is required. `*args` and `**kwargs` are refused, since
-    no schema can be told for them;
-  - a parameter that is annotated with `Context` is given that, and is no argument;
-  - annotations are what `values.py` knows: plain types, `Literal`, `list[…]`, dataclasses, Structs, `datetime`,
-    pydantic models and the like, with `Annotated[…, msgspec.Meta(description=…, ge=…)]` or pydantic's `Field(…)` for
-    more. Without one, any value fits;
-  - the arguments become what the annotations say before the function is called;
-  - an annotation of an argument or the result that cannot be served is a TypeError when the function is registered;
-  - a function may be sync or async. A sync one runs on the loop, and nothing else does meanwhile.
+  - Each parameter is an argument; it is required if it has no default. `*args` and `**kwargs` are refused: they have no
+    schema.
+  - A parameter annotated with `Context` gets the context; it is not an argument.
+  - Annotations may be all types that `values.py` supports, with `Annotated[…, msgspec.Meta(description=…, ge=…)]` or
+    pydantic's `Field(…)` for constraints. A parameter without an annotation accepts any value.
+  - Arguments are converted to the annotated types before the call.
+  - An unsupported type of a parameter or of the result is a TypeError when the function is registered.
+  - A function may be sync or async. A sync function blocks the event loop.
 """
 
 from __future__ import annotations
@@ -34,27 +33,32 @@ _REFUSED: Final[dict[Role, tuple[type, ...]]] = {
     "resource": (int, float),
     "method": (str, int, float, bytes, bytearray, list, tuple, set, frozenset, types.NoneType),
 }
-"""Results that a kind of function cannot have, whatever their value."""
+"""By role: types that are never a valid result."""
 
 
 class ServingFunction:
-    """A function and its arguments.
+    """A registered function and its arguments.
 
     Args:
-        function: Sync or async.
-        fits: False: the arguments are handed over as they are, by name, for their schema is given elsewhere.
-        role: What the function is registered as. Its annotated result is checked.
-        name: What it is registered by, for the texts of errors. The function's own name if None.
+        function: A sync or async function.
+        converts: Whether to check and convert the arguments. If False they are passed as received.
+        role: What the function is registered as; None for a notification. With a role, the annotated result is checked.
+        name: The name for error texts; by default the name of the function.
+
+    Attributes:
+        name: The name of the function.
+        parameters: The parameters that are arguments, by name.
+        required: The names of the arguments without a default.
 
     Raises:
-        TypeError: For what is not callable, a signature that breaks the rules of this module, and a type that cannot be
-            served. The text names the role, the name and the parameter.
+        TypeError: The function is not callable, its signature breaks the rules of this module, or a type is not
+            supported. The text names the role, the name and the parameter.
     """
 
     __slots__ = (
         "_context_name",
+        "_converts",
         "_defaults",
-        "_fits",
         "_function",
         "_schema",
         "_types",
@@ -64,17 +68,16 @@ class ServingFunction:
     )
 
     def __init__(
-        self, function: Callable[..., Any], fits: bool = True, role: Role | None = None, name: str | None = None
+        self, function: Callable[..., Any], converts: bool = True, role: Role | None = None, name: str | None = None
     ) -> None:
         if not callable(function):
-            raise TypeError(f"what serves must be callable, not {type(function).__name__}")
+            raise TypeError(f"the function must be callable, not {type(function).__name__}")
         self._function = function
-        self._fits = fits
+        self._converts = converts
         self.name: str = name_of(function)
         label = (name or self.name) if role is None else f"{role} {name or self.name}"
         self._context_name: str | None = None
         self.parameters: dict[str, Parameter] = {}
-        """The arguments by their names."""
         hints = _hints(function, label)
         try:
             signature = inspect.signature(function)
@@ -88,61 +91,61 @@ class ServingFunction:
                 self.parameters[parameter_name] = parameter.replace(annotation=annotation)
         self._types: dict[str, ValueType] = {}
         self._defaults: dict[str, PydanticType] = {}
-        if fits:
+        if converts:
             self._read_types(label)
         self.required: frozenset[str] = frozenset(
             name
             for name, parameter in self.parameters.items()
             if (parameter.default is Parameter.empty or is_field(parameter.default)) and name not in self._defaults
         )
-        """The arguments that have to be given."""
-        self._schema = self._written_schema(label) if fits else {}
+        self._schema = self._make_schema(label) if converts else {}
         if role is not None:
             self._check_result(hints, role, label)
 
     @property
     def description(self) -> str | None:
-        """The function's docstring."""
+        """The docstring of the function, or None."""
         return inspect.getdoc(self._function) if inspect.isroutine(self._function) else None
 
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema (2020-12) of the arguments, an object."""
+        """Return the JSON Schema (2020-12) of the arguments; {} if they are not converted."""
         return self._schema
 
     def descriptions(self) -> dict[str, str]:
-        """What the annotations say of the arguments, by their names."""
+        """Return the descriptions of arguments, by name."""
         properties = self._schema.get("properties", {})
-        return {name: told["description"] for name, told in properties.items() if "description" in told}
+        return {name: schema["description"] for name, schema in properties.items() if "description" in schema}
 
     def convert(self, arguments: Mapping[str, Any], *, strict: bool = True) -> dict[str, Any]:
-        """The arguments as the annotations want them.
+        """Convert arguments to the annotated types.
 
         Args:
-            arguments: By name, as JSON has them.
-            strict: False: a text that stands for a number, a boolean or the like becomes one.
+            arguments: The arguments by name, from JSON.
+            strict: If False, strings are converted to numbers, booleans and so on where the type requires it.
 
         Raises:
-            ValueError: For one that is missing, unknown, or does not fit; the text names it, unless it is unknown.
+            ValueError: An argument is missing, unknown, or of the wrong type. The text never shows a value, or a name
+                that the caller made up.
         """
-        if not self._fits:
+        if not self._converts:
             return dict(arguments)
         if missing := [name for name in self.parameters if name in self.required and name not in arguments]:
             raise ValueError(f"missing: {', '.join(missing)}")
         if not arguments.keys() <= self.parameters.keys():  # compares the lengths first
-            raise ValueError(f"unknown; there are: {', '.join(self.parameters) or 'none'}")
+            raise ValueError(f"unknown name; expected: {', '.join(self.parameters) or 'none'}")
         converted = {}
         for name, value in arguments.items():
             try:
                 converted[name] = self._types[name].convert(value, strict=strict)
             except (ValueError, EncodeError):
-                raise ValueError(f"not of the right type: {name}") from None  # its own text may show the value
-        for name, of in self._defaults.items():
+                raise ValueError(f"wrong type: {name}") from None  # the text of this error may show the value
+        for name, value_type in self._defaults.items():
             if name not in converted:
-                converted[name] = of.default().value
+                converted[name] = value_type.default().value
         return converted
 
     def call(self, arguments: Mapping[str, Any], context: Context) -> Any:
-        """What the function returns for arguments that are converted: a result, or an awaitable of one."""
+        """Call the function with converted arguments. Return what it returns: a result, or an awaitable of one."""
         if self._context_name is None:
             return self._function(**arguments)
         return self._function(**arguments, **{self._context_name: context})
@@ -150,39 +153,39 @@ class ServingFunction:
     def _read_types(self, label: str) -> None:
         for name, parameter in self.parameters.items():
             if parameter.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
-                raise TypeError(f"{label}: {name} cannot be given by its name alone")
+                raise TypeError(f"{label}: it must be possible to pass {name} by name")
             annotation, default = parameter.annotation, parameter.default
             if is_field(default):  # `a: int = Field(…)`
                 annotation = Annotated[annotation, default]
             try:
-                of = type_of(annotation)
+                value_type = type_of(annotation)
             except Exception as error:
-                raise TypeError(f"{label}: the type of {name} cannot be served: {_reason(error)}") from error
-            self._types[name] = of
-            is_told = default is not Parameter.empty and not is_field(default)
-            if isinstance(of, PydanticType) and not is_told and of.default() is not None:
-                self._defaults[name] = of
+                raise TypeError(f"{label}: the type of {name} is not supported: {_reason(error)}") from error
+            self._types[name] = value_type
+            has_default = default is not Parameter.empty and not is_field(default)
+            if isinstance(value_type, PydanticType) and not has_default and value_type.default() is not None:
+                self._defaults[name] = value_type
 
-    def _written_schema(self, label: str) -> dict[str, Any]:
+    def _make_schema(self, label: str) -> dict[str, Any]:
         defaults = {
-            name: of.default().value if (of := self._defaults.get(name)) is not None else parameter.default
+            name: self._defaults[name].default().value if name in self._defaults else parameter.default
             for name, parameter in self.parameters.items()
             if name not in self.required
         }
         try:
             return object_schema(self._types, defaults)
         except Exception as error:
-            raise TypeError(f"{label}: the types of the parameters cannot be served: {_reason(error)}") from error
+            raise TypeError(f"{label}: the types of the parameters are not supported: {_reason(error)}") from error
 
     def _check_result(self, hints: Mapping[str, Any], role: Role, label: str) -> None:
         if inspect.isgeneratorfunction(self._function) or inspect.isasyncgenfunction(self._function):
-            raise TypeError(f"{label}: a generator cannot be served")
-        if "return" in hints and (faulty := _unservable(hints["return"], _REFUSED[role])) is not None:
-            raise TypeError(f"{label}: a result of type {_shown(faulty)} cannot be served")
+            raise TypeError(f"{label}: a generator is not supported")
+        if "return" in hints and (part := _unsupported(hints["return"], _REFUSED[role])) is not None:
+            raise TypeError(f"{label}: a result of type {_shown(part)} is not supported")
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """A function's own name; the class's of an object that is called."""
+    """Return the name of a function; for a callable object the name of its class."""
     name: str = getattr(function, "__name__", type(function).__name__)
     return name
 
@@ -192,13 +195,11 @@ def _hints(function: Callable[..., Any], label: str) -> dict[str, Any]:
     try:
         return typing.get_type_hints(target, include_extras=True)
     except NameError as error:
-        raise TypeError(
-            f"{label}: an annotation names what is not known where the function is defined: {error.name}"
-        ) from None
+        raise TypeError(f"{label}: an annotation uses a name that is not defined: {error.name}") from None
 
 
-def _unservable(annotation: Any, refused: tuple[type, ...]) -> Any:
-    """The part of a result's annotation that cannot be written as JSON, or None. What is in doubt can."""
+def _unsupported(annotation: Any, refused: tuple[type, ...]) -> Any:
+    """The part of a result's annotation that certainly has no JSON form, or None."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     inner: tuple[Any, ...] = ()
     if origin is Annotated:
@@ -210,7 +211,7 @@ def _unservable(annotation: Any, refused: tuple[type, ...]) -> Any:
     elif origin is None and hasattr(annotation, "__supertype__"):
         inner = (annotation.__supertype__,)
     if inner:
-        return next((part for part in inner if _unservable(part, refused) is not None), None)
+        return next((part for part in inner if _unsupported(part, refused) is not None), None)
     kind = origin or annotation
     if not isinstance(kind, type) or kind in (Any, object) or isinstance(annotation, TypeVar):
         return None
@@ -218,7 +219,7 @@ def _unservable(annotation: Any, refused: tuple[type, ...]) -> Any:
         return annotation
     if issubclass(kind, Iterable) and not typing.is_typeddict(kind):
         parts = (part for part in arguments if part is not Ellipsis)
-        return next((part for part in parts if _unservable(part, ()) is not None), None)
+        return next((part for part in parts if _unsupported(part, ()) is not None), None)
     if issubclass(kind, (PurePath, types.NoneType)):
         return None
     try:
@@ -229,7 +230,7 @@ def _unservable(annotation: Any, refused: tuple[type, ...]) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """The last line of a text: msgspec says there which type it is."""
+    """The last line of an error text, where msgspec names the type."""
     return str(error).strip().rpartition("\n")[2]
 
 

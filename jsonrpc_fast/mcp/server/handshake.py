@@ -1,14 +1,14 @@
 """The server's side of the handshake, without IO.
 
 Rules:
-  - A request with the protocol version or the client's capabilities in `_meta` is modern, and is judged alone: its
-    version, its capabilities. So one stream may carry both kinds; what one request says holds for no other.
+  - A request with a protocol version or client capabilities in `_meta` is modern. Its version and capabilities apply to
+    this request only, so one stream may carry modern and legacy requests.
   - `initialize` without these opens a legacy session. A second one is an error.
-  - Anything else is legacy. Before `initialize` it is an error at once, never silence: "method not found" for what no
-    legacy revision has (a newer client that probes goes by that), "initialize first" for the rest. `ping` is answered.
-  - After the answer to `initialize` requests are served; `notifications/initialized` allows the server's own.
-  - A method that other revisions have, but not the one in use, is not found. `initialize` is such a one in a modern
-    request. A method that the server has registered is found in every revision.
+  - Every other request is legacy. Before `initialize` only `ping` is served; the rest gets an error: "method not found"
+    if no legacy revision has the method, since newer clients probe for that, otherwise "not initialized".
+  - After `initialize` requests are served. After `notifications/initialized` the server may send requests.
+  - A method that only other revisions define is not found; `initialize` is one in a modern request. A registered method
+    is found in every revision.
 
 Sources: specification 2025-11-25 "Lifecycle", 2026-07-28 "Versioning and Compatibility" and "stdio".
 """
@@ -46,21 +46,22 @@ from ..protocol.versions import (
     negotiate,
 )
 
-_VERSION_CHARACTERS: Final = 64  # of a name that an error repeats
+_MAX_VERSION_CHARACTERS: Final = 64  # an error repeats the version
 _LEGACY_REQUESTS: Final = frozenset().union(*[REVISIONS[version].client_requests for version in HANDSHAKE_VERSIONS])
 _BEFORE_INITIALIZED: Final = frozenset({"notifications/message", "notifications/progress", "notifications/cancelled"})
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRules:
-    """By which rules a request is served.
+    """The rules for serving one request.
 
-    revision             the protocol revision
-    client_capabilities  what its client can do
-    client_info          who the client says it is, or None (a modern client may leave it out)
-    progress_token       what progress notifications for this request carry, or None: send none
-    log_level            the least level of log messages that this request asks for, or None. Modern requests alone:
-                         a legacy client sets its level with `logging/setLevel`
+    Attributes:
+        revision: The protocol revision.
+        client_capabilities: The capabilities of the client.
+        client_info: Name and version of the client; None if a modern client did not send them.
+        progress_token: The token for progress notifications; None: send none.
+        log_level: The minimum level of log messages for this request; None: send none. Only for modern requests: a
+            legacy client sets its level with `logging/setLevel`.
     """
 
     revision: Revision
@@ -70,9 +71,13 @@ class RequestRules:
     log_level: str | None = None
 
     def require(self, capability: str) -> None:
-        """Raises the RpcError that a client without this capability gets: -32021, or -32600 before 2026-07-28.
+        """Check that the client has a capability.
 
-        capability  as in `Capabilities.supports`
+        Args:
+            capability: As in `Capabilities.supports`.
+
+        Raises:
+            RpcError: The client lacks the capability (-32021; -32600 before 2026-07-28).
         """
         if self.client_capabilities.supports(capability):
             return
@@ -84,15 +89,19 @@ class RequestRules:
 
 
 class ServerHandshake:
-    """The server's side of one connection.
+    """The server's side of the handshake of one connection.
 
-    info          who the server is
-    capabilities  what it offers. Each client sees the members that its revision has
-    versions      the revisions it serves, in any order
-    instructions  how to use the server, for the client's model
-    ttl_ms        how long clients may keep lists and resources, in milliseconds (2026-07-28)
-    cache_scope   "private", or "public" if the answers are the same for everybody
-    methods       the methods that the server serves beside those of the revisions: of extensions, for one
+    Args:
+        info: Name and version of the server.
+        capabilities: The capabilities of the server. Each client gets the members that its revision defines.
+        versions: The revisions to support, in any order.
+        instructions: How to use the server, for the client's model.
+        ttl_ms: How long clients may cache lists and resources, in milliseconds (2026-07-28).
+        cache_scope: "public" if all clients get the same results, else "private".
+        methods: Additional methods, such as those of extensions.
+
+    Raises:
+        ValueError: A version is unknown, or there is none.
     """
 
     def __init__(
@@ -119,18 +128,22 @@ class ServerHandshake:
 
     @property
     def session(self) -> RequestRules | None:
-        """What `initialize` agreed on, for what the server sends of its own; None without a legacy session."""
+        """The rules that `initialize` agreed on; None without a legacy session."""
         return self._session
 
     @property
     def is_initialized(self) -> bool:
-        """The legacy client has sent `notifications/initialized`."""
+        """Whether the legacy client has sent `notifications/initialized`."""
         return self._is_initialized
 
     def receive_request(self, request: Request) -> RequestRules | HandshakeReply:
-        """How to serve a request: by a handler, by these rules, or with this answer.
+        """Decide how to serve a request. Call this for all requests, in the order of arrival.
 
-        Call it for every request, in the order of their arrival. Raises RpcError, which is the answer then.
+        Returns:
+            The rules for a handler, or the reply if the handshake itself serves the request.
+
+        Raises:
+            RpcError: The request is refused with this error.
         """
         params = object_members(request.params)
         meta = params.get("_meta")
@@ -138,14 +151,14 @@ class ServerHandshake:
             _is_modern(meta) or request.method == "server/discover" or not self._legacy_versions
         ):
             if request.method == "initialize" and not _is_modern(meta):
-                raise self._unsupported(_version_of(params, "protocolVersion"))  # it is of a legacy client
+                raise self._unsupported(_version_of(params, "protocolVersion"))
             return self._receive_modern(request.method, meta)
         if request.method == "initialize":
             return self._initialize(params)
         return self._receive_legacy(request.method, meta)
 
     def receive_notification(self, notification: Notification) -> bool:
-        """Whether a notification is to be handled. What comes too early or twice is dropped (section "Lifecycle")."""
+        """Return whether to handle a notification. Early and repeated ones are dropped ("Lifecycle")."""
         method = notification.method
         if method == "notifications/initialized":
             is_due = self._session is not None and not self._is_initialized
@@ -153,13 +166,13 @@ class ServerHandshake:
             return is_due
         if self._session is not None:
             return True
-        # A modern client tells the server nothing but that it gives up a request.
+        # Cancellation is the only notification of a modern client.
         return bool(self._modern_versions) and method == "notifications/cancelled"
 
     def may_send(self, message: Request | Notification) -> bool:
-        """Whether the server may send a message of its own now.
+        """Return whether the server may send a request or a notification now.
 
-        Requests go to legacy clients alone, and before `notifications/initialized` only `ping`.
+        Only legacy clients get requests: before `notifications/initialized` only `ping`.
         """
         session = self._session
         if isinstance(message, Request):
@@ -170,27 +183,32 @@ class ServerHandshake:
             return True
         return session is not None and message.method in _BEFORE_INITIALIZED
 
-    def complete(self, rules: RequestRules, method: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """A handler's result as the request's revision wants it; what the handler has set stays.
+    def complete(self, revision: Revision, method: str, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a handler's result with the members that its revision requires. Members already set are kept.
 
-        From 2026-07-28 on it says what kind of result it is, how long it may be kept and whose it is; before that
-        it has no such members.
+        From 2026-07-28 on these are `resultType`, `ttlMs` and `cacheScope`, and the server's name and version in
+        `_meta`. Before, `resultType`, `ttlMs` and `cacheScope` are left out.
+
+        Args:
+            revision: The revision of the request.
+            method: The method of the request.
+            result: The handler's result.
         """
-        if not rules.revision.is_modern:
+        if not revision.is_modern:
             return {name: value for name, value in result.items() if name not in ("resultType", "ttlMs", "cacheScope")}
         completed: dict[str, Any] = {"resultType": "complete"}
-        # A request for more input is no result to keep.
-        if method in rules.revision.cacheable and result.get("resultType", "complete") == "complete":
+        # A request for input must not be cached.
+        if method in revision.cacheable and result.get("resultType", "complete") == "complete":
             completed |= self._cache_hints
         completed |= result
-        server_info = {SERVER_INFO_KEY: self._info.to_dict(rules.revision.version)}
+        server_info = {SERVER_INFO_KEY: self._info.to_dict(revision.version)}
         completed["_meta"] = {**server_info, **(result.get("_meta") or {})}
         return completed
 
     def _initialize(self, params: dict[str, Any]) -> HandshakeReply:
         requested = _version_of(params, "protocolVersion")
         if self._session is not None:
-            raise RpcError(ErrorCode.INVALID_REQUEST, "initialize was received already")
+            raise RpcError(ErrorCode.INVALID_REQUEST, "the session is already initialized")
         version = negotiate(requested, self._legacy_versions)
         self._session = RequestRules(
             REVISIONS[version],
@@ -210,7 +228,7 @@ class ServerHandshake:
         session = self._session
         if session is None:
             if method in _LEGACY_REQUESTS or method in self._methods:
-                raise RpcError(ErrorCode.INVALID_REQUEST, "initialize comes first")
+                raise RpcError(ErrorCode.INVALID_REQUEST, "the session is not initialized")
             raise method_not_found()
         if method in MISSING_CLIENT_REQUESTS[session.revision.version] and method not in self._methods:
             raise method_not_found()
@@ -245,27 +263,27 @@ class ServerHandshake:
         }
         if self._instructions is not None:
             result["instructions"] = self._instructions
-        return HandshakeReply(self.complete(rules, "server/discover", result))
+        return HandshakeReply(self.complete(rules.revision, "server/discover", result))
 
     def _unsupported(self, requested: str) -> RpcError:
-        """Error -32022. It names the versions that `server/discover` names."""
+        """Return error -32022 with the versions that `server/discover` lists."""
         data = {"supported": self._request_versions(), "requested": requested}
         return RpcError(McpErrorCode.UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
 
     def _request_versions(self) -> list[str]:
-        """The versions that a request may carry, the latest first: none of those that need a session."""
+        """The versions that a request may carry, the latest first: legacy versions need a session."""
         return list(reversed(self._modern_versions))
 
 
 def _is_modern(meta: object) -> bool:
-    """Whether `_meta` is that of a modern request: half of it counts, to be told what is missing."""
+    """Whether `_meta` marks a modern request. One of both members suffices; the error then names the missing one."""
     return isinstance(meta, dict) and (PROTOCOL_VERSION_KEY in meta or CLIENT_CAPABILITIES_KEY in meta)
 
 
 def _version_of(members: dict[str, Any], name: str) -> str:
     version = members.get(name)
-    if not isinstance(version, str) or len(version) > _VERSION_CHARACTERS:
-        raise invalid_params(f"{name} must be a string of at most {_VERSION_CHARACTERS} characters")
+    if not isinstance(version, str) or len(version) > _MAX_VERSION_CHARACTERS:
+        raise invalid_params(f"{name} must be a string of at most {_MAX_VERSION_CHARACTERS} characters")
     return version
 
 
@@ -279,6 +297,6 @@ def _record(cls: Any, members: dict[str, Any], name: str, version: str) -> Any:
 
 
 def _progress_token(meta: object) -> int | str | None:
-    """The token, or None where there is none that the protocol allows: then nobody waits for progress."""
+    """The progress token; None if there is none or it is invalid."""
     token = meta.get("progressToken") if isinstance(meta, dict) else None
     return token if isinstance(token, str) or type(token) is int else None

@@ -1,18 +1,16 @@
-"""What a serving function asks its client for, in 2026-07-28, where a server sends no requests.
+"""Requests to a modern client (2026-07-28), which accepts no requests: its input comes in several rounds.
 
 Rules:
-  - a run of the function that lacks an answer ends there. Its request is answered with `input_required` and all that
-    the run has asked for; the client sends the request again with the answers, and the function runs from its start;
-  - what a run without all answers returns or raises is void, whatever it made of its end;
-  - an answer counts for the very request that it was given to, by method and params: to a function that asks something
-    else the second time nothing was answered yet. The same request asked twice has two answers. A request with a key of
-    the function's own is known by that key alone;
-  - a client sends the answers of the last round alone. Those of earlier rounds go with it as `requestState`, which
-    holds nothing else: no secret, and nothing to trust. A client that alters it gives other answers, as it may. They
-    are read as such, and bounded. A function that keeps a `requestState` of its own returns a `WholeResult`, and reads
-    the answers and the state from `Context.params`;
-  - only `tools/call`, `prompts/get` and `resources/read` can be answered so, and only what the client has declared may
-    be asked for.
+  - A function that needs a response it does not have yet stops there. The result is `input_required` with all requests
+    of that run. The client sends its request again with the responses, and the function runs from the start.
+  - What a run returns or raises is ignored if a response is missing.
+  - A response belongs to a request with the same method and params; the same request sent twice has two responses. A
+    request with a key of the function's own is identified by this key only.
+  - A client sends only the responses of the last round. Those of earlier rounds travel in `requestState`, which holds
+    nothing else: nothing secret, nothing to trust. A client that changes it only changes its own responses; they are
+    read with the same limits. A function with a `requestState` of its own returns a `WholeResult` and reads the
+    responses and the state from `Context.params`.
+  - Only `tools/call`, `prompts/get` and `resources/read` may need input, and only of kinds that the client declared.
 
 Source: specification 2026-07-28, "Multi Round-Trip Requests".
 """
@@ -33,89 +31,101 @@ from ..protocol.meta import MAX_INPUTS
 from .handshake import RequestRules
 
 MAX_STATE_BYTES: Final = 1024 * 1024
-"""How large `requestState` may be: what a client has answered in all rounds but the last."""
+"""Maximum size of `requestState`, the responses of all rounds but the last."""
 
-_CAN_WANT_INPUT: Final = frozenset({"prompts/get", "resources/read", "tools/call"})
-_CAN_BE_INPUT: Final = frozenset({"elicitation/create", "roots/list", "sampling/createMessage"})
+_MAY_NEED_INPUT: Final = frozenset({"prompts/get", "resources/read", "tools/call"})
+_INPUT_REQUESTS: Final = frozenset({"elicitation/create", "roots/list", "sampling/createMessage"})
 
 
 class InputRequired(BaseException):
-    """Ends a run that lacks an answer. It is no Exception, so that a function does not take it for a failed request."""
+    """Stops a run that needs a response. It is not an Exception: a function must not handle it as a failed request."""
 
 
 class Inputs:
-    """What one request has brought, and what it still lacks.
+    """The input responses of one request: those the client sent, and those that are missing.
 
-    method, params  of the request
+    Args:
+        method: The method of the request.
+        params: The params of the request.
 
-    Raises RpcError -32602 for answers that are none.
+    Raises:
+        RpcError: `inputResponses` or `requestState` is invalid (-32602).
     """
 
     def __init__(self, method: str, params: Mapping[str, Any]) -> None:
-        self._can_want_input = method in _CAN_WANT_INPUT
-        self._given: dict[str, bytes] = {}  # as text: what the function makes of an answer is its own business
-        if self._can_want_input:
-            self._given = _answers("inputResponses", params.get("inputResponses", {}))
-            # The function's own, perhaps: it is read as answers when the first one is looked for.
-            self._state: str | None = _state(params.get("requestState", "{}"))
-        self._keys: dict[str, str] = {}  # chosen by the function, with what was asked
+        self._may_need_input = method in _MAY_NEED_INPUT
+        self._responses: dict[str, bytes] = {}  # as JSON: a function may change what it gets
+        if self._may_need_input:
+            self._responses = _read_responses("inputResponses", params.get("inputResponses", {}))
+            # It may be the function's own, so it is read only when the function makes its first request.
+            self._state: str | None = _read_state(params.get("requestState", "{}"))
+        self._digests: dict[str, str] = {}  # of the requests, by key
         self._used: dict[str, bytes] = {}
         self._missing: dict[str, dict[str, Any]] = {}
-        self._times: Counter[str] = Counter()
+        self._repeats: Counter[str] = Counter()
 
     @property
     def are_missing(self) -> bool:
-        """Something was asked that the client has not answered yet."""
+        """Whether the function made a request without a response yet."""
         return bool(self._missing)
 
     async def call(
         self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None, key: str | None
     ) -> dict[str, Any]:
-        """The client's answer.
+        """Return the client's response to a request.
 
         Args:
-            method: What the client is asked for.
-            params: Its params.
-            timeout: Means nothing here: nobody waits.
-            key: The name of the request in `inputRequests`; None: made of method and params.
+            method: The method of the request.
+            params: The params of the request.
+            timeout: Ignored: nothing waits.
+            key: The name of the request in `inputRequests`; None: derived from method and params.
 
         Raises:
-            InputRequired: There is no answer yet.
-            RpcError: It cannot be asked for, or the client sent a `requestState` that holds no answers.
+            InputRequired: There is no response yet.
+            RpcError: The client cannot receive this request, or its `requestState` is invalid.
             ValueError: Two requests of one run have the same key.
         """
-        if not self._can_want_input or method not in _CAN_BE_INPUT:
-            raise cannot_ask()
+        if not self._may_need_input or method not in _INPUT_REQUESTS:
+            raise cannot_send()
         request = {"method": method} if params is None else {"method": method, "params": dict(params)}
         digest = hashlib.sha256(dumps(request)).hexdigest()[:32]
         if key is None:
-            self._times[digest] += 1
-            key = f"{digest}-{self._times[digest]}"
-        if self._keys.setdefault(key, digest) != digest:
-            raise ValueError("the key is that of another request")
+            self._repeats[digest] += 1
+            key = f"{digest}-{self._repeats[digest]}"
+        if self._digests.setdefault(key, digest) != digest:
+            raise ValueError("the key belongs to another request")
         if self._state is not None:
-            self._given, self._state = _earlier_answers(self._state) | self._given, None
-        if key not in self._given:
+            self._responses, self._state = _earlier_responses(self._state) | self._responses, None
+        if key not in self._responses:
             self._missing[key] = request
-            await _next_turn()  # tasks that start eagerly ask for what they need in the same round
+            await _next_turn()  # eager tasks get to make their requests in the same round
             raise InputRequired
-        self._used[key] = self._given[key]
-        answer: dict[str, Any] = loads(self._given[key])
-        return answer
+        self._used[key] = self._responses[key]
+        response: dict[str, Any] = loads(self._responses[key])
+        return response
 
     def result(self) -> dict[str, Any]:
-        """The result that wants the rest (`InputRequiredResult`). Raises RpcError -32603 for too large a state."""
+        """Return the `InputRequiredResult` with the missing requests.
+
+        Raises:
+            RpcError: `requestState` would be too large (-32603).
+        """
         result = {"resultType": "input_required", "inputRequests": dict(self._missing)}
         if not self._used:
             return result
-        state = b"{%b}" % b",".join([b"%b:%b" % (dumps(key), answer) for key, answer in self._used.items()])
+        state = b"{%b}" % b",".join([b"%b:%b" % (dumps(key), response) for key, response in self._used.items()])
         if len(state) > MAX_STATE_BYTES:
-            raise RpcError(ErrorCode.INTERNAL_ERROR, f"the answers so far have more than {MAX_STATE_BYTES} bytes")
+            raise RpcError(ErrorCode.INTERNAL_ERROR, f"the input responses have more than {MAX_STATE_BYTES} bytes")
         return {**result, "requestState": state.decode()}
 
 
 def capability_for(method: str, params: Mapping[str, Any] | None) -> str | None:
-    """What a client has to have declared to be asked for something, as of `Capabilities.supports`; None: nothing."""
+    """Return the capability that a client needs to receive a request, as in `Capabilities.supports`; None: no one.
+
+    Args:
+        method: The method of the request.
+        params: The params of the request.
+    """
     params = params or {}
     if method == "roots/list":
         return "roots"
@@ -126,30 +136,35 @@ def capability_for(method: str, params: Mapping[str, Any] | None) -> str | None:
     return None
 
 
-def cannot_ask() -> RpcError:
-    """The error for what a client cannot be asked for, by its revision or for the time being."""
-    return RpcError(ErrorCode.INVALID_REQUEST, "the client cannot be asked for that")
+def cannot_send() -> RpcError:
+    """Return the error for a message that the client's revision, or the state of the handshake, does not allow."""
+    return RpcError(ErrorCode.INVALID_REQUEST, "the client cannot receive this message")
 
 
 def check_input_required(method: str, result: Mapping[str, Any], rules: RequestRules) -> None:
-    """Checks an `input_required` result that a function made by itself.
+    """Check an `input_required` result that a function returned.
+
+    Args:
+        method: The method of the request.
+        result: The result.
+        rules: The rules of the request.
 
     Raises:
-        RpcError: The client cannot be asked, or lacks a capability.
+        RpcError: The client cannot receive the requests, or lacks a capability.
         TypeError, ValueError: The result breaks the protocol.
     """
-    if method not in _CAN_WANT_INPUT or not rules.revision.is_modern:
-        raise cannot_ask()
+    if method not in _MAY_NEED_INPUT or not rules.revision.is_modern:
+        raise cannot_send()
     requests, state = result.get("inputRequests", {}), result.get("requestState", "")
     if not isinstance(requests, Mapping) or not isinstance(state, str):
         raise TypeError("inputRequests must be a mapping, requestState a str")
     if not requests and "requestState" not in result:
-        raise ValueError("a result that wants input must have inputRequests or a requestState")
+        raise ValueError("an input_required result must have inputRequests or a requestState")
     if len(state) > MAX_STATE_BYTES:
         raise ValueError(f"requestState has more than {MAX_STATE_BYTES} bytes")
     for request in requests.values():
-        if not isinstance(request, Mapping) or request.get("method") not in _CAN_BE_INPUT:
-            raise ValueError(f"inputRequests must be requests for {', '.join(sorted(_CAN_BE_INPUT))}")
+        if not isinstance(request, Mapping) or request.get("method") not in _INPUT_REQUESTS:
+            raise ValueError(f"inputRequests must be requests for {', '.join(sorted(_INPUT_REQUESTS))}")
         if (capability := capability_for(request["method"], request.get("params"))) is not None:
             rules.require(capability)
 
@@ -159,26 +174,26 @@ def _next_turn() -> Generator[None, None, None]:
     yield
 
 
-def _state(text: object) -> str:
+def _read_state(text: object) -> str:
     if not isinstance(text, str) or len(text) > MAX_STATE_BYTES:
         raise invalid_params(f"requestState must be a string of at most {MAX_STATE_BYTES} bytes")
     return text
 
 
-def _earlier_answers(state: str) -> dict[str, bytes]:
+def _earlier_responses(state: str) -> dict[str, bytes]:
     try:
-        answers = loads(state)
+        responses = loads(state)
     except ValueError:
-        raise invalid_params("requestState is not what the server has sent") from None
-    return _answers("requestState", answers)
+        raise invalid_params("requestState did not come from this server") from None
+    return _read_responses("requestState", responses)
 
 
-def _answers(name: str, members: object) -> dict[str, bytes]:
+def _read_responses(name: str, members: object) -> dict[str, bytes]:
     if isinstance(members, dict) and len(members) > MAX_INPUTS:
         raise invalid_params(f"{name} has more than {MAX_INPUTS} members")
-    if not isinstance(members, dict) or not all(isinstance(answer, dict) for answer in members.values()):
+    if not isinstance(members, dict) or not all(isinstance(response, dict) for response in members.values()):
         raise invalid_params(f"{name} must be an object of results")
     try:
-        return {key: dumps(answer) for key, answer in members.items()}
+        return {key: dumps(response) for key, response in members.items()}
     except EncodeError:
-        raise invalid_params(f"{name} is nested too deeply") from None
+        raise invalid_params(f"{name} nests too deep") from None

@@ -1,14 +1,14 @@
-"""The answers to the requests of a client, from what a server offers.
+"""The methods of MCP, served from the registry of a server.
 
 Rules:
-  - a request for a kind that was not declared to the client is "method not found";
-  - params that are not as the protocol has them are -32602, and so are unknown names and cursors. The texts name
-    members and arguments, and show no value;
-  - a tool that fails, or that is called with arguments that break its schema, is a result with `isError`, for the model
-    to read. Any other function that fails is -32603, and so is any that returns what it must not. What it failed with
-    is logged, and is not told to the client;
-  - null in place of `arguments` and the like counts as absent: some clients send it;
-  - an RpcError out of a function is the answer.
+  - Methods of a kind that was not declared to the client are not found.
+  - Invalid params, unknown names and invalid cursors are error -32602. The texts name members and arguments, but show
+    no values.
+  - A tool that fails, or whose arguments do not match its schema, gives a result with `isError`, for the model to read.
+    Any other function that fails, and any function that returns an invalid value, gives error -32603. The client does
+    not see the cause; it is logged.
+  - An RpcError that a function raises is sent to the client.
+  - null counts as absent for `arguments`, `ref`, `argument` and `context`, because some clients send it.
 """
 
 from __future__ import annotations
@@ -38,22 +38,29 @@ from .tools import error_result
 from .values import to_json
 
 Method = Callable[[dict[str, Any], Context], Any]
+"""Serves a request: takes params and context, returns the result; a function or a coroutine function."""
 
 MAX_COMPLETIONS: Final = 100
-"""How many values one answer may have (specification, "Completion")."""
-
-
-MAX_TEXTS: Final = 1000
+"""Maximum number of values in one completion (specification, "Completion")."""
+MAX_ARGUMENTS: Final = 1000
 """Maximum number of arguments of a prompt or a completion."""
-MAX_TYPED: Final = 64 * 1024
-"""Maximum length of a value to complete, in characters."""
+MAX_TYPED_CHARACTERS: Final = 64 * 1024
+"""Maximum length of a value to complete."""
 
-_ID_CHARACTERS: Final = 64  # of an id in the log
+_LOGGED_ID_CHARACTERS: Final = 64
 _logger: Final = logging.getLogger("jsonrpc_fast.mcp")
 
 
 class Methods:
-    """Methods by method. `page_size`: items on a page of a list, 1 or more."""
+    """The methods that all connections of a server share.
+
+    Args:
+        registry: The tools, prompts and resources.
+        page_size: Number of items on one page of a list.
+
+    Raises:
+        ValueError: `page_size` is less than 1.
+    """
 
     def __init__(self, registry: Registry, page_size: int = 100) -> None:
         if page_size < 1:
@@ -70,27 +77,28 @@ class Methods:
             "tools/call": ("tools", self._call_tool),
             "tools/list": ("tools", self._list_tools),
         }
-        # Without sources nothing has to be awaited.
+        # Without sources the lists need not wait.
         self._lists: dict[str, Method] = {
             "prompts/list": self._list_own_prompts,
             "resources/list": self._list_own_resources,
         }
 
     def find(self, method: str, declared: ServerCapabilities) -> Method:
-        """What answers a method: a function of the params and the context, sync or a coroutine function.
+        """Return the function that serves a method.
 
-        declared  what the client was told that the server offers
+        Args:
+            method: The method of the request.
+            declared: The capabilities that were declared to the client.
 
-        Raises RpcError -32601. What the function raises as an RpcError is the answer, too.
+        Raises:
+            RpcError: The method is not found (-32601).
         """
-        if (function := self._registry.methods.get(method)) is not None:
-            return partial(call_method, function)
-        capability, answering = self._methods.get(method, ("", None))
-        if answering is None or not declared.supports(capability):
+        if (registered := self._registry.methods.get(method)) is not None:
+            return partial(call_method, registered)
+        capability, function = self._methods.get(method, ("", None))
+        if function is None or not declared.supports(capability):
             raise method_not_found()
-        return answering if self._registry.sources else self._lists.get(method, answering)
-
-    # Tools.
+        return function if self._registry.sources else self._lists.get(method, function)
 
     def _list_tools(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         tools = {name: tool.checked.definition(context.revision) for name, tool in self._registry.tools.items()}
@@ -101,28 +109,26 @@ class Methods:
         if tool is None:
             raise RpcError(ErrorCode.INVALID_PARAMS, "Unknown tool")
         arguments = _object(params, "arguments")
-        if (faulty := tool.checked.check_arguments(arguments)) is not None:
-            return faulty
+        if (refusal := tool.checked.check_arguments(arguments)) is not None:
+            return refusal
         try:
             converted = tool.function.convert(arguments)
         except ValueError as error:
             return error_result(f"Invalid arguments for tool {tool.checked.tool.name}: {error}")
         try:
-            value = await _value(tool.function.call(converted, context))
+            value = await _awaited(tool.function.call(converted, context))
         except RpcError:
             raise
         except Exception as error:
-            name, id = tool.checked.tool.name, ascii(context.request_id)[:_ID_CHARACTERS]
+            name, id = tool.checked.tool.name, ascii(context.request_id)[:_LOGGED_ID_CHARACTERS]
             _logger.error("tool %s failed, request %s", name, id, exc_info=error)
             return error_result(f"Tool {name} failed")
-        with _naming(f"tool {tool.checked.tool.name}"):
+        with _named_in_errors(f"tool {tool.checked.tool.name}"):
             if isinstance(value, WholeResult):
                 result = _whole(value)
                 content = {"content": made_blocks(result["content"], context.revision)} if "content" in result else {}
                 return {**result, **content}
             return tool.checked.result(value, context.revision)
-
-    # Prompts.
 
     async def _list_prompts(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         prompts: dict[str, Prompt] = {}
@@ -149,14 +155,12 @@ class Methods:
                     return made_prompt(found, context.revision, None)
             raise RpcError(ErrorCode.INVALID_PARAMS, "Unknown prompt")
         converted = _converted(registered.function, arguments, strict=False)
-        value = await _value(registered.function.call(converted, context))
-        with _naming(f"prompt {name}"):
+        value = await _awaited(registered.function.call(converted, context))
+        with _named_in_errors(f"prompt {name}"):
             if isinstance(value, WholeResult) and "messages" not in (value := _whole(value)):
                 return value
             description = registered.prompt.description
             return made_prompt(value, context.revision, None if description is UNSET else description)
-
-    # Resources.
 
     async def _list_resources(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         resources: dict[str, Resource] = {}
@@ -186,17 +190,17 @@ class Methods:
         name = "of a source"
         if (fixed := self._registry.resources.get(uri)) is not None:
             mime_type, name = fixed.resource.mime_type, fixed.resource.name
-            value = await _value(fixed.function.call({}, context))
+            value = await _awaited(fixed.function.call({}, context))
         else:
             for source in self._registry.sources:
-                if value is None and (not is_unsafe_uri(uri) or self._registry.takes_unsafe_uris(source)):
+                if value is None and (not is_unsafe_uri(uri) or self._registry.allows_unsafe_uris(source)):
                     value = await source.read(uri)
             for template in self._registry.resource_templates.values():
                 if value is not None:
                     break
                 try:
                     parts = template.uris.match(uri)
-                except UnsafePart:  # another template must not get what this one refuses
+                except UnsafePart:  # no other template may serve what this one refuses
                     raise not_found(uri, context.revision) from None
                 if parts is not None:
                     mime_type, name = template.template.mime_type, template.template.name
@@ -204,21 +208,19 @@ class Methods:
                         converted = template.function.convert(parts, strict=False)
                     except ValueError:
                         continue  # there is no such resource
-                    value = await _value(template.function.call(converted, context))
+                    value = await _awaited(template.function.call(converted, context))
         if value is None:
             raise not_found(uri, context.revision)
-        with _naming(f"resource {name}"):
+        with _named_in_errors(f"resource {name}"):
             if isinstance(value, WholeResult) and "contents" not in (value := _whole(value)):
                 return value
             return made_contents(uri, value, None if mime_type is UNSET else mime_type)
 
-    # Completion.
-
     async def _complete(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         reference, argument = _object(params, "ref"), _object(params, "argument")
         name, typed = _text(argument, "name", "argument/name"), _text(argument, "value", "argument/value")
-        if len(typed) > MAX_TYPED:
-            raise invalid_params(f"argument/value has more than {MAX_TYPED} characters")
+        if len(typed) > MAX_TYPED_CHARACTERS:
+            raise invalid_params(f"argument/value has more than {MAX_TYPED_CHARACTERS} characters")
         others = _texts(_object(params, "context"), "arguments", "context/arguments")
         completers: Mapping[str, Completer] | None = None
         names: Sequence[str] = ()
@@ -244,39 +246,39 @@ class Methods:
             raise invalid_params("argument/name is unknown")
         completer = completers.get(name, ())
         if callable(completer):
-            values = list(await _value(completer(typed, others)))
+            values = list(await _awaited(completer(typed, others)))
         else:
-            begun = typed.lower()
-            values = [value for value in completer if value.lower().startswith(begun)]
+            prefix = typed.lower()
+            values = [value for value in completer if value.lower().startswith(prefix)]
         return {"completion": _completion(values)}
 
     def _page(self, member: str, items: dict[str, dict[str, Any]], params: dict[str, Any]) -> dict[str, Any]:
-        """A page of a list, `items` by what names them."""
-        page, following = paginate(
+        """The page of a list that `params` ask for; `items` are by name or URI."""
+        page, next_cursor = paginate(
             items.items(), params.get("cursor"), key=lambda named: named[0], page_size=self._page_size
         )
         result: dict[str, Any] = {member: [item for _, item in page]}
-        return result if following is None else {**result, "nextCursor": following}
+        return result if next_cursor is None else {**result, "nextCursor": next_cursor}
 
 
 async def call_method(function: ServingFunction, params: Mapping[str, Any], context: Context) -> Any:
-    """What a function for a method, or for a notification, returns."""
+    """Call the function of a method or a notification and return its result in JSON."""
     given = dict(params)
     given.pop("_meta", None)
-    return to_json(await _value(function.call(_converted(function, given), context)))
+    return to_json(await _awaited(function.call(_converted(function, given), context)))
 
 
-async def _value(value: Any) -> Any:
+async def _awaited(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
 @contextmanager
-def _naming(what: str) -> Iterator[None]:
-    """Says in the error for an unfit result whose it is."""
+def _named_in_errors(what: str) -> Iterator[None]:
+    """Add the name of the tool, prompt or resource to the error about its return value."""
     try:
         yield
     except (TypeError, EncodeError) as error:
-        raise TypeError(f"{what} returned what it must not: {error}") from error
+        raise TypeError(f"{what} returned an invalid value: {error}") from error
 
 
 def _whole(result: WholeResult) -> dict[str, Any]:
@@ -285,9 +287,9 @@ def _whole(result: WholeResult) -> dict[str, Any]:
 
 
 def _completion(values: Sequence[Any], total: Any = None, has_more: Any = None) -> dict[str, Any]:
-    """The `completion` of these values. Raises TypeError for what is no text."""
+    """The `completion` member for these values."""
     if not all(isinstance(value, str) for value in values):
-        raise TypeError("a completion must be texts")
+        raise TypeError("the values of a completion must be strings")
     shown = [*values[:MAX_COMPLETIONS]]
     return {
         "values": shown,
@@ -304,7 +306,7 @@ def _text(members: Mapping[str, Any], name: str, path: str | None = None) -> str
 
 
 def _object(members: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A member that is an object, and empty where it is absent or null."""
+    """A member that is an object; {} if it is absent or null."""
     value = members.get(name)
     if value is None:
         return {}
@@ -317,8 +319,8 @@ def _texts(members: Mapping[str, Any], name: str, path: str | None = None) -> di
     value = members.get(name)
     if value is None:
         return {}
-    if isinstance(value, dict) and len(value) > MAX_TEXTS:
-        raise invalid_params(f"{path or name} has more than {MAX_TEXTS} members")
+    if isinstance(value, dict) and len(value) > MAX_ARGUMENTS:
+        raise invalid_params(f"{path or name} has more than {MAX_ARGUMENTS} members")
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
         raise invalid_params(f"{path or name} must be an object of strings")
     return value

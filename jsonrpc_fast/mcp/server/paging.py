@@ -1,7 +1,7 @@
 """Pages of a list, and the cursors between them.
 
-A cursor names the last item of the page before, not a place in the list: what comes or goes meanwhile neither hides
-an item nor shows one twice. It is opaque to clients (specification, "Pagination").
+A cursor names the last item of the previous page instead of a position: items that are added or removed between two
+pages neither hide nor repeat others. Cursors are opaque to clients (specification, "Pagination").
 """
 
 from __future__ import annotations
@@ -16,21 +16,26 @@ from ...errors import RpcError
 
 T = TypeVar("T")
 
-_MARK: Final = b"after:"
-_CURSOR_CHARACTERS: Final = 8192
+_PREFIX: Final = b"after:"
+_MAX_CURSOR_CHARACTERS: Final = 8192
 
 
 def paginate(
     items: Iterable[T], cursor: object, *, key: Callable[[T], str], page_size: int = 100
 ) -> tuple[list[T], str | None]:
-    """One page of a list, in the order of the keys, and the cursor of the next page or None.
+    """Return one page of a list.
 
-    items      all of the list, in any order
-    cursor     the member `cursor` of the request, or None for the first page
-    key        what an item is named by; no two have the same
-    page_size  items on a page, 1 or more
+    Args:
+        items: All items, in any order.
+        cursor: `cursor` of the request; None for the first page.
+        key: A function that returns the unique name of an item. Pages are sorted by it.
+        page_size: Number of items on a page, at least 1.
 
-    Raises RpcError -32602 for a cursor that is none.
+    Returns:
+        The items of the page, and the cursor of the next page or None.
+
+    Raises:
+        RpcError: The cursor is invalid (-32602).
     """
     ordered = sorted(items, key=key)
     if cursor is not None:
@@ -41,15 +46,15 @@ def paginate(
 
 
 def _write(name: str) -> str:
-    return base64.urlsafe_b64encode(_MARK + name.encode()).decode()
+    return base64.urlsafe_b64encode(_PREFIX + name.encode()).decode()
 
 
 def _read(cursor: object) -> str:
-    if isinstance(cursor, str) and len(cursor) <= _CURSOR_CHARACTERS:
+    if isinstance(cursor, str) and len(cursor) <= _MAX_CURSOR_CHARACTERS:
         try:
             text = base64.b64decode(cursor.encode(), b"-_", validate=True)
-            if text.startswith(_MARK):
-                return text[len(_MARK) :].decode()
+            if text.startswith(_PREFIX):
+                return text[len(_PREFIX) :].decode()
         except (binascii.Error, UnicodeError):
             pass
     raise RpcError(ErrorCode.INVALID_PARAMS, "Invalid cursor")

@@ -1,4 +1,4 @@
-"""What a server offers: tools, prompts and resources, from functions and from sources of many.
+"""The tools, prompts and resources of a server, from functions and from sources.
 
     @server.tool
     def add(a: int, b: int) -> int: ...
@@ -10,12 +10,11 @@
     async def note(name: str) -> str | None: ...
 
 Rules:
-  - what a function is called with is read from its signature (functions.py), and its docstring describes it, unless
-    something else is given. The arguments of a prompt and the parts of a URI are texts, and become what the
-    annotations say where they can: "3" an int;
-  - what a function may return is said by its decorator. Values become what the protocol has where that is obvious; the
-    rest is error -32603, and the log says why. What can be known beforehand is a TypeError of the decorator;
-  - a name, or a URI, is registered once. What a source has of the same name stays hidden.
+  - The signature of a function defines its arguments (functions.py), its docstring is the description. The arguments of
+    a prompt and the parts of a URI are strings; they are converted to the annotated types: "3" becomes an int.
+  - Each decorator says what its functions may return. An invalid return value is error -32603 and is logged. If the
+    annotations show it beforehand, the decorator raises TypeError.
+  - A name or URI is registered once. It hides items of sources with the same name.
 """
 
 from __future__ import annotations
@@ -40,36 +39,48 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Kind = Literal["tools", "prompts", "resources"]
 
 Completer = Sequence[str] | Callable[[str, Mapping[str, str]], "Sequence[str] | Awaitable[Sequence[str]]"]
-"""The values of an argument: all of them, or a function of what was typed and of the other arguments."""
+"""The possible values of an argument, or a function that returns them: takes the typed text and the other arguments."""
 
 
 class Source(Protocol):
-    """Many prompts and resources, that may come and go. Whoever owns it calls `Server.list_changed` when they do."""
+    """A changing set of prompts and resources. Its owner calls `Server.list_changed` when the set changes."""
 
     async def prompts(self) -> Sequence[Prompt]:
-        """All prompts there are."""
+        """Return all prompts."""
 
     async def resources(self) -> Sequence[Resource]:
-        """All resources there are."""
+        """Return all resources."""
 
     async def get(self, name: str, arguments: dict[str, str]) -> dict[str, Any] | None:
-        """A `GetPromptResult`; None for an unknown prompt. Raises RpcError."""
+        """Return the `GetPromptResult` of a prompt; None if the prompt is unknown.
+
+        Raises:
+            RpcError: An error for the client.
+        """
 
     async def read(self, uri: str) -> dict[str, Any] | None:
-        """Contents, as `text_contents` gives them; None for an unknown resource. Raises RpcError."""
+        """Return the contents of a resource, as from `text_contents`; None if the resource is unknown.
+
+        Raises:
+            RpcError: An error for the client.
+        """
 
     async def complete(self, name: str, argument: dict[str, str]) -> dict[str, Any] | None:
-        """The completion of an argument of a prompt; None for an unknown prompt."""
+        """Return the `completion` for an argument of a prompt, a dict with `values`; None if the prompt is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTool:
+    """A tool and its function."""
+
     checked: CheckedTool
     function: ServingFunction
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredPrompt:
+    """A prompt, its function, and completers by argument."""
+
     prompt: Prompt
     function: ServingFunction
     completers: Mapping[str, Completer]
@@ -77,12 +88,16 @@ class RegisteredPrompt:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredResource:
+    """A resource and its function."""
+
     resource: Resource
     function: ServingFunction
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTemplate:
+    """A resource template, its function, and completers by part."""
+
     template: ResourceTemplate
     uris: UriTemplate
     function: ServingFunction
@@ -90,10 +105,10 @@ class RegisteredTemplate:
 
 
 class Registry:
-    """Tools, prompts, resources and sources, by their names.
+    """Tools, prompts and resources by name or URI, methods and notifications, and sources.
 
     Args:
-        provider: The host in the URIs of resources that are registered without one.
+        provider: The host in the URIs of resources that are registered without a URI.
     """
 
     def __init__(self, provider: str = "server") -> None:
@@ -108,7 +123,7 @@ class Registry:
         self._unsafe_sources: list[Source] = []
 
     def capabilities(self) -> ServerCapabilities:
-        """What there is to be offered now."""
+        """Return the capabilities of what is registered now."""
         prompts = bool(self.prompts or self.sources)
         resources = bool(self.resources or self.resource_templates or self.sources)
         return ServerCapabilities(
@@ -144,27 +159,33 @@ class Registry:
         output_schema: dict[str, Any] | None = None,
         annotations: ToolAnnotations | None = None,
     ) -> Any:
-        """Registers a function as a tool: `@server.tool` or `@server.tool(…)`.
+        """Register a function as a tool: `@server.tool` or `@server.tool(…)`.
 
-        The function returns None for nothing, a str for a text, a `ToolResult` for content blocks, or any other value
-        that JSON has, dataclasses, Structs, pydantic models, Decimals, sets, bytes (as base64) and the like included:
-        the client gets that as structured content and as text. An awaitable of one will do. What cannot be written is
-        answered with -32603 and logged; an exception is a result with `isError`, without its text, and is logged.
+        The function returns, directly or as an awaitable:
+
+        - None for no content, a str for a text block, a `ToolResult` for other content blocks, a `WholeResult`;
+        - any other value with a JSON form, such as a dataclass, Struct, pydantic model, Decimal, set or bytes (base64):
+          the client gets it as structured content and as text.
+
+        If the function raises an exception, the client gets a result with `isError` and without the exception's text. A
+        value without a JSON form is error -32603. Both are logged. An `RpcError` is sent to the client.
 
         Args:
-            name: 1 to 128 letters and digits of ASCII, `_`, `-` and `.`; the function's own if None.
+            name: 1 to 128 ASCII letters, digits, `_`, `-` and `.`; by default the name of the function.
             title: The name for people.
-            description: What the tool does; the function's docstring if None.
-            input_schema: A JSON Schema of the arguments, which are then handed over as they come; if None, it is made
-                of the signature.
+            description: What the tool does; by default the docstring.
+            input_schema: A JSON Schema of the arguments, which are then passed unconverted. By default the schema comes
+                from the signature.
             output_schema: A JSON Schema of what the function returns.
-            annotations: Hints on what the tool does.
+            annotations: Hints about what the tool does.
+
+        Returns:
+            The function, or a decorator.
 
         Raises:
-            TypeError: From the decorator, for a signature that has no schema, and a type of an argument or of the
-                result that cannot be served.
-            ValueError: From the decorator, for a name that breaks the rule or is taken, and for a schema that cannot
-                be used.
+            TypeError: From the decorator: the signature has no schema, or the type of a parameter or of the result is
+                not supported.
+            ValueError: From the decorator: the name is invalid or already registered, or a schema is invalid.
         """
 
         def register(function: Function) -> Function:
@@ -180,7 +201,7 @@ class Registry:
             self._add(self.tools, tool.name, RegisteredTool(CheckedTool(tool), serving), "tools")
             return function
 
-        given = _given(name)
+        given = _explicit_name(name)
         return register if given is name else register(name)
 
     @overload
@@ -204,21 +225,31 @@ class Registry:
         description: str | None = None,
         complete: Mapping[str, Completer] | None = None,
     ) -> Any:
-        """Registers a function as a prompt: `@server.prompt` or `@server.prompt(…)`.
+        """Register a function as a prompt: `@server.prompt` or `@server.prompt(…)`.
 
-        The function returns a str, which is a message of the user, a message (`{"role": "user", "content": …}`, whose
-        content is a str or one content block), a list of both, or a whole result (`{"messages": […]}`). An awaitable of
-        one will do, and so will objects that are written so. Anything else is answered with -32603 and logged.
+        The function returns, directly or as an awaitable:
+
+        - a str, a message of the user;
+        - a message `{"role": "user", "content": …}`, whose content is a str or a content block;
+        - a list of these;
+        - a result `{"messages": […]}` or a `WholeResult`.
+
+        Objects with such a JSON form work, too. Anything else is error -32603 and is logged.
 
         Args:
-            name: The function's own if None.
+            name: The name of the prompt; by default the name of the function.
             title: The name for people.
-            description: What the prompt is for; the function's docstring if None.
-            complete: The values of arguments, by their names.
+            description: What the prompt is for; by default the docstring.
+            complete: By argument: its possible values, or a function that returns them. The function takes the typed
+                text and the other arguments.
+
+        Returns:
+            The function, or a decorator.
 
         Raises:
-            TypeError: From the decorator, as that of `tool`.
-            ValueError: From the decorator, for a name that is taken.
+            TypeError: From the decorator: the signature has no schema, or a type is not supported; or `complete` names
+                an unknown argument.
+            ValueError: From the decorator: the name is already registered.
         """
 
         def register(function: Function) -> Function:
@@ -234,7 +265,7 @@ class Registry:
             self._add(self.prompts, prompt.name, RegisteredPrompt(prompt, serving, completers), "prompts")
             return function
 
-        given = _given(name)
+        given = _explicit_name(name)
         return register if given is name else register(name)
 
     @overload
@@ -264,29 +295,40 @@ class Registry:
         complete: Mapping[str, Completer] | None = None,
         unsafe_parts: bool = False,
     ) -> Any:
-        """Registers a function as a resource, or as all resources of a URI template.
+        """Register a function as a resource, or as the resources of a URI template.
 
         `@server.resource("notes://{name}")`, or `@server.resource` for a URI made of the server's name, the function's
-        name and its arguments: `resource://weather/note/{name}`.
+        name and its parameters: `resource://weather/note/{name}`.
 
-        The function returns a str, bytes, None for "not found", contents (`{"uri": …, "text": …}` or with a `blob`), a
-        list of these, a whole result (`{"contents": […]}`), or any other value that is an object in JSON, which is sent
-        as JSON text. An awaitable of one will do. Anything else is answered with -32603 and logged.
+        The function returns, directly or as an awaitable:
+
+        - a str, bytes, or None for "not found";
+        - contents: `{"uri": …, "text": …}` or `{"uri": …, "blob": …}`;
+        - a list of these;
+        - a result `{"contents": […]}` or a `WholeResult`;
+        - any other value that is an object in JSON: it is sent as a JSON text.
+
+        Anything else is error -32603 and is logged.
 
         Args:
-            uri: A URI, or a template with `{name}` in it (RFC 6570 level 1) for each argument of the function.
-            name: The function's own if None.
+            uri: A URI, or a URI template (RFC 6570 level 1) with a `{name}` for each parameter of the function.
+            name: The name of the resource; by default the name of the function.
             title: The name for people.
-            description: What it is; the function's docstring if None.
-            mime_type: Of what the function returns; for an object "application/json" if None.
-            complete: For a template: the values of its parts, by their names.
-            unsafe_parts: For a template: hand over parts that could lead a path astray: with `..` between slashes,
-                a NUL, an absolute path, or bytes that are not UTF-8 (as surrogates, as of `os.fsdecode`). False: a URI
-                with such a part is not found, whatever other templates there are.
+            description: What the resource is; by default the docstring.
+            mime_type: The MIME type of what the function returns; by default none, for objects "application/json".
+            complete: Only for a template; by part: its possible values, or a function that returns them. The function
+                takes the typed text and the other parts.
+            unsafe_parts: Only for a template: whether the function gets unsafe parts: `..` as a segment, NUL, an
+                absolute path, bytes that are not UTF-8 (as surrogates, see `os.fsdecode`). If False, a URI with an
+                unsafe part is not found, even if another template matches.
+
+        Returns:
+            The function, or a decorator.
 
         Raises:
-            TypeError: From the decorator, as that of `tool`, and where the arguments are not those of the URI.
-            ValueError: From the decorator, for a URI that is wrong or taken.
+            TypeError: From the decorator: the signature has no schema, or a type is not supported; the parameters do
+                not match the URI; or `complete` names an unknown part.
+            ValueError: From the decorator: the URI is invalid or already registered.
         """
 
         def register(function: Function) -> Function:
@@ -294,8 +336,8 @@ class Registry:
             address = self._address(serving) if given is None else given
             uris = UriTemplate(address, unsafe_parts=unsafe_parts)
             if set(uris.names) != serving.parameters.keys():
-                raise TypeError(f"{serving.name}: its arguments must be those of the URI")
-            told: dict[str, Any] = {
+                raise TypeError(f"{serving.name}: the parameters must match the names in the URI")
+            members: dict[str, Any] = {
                 "name": _name(name, function),
                 "title": _or_unset(title),
                 "description": _or_unset(description or serving.description),
@@ -303,18 +345,20 @@ class Registry:
             }
             completers = _completers(complete, serving)
             if uris.names:
-                template = RegisteredTemplate(ResourceTemplate(uri_template=address, **told), uris, serving, completers)
+                template = RegisteredTemplate(
+                    ResourceTemplate(uri_template=address, **members), uris, serving, completers
+                )
                 self._add(self.resource_templates, address, template, "resources")
             else:
                 try:
                     check_uri(address)
                 except Exception as error:
                     raise ValueError(f"{serving.name}: {error}") from None
-                resource = RegisteredResource(Resource(uri=address, **told), serving)
+                resource = RegisteredResource(Resource(uri=address, **members), serving)
                 self._add(self.resources, address, resource, "resources")
             return function
 
-        given = _given(uri)
+        given = _explicit_name(uri)
         return register if given is uri else register(uri)
 
     @overload
@@ -324,20 +368,23 @@ class Registry:
     def method(self, name: str | None = None) -> Callable[[Function], Function]: ...
 
     def method(self, name: Any = None) -> Any:
-        """Registers a function for a method that this package does not serve itself: of an extension, or of tasks.
+        """Register a function for a method of an extension or of tasks: `@server.method("vendor/do")`.
 
-        The function is called with the params by their names, `_meta` left out, and returns the result, which is an
-        object in JSON: a dict, a dataclass, a Struct, a pydantic model. An awaitable of one will do. Anything else is
-        answered with -32603 and logged. The method is found in every revision. What it belongs to is declared by
-        `Server(capabilities=…)`.
+        The function gets the params by name, without `_meta`. It returns an object in JSON, directly or as an
+        awaitable: a dict, dataclass, Struct or pydantic model. Anything else is error -32603 and is logged.
+
+        The method is found in every revision. Declare its capability with `Server(capabilities=…)`.
 
         Args:
-            name: The method; the function's own name if None.
+            name: The method; by default the name of the function.
+
+        Returns:
+            The function, or a decorator.
 
         Raises:
-            TypeError: From the decorator, as that of `tool`.
-            ValueError: From the decorator, for a method of the protocol, those of tasks excepted, and one that is
-                taken.
+            TypeError: From the decorator: the signature has no schema, or a type is not supported.
+            ValueError: From the decorator: the method is already registered, or belongs to the protocol (methods of
+                tasks are allowed).
         """
 
         def register(function: Function) -> Function:
@@ -348,31 +395,48 @@ class Registry:
             self._add(self.methods, method, ServingFunction(function, role="method", name=given), None)
             return function
 
-        given = _given(name)
+        given = _explicit_name(name)
         return register if given is name else register(name)
 
     def notification(self, method: str) -> Callable[[Function], Function]:
-        """Registers a function that is called when a client tells something, up to 2025-11-25.
+        """Register a function for a notification of legacy clients (up to 2025-11-25).
 
             @server.notification("notifications/roots/list_changed")
             async def roots_changed(context: Context) -> None:
                 roots = await context.call("roots/list")
 
-        The function is called with the params by their names, `_meta` left out, and may be sync or async. What it
-        raises is logged. The decorator raises ValueError for "notifications/cancelled" and "notifications/progress",
-        which the session takes.
+        The function may be sync or async. It gets the params by name, without `_meta`. Its exceptions are logged.
+
+        Args:
+            method: The notification.
+
+        Returns:
+            A decorator.
+
+        Raises:
+            TypeError: From the decorator: the signature has no schema.
+            ValueError: From the decorator: the notification is already registered, or is "notifications/cancelled" or
+                "notifications/progress", which the session handles.
         """
 
         def register(function: Function) -> Function:
             if method in McpConvention.methods:
-                raise ValueError(f"{method} is taken by the session")
+                raise ValueError(f"the session handles {method}")
             self._add(self.notifications, method, ServingFunction(function), None)
             return function
 
         return register
 
     def unregister(self, kind: Kind, name: str) -> None:
-        """Takes a tool, a prompt or a resource (by its URI, or its template) back. Raises KeyError if there is none."""
+        """Remove a tool, a prompt or a resource. Clients are notified.
+
+        Args:
+            kind: "tools", "prompts" or "resources".
+            name: The name; for a resource its URI or URI template.
+
+        Raises:
+            KeyError: Nothing is registered by this name.
+        """
         if kind == "resources" and name in self.resource_templates:
             del self.resource_templates[name]
         else:
@@ -385,11 +449,12 @@ class Registry:
         self._changed(kind)
 
     def add_source(self, source: Source, *, unsafe_uris: bool = False) -> None:
-        """Offers what a source has, too.
+        """Add the prompts and resources of a source.
 
         Args:
             source: The source.
-            unsafe_uris: Whether it is asked for URIs with `..` as a segment, a NUL, or bytes that are not UTF-8.
+            unsafe_uris: Whether the source may be asked for URIs with `..` as a segment, NUL, or bytes that are not
+                UTF-8.
         """
         self.sources.append(source)
         if unsafe_uris:
@@ -397,28 +462,28 @@ class Registry:
         self._changed("prompts")
         self._changed("resources")
 
-    def takes_unsafe_uris(self, source: Source) -> bool:
-        """What `add_source` was told."""
+    def allows_unsafe_uris(self, source: Source) -> bool:
+        """Return whether a source was added with `unsafe_uris=True`."""
         return any(known is source for known in self._unsafe_sources)
 
     def _address(self, function: ServingFunction) -> str:
-        """The URI, or the template, of a resource that is registered without one."""
+        """The URI or template of a resource that is registered without one."""
         parts = [f"{{{name}}}" for name in function.parameters]
         return "/".join([f"resource://{quote(self._provider, safe='')}", function.name, *parts])
 
     def _add(self, registered: dict[str, Any], name: str, item: Any, kind: Kind | None) -> None:
         if name in registered:
-            raise ValueError(f"{name} is registered already")
+            raise ValueError(f"{name} is already registered")
         registered[name] = item
         if kind is not None:
             self._changed(kind)
 
     def _changed(self, kind: Kind) -> None:
-        """Called when something was registered or taken back."""
+        """Called when something was registered or removed."""
 
 
-def _given(first: object) -> str | None:
-    """The first argument of a decorator, None where it is the function: the decorator has no parentheses."""
+def _explicit_name(first: object) -> str | None:
+    """The name passed to a decorator; None if it was called with the function, that is, without parentheses."""
     if first is None or isinstance(first, str):
         return first
     if not callable(first):
@@ -441,5 +506,5 @@ def _argument(function: ServingFunction, name: str) -> PromptArgument:
 
 def _completers(complete: Mapping[str, Completer] | None, function: ServingFunction) -> Mapping[str, Completer]:
     if complete and not complete.keys() <= function.parameters.keys():
-        raise TypeError(f"{function.name}: completions are given for what is no argument")
+        raise TypeError(f"{function.name}: complete names an unknown argument")
     return dict(complete or {})

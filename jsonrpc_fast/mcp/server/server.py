@@ -1,8 +1,8 @@
-"""A server: what it offers, and its connections.
+"""An MCP server and its connections.
 
     server = Server("weather", "1.0")
 
-    @server.tool()
+    @server.tool
     async def forecast(city: str, days: int = 1) -> str:
         "The weather of the next days."
         ...
@@ -10,20 +10,14 @@
     server.serve_stdio()
 
 Rules:
-  - what a connection offers is settled when it begins: a kind (tools, prompts, resources) of which nothing is
-    registered by then is not declared, and its methods are not found. What is registered later, of a kind that was
-    declared, is told by `list_changed`, once for all that changes in one turn of the loop;
-  - every request goes through the handshake first, in the order of arrival, and so do notifications;
-  - every request is checked when it comes, whatever the transport lets through, and every result before it leaves. A
-    result that is none becomes error -32603, and the log says why;
-  - a batch is taken from a client of 2025-03-26 alone, after `initialize`. Any other is a fault, like a line that is
-    no message: it is reported, and gets no answer;
-  - a client that ends its stream gets the answers to what it asked before that, and its subscriptions are ended;
-  - a function may ask its client back: a legacy one by a request of its own, from `notifications/initialized` on, a
-    modern one as `inputs.py` says;
-  - lists, `ping`, the handshake and subscriptions are served however many functions run. Functions run `max_handlers`
-    at a time (see `Session`);
-  - a client that reads nothing is told of changes when it reads again, once; log messages are dropped meanwhile.
+  - A connection declares its capabilities when it starts: only kinds (tools, prompts, resources) of which something is
+    registered by then. The methods of other kinds are not found. Later changes of a declared kind are sent with
+    `list_changed`, once for all changes in one turn of the loop.
+  - A client that ends its stream still gets the responses to its requests. Its subscriptions end.
+  - A function may send requests to the client: to a legacy client directly, after `notifications/initialized`; to a
+    modern one as `inputs.py` describes.
+  - `max_handlers` functions run at a time (see `Session`). Lists, `ping`, the handshake and subscriptions are served
+    even if that many run.
 """
 
 from __future__ import annotations
@@ -51,26 +45,32 @@ if TYPE_CHECKING:
 
 
 class ServeOptions(TransportOptions, SessionOptions, total=False):
-    """What `Server.serve_stdio` may be given: options of `StdioServer`, of `Session` and of `run_stdio`."""
+    """The options of `Server.serve_stdio`: those of `StdioServer`, `Session` and `run_stdio`."""
 
     grace_seconds: float | None
 
 
 class Server(Registry):
-    """An MCP server. What it offers is registered as `Registry` says.
+    """An MCP server for any number of clients.
+
+    Register functions with the decorators `tool`, `prompt`, `resource`, `method` and `notification`.
 
     Args:
-        name: Who it is.
-        version: Which version of it.
+        name: The name of the server, for programs. It is also the host in the URIs of resources registered without one.
+        version: The version of the server.
         title: The name for people.
-        description: What it does, for people.
-        instructions: How to use it, for the client's model.
-        versions: The revisions that it serves.
-        page_size: Items on a page of a list.
-        ttl_ms: How long clients may keep lists and resources, in milliseconds (2026-07-28).
-        cache_scope: Who may keep them: "private" to the client, or "public".
-        capabilities: What to declare beside what is registered, or instead of it: extensions, tasks, experimental
-            capabilities. Their methods are registered by `method`, their results made by `WholeResult`.
+        description: What the server does, for people (2025-11-25 and later).
+        instructions: How to use the server, for the client's model.
+        versions: The revisions to support, in any order.
+        page_size: Number of items on one page of a list.
+        ttl_ms: How long clients may cache lists and resources, in milliseconds (2026-07-28).
+        cache_scope: "public" if all clients get the same lists and resources, so shared caches may keep them; else
+            "private".
+        capabilities: Capabilities to declare in addition to the registered ones, or in place of them: extensions,
+            tasks, experimental. Register their methods with `method`; functions return their results as `WholeResult`.
+
+    Raises:
+        ValueError: A version is unknown, there is none, or `page_size` is less than 1.
     """
 
     def __init__(
@@ -88,26 +88,28 @@ class Server(Registry):
         capabilities: ServerCapabilities | None = None,
     ) -> None:
         super().__init__(provider=name)
-        said = {"title": title, "description": description}
-        told: dict[str, Any] = {member: text for member, text in said.items() if text is not None}
-        self._info = Implementation(name=name, version=version, **told)
+        texts: dict[str, Any] = {"title": title, "description": description}
+        given = {member: text for member, text in texts.items() if text is not None}
+        self._info = Implementation(name=name, version=version, **given)
         self._instructions = instructions
         self._versions = in_order(versions)
         self._cache_hints: dict[str, Any] = {"ttl_ms": ttl_ms, "cache_scope": cache_scope}
         self._declared = ServerCapabilities() if capabilities is None else capabilities
-        self._answers = Methods(self, page_size)
+        self._methods = Methods(self, page_size)
         self._connections: set[ServerConnection] = set()
 
     @property
     def profile(self) -> Profile:
-        """The rules that a transport of this server has to read by: those of its latest revision, with batches if any
-        revision has them. Which client may send one is judged later.
+        """The profile for the transports of this server.
+
+        It is the one of the latest revision, but allows batches if any revision has them. Each connection refuses
+        batches that its own revision does not have.
         """
         profiles = [REVISIONS[version].profile for version in self._versions]
         return profiles[-1].replace(batches=any(profile.batches for profile in profiles))
 
     def capabilities(self) -> ServerCapabilities:
-        """What there is to be offered now, and what is declared beside it."""
+        """Return the capabilities of what is registered now, and those declared in the constructor."""
         names = [name for name in ServerCapabilities.__struct_fields__ if name != "order"]
         declared = {name: getattr(self._declared, name) for name in names}
         return msgspec.structs.replace(
@@ -115,18 +117,16 @@ class Server(Registry):
         )
 
     async def run(self, transport: Transport, **options: Unpack[SessionOptions]) -> None:
-        """Serves one client until its connection is gone.
-
-        Cancelled, it closes the connection. One server may serve any number of connections at a time.
+        """Serve one client until its connection closes. Cancelling this closes the connection.
 
         Args:
-            transport: Not started, made with `profile=server.profile`.
-            options: Those of `Session`: `hooks`, `timeout` (of what functions ask the client), `max_handlers`, … The
-                convention is MCP's and the reply policy "never", unless they are given.
+            transport: A transport that is not started, created with `profile=server.profile`.
+            options: Options of `Session`, such as `hooks`, `max_handlers` and `timeout` (of requests to the client). By
+                default the convention is `McpConvention` and the reply policy "never".
 
         Raises:
-            TypeError, ValueError: An option has a wrong value.
-            Exception: What the transport raises when it starts.
+            TypeError, ValueError: An option has a wrong type or value.
+            Exception: Whatever the transport raises when it starts.
         """
         capabilities = self.capabilities()
         handshake = ServerHandshake(
@@ -138,7 +138,7 @@ class Server(Registry):
             **self._cache_hints,
         )
         connection = ServerConnection(
-            handshake, capabilities, self._answers, self.notifications, self.profile, transport, options
+            handshake, capabilities, self._methods, self.notifications, self.profile, transport, options
         )
         self._connections.add(connection)
         try:
@@ -147,48 +147,66 @@ class Server(Registry):
             self._connections.discard(connection)
 
     def serve_stdio(self, **options: Unpack[ServeOptions]) -> int:
-        """Serves the client on this process's stdin and stdout, until it or a signal ends that: a program's `main`.
+        """Serve the client on stdin and stdout until it closes its stream or a signal arrives. Use it as a `main`.
 
         Args:
-            options: Those of `StdioServer`, those of `Session` as `run` takes them, and `grace_seconds`: how long
-                functions at work may take after a signal, in seconds; None: as long as it takes. The default is 5.
+            options: Options of `StdioServer`; options of `Session`, as in `run`; `grace_seconds`: how long running
+                functions may take after a signal, by default 5; None: no limit.
 
         Returns:
-            The exit code: see `transports/stdio.py`.
+            The exit code, as `run_stdio` returns it.
 
         Raises:
-            TypeError, ValueError: An option has a wrong value.
+            TypeError, ValueError: An option has a wrong type or value.
         """
-        of_session: Any = {name: value for name, value in options.items() if name in SessionOptions.__optional_keys__}
-        of_transport: Any = {name: value for name, value in options.items() if name not in of_session}
-        check_options(**of_session)
+        session_options: Any = {
+            name: value for name, value in options.items() if name in SessionOptions.__optional_keys__
+        }
+        transport_options: Any = {name: value for name, value in options.items() if name not in session_options}
+        check_options(**session_options)
 
         async def serve(transport: Transport) -> None:
-            await self.run(transport, **of_session)
+            await self.run(transport, **session_options)
 
-        return run_stdio(serve, on_signal=self.end_subscriptions, **{"profile": self.profile, **of_transport})
+        return run_stdio(serve, on_signal=self.end_subscriptions, **{"profile": self.profile, **transport_options})
 
     def list_changed(self, kind: Literal["tools", "prompts", "resources"]) -> None:
-        """Tells all clients that may know that a list has changed. Registering does so by itself."""
+        """Notify clients that a list has changed. Registering and unregistering do this themselves.
+
+        A legacy client is notified after `notifications/initialized`, a modern one if it subscribed.
+
+        Args:
+            kind: The list that has changed.
+        """
         for connection in self._connections:
             connection.list_changed(kind)
 
     def resource_updated(self, uri: str) -> None:
-        """Tells the clients that subscribed to a resource that it has changed."""
+        """Notify the clients that subscribed to a resource that it has changed.
+
+        Args:
+            uri: The URI of the resource.
+        """
         for connection in self._connections:
             connection.resource_updated(uri)
 
     def end_subscriptions(self) -> None:
-        """Ends what modern clients subscribed to, each with its answer: for a server that is about to end."""
+        """End all subscriptions of modern clients with their responses, before the server ends."""
         for connection in self._connections:
             connection.end_streams()
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        """Sends a log message to the legacy clients that want this level. Modern ones get such of a request alone.
+        """Send a log message to the legacy clients that want this level.
 
-        level   one of `LOG_LEVELS`
-        data    any JSON value
-        logger  who says it
+        Modern clients get log messages only as part of a request: see `Context.log`.
+
+        Args:
+            level: One of `LOG_LEVELS`, from "debug" to "emergency".
+            data: Any JSON value.
+            logger: The name of the logger.
+
+        Raises:
+            ValueError: The level is unknown.
         """
         for connection in self._connections:
             connection.log(level, data, logger, None)

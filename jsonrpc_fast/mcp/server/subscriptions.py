@@ -1,12 +1,12 @@
-"""Which changes the client of one connection is told of.
+"""The subscriptions of one connection: the changes that its client is notified of. Without IO.
 
 Rules:
-  - a legacy client is told of every change to a list once it has sent `notifications/initialized`, and of changes to
-    the resources that it subscribed to, by `resources/subscribe`;
-  - a modern client opens streams with `subscriptions/listen`, each with a filter of its own. What goes out on a stream
-    carries the id of that request, and the acknowledgement goes out first. A stream ends when its request is
-    cancelled, or with an answer when the server ends it;
-  - nobody is told of what the server did not declare, or what was not asked for.
+  - A legacy client is notified of all changes to lists after `notifications/initialized`, and of changes to the
+    resources it subscribed to with `resources/subscribe`.
+  - A modern client opens streams with `subscriptions/listen`, each with a filter. All notifications of a stream carry
+    the id of its request; the first one is the acknowledgement. A stream ends when the client cancels the request, or
+    when the server sends the response.
+  - Changes that the server did not declare, or that the client did not ask for, are not sent.
 
 Sources: specification 2025-11-25 "Resources", 2026-07-28 "Subscriptions".
 """
@@ -16,34 +16,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from ...codec import Notification
 from ...codes import ErrorCode
 from ...errors import RpcError, invalid_params
 from ...types import MessageId
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.meta import SUBSCRIPTION_ID_KEY
 
-Message = tuple[str, dict[str, Any] | None]
-"""The method and the params of a notification."""
-
 MAX_STREAMS: Final = 64
+"""Maximum number of open streams of one connection."""
 MAX_URIS: Final = 1024
-MAX_URI_CHARACTERS: Final = 2048
+"""Maximum number of resources in the filter of one stream, and of those a legacy client subscribes to."""
+MAX_SUBSCRIBED_URI_CHARACTERS: Final = 2048
+"""Maximum length of the URI of a subscribed resource: the connection keeps it."""
 
 LISTS: Final = {
     "tools": "toolsListChanged",
     "prompts": "promptsListChanged",
     "resources": "resourcesListChanged",
 }
-"""What has a list, and the member of a filter that asks for its changes."""
+"""By kind: the member of a filter that asks for changes to its list."""
 
 _URIS: Final = "resourceSubscriptions"
 
 
 class Stream:
-    """What one `subscriptions/listen` opened.
+    """A stream that `subscriptions/listen` opened.
 
-    id      of the request
-    filter  what it is told of: the part of the client's filter that the server can keep to
+    Args:
+        id: The id of the request.
+        filter: The part of the client's filter that the server supports.
     """
 
     __slots__ = ("filter", "id")
@@ -53,90 +55,112 @@ class Stream:
         self.filter: dict[str, Any] = filter
 
     def meta(self) -> dict[str, Any]:
-        """The `_meta` of everything that belongs to the stream."""
+        """Return the `_meta` of all messages of the stream."""
         return {SUBSCRIPTION_ID_KEY: self.id}
 
-    def acknowledgement(self) -> Message:
-        """The first message of the stream."""
-        return "notifications/subscriptions/acknowledged", {"_meta": self.meta(), "notifications": self.filter}
+    def acknowledgement(self) -> Notification:
+        """Return the first notification of the stream."""
+        params = {"_meta": self.meta(), "notifications": self.filter}
+        return Notification("notifications/subscriptions/acknowledged", params)
 
 
 class Subscriptions:
-    """The subscriptions of one connection. `capabilities`: what the server declared there."""
+    """The subscriptions of one connection.
+
+    Args:
+        capabilities: The capabilities that the server declared.
+    """
 
     def __init__(self, capabilities: ServerCapabilities) -> None:
         self._capabilities = capabilities
         self._streams: list[Stream] = []
-        self._uris: set[str] = set()  # of a legacy client
+        self._uris: set[str] = set()  # subscribed by a legacy client
 
-    def open(self, id: MessageId, asked: object) -> Stream:
-        """A stream for the filter of a request. Raises RpcError for one that is wrong, and when there are too many."""
-        stream = Stream(id, self._kept(asked))
+    def open(self, id: MessageId, filter: object) -> Stream:
+        """Open a stream.
+
+        Args:
+            id: The id of the request.
+            filter: `notifications` of its params.
+
+        Raises:
+            RpcError: The filter is invalid (-32602), or there are too many streams (-32603).
+        """
+        stream = Stream(id, self._supported(filter))
         if len(self._streams) >= MAX_STREAMS:
-            raise RpcError(ErrorCode.INTERNAL_ERROR, "there are too many subscriptions")
+            raise RpcError(ErrorCode.INTERNAL_ERROR, "too many subscriptions")
         self._streams.append(stream)
         return stream
 
     def close(self, stream: Stream) -> None:
-        """Ends a stream."""
+        """Close a stream."""
         self._streams.remove(stream)
 
     def subscribe(self, uri: str) -> None:
-        """A legacy client subscribes to a resource. Raises RpcError when there are too many, or the URI is too long."""
-        if len(uri) > MAX_URI_CHARACTERS:
-            raise invalid_params(f"the URI has more than {MAX_URI_CHARACTERS} characters")
+        """Subscribe a legacy client to a resource.
+
+        Raises:
+            RpcError: The URI is too long (-32602), or there are too many subscriptions (-32603).
+        """
+        if len(uri) > MAX_SUBSCRIBED_URI_CHARACTERS:
+            raise invalid_params(f"the URI has more than {MAX_SUBSCRIBED_URI_CHARACTERS} characters")
         if len(self._uris) >= MAX_URIS and uri not in self._uris:
-            raise RpcError(ErrorCode.INTERNAL_ERROR, "there are too many subscriptions")
+            raise RpcError(ErrorCode.INTERNAL_ERROR, "too many subscriptions")
         self._uris.add(uri)
 
     def unsubscribe(self, uri: str) -> None:
-        """A legacy client has enough of a resource."""
+        """End the subscription of a legacy client to a resource."""
         self._uris.discard(uri)
 
     def has(self, uri: str) -> bool:
-        """Whether anybody is to be told of changes to a resource."""
+        """Return whether the client is subscribed to a resource."""
         return uri in self._uris or any(uri in stream.filter.get(_URIS, ()) for stream in self._streams)
 
-    def list_changed(self, kind: str, is_legacy: bool) -> Iterator[Message]:
-        """What to send when a list has changed. `is_legacy`: a legacy session is open, and may be told."""
+    def list_changed(self, kind: str, is_legacy: bool) -> Iterator[Notification]:
+        """Yield the notifications for a changed list.
+
+        Args:
+            kind: "tools", "prompts" or "resources".
+            is_legacy: Whether a legacy session is open and may be notified.
+        """
         if not self._capabilities.supports(f"{kind}.listChanged"):
             return
         method = f"notifications/{kind}/list_changed"
         if is_legacy:
-            yield method, None
+            yield Notification(method)
         for stream in self._streams:
             if stream.filter.get(LISTS[kind]):
-                yield method, {"_meta": stream.meta()}
+                yield Notification(method, {"_meta": stream.meta()})
 
-    def resource_updated(self, uri: str, is_legacy: bool) -> Iterator[Message]:
-        """What to send when a resource has changed."""
+    def resource_updated(self, uri: str, is_legacy: bool) -> Iterator[Notification]:
+        """Yield the notifications for a changed resource. `is_legacy` is as in `list_changed`."""
         method = "notifications/resources/updated"
         if is_legacy and uri in self._uris:
-            yield method, {"uri": uri}
+            yield Notification(method, {"uri": uri})
         for stream in self._streams:
             if uri in stream.filter.get(_URIS, ()):
-                yield method, {"_meta": stream.meta(), "uri": uri}
+                yield Notification(method, {"_meta": stream.meta(), "uri": uri})
 
-    def _kept(self, asked: object) -> dict[str, Any]:
-        """The part of a filter that the server can keep to. Members that it does not know are left out."""
-        if not isinstance(asked, dict):
+    def _supported(self, filter: object) -> dict[str, Any]:
+        """The part of a filter that the server supports. Unknown members are left out."""
+        if not isinstance(filter, dict):
             raise invalid_params("notifications must be an object")
-        kept: dict[str, Any] = {}
+        supported: dict[str, Any] = {}
         for kind, name in LISTS.items():
-            wanted = asked.get(name, False)
+            wanted = filter.get(name, False)
             if type(wanted) is not bool:
                 raise invalid_params(f"notifications/{name} must be a boolean")
             if wanted and self._capabilities.supports(f"{kind}.listChanged"):
-                kept[name] = True
-        uris = asked.get(_URIS, [])
+                supported[name] = True
+        uris = filter.get(_URIS, [])
         if not isinstance(uris, list):
             raise invalid_params(f"notifications/{_URIS} must be an array of strings")
         if len(uris) > MAX_URIS:
             raise invalid_params(f"notifications/{_URIS} is too large")
         if not all(isinstance(uri, str) for uri in uris):
             raise invalid_params(f"notifications/{_URIS} must be an array of strings")
-        if any(len(uri) > MAX_URI_CHARACTERS for uri in uris):
+        if any(len(uri) > MAX_SUBSCRIBED_URI_CHARACTERS for uri in uris):
             raise invalid_params(f"notifications/{_URIS} is too large")
         if uris and self._capabilities.supports("resources.subscribe"):
-            kept[_URIS] = uris
-        return kept
+            supported[_URIS] = uris
+        return supported

@@ -1,7 +1,7 @@
-"""Tools: their definitions, arguments that are checked, and results as each revision has them.
+"""Tools: validation of their arguments, and results in the form of each revision.
 
-A fault of the arguments is a result with `isError: true` that names the places, so that a model can mend its call; an
-unknown tool is an error of the protocol (specification, "Tools", "Error Handling").
+Invalid arguments give a result with `isError: true` that names the faults, so that a model can correct its call. An
+unknown tool is a JSON-RPC error (specification, "Tools", "Error Handling").
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # specification 2025-11-25,
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool returns to say more than a value does.
+    """A result of a tool with content blocks.
 
     Args:
-        content: Content blocks: dicts as the protocol has them (`{"type": "image", "data": …, "mimeType": …}`, where
-            the data may be bytes), other objects that are written so, and texts.
-        structured_content: Any value that can be a result, or UNSET.
-        is_error: The tool failed, and the content says how.
+        content: The content blocks: dicts such as `{"type": "image", "data": …, "mimeType": …}`, whose data may be
+            bytes; objects that are written as such dicts in JSON; and strings, which become text blocks.
+        structured_content: Any value that a tool may return; UNSET: none.
+        is_error: Whether the tool failed. The content then describes the failure.
     """
 
     content: Sequence[Any]
@@ -40,11 +40,14 @@ class ToolResult:
 
 
 class CheckedTool:
-    """A tool with its schemas compiled.
+    """A tool with compiled schemas.
+
+    Args:
+        tool: The definition of the tool.
 
     Raises:
-        ValueError: For a schema that cannot be used, and a name that breaks the rule of revision 2025-11-25: 1 to 128
-            letters and digits of ASCII, `_`, `-` and `.`. The text names the tool.
+        ValueError: A schema is invalid, or the name is not 1 to 128 ASCII letters, digits, `_`, `-` and `.`
+            (specification 2025-11-25, "Tool Names"). The text names the tool.
     """
 
     __slots__ = ("_input", "_output", "tool")
@@ -62,7 +65,10 @@ class CheckedTool:
             raise ValueError(f"tool {tool.name}: {error}") from None
 
     def definition(self, revision: Revision) -> dict[str, Any]:
-        """The tool as `tools/list` shows it. Before 2026-07-28 an output schema is that of an object, or left out."""
+        """Return the tool as `tools/list` shows it.
+
+        Before 2026-07-28 an output schema is left out unless its type is "object".
+        """
         definition = self.tool.to_dict(revision.version)
         definition["inputSchema"] = self.tool.input_schema
         if not revision.any_structured_results and definition.get("outputSchema", {}).get("type") != "object":
@@ -70,29 +76,29 @@ class CheckedTool:
         return definition
 
     def argument_faults(self, arguments: Any) -> list[SchemaFault]:
-        """What is wrong with the arguments of a call; [] if nothing is."""
+        """Return the faults of the arguments of a call; [] if they are valid."""
         return self._input.faults(arguments)
 
     def check_arguments(self, arguments: Any) -> dict[str, Any] | None:
-        """None, or the result (`CallToolResult`) that tells what is wrong with the arguments of a call."""
+        """Return None if the arguments of a call are valid, else the `CallToolResult` that names their faults."""
         faults = self.argument_faults(arguments)
-        return error_result(_tell(f"Invalid arguments for tool {self.tool.name}", faults)) if faults else None
+        return error_result(_text_of(f"Invalid arguments for tool {self.tool.name}", faults)) if faults else None
 
     def result(self, value: Any, revision: Revision) -> dict[str, Any]:
-        """What a tool returned, as the result of a call (`CallToolResult`).
+        """Return the `CallToolResult` for what a tool returned.
 
         Args:
-            value: None: nothing; a str: a text; a ToolResult: as it says; any other value that `values.to_json`
-                writes: structured, and as text for clients that know no other. Of a tool with an output schema a str is
-                structured, too.
-            revision: The client's.
+            value: None for no content, a str for a text block, a `ToolResult`, or any other value that `to_json`
+                accepts: it becomes structured content, and text for clients without structured content. With an output
+                schema a str is structured content, too.
+            revision: The revision of the request.
 
         Returns:
-            The result. A value that the output schema does not allow becomes an error result that names the places.
+            The result. If the value does not match the output schema, it is an error result that names the faults.
 
         Raises:
-            EncodeError: For a value that JSON does not have.
-            TypeError: For content blocks that the protocol does not have.
+            EncodeError: The value cannot be written as JSON.
+            TypeError: A content block is invalid.
         """
         if isinstance(value, ToolResult):
             content, is_error = made_blocks(value.content, revision), value.is_error
@@ -105,24 +111,28 @@ class CheckedTool:
         if self._output is not None and not is_error:
             faults = [SchemaFault("", "", "is missing")]
             if structured is not UNSET:
-                structured = loads(dumps(structured))  # what is checked is what the client gets
+                structured = loads(dumps(structured))  # validate what the client receives
                 faults = self._output.faults(structured)
             if faults:
-                return error_result(_tell(f"The result of tool {self.tool.name} breaks its output schema", faults))
+                return error_result(
+                    _text_of(f"The result of tool {self.tool.name} does not match its output schema", faults)
+                )
         result: dict[str, Any] = {"content": content}
-        is_known = revision.any_structured_results or (revision.structured_results and isinstance(structured, Mapping))
-        if structured is not UNSET and is_known:
+        is_supported = revision.any_structured_results or (
+            revision.structured_results and isinstance(structured, Mapping)
+        )
+        if structured is not UNSET and is_supported:
             result["structuredContent"] = structured
         return {**result, "isError": True} if is_error else result
 
 
 def error_result(text: str) -> dict[str, Any]:
-    """The result of a call that failed (`CallToolResult`), for the model to read."""
+    """Return the `CallToolResult` of a failed call, with a text for the model."""
     return {"content": [text_content(text)], "isError": True}
 
 
 def text_content(text: str) -> dict[str, Any]:
-    """A content block of text."""
+    """Return a content block of text."""
     return {"type": "text", "text": text}
 
 
@@ -130,5 +140,5 @@ def _as_text(value: Any) -> str:
     return dumps(value).decode()
 
 
-def _tell(what: str, faults: list[SchemaFault]) -> str:
-    return "\n".join([f"{what}:", *[f"{fault.path or '/'}: {fault.message}" for fault in faults]])
+def _text_of(summary: str, faults: list[SchemaFault]) -> str:
+    return "\n".join([f"{summary}:", *[f"{fault.path or '/'}: {fault.message}" for fault in faults]])

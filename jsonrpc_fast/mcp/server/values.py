@@ -1,13 +1,13 @@
-"""Values of annotated types: their JSON Schemas, and one conversion from JSON and to JSON.
+"""Values of annotated types: their JSON Schemas, and their conversion from and to JSON.
 
 Rules:
-  - what an argument can be, a result can be, in the same spelling: plain types, dataclasses, msgspec Structs,
-    TypedDicts, enums, Decimal, UUID, datetime, sets and bytes (base64) as msgspec reads and writes them;
-  - an annotation with anything of pydantic's in it is pydantic's, schema and check. It is imported for these alone;
-  - constraints hold in the schema and in the check: those of `msgspec.Meta`, of annotated-types and of pydantic. One
-    that would hold in neither, or that the type cannot be checked for, raises TypeError;
-  - a number such as 1.0 is an integer, as in JSON Schema;
-  - TypeError for a type that neither of both can read.
+  - Arguments and results may have the same types, in the same JSON form: plain types, dataclasses, msgspec Structs,
+    TypedDicts, enums, Decimal, UUID, datetime, sets and bytes (base64), as msgspec reads and writes them.
+  - An annotation with any part from pydantic is handled by pydantic. Only such an annotation imports pydantic.
+  - Constraints of `msgspec.Meta`, annotated-types and pydantic apply to the schema and to the conversion. A constraint
+    that would have no effect, or that its type does not support, raises TypeError.
+  - A number such as 1.0 is an integer, as in JSON Schema.
+  - A type that neither msgspec nor pydantic supports raises TypeError.
 """
 
 from __future__ import annotations
@@ -40,27 +40,38 @@ _META_NAMES: Final = {
     "MultipleOf": ("multiple_of", "multiple_of"),
     "DocInfo": ("documentation", "description"),
 }
-"""Of annotated-types' classes: the attribute with the constraint, and what `msgspec.Meta` calls it."""
+"""By class of annotated-types: the attribute with the constraint, and its name in `msgspec.Meta`."""
 
 
 def to_json(value: Any) -> Any:
-    """A value as JSON has it: dicts, lists or tuples, texts, numbers. Copies containers.
+    """Convert a value to JSON types: dicts, lists or tuples, strings, numbers, booleans, None. Containers are copied.
 
-    Raises EncodeError for a value that JSON does not have.
+    Raises:
+        EncodeError: The value has no JSON form.
     """
     try:
-        return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain)
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=_to_basic)
     except (TypeError, ValueError, RecursionError) as error:
         raise EncodeError(str(error)) from error
 
 
 def has_pydantic(annotation: Any) -> bool:
-    """Whether a part of an annotation is pydantic's, such as a model or `Annotated[int, Field(ge=1)]`."""
-    return any(_is_pydantics(part) for part, _ in _parts(annotation))
+    """Return whether a part of an annotation is from pydantic, such as a model or `Annotated[int, Field(ge=1)]`."""
+    return any(_is_from_pydantic(part) for part, _ in _parts(annotation))
 
 
 class MsgspecType:
-    """A type that msgspec reads. `annotation` is as msgspec wants it. Raises TypeError for any other type."""
+    """A type that msgspec converts.
+
+    Args:
+        annotation: The annotation of a parameter.
+
+    Attributes:
+        annotation: The annotation for msgspec: constraints of annotated-types are replaced by `msgspec.Meta`.
+
+    Raises:
+        TypeError: msgspec does not support the type, or a constraint of it.
+    """
 
     __slots__ = ("annotation",)
 
@@ -73,7 +84,15 @@ class MsgspecType:
         msgspec.json.schema(self.annotation)
 
     def convert(self, value: Any, *, strict: bool) -> Any:
-        """The value that JSON stands for. Raises ValueError for one that does not fit; the text may show the value."""
+        """Convert a value from JSON.
+
+        Args:
+            value: The value.
+            strict: If False, strings are converted to numbers, booleans and so on where the type requires it.
+
+        Raises:
+            ValueError: The value does not match the type. The text may show the value.
+        """
         try:
             return msgspec.convert(value, self.annotation, strict=strict, str_keys=True)
         except msgspec.ValidationError:
@@ -84,7 +103,17 @@ class MsgspecType:
 
 
 class PydanticType:
-    """A type that pydantic reads. Raises TypeError for any other, and where a part of it is msgspec's."""
+    """A type that pydantic converts.
+
+    Args:
+        annotation: The annotation of a parameter.
+
+    Attributes:
+        adapter: The `pydantic.TypeAdapter`.
+
+    Raises:
+        TypeError: pydantic does not support the type or a constraint of it, or a part of the type is from msgspec.
+    """
 
     __slots__ = ("adapter",)
 
@@ -92,9 +121,9 @@ class PydanticType:
         pydantic = _pydantic()
         for part, _ in _parts(annotation):
             if isinstance(part, msgspec.Meta) or (isinstance(part, type) and issubclass(part, msgspec.Struct)):
-                raise TypeError("parts of msgspec and of pydantic cannot be mixed in one type")
+                raise TypeError("msgspec and pydantic cannot be mixed in one type")
             if is_field(part) and (part.alias is not None or part.validation_alias is not None):
-                raise TypeError("an alias cannot be served: an argument has the name of its parameter")
+                raise TypeError("an alias is not supported: an argument has the name of its parameter")
         try:
             self.adapter: Any = pydantic.TypeAdapter(annotation)
             self.adapter.json_schema()
@@ -103,11 +132,11 @@ class PydanticType:
         check_constraints(self.adapter.core_schema)
 
     def convert(self, value: Any, *, strict: bool) -> Any:
-        """As `MsgspecType.convert`. Whether texts become numbers is for the type to say, whatever `strict` is."""
-        return self.adapter.validate_json(dumps(value))  # by the rules of JSON, which has no tuples and no dates
+        """Convert a value, as in `MsgspecType.convert`. `strict` has no effect: pydantic's type decides."""
+        return self.adapter.validate_json(dumps(value))  # in JSON mode, since JSON has no tuples and no dates
 
     def default(self) -> Any:
-        """The value where none is given, wrapped, or None: `Field(default=…)` and `Field(default_factory=…)`."""
+        """Return the wrapped default value (`Field(default=…)`, `Field(default_factory=…)`), or None without one."""
         return self.adapter.get_default_value()
 
 
@@ -115,14 +144,23 @@ ValueType = MsgspecType | PydanticType
 
 
 def type_of(annotation: Any) -> ValueType:
-    """What reads the values of an annotation. Raises TypeError if nothing does."""
+    """Return the type for an annotation.
+
+    Raises:
+        TypeError: The annotation is not supported.
+    """
     return PydanticType(annotation) if has_pydantic(annotation) else MsgspecType(annotation)
 
 
 def object_schema(fields: Mapping[str, ValueType], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of an object with these members; those without a default are required.
+    """Return the JSON Schema (2020-12) of an object.
 
-    Raises TypeError for two types of one name that differ.
+    Args:
+        fields: The types of the members, by name.
+        defaults: The defaults of the members that are not required, by name.
+
+    Raises:
+        TypeError: Two different types have the same name.
     """
     schemas: dict[str, Any] = {}
     definitions: dict[str, Any] = {}
@@ -130,7 +168,9 @@ def object_schema(fields: Mapping[str, ValueType], defaults: Mapping[str, Any]) 
     written, components = msgspec.json.schema_components(msgspecs.values(), ref_template="#/$defs/{name}")
     schemas |= zip(msgspecs, written, strict=True)
     definitions |= components
-    pydantics = [(name, "validation", of.adapter) for name, of in fields.items() if isinstance(of, PydanticType)]
+    pydantics = [
+        (name, "validation", field.adapter) for name, field in fields.items() if isinstance(field, PydanticType)
+    ]
     if pydantics:
         inner, outer = _pydantic().TypeAdapter.json_schemas(pydantics)
         schemas |= {name: schema for (name, _), schema in inner.items()}
@@ -140,10 +180,10 @@ def object_schema(fields: Mapping[str, ValueType], defaults: Mapping[str, Any]) 
     for name, default in defaults.items():
         if "default" not in schemas[name]:
             try:
-                if default.__hash__ is not None:  # a mutable one is no value to show
+                if default.__hash__ is not None:  # do not show mutable defaults
                     schemas[name] = {**schemas[name], "default": to_json(default)}
             except EncodeError:
-                pass  # the member may be left out all the same
+                pass  # without a JSON form it is not shown
     schema = {
         "type": "object",
         "properties": {name: _without_closed_tuples(schemas[name]) for name in fields},
@@ -154,7 +194,7 @@ def object_schema(fields: Mapping[str, ValueType], defaults: Mapping[str, Any]) 
 
 
 def _without_closed_tuples(schema: Any) -> Any:
-    """A written schema without `"items": false`, which many clients cannot read, where `maxItems` says the same."""
+    """A schema without `"items": false`, which many clients cannot read, where `maxItems` means the same."""
     if isinstance(schema, list):
         return [_without_closed_tuples(inner) for inner in schema]
     if not isinstance(schema, dict):
@@ -167,15 +207,15 @@ def _without_closed_tuples(schema: Any) -> Any:
     }
 
 
-def _plain(value: Any) -> Any:
-    """What msgspec does not write by itself, as something that it does."""
+def _to_basic(value: Any) -> Any:
+    """Convert a value that msgspec cannot write to one that it can."""
     core = sys.modules.get("pydantic_core")
-    if core is not None and _is_pydantics(type(value)):
+    if core is not None and _is_from_pydantic(type(value)):
         return core.to_jsonable_python(value)
-    for kind, plain in _BASES.items():
-        if isinstance(value, kind):
-            return plain(value)
-    raise TypeError(f"{type(value).__qualname__} is no JSON value")
+    for base, convert in _BASES.items():
+        if isinstance(value, base):
+            return convert(value)
+    raise TypeError(f"{type(value).__qualname__} is not a JSON value")
 
 
 _BASES: Final[dict[type, Any]] = {
@@ -191,7 +231,7 @@ _BASES: Final[dict[type, Any]] = {
 
 
 def _integral(value: Any) -> Any:
-    """A JSON value with 1.0 as 1 throughout."""
+    """A JSON value in which all numbers such as 1.0 are integers."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
@@ -204,18 +244,18 @@ def _pydantic() -> Any:
 
 
 def _is_constraint(part: Any) -> bool:
-    """Whether metadata of an annotation is annotated-types'."""
+    """Whether metadata of an annotation is from annotated-types."""
     known = sys.modules.get("annotated_types")
     return known is not None and isinstance(part, (known.BaseMetadata, known.GroupedMetadata, known.DocInfo))
 
 
 def is_field(part: Any) -> bool:
-    """Whether something is what pydantic's `Field(…)` makes."""
+    """Return whether a part of an annotation is a pydantic `Field(…)`."""
     fields = sys.modules.get("pydantic.fields")
     return fields is not None and isinstance(part, fields.FieldInfo)
 
 
-def _is_pydantics(part: Any) -> bool:
+def _is_from_pydantic(part: Any) -> bool:
     if "pydantic" not in sys.modules or isinstance(part, (str, bytes)):
         return False
     kind = part if isinstance(part, type) else type(part)
@@ -227,11 +267,11 @@ def _is_pydantics(part: Any) -> bool:
 
 
 def _parts(annotation: Any) -> Iterator[tuple[Any, bool]]:
-    """The classes and the metadata that an annotation is made of, and whether each is inside of a class."""
-    seen: dict[int, Any] = {}  # holds what is made on the way, so that no id comes twice
-    left: list[tuple[Any, bool]] = [(annotation, False)]
-    while left:
-        part, is_inside = left.pop()
+    """The classes and metadata in an annotation, each with whether it is inside a class."""
+    seen: dict[int, Any] = {}  # keeps the parts alive, so that their ids stay unique
+    queue: list[tuple[Any, bool]] = [(annotation, False)]
+    while queue:
+        part, is_inside = queue.pop()
         if id(part) in seen:
             continue
         seen[id(part)] = part
@@ -240,30 +280,30 @@ def _parts(annotation: Any) -> Iterator[tuple[Any, bool]]:
             continue
         if get_origin(part) is Annotated:
             yield from ((data, is_inside) for data in part.__metadata__)
-            left.append((part.__origin__, is_inside))
+            queue.append((part.__origin__, is_inside))
             continue
-        left += [(inner, is_inside) for inner in get_args(part)]
-        left += [(getattr(part, name), is_inside) for name in ("__supertype__", "__value__") if hasattr(part, name)]
+        queue += [(inner, is_inside) for inner in get_args(part)]
+        queue += [(getattr(part, name), is_inside) for name in ("__supertype__", "__value__") if hasattr(part, name)]
         kind = get_origin(part) or part
         if isinstance(kind, type):
-            left += [(inner, True) for inner in _members(kind)]
+            queue += [(inner, True) for inner in _members(kind)]
 
 
 def _members(kind: type) -> list[Any]:
-    """The annotations of a class's fields, and what their defaults say of them."""
+    """The annotations of the fields of a class, and those of their defaults that are a pydantic `Field`."""
     if kind.__module__ == "builtins" or not getattr(kind, "__annotations__", None):
         return []
     try:
         members = [*typing.get_type_hints(kind, include_extras=True).values()]
     except (NameError, TypeError):
-        return []  # whoever reads the type says what is wrong
+        return []  # converting the type reports the fault
     if dataclasses.is_dataclass(kind):
         members += [field.default for field in dataclasses.fields(kind) if is_field(field.default)]
     return members
 
 
 def _with_meta(annotation: Any) -> Any:
-    """An annotation with `msgspec.Meta` in place of what annotated-types says."""
+    """Replace the constraints of annotated-types in an annotation by `msgspec.Meta`."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is typing.Literal:
         return annotation
@@ -285,7 +325,7 @@ def _with_meta(annotation: Any) -> Any:
 
 
 def _meta_of(part: Any) -> list[Any]:
-    """One piece of metadata as msgspec has it. Raises TypeError for a constraint that msgspec cannot check."""
+    """Convert one piece of metadata for msgspec. A constraint that msgspec does not support raises TypeError."""
     if not _is_constraint(part):
         return [part]
     name = type(part).__name__
@@ -294,4 +334,4 @@ def _meta_of(part: Any) -> list[Any]:
         return [msgspec.Meta(**{keyword: getattr(part, attribute)})]
     if hasattr(part, "__iter__"):
         return [meta for inner in part for meta in _meta_of(inner)]
-    raise TypeError(f"the constraint {part!r} has no place in a schema")
+    raise TypeError(f"the constraint {part!r} is not supported")

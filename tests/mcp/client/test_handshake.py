@@ -141,7 +141,7 @@ def test_a_modern_client_does_not_fall_back(error: Any) -> None:
     [
         RpcError(-32601, "Method not found"),
         RpcError(-32602, "Invalid request parameters", ""),
-        RpcError(-32600, "initialize comes first"),
+        RpcError(-32600, "the session is not initialized"),
         RpcError(-32020, "Header mismatch"),
         RpcError(-32022, "no data"),
         RpcError(-32022, "bad data", {"supported": "2026-07-28"}),

@@ -116,10 +116,10 @@ FAULTY_BLOCKS: list[tuple[Any, str]] = [
     ({"type": "audio", "data": "AAA", "mimeType": "audio/wav"}, "/data must be bytes or base64"),
     ({"type": "image", "data": "data:image/png;base64,AA==", "mimeType": "image/png"}, "/data must be bytes or base64"),
     ({"type": "resource", "resource": {"uri": "a:b", "blob": "-_=="}}, "/resource/blob must be bytes or base64"),
-    ({"type": "resource", "resource": {"uri": "a:b"}}, "/resource must have a text or a blob, a string"),
+    ({"type": "resource", "resource": {"uri": "a:b"}}, "/resource must have a text or a blob that is a string"),
     ({"type": "resource", "resource": {"text": ""}}, "/resource/uri must be a string"),
-    ({"type": "resource", "resource": {"uri": "no uri", "text": ""}}, "must have a URI"),
-    ({"type": "resource_link", "uri": "no uri", "name": ""}, "must have a URI"),
+    ({"type": "resource", "resource": {"uri": "no uri", "text": ""}}, "must have a valid URI"),
+    ({"type": "resource_link", "uri": "no uri", "name": ""}, "must have a valid URI"),
     ({**TEXT, "annotations": []}, "/annotations must be an object"),
 ]
 

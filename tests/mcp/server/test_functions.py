@@ -79,9 +79,9 @@ def test_arguments_become_what_the_annotations_say() -> None:
     ("arguments", "text"),
     [
         ({}, "missing: point, day"),
-        ({"point": {"x": 1}, "day": "2026-07-28", "secret": 1}, "unknown; there are: point, day"),
-        ({"point": {"x": "secret"}, "day": "2026-07-28"}, "not of the right type: point"),
-        ({"point": {"x": 1}, "day": "secret"}, "not of the right type: day"),
+        ({"point": {"x": 1}, "day": "2026-07-28", "secret": 1}, "unknown name; expected: point, day"),
+        ({"point": {"x": "secret"}, "day": "2026-07-28"}, "wrong type: point"),
+        ({"point": {"x": 1}, "day": "secret"}, "wrong type: day"),
     ],
 )
 def test_a_fault_names_the_argument_and_shows_no_value(arguments: dict[str, Any], text: str) -> None:
@@ -101,7 +101,7 @@ def test_the_context_is_no_argument() -> None:
     assert list(function.parameters) == ["name"]
     context: Any = object()
     assert function.call({"name": "a"}, context) == ("a", context)
-    with pytest.raises(ValueError, match=r"^unknown; there are: name$"):
+    with pytest.raises(ValueError, match=r"^unknown name; expected: name$"):
         function.convert({"name": "a", "context": 1})
 
 
@@ -109,7 +109,7 @@ def test_arguments_of_a_schema_from_elsewhere_are_handed_over_as_they_are() -> N
     def anything(**members: Any) -> dict[str, Any]:
         return members
 
-    function = ServingFunction(anything, fits=False)
+    function = ServingFunction(anything, converts=False)
     assert function.call(function.convert({"a": "1", "b": [2]}), NO_CONTEXT) == {"a": "1", "b": [2]}
 
 
@@ -135,7 +135,7 @@ def test_what_cannot_serve_is_refused() -> None:
     unknown: dict[str, Any] = {}
     exec("from __future__ import annotations\ndef unknown(a: Nowhere): ...", unknown)
     for function in (positional, more, named):
-        with pytest.raises(TypeError, match="cannot be given by its name alone"):
+        with pytest.raises(TypeError, match="it must be possible to pass"):
             ServingFunction(function)
     with pytest.raises(TypeError, match="Nowhere"):
         ServingFunction(unknown["unknown"])

@@ -105,7 +105,7 @@ def test_version_negotiation(requested: str, answered: str) -> None:
 
 
 def test_a_second_initialize_is_an_error() -> None:
-    assert refused(initialized(), "initialize", INITIALIZE) == (-32600, "initialize was received already")
+    assert refused(initialized(), "initialize", INITIALIZE) == (-32600, "the session is already initialized")
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,11 @@ def test_a_wrong_initialize_can_be_repeated(params: Any, message: str) -> None:
 def test_before_initialize() -> None:
     handshake = server()
     assert ask(handshake, "ping") == HandshakeReply({})
-    assert refused(handshake, "prompts/list") == (-32600, "initialize comes first")
-    assert refused(handshake, "prompts/list", {"_meta": {"progressToken": 1}}) == (-32600, "initialize comes first")
+    assert refused(handshake, "prompts/list") == (-32600, "the session is not initialized")
+    assert refused(handshake, "prompts/list", {"_meta": {"progressToken": 1}}) == (
+        -32600,
+        "the session is not initialized",
+    )
     assert refused(handshake, "nothing/known") == (-32601, "Method not found")
     assert refused(handshake, "subscriptions/listen") == (-32601, "Method not found")
     for method in ("notifications/initialized", "notifications/roots/list_changed", "x"):
@@ -178,7 +181,7 @@ def test_a_modern_request_stands_for_itself() -> None:
     assert context.client_info == CLIENT
     assert (context.progress_token, context.log_level) == ("p", "info")
     # It says nothing for the next one.
-    assert refused(handshake, "prompts/list") == (-32600, "initialize comes first")
+    assert refused(handshake, "prompts/list") == (-32600, "the session is not initialized")
 
 
 def test_both_kinds_on_one_stream() -> None:
@@ -215,7 +218,7 @@ def test_a_modern_request_knows_no_initialize() -> None:
 def test_registered_methods_are_of_every_revision() -> None:
     handshake = server(methods={"tasks/get", "logging/setLevel", "vendor/x"})
     for method in ("tasks/get", "vendor/x"):
-        assert refused(handshake, method) == (-32600, "initialize comes first")
+        assert refused(handshake, method) == (-32600, "the session is not initialized")
         assert isinstance(ask(handshake, method, {"_meta": META}), RequestRules)
     assert refused(handshake, "tasks/cancel", {"_meta": META})[0] == -32601
     ask(handshake, "initialize", INITIALIZE)
@@ -347,21 +350,23 @@ def test_complete() -> None:
     assert isinstance(modern, RequestRules)
     assert isinstance(legacy, RequestRules)
     info = {"io.modelcontextprotocol/serverInfo": SERVER.to_dict()}
-    assert handshake.complete(modern, "prompts/list", {"prompts": [], "_meta": {"a": 1}}) == {
+    assert handshake.complete(modern.revision, "prompts/list", {"prompts": [], "_meta": {"a": 1}}) == {
         "resultType": "complete",
         "ttlMs": 7,
         "cacheScope": "private",
         "prompts": [],
         "_meta": {"a": 1, **info},
     }
-    assert handshake.complete(modern, "tools/call", {"content": []}) == {
+    assert handshake.complete(modern.revision, "tools/call", {"content": []}) == {
         "resultType": "complete",
         "content": [],
         "_meta": info,
     }
     asked = {"resultType": "input_required", "requestState": "x"}
-    assert handshake.complete(modern, "resources/read", asked) == {**asked, "_meta": info}
-    assert handshake.complete(legacy, "prompts/list", {"prompts": [], "ttlMs": 1, "resultType": "x"}) == {"prompts": []}
+    assert handshake.complete(modern.revision, "resources/read", asked) == {**asked, "_meta": info}
+    assert handshake.complete(legacy.revision, "prompts/list", {"prompts": [], "ttlMs": 1, "resultType": "x"}) == {
+        "prompts": []
+    }
 
 
 # Messages of other libraries.
@@ -414,4 +419,4 @@ def test_completed_results_match_the_schema(corpora: Path) -> None:
         ("completion/complete", "CompleteResult", {"completion": {"values": []}}),
     ):
         schema: jsonschema_rs.Validator = schema_of(corpora, "2026-07-28", name)
-        schema.validate(handshake.complete(context, method, result))
+        schema.validate(handshake.complete(context.revision, method, result))

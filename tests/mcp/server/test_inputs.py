@@ -78,7 +78,7 @@ async def test_a_legacy_client_is_sent_requests(version: str, schemas: Schemas) 
         methods = ["elicitation/create", "sampling/createMessage", "roots/list"]
         if version in ("2024-11-05", "2025-03-26"):
             error = (await client.answer(id))["error"]
-            assert error == {"code": -32600, "message": "the client cannot be asked for that"}
+            assert error == {"code": -32600, "message": "the client cannot receive this message"}
             methods, id = ["roots/list"], client.request("prompts/get", {"name": "where"})
         for method in methods:
             request = await client.notification(method)
@@ -115,7 +115,7 @@ async def test_a_legacy_client_that_is_not_initialized_is_not_asked() -> None:
         )
         await client.answer("i")
         error = await client.error("tools/call", {"name": "ask"})
-        assert error == (-32600, "the client cannot be asked for that", None)
+        assert error == (-32600, "the client cannot receive this message", None)
 
 
 async def test_the_error_of_a_legacy_client() -> None:
@@ -313,7 +313,7 @@ async def test_what_cannot_be_asked_for_in_2026_07_28() -> None:
         return await context.call("roots/list")
 
     async with converse(server, MODERN, ALL) as client:
-        expected = (-32600, "the client cannot be asked for that", None)
+        expected = (-32600, "the client cannot receive this message", None)
         assert await client.error("tools/call", {"name": "ask"}) == expected
         assert await client.error("own/method") == expected
 
@@ -454,7 +454,7 @@ async def test_a_function_makes_the_result_that_wants_input(schemas: Schemas, re
             assert "not JSON, and signed" in json.dumps(result)
     async with converse(stateful(wanted), "2025-11-25", ALL) as client:
         for method, params in REQUESTS:
-            assert await client.error(method, params) == (-32600, "the client cannot be asked for that", None)
+            assert await client.error(method, params) == (-32600, "the client cannot receive this message", None)
 
 
 @pytest.mark.parametrize(
@@ -486,7 +486,7 @@ async def test_a_result_that_wants_what_the_client_cannot_give() -> None:
         for method, params in REQUESTS:
             code, _, data = await client.error(method, params)
             assert (code, data) == (-32021, {"requiredCapabilities": {"elicitation": {"form": {}}}})
-        assert await client.error("vendor/own") == (-32600, "the client cannot be asked for that", None)
+        assert await client.error("vendor/own") == (-32600, "the client cannot receive this message", None)
 
 
 async def test_answers_that_are_too_large_to_carry() -> None:
@@ -494,7 +494,7 @@ async def test_answers_that_are_too_large_to_carry() -> None:
         [key] = (await client.result("tools/call", {"name": "ask"}))["inputRequests"]
         large = {"roots": [{"uri": "file:///" + "x" * MAX_STATE_BYTES}]}
         error = await client.error("tools/call", {"name": "ask", "inputResponses": {key: large}})
-        assert error == (-32603, "the answers so far have more than 1048576 bytes", None)
+        assert error == (-32603, "the input responses have more than 1048576 bytes", None)
 
 
 async def test_what_a_function_does_to_an_answer_is_not_carried() -> None:

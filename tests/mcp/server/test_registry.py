@@ -20,17 +20,17 @@ from ...support.mcp_sample import sample
 def test_what_cannot_be_registered() -> None:
     server = sample()
 
-    with pytest.raises(ValueError, match="add is registered already"):
+    with pytest.raises(ValueError, match="add is already registered"):
         server.tool("add")(lambda: None)
     with pytest.raises(TypeError, match="expected a str, or the function itself, not int"):
         server.tool(1)  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="the input schema must have the type"):
         server.tool("bad", input_schema={"type": "array"})(lambda **members: None)
-    with pytest.raises(TypeError, match="its arguments must be those of the URI"):
+    with pytest.raises(TypeError, match="the parameters must match the names in the URI"):
         server.resource("notes://{name}")(lambda number: "")
     with pytest.raises(ValueError, match="must name a provider"):
         server.resource("resource:///path", name="path")(lambda: "")
-    with pytest.raises(TypeError, match="completions are given for what is no argument"):
+    with pytest.raises(TypeError, match="complete names an unknown argument"):
         server.prompt("bad", complete={"x": []})(lambda: "")
     with pytest.raises(ValueError, match="page_size must be 1 or more"):
         Server("bad", "1", page_size=0)
@@ -120,9 +120,9 @@ def test_a_type_that_cannot_be_served_is_refused_when_it_is_registered() -> None
 
     for function in (taken, nested, untold, mismatched, aliased, file):
         for decorator, role in ((server.tool, "tool"), (server.prompt, "prompt"), (server.method, "method")):
-            with pytest.raises(TypeError, match=f"^{role} given: the type of value cannot be served: "):
+            with pytest.raises(TypeError, match=f"^{role} given: the type of value is not supported: "):
                 decorator("given")(function)
-        with pytest.raises(TypeError, match=r"^resource given: the type of value cannot be served: "):
+        with pytest.raises(TypeError, match=r"^resource given: the type of value is not supported: "):
             server.resource("x:{value}", name="given")(function)
 
 
@@ -151,9 +151,9 @@ def returning(annotation: Any) -> Any:
 def test_a_result_that_cannot_be_served_is_refused_when_it_is_registered(annotation: Any) -> None:
     server = Server("types", "1")
     for decorator in (server.tool, server.prompt, server.method):
-        with pytest.raises(TypeError, match=r"^(tool|prompt|method) given: a result of type .* cannot be served$"):
+        with pytest.raises(TypeError, match=r"^(tool|prompt|method) given: a result of type .* is not supported$"):
             decorator("given")(returning(annotation))
-    with pytest.raises(TypeError, match=r"^resource given: a result of type .* cannot be served$"):
+    with pytest.raises(TypeError, match=r"^resource given: a result of type .* is not supported$"):
         server.resource("x:y", name="given")(returning(annotation))
 
 
@@ -176,7 +176,7 @@ def test_what_a_prompt_a_resource_and_a_method_cannot_return() -> None:
         yield 1
 
     for function in (numbers, more):
-        with pytest.raises(TypeError, match=r"^tool given: a generator cannot be served$"):
+        with pytest.raises(TypeError, match=r"^tool given: a generator is not supported$"):
             server.tool("given")(function)
 
 
@@ -194,6 +194,6 @@ def test_the_text_of_a_type_error_is_short() -> None:
     with pytest.raises(TypeError) as caught:
         Server("types", "1").tool(function)
     assert str(caught.value) == (
-        "tool function: the type of value cannot be served: "
+        "tool function: the type of value is not supported: "
         "type <class 'tests.mcp.server.test_registry.Custom'> is not supported"
     )

@@ -79,7 +79,7 @@ async def test_old_and_new_clients_on_one_stream() -> None:
 
 async def test_before_initialize_every_request_is_answered_at_once() -> None:
     async with converse(sample(), "") as client:
-        assert await client.error("tools/list") == (-32600, "initialize comes first", None)
+        assert await client.error("tools/list") == (-32600, "the session is not initialized", None)
         assert await client.error("vendor/method") == NOT_FOUND
         assert (await client.error("server/discover"))[0] == -32602
         assert await client.result("ping") == {}
@@ -211,7 +211,7 @@ async def test_there_are_only_so_many_streams() -> None:
         for _ in range(64):
             client.request("subscriptions/listen", {"notifications": {}})
         error = await client.error("subscriptions/listen", {"notifications": {}})
-        assert error == (-32603, "there are too many subscriptions", None)
+        assert error == (-32603, "too many subscriptions", None)
         await client.result("tools/list")
 
 
@@ -598,10 +598,10 @@ async def test_a_function_is_called_for_a_notification(caplog: pytest.LogCapture
 def test_notifications_that_the_session_takes_are_refused() -> None:
     server = Server("listening", "1")
     for method in ("notifications/cancelled", "notifications/progress"):
-        with pytest.raises(ValueError, match=f"{method} is taken by the session"):
+        with pytest.raises(ValueError, match=f"the session handles {method}"):
             server.notification(method)(lambda: None)
     server.notification("notifications/initialized")(lambda: None)
-    with pytest.raises(ValueError, match="notifications/initialized is registered already"):
+    with pytest.raises(ValueError, match="notifications/initialized is already registered"):
         server.notification("notifications/initialized")(lambda: None)
 
 

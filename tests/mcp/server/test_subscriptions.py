@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from jsonrpc_fast import Notification
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.protocol.capabilities import ListChanged, Resources, ServerCapabilities
 from jsonrpc_fast.mcp.protocol.meta import SUBSCRIPTION_ID_KEY
@@ -39,15 +40,15 @@ def test_each_stream_is_told_with_its_own_id() -> None:
     one = subscriptions.open(1, {"toolsListChanged": True})
     other = subscriptions.open("1", {"toolsListChanged": True, "resourceSubscriptions": ["a:b"]})
     assert list(subscriptions.list_changed("tools", is_legacy=True)) == [
-        ("notifications/tools/list_changed", None),
-        ("notifications/tools/list_changed", {"_meta": {SUBSCRIPTION_ID_KEY: 1}}),
-        ("notifications/tools/list_changed", {"_meta": {SUBSCRIPTION_ID_KEY: "1"}}),
+        Notification("notifications/tools/list_changed"),
+        Notification("notifications/tools/list_changed", {"_meta": {SUBSCRIPTION_ID_KEY: 1}}),
+        Notification("notifications/tools/list_changed", {"_meta": {SUBSCRIPTION_ID_KEY: "1"}}),
     ]
     subscriptions.close(one)
     assert list(subscriptions.list_changed("prompts", is_legacy=False)) == []
     assert subscriptions.has("a:b")
     assert list(subscriptions.resource_updated("a:b", is_legacy=True)) == [
-        (UPDATED, {"_meta": {SUBSCRIPTION_ID_KEY: "1"}, "uri": "a:b"})
+        Notification(UPDATED, {"_meta": {SUBSCRIPTION_ID_KEY: "1"}, "uri": "a:b"})
     ]
     subscriptions.close(other)
     assert not subscriptions.has("a:b")
@@ -56,7 +57,7 @@ def test_each_stream_is_told_with_its_own_id() -> None:
 def test_a_legacy_client_has_one_set_of_uris() -> None:
     subscriptions = Subscriptions(ALL)
     subscriptions.subscribe("a:b")
-    assert list(subscriptions.resource_updated("a:b", is_legacy=True)) == [(UPDATED, {"uri": "a:b"})]
+    assert list(subscriptions.resource_updated("a:b", is_legacy=True)) == [Notification(UPDATED, {"uri": "a:b"})]
     assert list(subscriptions.resource_updated("a:b", is_legacy=False)) == []
     subscriptions.unsubscribe("a:b")
     subscriptions.unsubscribe("a:b")

@@ -146,7 +146,9 @@ def test_output_schema() -> None:
         "structuredContent": {"sum": 3},
     }
     for value, place in ((None, "/: is missing"), ("SECRET", '/: is not of type "object"'), ({}, "/sum: is required")):
-        assert add.result(value, LATEST) == error_result(f"The result of tool add breaks its output schema:\n{place}")
+        assert add.result(value, LATEST) == error_result(
+            f"The result of tool add does not match its output schema:\n{place}"
+        )
     assert add.result(ToolResult([], is_error=True), LATEST) == {"content": [], "isError": True}
     assert "structuredContent" not in add.result({"sum": 3}, OLD)
     texts = CheckedTool(tool("x", output_schema={"type": "string"}))
