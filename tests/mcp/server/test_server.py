@@ -384,7 +384,7 @@ async def test_a_client_that_reads_nothing_does_not_fill_the_memory() -> None:
         assert connection._transport.write_buffer_bytes < 2 * 1024 * 1024
         client.transport.resume_reading()
         await client.notification("notifications/tools/list_changed")
-        while connection._lists:  # what waits for the buffer
+        while connection._changed_lists:  # what waits for the buffer
             await asyncio.sleep(0.01)
         await client.result("ping")
 
