@@ -53,7 +53,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.stats.get("skipped", [])
     left_out = sum(LEFT_OUT in str(report.longrepr) for report in skipped)
     if left_out:
-        terminalreporter.write_line(f"{left_out} slow tests left out: run them with --slow", yellow=True)
+        said = "1 slow test left out: run it" if left_out == 1 else f"{left_out} slow tests left out: run them"
+        terminalreporter.write_line(f"{said} with --slow", yellow=True)
 
 
 def is_pure_only(config: pytest.Config) -> bool:
