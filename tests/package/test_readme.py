@@ -1,8 +1,7 @@
-"""The README's examples run as they are written."""
+"""The code on the README and the pages in docs/ runs as it is written, and their links lead somewhere."""
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import subprocess
@@ -11,56 +10,61 @@ from pathlib import Path
 
 import pytest
 
-import jsonrpc_fast
-
-from ..support.places import ROOT
+from ..support.pages import PAGES, page_name, write_scripts
+from ..support.places import PACKAGE, ROOT
 
 README = ROOT / "README.md"
-TEXT = README.read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
-EXAMPLES = {
-    "codec": "message = decode(",
-    "handlers": "handlers.dispatch(",
-    "transport": "run_stdio(serve)",
-    "session": "memory_pair()",
-    "server": "server.serve_stdio()",
-}
-
-
-def example(name: str) -> str:
-    [block] = [block for block in BLOCKS if EXAMPLES[name] in block]
-    return block
 
 
 @pytest.mark.parametrize("pure", ["0", "1"])
-@pytest.mark.parametrize("name", EXAMPLES)
-@pytest.mark.timeout(60)
-def test_an_example_runs(tmp_path: Path, name: str, pure: str) -> None:
-    if name == "server":
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+@pytest.mark.timeout(120)
+def test_the_code_of_a_page_runs(tmp_path: Path, page: Path, pure: str) -> None:
+    scripts = write_scripts(page, tmp_path)
+    if any("mcp" in script.read_text(encoding="utf-8") for script in scripts):
         pytest.importorskip("jsonschema_rs", reason="the extra `mcp` is not installed")
-    env = {**os.environ, "PYTHONPATH": str(Path(jsonrpc_fast.__file__).parents[1]), "JSONRPC_FAST_PURE": pure}
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", example(name)],
-        env=env,
-        cwd=tmp_path,
-        input=b"",
-        capture_output=True,
-        check=False,
-    )
-    assert (run.returncode, run.stderr) == (0, b"")
+        pytest.importorskip("mcp", reason="the MCP SDK is not installed")
+    # `python` in an example is the Python that runs the tests.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = {**os.environ, "PATH": path, "PYTHONPATH": str(PACKAGE.parent), "JSONRPC_FAST_PURE": pure}
+    for script in scripts:
+        command = [sys.executable, "-W", "error", script.name]
+        run = subprocess.run(command, env=env, cwd=tmp_path, input=b"", capture_output=True, timeout=60, check=False)
+        assert (run.returncode, run.stderr) == (0, b""), script.read_text(encoding="utf-8")
 
 
-def test_the_others_are_python() -> None:
-    assert len(BLOCKS) > len(EXAMPLES)
-    for block in BLOCKS:
-        compile(block, "README", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+def test_the_readme_has_code(tmp_path: Path) -> None:
+    assert len(write_scripts(README, tmp_path)) >= 5
+    assert (tmp_path / "server.py").is_file()
 
 
-def test_links_and_pictures_work_on_the_page_of_the_package() -> None:
-    """A package index shows the README alone: what it points at is on the page, or has an address of its own."""
-    prose = re.sub(r"^```.*?^```$", "", TEXT, flags=re.DOTALL | re.MULTILINE)
-    targets = re.findall(r"\]\(([^)\s]+)", prose) + re.findall(r"""(?:src|href)=["']?([^"'\s>]+)""", prose)
-    targets += re.findall(r"^\[[^\]]+\]:\s*(\S+)", prose, re.MULTILINE)
-    headings = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
-    anchors = {"#" + re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    assert [target for target in targets if not (target.startswith("https://") or target in anchors)] == []
+def headings(text: str) -> set[str]:
+    return {
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", text, re.M)
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(([^)\s]+)", prose) + re.findall(r"^\[[^\]]+\]:\s*(\S+)", prose, re.MULTILINE):
+        if not target.startswith("https://"):
+            name, _, anchor = target.partition("#")
+            linked = page.parent / name if name else page
+            assert linked.is_file(), target
+            assert not anchor or anchor in headings(linked.read_text(encoding="utf-8")), target
+
+
+def test_the_readme_has_no_picture_of_the_repository() -> None:
+    """A package index shows the README alone."""
+    text = README.read_text(encoding="utf-8")
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)\s]+)", text) + re.findall(r"""src=["']?([^"'\s>]+)""", text)
+    assert [picture for picture in pictures if not picture.startswith("https://")] == []
+
+
+def test_the_two_commands_of_the_readme() -> None:
+    """`.ci/run` runs them as they are written: the installation and the tests."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    first, second, *_ = "".join(blocks).splitlines()
+    assert first.startswith("pip install . && jsonrpc-fast check ")
+    assert second == "pip install -e '.[test]' && pytest -n auto --dist loadfile"

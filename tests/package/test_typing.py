@@ -1,50 +1,22 @@
-"""The public names as type checkers see them, and the README's code, by mypy and pyright."""
+"""The public names and the code of the pages as mypy and pyright see them."""
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import shutil
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
-import jsonrpc_fast
-
-from .test_readme import BLOCKS
+from ..support.pages import PAGES, write_scripts
+from ..support.places import PACKAGE
 
 pytestmark = pytest.mark.slow
 
-PACKAGE = Path(jsonrpc_fast.__file__).resolve().parent
 PUBLIC = Path(__file__).resolve().parent / "typed" / "public.py"
-
-
-def is_plain(block: str) -> bool:
-    try:
-        compile(block, "README", "exec", ast.PyCF_ONLY_AST)
-        ast.parse(block)
-        compile(block, "README", "exec")
-    except SyntaxError:
-        return False
-    return True
-
-
-def write_readme(folder: Path) -> list[str]:
-    """The README's blocks as modules: what goes on with a server after the block that makes it, and no bare await."""
-    names = []
-    previous = ""
-    for index, block in enumerate(BLOCKS):
-        text = previous + block if "@server." in block and "server = " not in block else block
-        previous = text
-        if not is_plain(text):
-            text = "async def main() -> None:\n" + textwrap.indent(text, "    ")
-        names.append(f"readme_{index}.py")
-        (folder / names[-1]).write_text(text, encoding="utf-8")
-    return names
 
 
 def check(command: list[str], folder: Path) -> None:
@@ -69,7 +41,7 @@ def mypy() -> list[str]:
 @pytest.fixture
 def pyright(tmp_path: Path) -> list[str]:
     if shutil.which("node") is None:
-        pytest.skip("pyright needs node, which is not on the path")
+        pytest.skip("pyright needs Node")
     pytest.importorskip("pyright", reason="pyright is not installed (extra `dev`)")
     command = [sys.executable, "-m", "pyright"]
     try:
@@ -96,10 +68,20 @@ def test_the_public_names_by_pyright(pyright: list[str], tmp_path: Path) -> None
     check(pyright, tmp_path)
 
 
-def test_the_readme_by_mypy(mypy: list[str], tmp_path: Path) -> None:
-    check([*mypy, "--check-untyped-defs", *write_readme(tmp_path)], tmp_path)
+def write_pages(folder: Path) -> list[list[str]]:
+    """Write the code of each page into a folder of its own, and return the names of the scripts of each page."""
+    pages = []
+    for page in PAGES:
+        (folder / page.stem).mkdir()
+        pages.append([str(script.relative_to(folder)) for script in write_scripts(page, folder / page.stem)])
+    return [scripts for scripts in pages if scripts]
 
 
-def test_the_readme_by_pyright(pyright: list[str], tmp_path: Path) -> None:
-    write_readme(tmp_path)
+def test_the_code_of_the_pages_by_mypy(mypy: list[str], tmp_path: Path) -> None:
+    for scripts in write_pages(tmp_path):
+        check([*mypy, "--check-untyped-defs", *scripts], tmp_path)
+
+
+def test_the_code_of_the_pages_by_pyright(pyright: list[str], tmp_path: Path) -> None:
+    write_pages(tmp_path)
     check(pyright, tmp_path)
