@@ -1,12 +1,12 @@
-"""A folder of text templates, read with care.
+"""Reads the text templates in a folder, and never a file outside it.
 
 Rules:
-  - A file counts if its name ends in one of SUFFIXES and no part of its path begins with ".". Its name here is its path
-    inside the folder, with "/" between the parts.
-  - Nothing outside the folder is read: links are resolved first, and what they lead to is opened part by part from
-    the folder on, following no link, so that none can be put in between. Folders that are links are not entered.
-  - What is no regular file, too large, no UTF-8 or has a NUL in it is skipped, and it is told why; neither are more
-    files read, nor more bytes in all, than the limits allow.
+  - A template is a file whose name ends in one of SUFFIXES and whose path has no part that begins with ".". Its name is
+    its path inside the folder, with "/" between the parts.
+  - Links are resolved first. The target is then opened folder by folder, following no link, so that a link inserted in
+    between cannot lead outside. Linked folders are not entered.
+  - A file is skipped, with a reason, if it is not a regular file, is too large, is not UTF-8 or contains NUL. The
+    limits bound the number of files and the bytes in total.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from typing import Final
 
 SUFFIXES: Final = (".txt", ".md", ".prompt", ".j2", ".jinja", ".jinja2")
 
-_ENTRIES: Final = 100_000  # of the folder, of any kind, that are looked at
-_FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-_IN_FOLDERS: Final = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
+_MAX_ENTRIES: Final = 100_000  # files of any kind
+_OPEN_FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_CAN_OPEN_BY_PARTS: Final = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 
 
 @dataclass(frozen=True, slots=True)
 class FolderLimits:
     """How much of a folder is read.
 
-    file_bytes    of one file
-    files         in all
-    folder_bytes  of all files together
+    Attributes:
+        file_bytes: Maximum size of one file.
+        files: Maximum number of files.
+        folder_bytes: Maximum size of all files together.
     """
 
     file_bytes: int = 256 * 1024
@@ -41,11 +42,12 @@ class FolderLimits:
 
 @dataclass(frozen=True, slots=True)
 class TemplateFile:
-    """One file of the folder.
+    """One template of the folder.
 
-    name       its path inside the folder
-    text       what is in it
-    signature  what changes when the file does: its time, size and number
+    Attributes:
+        name: The path of the file inside the folder.
+        text: The contents of the file.
+        signature: The file's modification time, size and inode number: it differs when the file has changed.
     """
 
     name: str
@@ -54,6 +56,7 @@ class TemplateFile:
 
     @property
     def mime_type(self) -> str:
+        """The type of the rendered text: Markdown for `.md`, otherwise plain text."""
         stem = self.name
         while stem.endswith((".j2", ".jinja", ".jinja2")):
             stem = stem.rpartition(".")[0]
@@ -61,20 +64,25 @@ class TemplateFile:
 
     @property
     def is_partial(self) -> bool:
-        """Whether it is there to be included alone: a part of its path begins with "_"."""
+        """Whether other templates only include it: a part of its path begins with "_"."""
         return any(part.startswith("_") for part in self.name.split("/"))
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """What a folder holds: the templates by name, sorted, and by name why a file is no template of it."""
+    """The contents of a folder.
+
+    Attributes:
+        files: The templates by name, sorted.
+        skipped: By name, why a file is not a template.
+    """
 
     files: dict[str, TemplateFile]
     skipped: dict[str, str]
 
 
 def stem_of(name: str) -> str:
-    """A file's name without what tells that it is a template: "review" of "review.md.j2"."""
+    """Return the name of a file without its template suffixes: "review" for "review.md.j2"."""
     stem = name
     while (suffix := next((suffix for suffix in SUFFIXES if stem.endswith(suffix)), None)) is not None:
         shorter = stem.removesuffix(suffix)
@@ -85,9 +93,12 @@ def stem_of(name: str) -> str:
 
 
 def read_folder(directory: Path, limits: FolderLimits, known: Mapping[str, TemplateFile] | None = None) -> Folder:
-    """The templates in a folder. A folder that is not there is empty.
+    """Read the templates in a folder. A missing folder is empty.
 
-    known  what was read before: a file that has not changed is not read again
+    Args:
+        directory: The folder.
+        limits: How much of it is read.
+        known: The templates that were read before: an unchanged file is not read again.
     """
     root = os.path.realpath(directory)
     files: dict[str, TemplateFile] = {}
@@ -95,7 +106,7 @@ def read_folder(directory: Path, limits: FolderLimits, known: Mapping[str, Templ
     size = 0
     for name, path in _candidates(root):
         if len(files) == limits.files:
-            skipped[name] = f"there are more than {limits.files} files; this and the rest are left out"
+            skipped[name] = f"the folder has more than {limits.files} templates; no more are read"
             break
         file = _read(root, name, path, limits, (known or {}).get(name))
         if isinstance(file, str):
@@ -103,20 +114,20 @@ def read_folder(directory: Path, limits: FolderLimits, known: Mapping[str, Templ
             continue
         size += file.signature[1]
         if size > limits.folder_bytes:
-            skipped[name] = f"there are more than {limits.folder_bytes} bytes; this and the rest are left out"
+            skipped[name] = f"the templates have more than {limits.folder_bytes} bytes in total; no more are read"
             break
         files[name] = file
     return Folder(dict(sorted(files.items())), skipped)
 
 
 def _candidates(root: str) -> Iterator[tuple[str, str]]:
-    """The name and the path of each file that its name makes a template."""
+    """Yield the name and the path of each file with the name of a template."""
     entries = 0
     for directory, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for file in sorted(names):
             entries += 1
-            if entries > _ENTRIES:
+            if entries > _MAX_ENTRIES:
                 return
             if not file.startswith(".") and file.endswith(SUFFIXES):
                 path = os.path.join(directory, file)
@@ -124,12 +135,12 @@ def _candidates(root: str) -> Iterator[tuple[str, str]]:
 
 
 def _read(root: str, name: str, path: str, limits: FolderLimits, known: TemplateFile | None) -> TemplateFile | str:
-    """A file of the folder, or why it is no template."""
+    """Return the template in a file, or why the file is not one."""
     if not name.isprintable():
-        return "its name cannot be printed"
+        return "its name is not printable"
     target = os.path.realpath(path)
     if not Path(target).is_relative_to(root):
-        return "it leads out of the folder"
+        return "it is a link to a file outside the folder"
     try:
         descriptor = _open(root, os.path.relpath(target, root).split(os.sep))
     except OSError as error:
@@ -137,7 +148,7 @@ def _read(root: str, name: str, path: str, limits: FolderLimits, known: Template
     with open(descriptor, "rb") as stream:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            return "it is no regular file"
+            return "it is not a regular file"
         signature = (status.st_mtime_ns, status.st_size, status.st_ino)
         if known is not None and known.signature == signature:
             return known
@@ -151,19 +162,19 @@ def _read(root: str, name: str, path: str, limits: FolderLimits, known: Template
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return "it is not UTF-8"
-    return "it is no text" if "\0" in text else TemplateFile(name, text, signature)
+    return "it contains NUL" if "\0" in text else TemplateFile(name, text, signature)
 
 
 def _open(root: str, parts: list[str]) -> int:
-    """Opens a file of the folder for reading, following no link on the way. Raises OSError."""
-    if not _IN_FOLDERS:
-        return os.open(os.path.join(root, *parts), os.O_RDONLY | _FLAGS)
+    """Open a file of the folder for reading, following no link. Raises OSError."""
+    if not _CAN_OPEN_BY_PARTS:
+        return os.open(os.path.join(root, *parts), os.O_RDONLY | _OPEN_FLAGS)
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in parts[:-1]:
             inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
             os.close(folder)
             folder = inner
-        return os.open(parts[-1], os.O_RDONLY | _FLAGS, dir_fd=folder)
+        return os.open(parts[-1], os.O_RDONLY | _OPEN_FLAGS, dir_fd=folder)
     finally:
         os.close(folder)

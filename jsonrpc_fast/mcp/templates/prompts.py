@@ -1,17 +1,17 @@
-"""Prompts: their records, and the prompts that a folder of text templates makes.
+"""Prompts and resources from a folder of text templates.
 
     {# Reviews a piece of code. #}
     Review this {{ language }} code{% if tone == "strict" %}, and spare nothing{% endif %}:
     {{ code }}
 
 Rules:
-  - Each template is a prompt, and a resource, too. Its name is the file's without the suffixes; where two files would
-    have one name, each keeps its own. A template in a file or folder whose name begins with "_" is neither: it is there
-    to be included.
-  - The first comment, if the file begins with it, is the description.
-  - The arguments are the variables that the template, and what it includes, looks up (`sandbox` finds them). A template
-    that cannot be read or compiled is no prompt; the log says which.
-  - A snapshot of the folder is taken by `refresh`; what is asked between two of them sees the same one.
+  - Each template is a prompt and a resource. The prompt's name is the file's name without the suffixes; files that
+    would share a name keep their suffixes. A template in a file or folder whose name begins with "_" is neither: it is
+    there to be included.
+  - The description is the comment that the file begins with, if it does.
+  - The arguments are the undeclared variables in the template and in the templates it includes (see `sandbox`). A
+    template that cannot be read or compiled is not a prompt; the log says why.
+  - `refresh` takes a snapshot of the folder, which all calls use until the next one.
 """
 
 from __future__ import annotations
@@ -28,32 +28,33 @@ from urllib.parse import quote
 from msgspec import UNSET
 
 from ...codes import ErrorCode
-from ...errors import RpcError
+from ...errors import RpcError, invalid_params
 from ..protocol.definitions import Prompt, PromptArgument, Resource
 from ..protocol.uris import text_contents
 from .folder import Folder, FolderLimits, TemplateFile, read_folder, stem_of
 from .rendering import Renderer, RenderLimits, RenderTimeout, Sources
 
-COMPLETION_VALUES: Final = 100
-"""As many values a completion may have (schema, `CompleteResult`)."""
+MAX_COMPLETIONS: Final = 100
+"""Maximum number of values in one completion (schema, `CompleteResult`)."""
 
-ARGUMENT_CHARACTERS: Final = 1024 * 1024
-"""As long the arguments of one prompt may be, all together."""
+MAX_ARGUMENT_CHARACTERS: Final = 1024 * 1024
+"""Maximum length of all arguments of one prompt together."""
 
-_ANALYSIS_SECONDS: Final = 60.0  # for all templates that have changed
-_NO_TIME: Final = {"error": "came after others that took too long", "is_alone": False}  # tried again
-_WARNINGS: Final = 20
+_ANALYSIS_SECONDS: Final = 60.0  # for all changed templates together
+_NO_TIME: Final = {"error": "was left out because others took too long", "has_no_includes": False}  # tried again
+_MAX_WARNINGS: Final = 20
 _URI_PREFIX: Final = "resource://templates/"
-_log: Final = logging.getLogger("jsonrpc_fast")
+_logger: Final = logging.getLogger("jsonrpc_fast")
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
     """What a `refresh` found.
 
-    prompts    the list of prompts is another one
-    resources  the list of resources is another one
-    updated    the URIs of resources that were there before, and have another text now
+    Attributes:
+        prompts: Whether the list of prompts has changed.
+        resources: Whether the list of resources has changed.
+        updated: The URIs of the resources whose text has changed.
     """
 
     prompts: bool = False
@@ -63,23 +64,26 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class _TemplatePrompt:
-    """A template that is a prompt: what it accepts.
+    """A template that is a prompt.
 
-    required  the arguments that have to be given
-    values    of every argument, the values that are known
-    is_open   it may include what only its arguments tell, so it may take others, too
+    Attributes:
+        prompt: The record of the prompt.
+        template: The name of the template.
+        required: The names of the required arguments.
+        values: The known values of every argument.
+        is_dynamic: Its includes depend on the arguments, so it may accept more arguments.
     """
 
     prompt: Prompt
     template: str
     required: tuple[str, ...]
     values: dict[str, list[str]]
-    is_open: bool
+    is_dynamic: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """The folder as it was read: its files, what was found about each template, prompts by name, resources by URI."""
+    """The folder as it was read: analyses by template, prompts by name, resources by URI."""
 
     folder: Folder
     sources: Sources
@@ -89,15 +93,19 @@ class _Snapshot:
 
 
 class TemplatePrompts:
-    """The prompts and the resources that a folder of text templates makes.
+    """The prompts and resources of a folder of text templates.
 
-    directory      the folder
-    folder_limits  how much of it is read
-    render_limits  what rendering one template may use
-    read           False: it is taken for empty until the first `refresh`, and this call does not block
+    Every method blocks, for up to `RenderLimits.seconds` per template, and may be called from any thread. Call `close`
+    at the end.
 
-    Every method blocks, for up to `RenderLimits.seconds` a template, and may be called from any thread. `close` it when
-    it is no longer needed. Raises NotADirectoryError for what is no folder.
+    Args:
+        directory: The folder.
+        folder_limits: How much of the folder is read.
+        render_limits: What rendering one template may use.
+        read: Whether to read the folder now. Otherwise the first `refresh` reads it, and it appears empty before.
+
+    Raises:
+        NotADirectoryError: `directory` is not a folder.
     """
 
     def __init__(
@@ -124,7 +132,7 @@ class TemplatePrompts:
                 raise
 
     def refresh(self) -> Changes:
-        """Reads the folder again, as far as it has changed, and tells what is different."""
+        """Read the files that have changed, and return what is different."""
         with self._refreshing:
             old = self._snapshot
             folder = read_folder(self._directory, self._folder_limits, old.folder.files)
@@ -143,22 +151,24 @@ class TemplatePrompts:
         )
 
     def prompts(self) -> list[Prompt]:
-        """The prompts, by name."""
+        """Return the prompts, sorted by name."""
         return [prompt.prompt for prompt in self._snapshot.prompts.values()]
 
     def get(self, name: object, arguments: object = None) -> dict[str, Any]:
-        """A prompt with its arguments filled in (`GetPromptResult`): one message of the user.
+        """Return a rendered prompt (`GetPromptResult`): one message of the user.
 
-        name       the prompt's
-        arguments  an object of strings, or None
+        Args:
+            name: The name of the prompt.
+            arguments: A dict of strings, or None.
 
-        Raises RpcError -32602 for an unknown prompt and wrong arguments, naming those that are missing; -32603 where
-        the template fails, or is over a limit.
+        Raises:
+            RpcError: -32602 for an unknown prompt and for invalid arguments, with the names of missing ones; -32603 if
+                the template fails or exceeds a limit.
         """
         snapshot = self._snapshot
         prompt = snapshot.prompts.get(name) if isinstance(name, str) else None
         if prompt is None:
-            raise RpcError(ErrorCode.INVALID_PARAMS, "Unknown prompt")
+            raise invalid_params("Unknown prompt")
         text = self._render(snapshot, prompt, _checked(prompt, arguments))
         result: dict[str, Any] = (
             {} if prompt.prompt.description is UNSET else {"description": prompt.prompt.description}
@@ -166,65 +176,70 @@ class TemplatePrompts:
         return {**result, "messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
 
     def complete(self, name: object, argument: object) -> dict[str, Any]:
-        """Completions for an argument of a prompt (`completion` in `CompleteResult`).
+        """Return completions of an argument (`completion` in `CompleteResult`).
 
-        argument  `name` and `value`, as the request has them. For the name of an argument: the strings that the
-                  template compares it with and that begin with the value. For another name: the names of arguments
-                  that begin with it
+        Args:
+            name: The name of the prompt.
+            argument: The argument's `name` and `value`, as in the request.
 
-        Raises RpcError -32602 for an unknown prompt, and for what is no argument.
+        Returns:
+            The strings that the template compares the argument with, if they begin with the value. For an unknown
+            argument: the names of arguments that begin with its name.
+
+        Raises:
+            RpcError: -32602 for an unknown prompt and a malformed argument.
         """
         prompt = self._snapshot.prompts.get(name) if isinstance(name, str) else None
         if prompt is None:
-            raise RpcError(ErrorCode.INVALID_PARAMS, "Unknown prompt")
+            raise invalid_params("Unknown prompt")
         argument_name = argument.get("name") if isinstance(argument, dict) else None
         value = argument.get("value") if isinstance(argument, dict) else None
         if not isinstance(argument_name, str) or not isinstance(value, str):
-            raise RpcError(ErrorCode.INVALID_PARAMS, "argument must have a name and a value, both strings")
+            raise invalid_params("argument must have a name and a value, both strings")
         options = prompt.values.get(argument_name)
         begun = argument_name if options is None else value
         found = [option for option in (prompt.values if options is None else options) if option.startswith(begun)]
-        values = found[:COMPLETION_VALUES]
+        values = found[:MAX_COMPLETIONS]
         return {"values": values, "total": len(found), "hasMore": len(found) > len(values)}
 
     def resources(self) -> list[Resource]:
-        """The templates as resources, by URI."""
+        """Return the templates as resources, sorted by URI."""
         return [resource for resource, _ in self._snapshot.resources.values()]
 
     def read(self, uri: str) -> dict[str, Any] | None:
-        """A template as it is, as `resources/read` gives it (one of `contents`); None if there is none of this URI."""
+        """Return the text of a template as one of the `contents` of `resources/read`; None for an unknown URI."""
         found = self._snapshot.resources.get(uri)
         return None if found is None else text_contents(uri, found[1].text, found[1].mime_type)
 
     def close(self) -> None:
-        """Ends the rendering processes. A second call does nothing."""
+        """Kill the rendering processes. A second call does nothing."""
         self._is_closed = True
         self._renderer.close()
 
     def _render(self, snapshot: _Snapshot, prompt: _TemplatePrompt, arguments: dict[str, str]) -> str:
         limits = self._renderer.limits
         try:
-            answer = self._renderer.render(snapshot.sources, prompt.template, arguments)
+            response = self._renderer.render(snapshot.sources, prompt.template, arguments)
         except RenderTimeout:
-            answer = {"error": f"took longer than {limits.seconds:g} seconds"}
+            response = {"error": f"took longer than {limits.seconds:g} seconds"}
         except (RuntimeError, OSError) as error:  # the process died, or none could be started
-            answer = {"error": f"could not be rendered: {type(error).__name__}"}
-        match answer:
+            response = {"error": f"could not be rendered: {type(error).__name__}"}
+        match response:
             case {"text": str(text)}:
                 return text
             case {"error": "missing", "argument": str(missing)} if missing in prompt.values:
-                raise RpcError(ErrorCode.INVALID_PARAMS, f"missing argument: {missing}")
+                raise invalid_params(f"missing argument: {missing}")
             case {"error": "large"}:
-                why = f"makes a text of more than {limits.characters} characters"
+                why = f"rendered more than {limits.characters} characters"
             case {"error": "failed"}:
-                why = _failed(answer)
+                why = _failure(response)
             case {"error": "missing"}:
-                why = "looks up what is not there"
+                why = "uses an undefined value"
             case _:
-                why = answer["error"]
+                why = response["error"]
         if not self._is_closed:
-            _log.error("template %s %s", ascii(prompt.template), why)
-        shown = "failed" if answer["error"] in ("failed", "missing") else why
+            _logger.error("template %s %s", ascii(prompt.template), why)
+        shown = "failed" if response["error"] in ("failed", "missing") else why
         raise RpcError(ErrorCode.INTERNAL_ERROR, f"the template {shown}")
 
     def _read(self, folder: Folder, old: _Snapshot) -> _Snapshot:
@@ -245,20 +260,20 @@ class TemplatePrompts:
     def _analyse(
         self, sources: Sources, templates: list[str], folder: Folder, old: _Snapshot
     ) -> dict[str, dict[str, Any]]:
-        """What each template asks for. What is known of one that has not changed, and refers to no other, holds."""
+        """Return the analysis of each template. An unchanged template without includes keeps the one it has."""
         analyses = {}
         warnings = []
         end = time.monotonic() + _ANALYSIS_SECONDS
         for name in templates:
             known = old.analyses.get(name)
             is_unchanged = folder.files[name] == old.folder.files.get(name)
-            if known is not None and is_unchanged and known.get("is_alone", True):
+            if known is not None and is_unchanged and known.get("has_no_includes", True):
                 analyses[name] = known
                 continue
             found = self._analyse_one(sources, name) if time.monotonic() < end else _NO_TIME
-            if "error" in found and not self._is_closed:  # what `close` ended is no template's fault
-                why = _failed(found) if found["error"] == "failed" else found["error"]
-                warnings.append(f"template {name!a} is no prompt: it {why}")
+            if "error" in found and not self._is_closed:  # `close` kills the processes
+                why = _failure(found) if found["error"] == "failed" else found["error"]
+                warnings.append(f"template {name!a} is not a prompt: it {why}")
             analyses[name] = found
         _warn(warnings)
         return analyses
@@ -269,15 +284,15 @@ class TemplatePrompts:
         except RenderTimeout:
             return {"error": "took too long to compile"}
         except (RuntimeError, OSError) as error:  # the process died, or none could be started
-            return {"error": f"could not be compiled: {type(error).__name__}", "is_alone": False}
+            return {"error": f"could not be compiled: {type(error).__name__}", "has_no_includes": False}
 
 
 def _warn(warnings: list[str]) -> None:
-    """Logs the first few: whoever does not read the log is not to fill it, and then hold up who writes it."""
-    for warning in warnings[:_WARNINGS]:
-        _log.warning("%s", warning)
-    if len(warnings) > _WARNINGS:
-        _log.warning("%d more templates are skipped or no prompts", len(warnings) - _WARNINGS)
+    """Log the first few: a reader that does not read must not be able to block the writer."""
+    for warning in warnings[:_MAX_WARNINGS]:
+        _logger.warning("%s", warning)
+    if len(warnings) > _MAX_WARNINGS:
+        _logger.warning("%d more templates are skipped or are not prompts", len(warnings) - _MAX_WARNINGS)
 
 
 def _prompt(found: dict[str, Any], template: str, name: str) -> _TemplatePrompt:
@@ -289,22 +304,22 @@ def _prompt(found: dict[str, Any], template: str, name: str) -> _TemplatePrompt:
     )
     required = tuple(item["name"] for item in arguments if item["required"])
     values = {item["name"]: item["values"] for item in arguments}
-    return _TemplatePrompt(prompt, template, required, values, found["is_open"])
+    return _TemplatePrompt(prompt, template, required, values, found["is_dynamic"])
 
 
 def _checked(prompt: _TemplatePrompt, arguments: object) -> dict[str, str]:
-    """The arguments, if the prompt takes them. Raises RpcError -32602, naming the prompt's own arguments alone."""
+    """Return the arguments if they are valid. Raises RpcError -32602, whose text names arguments of the prompt only."""
     given = {} if arguments is None else arguments
     if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
-        raise RpcError(ErrorCode.INVALID_PARAMS, "arguments must be an object of strings")
-    if sum(map(len, given.values())) > ARGUMENT_CHARACTERS:
-        raise RpcError(ErrorCode.INVALID_PARAMS, f"the arguments have more than {ARGUMENT_CHARACTERS} characters")
+        raise invalid_params("arguments must be an object of strings")
+    if sum(map(len, given.values())) > MAX_ARGUMENT_CHARACTERS:
+        raise invalid_params(f"the arguments have more than {MAX_ARGUMENT_CHARACTERS} characters")
     missing = [name for name in prompt.required if name not in given]
     if missing:
-        raise RpcError(ErrorCode.INVALID_PARAMS, f"missing argument: {', '.join(missing)}")
-    if not prompt.is_open and not given.keys() <= prompt.values.keys():
+        raise invalid_params(f"missing argument: {', '.join(missing)}")
+    if not prompt.is_dynamic and not given.keys() <= prompt.values.keys():
         names = ", ".join(prompt.values) or "none"
-        raise RpcError(ErrorCode.INVALID_PARAMS, f"there is an unknown argument; the prompt takes: {names}")
+        raise invalid_params(f"unknown argument; the prompt accepts: {names}")
     return given
 
 
@@ -313,6 +328,6 @@ def _resource(file: TemplateFile) -> Resource:
     return Resource(uri=_URI_PREFIX + quote(file.name), name=file.name, mime_type=file.mime_type, size=size)
 
 
-def _failed(answer: dict[str, Any]) -> str:
-    line = f" in line {answer['line']}" if answer.get("line") else ""
-    return f"failed with {answer['class']}{line}"
+def _failure(response: dict[str, Any]) -> str:
+    line = f" in line {response['line']}" if response.get("line") else ""
+    return f"failed with {response['class']}{line}"

@@ -1,12 +1,12 @@
-"""Templates rendered in processes of their own, so that none can hang the server or take its memory.
+"""Renders templates in child processes, so that no template can hang the server or exhaust its memory.
 
-Why a process: `{{ "x" * 10**9 }}`, `{{ 9**9**9 }}` and `{{ "%1000000000d" % 1 }}` are one operation each, during which
-the interpreter looks at no flag and runs no other thread of its own. Only from outside can they be ended.
+`{{ "x" * 10**9 }}`, `{{ 9**9**9 }}` and `{{ "%1000000000d" % 1 }}` are single operations of the interpreter: no flag is
+checked and no other thread runs before they end. Only another process can stop them.
 
 Rules:
-  - A process is started when it is needed, kept for the next call, and ended when a call is over its deadline, or
-    when what it says cannot be understood. At most `processes` run; more calls wait for one of them.
-  - The deadline counts from the moment that a process takes up the call.
+  - A process is started on demand, kept for later calls, and killed when a call exceeds its deadline or when its
+    response is unreadable. At most `processes` of them run; further calls wait.
+  - The deadline counts from the moment that a process begins with the call.
   - Every method blocks, and may be called from any thread.
 """
 
@@ -28,18 +28,19 @@ _COMMAND: Final = (
 )
 _START_SECONDS: Final = 60.0
 _LOAD_SECONDS: Final = 60.0
-_ANSWER_BYTES: Final = 64 * 1024  # of an answer beside the text in it
-_ESCAPED_BYTES: Final = 6  # of one character
+_RESPONSE_BYTES: Final = 64 * 1024  # maximum size of a response without the rendered text
+_CHARACTER_BYTES: Final = 6  # maximum size of an escaped character
 
 
 @dataclass(frozen=True, slots=True)
 class RenderLimits:
     """What rendering one template may use.
 
-    seconds       from the start of its rendering
-    characters    of the text that it makes
-    memory_bytes  of its process; not on Windows
-    processes     that render at the same time
+    Attributes:
+        seconds: Maximum time to render.
+        characters: Maximum length of the rendered text.
+        memory_bytes: Maximum memory of the process; without effect on Windows.
+        processes: Maximum number of processes.
     """
 
     seconds: float = 5.0
@@ -49,65 +50,84 @@ class RenderLimits:
 
 
 class RenderTimeout(Exception):
-    """The template was not done at the deadline."""
+    """The template exceeded its deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Texts of templates by name. They are told apart by `key`, and given to a process once."""
+    """The texts of templates by name. Each process loads them once.
+
+    Attributes:
+        key: Identifies these texts: other texts have another key.
+        texts: The texts by name.
+    """
 
     key: int
     texts: Mapping[str, str]
 
 
 class Renderer:
-    """Renders and analyses templates. `close` it when it is no longer needed."""
+    """Render and analyse templates. Call `close` at the end.
+
+    Args:
+        limits: What rendering one template may use.
+    """
 
     def __init__(self, limits: RenderLimits | None = None) -> None:
         self.limits: RenderLimits = limits or RenderLimits()
-        self._free = threading.BoundedSemaphore(self.limits.processes)
+        self._slots = threading.BoundedSemaphore(self.limits.processes)
         self._lock = threading.Lock()
         self._idle: list[_Process] = []
         self._running: set[_Process] = set()
         self._is_closed = False
 
     def render(self, sources: Sources, template: str, arguments: Mapping[str, str]) -> dict[str, Any]:
-        """What became of a template: `text`, or `error`: "missing" with `argument`, "large", "failed".
+        """Render a template.
 
-        Raises RenderTimeout; RuntimeError after `close`.
+        Returns:
+            `text`; or `error`: "missing" with `argument`, "large", or "failed" with `class` and `line`.
+
+        Raises:
+            RenderTimeout: The template exceeded its deadline.
+            RuntimeError: The process died, or the renderer is closed.
+            OSError: No process could be started.
         """
         request = {"do": "render", "template": template, "arguments": arguments, "characters": self.limits.characters}
-        return self._ask(sources, request)
+        return self._call(sources, request)
 
     def analyse(self, sources: Sources, template: str) -> dict[str, Any]:
-        """What a template asks for: `arguments` (name, required, values), `description`, `is_open` (it includes what
-        only the running template knows), `is_alone` (it refers to no other); or `error`, as `render`.
+        """Analyse a template without rendering it. Raises as `render`.
+
+        Returns:
+            `arguments` (each with `name`, `required` and `values`), `description`, `is_dynamic` (it includes templates
+            whose names are known only when it is rendered) and `has_no_includes` (it refers to no other template); or
+            `error`, as `render`.
         """
-        return self._ask(sources, {"do": "analyse", "template": template})
+        return self._call(sources, {"do": "analyse", "template": template})
 
     def close(self) -> None:
-        """Ends the processes. Calls that wait for one fail; a second `close` does nothing."""
+        """Kill the processes. Calls that wait for one fail; a second `close` does nothing."""
         with self._lock:
             self._is_closed = True
             running, self._idle = [*self._running], []
         for process in running:
-            process.end()
+            process.kill()
 
-    def _ask(self, sources: Sources, request: dict[str, Any]) -> dict[str, Any]:
-        with self._free:
-            process = self._take()
-            answer = None
+    def _call(self, sources: Sources, request: dict[str, Any]) -> dict[str, Any]:
+        with self._slots:
+            process = self._acquire()
+            response = None
             try:
                 if process.loaded != sources.key:
-                    process.ask({"do": "load", "sources": dict(sources.texts)}, _LOAD_SECONDS, _ANSWER_BYTES)
+                    process.call({"do": "load", "sources": dict(sources.texts)}, _LOAD_SECONDS, _RESPONSE_BYTES)
                     process.loaded = sources.key
-                size = _ANSWER_BYTES + _ESCAPED_BYTES * self.limits.characters
-                answer = process.ask({**request, "seconds": self.limits.seconds}, self.limits.seconds, size)
+                size = _RESPONSE_BYTES + _CHARACTER_BYTES * self.limits.characters
+                response = process.call({**request, "seconds": self.limits.seconds}, self.limits.seconds, size)
             finally:
-                self._give_back(process, is_usable=answer is not None)
-            return answer
+                self._release(process, is_usable=response is not None)
+            return response
 
-    def _take(self) -> _Process:
+    def _acquire(self) -> _Process:
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the renderer is closed")
@@ -116,26 +136,30 @@ class Renderer:
                 if process.is_alive():
                     return process
                 self._running.discard(process)
-                process.end()
+                process.kill()
         process = _Process(self.limits.memory_bytes)
         with self._lock:
             if not self._is_closed:
                 self._running.add(process)
                 return process
-        process.end()
+        process.kill()
         raise RuntimeError("the renderer is closed")
 
-    def _give_back(self, process: _Process, is_usable: bool) -> None:
+    def _release(self, process: _Process, is_usable: bool) -> None:
         with self._lock:
             if is_usable and not self._is_closed:
                 self._idle.append(process)
                 return
             self._running.discard(process)
-        process.end()
+        process.kill()
 
 
 class _Process:
-    """One rendering process. `loaded` is the key of the sources that it has."""
+    """A process that runs `sandbox.main`.
+
+    Attributes:
+        loaded: The key of the sources that it has loaded; None: none.
+    """
 
     def __init__(self, memory_bytes: int) -> None:
         self.loaded: int | None = None
@@ -145,50 +169,50 @@ class _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # an interrupt from the terminal is for the server alone
+            start_new_session=True,  # Ctrl-C at the terminal reaches the server only
         )
         try:
-            self._read(_Deadline(self._process, _START_SECONDS), _ANSWER_BYTES)
+            self._read(_Deadline(self._process, _START_SECONDS), _RESPONSE_BYTES)
         except BaseException:
-            self.end()
+            self.kill()
             raise
 
-    def ask(self, request: dict[str, Any], seconds: float, answer_bytes: int) -> dict[str, Any]:
-        """The answer to a request. Raises RenderTimeout, and RuntimeError if the process is gone."""
+    def call(self, request: dict[str, Any], seconds: float, max_bytes: int) -> dict[str, Any]:
+        """Return the response to a request. Raises RenderTimeout, and RuntimeError if the process has ended."""
         line = json.dumps(request).encode() + b"\n"
         deadline = _Deadline(self._process, seconds)
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # it is gone; reading tells
+        with contextlib.suppress(OSError):  # it has ended: reading reports that
             self._process.stdin.write(line)
             self._process.stdin.flush()
-        return self._read(deadline, answer_bytes)
+        return self._read(deadline, max_bytes)
 
     def is_alive(self) -> bool:
-        """Whether nobody has ended it, while it had nothing to do."""
+        """Return whether the process still runs: someone may have killed it while it was idle."""
         return self._process.poll() is None
 
-    def end(self) -> None:
-        """Ends the process at once."""
+    def kill(self) -> None:
+        """Kill the process and wait for its end."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                with contextlib.suppress(OSError):  # what was not yet written
+                with contextlib.suppress(OSError):  # unwritten data
                     pipe.close()
 
-    def _read(self, deadline: _Deadline, size: int) -> dict[str, Any]:
+    def _read(self, deadline: _Deadline, max_bytes: int) -> dict[str, Any]:
         assert self._process.stdout is not None
-        line = self._process.stdout.readline(size)
-        if deadline.passed():
+        line = self._process.stdout.readline(max_bytes)
+        if deadline.end():
             raise RenderTimeout
         if not line.endswith(b"\n"):
             raise RuntimeError("the rendering process ended")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        response: dict[str, Any] = json.loads(line)
+        return response
 
 
 class _Deadline:
-    """Kills a process when the time is over, unless what it is for has come before."""
+    """Kill a process after some seconds, unless the deadline is ended before."""
 
     def __init__(self, process: subprocess.Popen[bytes], seconds: float) -> None:
         self._process = process
@@ -199,8 +223,8 @@ class _Deadline:
         self._timer.daemon = True
         self._timer.start()
 
-    def passed(self) -> bool:
-        """Ends the wait: whether the process was killed."""
+    def end(self) -> bool:
+        """End the deadline. Returns whether it has passed and the process was killed."""
         with self._lock:
             self._is_over = True
         self._timer.cancel()

@@ -1,14 +1,14 @@
-"""What runs in a rendering process: Jinja2's sandbox, in a process that can be stopped.
+"""The program of a rendering process: Jinja2's sandbox, in a process that its parent can kill.
 
 Rules:
-  - It reads requests from standard input and writes answers to standard output, a JSON object a line, one after
-    another; it ends when standard input does. `rendering` is the other side.
-  - It knows no folder: the texts of the templates are given to it, and includes are looked up among them by name.
-  - Jinja2's sandbox keeps a template from the interpreter's insides, but not from using up time and memory: one
-    expression may be a single operation in C that nothing inside the interpreter can stop. So the process limits its
-    memory, files and time by the operating system, where that can be done, and its parent ends it at the deadline.
-  - An answer holds what was rendered, or what is wrong: the kind, a line, the class of an exception; never its text,
-    for that may show an argument.
+  - It reads requests from stdin and writes responses to stdout, one JSON object per line, and exits at the end of
+    stdin. `rendering` is the other side.
+  - It reads no files: it gets the texts of the templates, and looks up includes among them by name.
+  - Jinja2's sandbox protects the interpreter's internals, not time and memory: one expression may be a single operation
+    in C, which nothing inside the interpreter can stop. So the process limits its own memory, files and time through
+    the operating system where possible, and its parent kills it at the deadline.
+  - A response holds the rendered text, or a kind of error, a line and the class of an exception. It never holds the
+    exception's text, which may contain an argument.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _GUARDS: Final = ("default", "d", "defined", "undefined")
 
 
 class _Missing(StrictUndefined):
-    """A variable that is not there. The error's text is the variable's name, or "" for a part of a value."""
+    """An undefined variable. The error's text is the name of the variable, or "" for an attribute or an item."""
 
     __slots__ = ()
 
@@ -43,54 +43,52 @@ class _Missing(StrictUndefined):
 
 
 class _TooLarge(Exception):
-    """The text is longer than it may be."""
+    """The rendered text exceeds its limit."""
 
 
 def main() -> None:
-    """Answers requests until standard input ends. The first line of all says that the process is ready."""
-    requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    memory_bytes = int(sys.argv[1])
-    _limit(memory_bytes)
+    """Serve requests until stdin ends. The first line of the output says that the process is ready."""
+    _limit_resources(memory_bytes=int(sys.argv[1]))
     sandbox = Sandbox()
-    _write(answers, {"ready": True})
-    for line in requests:
+    _write({"ready": True})
+    for line in sys.stdin.buffer:
         request = json.loads(line)
-        _alarm(request.get("seconds", 0))
-        _write(answers, sandbox.answer(request))
-        _alarm(0)
+        _set_alarm(request.get("seconds", 0))
+        _write(sandbox.serve(request))
+        _set_alarm(0)
 
 
-def _write(answers: Any, answer: dict[str, Any]) -> None:
-    answers.write(json.dumps(answer, ensure_ascii=False).encode() + b"\n")
-    answers.flush()
+def _write(response: dict[str, Any]) -> None:
+    sys.stdout.buffer.write(json.dumps(response, ensure_ascii=False).encode() + b"\n")
+    sys.stdout.buffer.flush()
 
 
-def _limit(memory_bytes: int) -> None:
+def _limit_resources(memory_bytes: int) -> None:
     try:
         import resource
-    except ImportError:  # Windows: the deadline and the length of the text are what is left
+    except ImportError:  # Windows: only the deadline and the length of the text are limited
         return
     limits = {resource.RLIMIT_AS: memory_bytes, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0}
     for limit, value in limits.items():
-        with contextlib.suppress(OSError, ValueError):  # macOS refuses some
+        with contextlib.suppress(OSError, ValueError):  # macOS rejects some
             resource.setrlimit(limit, (value, value))
 
 
-def _alarm(seconds: float) -> None:
-    """Ends this process, if its parent no longer can, a second after the deadline. 0: no more."""
+def _set_alarm(seconds: float) -> None:
+    """End this process a second after the deadline, in case its parent no longer can. 0 removes the alarm."""
     if hasattr(signal, "alarm"):
         signal.alarm(math.ceil(seconds) + 1 if seconds else 0)
 
 
 class Sandbox:
-    """The templates that were loaded last, and what can be done with them."""
+    """The templates that were loaded last, to render and analyse."""
 
     def __init__(self) -> None:
         self._sources: dict[str, str] = {}
         self._environment = _environment({})
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The answer to one request; `error` in it says what went wrong."""
+    def serve(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the response to a request; `error` in it says what went wrong."""
         try:
             match request["do"]:
                 case "load":
@@ -98,11 +96,11 @@ class Sandbox:
                     self._environment = _environment(self._sources)
                     return {}
                 case "analyse":
-                    return _Analysis(self._environment, self._sources, request["template"]).found()
+                    return _Analysis(self._environment, self._sources, request["template"]).result()
                 case _:
                     return {"text": self._render(request["template"], request["arguments"], request["characters"])}
         except UndefinedError as error:
-            # The name is the template's own: what it looks up among the arguments.
+            # The name comes from the template, not from an argument.
             return {"error": "missing", "argument": error.message or ""}
         except _TooLarge:
             return {"error": "large"}
@@ -120,12 +118,12 @@ class Sandbox:
                 raise _TooLarge
             parts.append(part)
         text = "".join(parts)
-        text.encode()  # a lone surrogate, from an escape in the template
+        text.encode()  # raises for a lone surrogate, which an escape in the template can produce
         return text
 
 
 def _line(error: BaseException) -> int | None:
-    """The line of the template that an exception came out of."""
+    """Return the line of the template that raised an exception."""
     line = None
     trace = error.__traceback__
     while trace is not None:
@@ -142,11 +140,11 @@ def _environment(sources: dict[str, str]) -> Environment:
 
 
 class _Analysis:
-    """What a template asks for: the variables that it and what it includes look up among the arguments.
+    """The arguments of a template: the undeclared variables in it and in the templates that it includes.
 
-    An argument is required unless the template asks somewhere whether it is defined, or gives it a default. The
-    strings that it is compared with are values that it may have. `is_open` tells of includes whose names only the
-    running template knows: they may ask for more. `is_alone`: the template refers to no other.
+    An argument is required unless the template somewhere tests whether it is defined or gives it a default. The strings
+    that it is compared with are its known values. With `is_dynamic` the names of some includes are known only when the
+    template is rendered, and these may have more arguments. With `has_no_includes` it refers to no other template.
     """
 
     def __init__(self, environment: Environment, sources: dict[str, str], template: str) -> None:
@@ -154,33 +152,33 @@ class _Analysis:
         self._sources = sources
         self._template = template
         self._seen: set[str] = set()
-        self._is_open = False
-        self._is_alone = True
-        self._names: dict[str, None] = {}  # in the order in which they are met
+        self._is_dynamic = False
+        self._has_no_includes = True
+        self._names: dict[str, None] = {}  # an ordered set
         self._optional: set[str] = set()
         self._values: dict[str, dict[str, None]] = {}
 
-    def found(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         self._visit(self._template, frozenset())
-        self._environment.get_template(self._template)  # what cannot be compiled is no prompt
+        self._environment.get_template(self._template)  # raises if it does not compile
         arguments = [
             {"name": name, "required": name not in self._optional, "values": list(self._values.get(name, ()))}
             for name in self._names
         ]
         return {
             "arguments": arguments,
-            "is_open": self._is_open,
-            "is_alone": self._is_alone,
+            "is_dynamic": self._is_dynamic,
+            "has_no_includes": self._has_no_includes,
             "description": _description(self._sources[self._template]),
         }
 
     def _visit(self, template: str, assigned: frozenset[str]) -> None:
-        """Adds what a template looks up, apart from what the templates that include it have assigned."""
+        """Add the arguments of a template, without the variables that the templates including it have assigned."""
         if template in self._seen or template not in self._sources:
             return
         self._seen.add(template)
         tree = self._environment.parse(self._sources[template], template)
-        compared = [*_compared(tree)]  # before the next line folds constants in the tree
+        compared = [*_compared(tree)]  # first: the next line folds constants in the tree
         undeclared = meta.find_undeclared_variables(tree) - assigned
         for node in tree.find_all(nodes.Name):
             if node.ctx == "load" and node.name in undeclared:
@@ -190,7 +188,7 @@ class _Analysis:
             self._values.setdefault(name, {}).setdefault(value)
         assigned |= {name.name for name in tree.find_all(nodes.Name) if name.ctx != "load"}
         for reference in tree.find_all((nodes.Include, nodes.Extends, nodes.Import, nodes.FromImport)):
-            self._is_alone = False
+            self._has_no_includes = False
             target: Any = reference
             if isinstance(reference, (nodes.Include, nodes.Extends)) or target.with_context:
                 for inner in self._referenced(target.template):
@@ -202,7 +200,7 @@ class _Analysis:
             return [name for name in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(name, str)]
         if isinstance(template, (nodes.List, nodes.Tuple)):
             return [name for item in template.items for name in self._referenced(item)]
-        self._is_open = True
+        self._is_dynamic = True
         return []
 
 
@@ -213,7 +211,7 @@ def _guarded(tree: nodes.Template) -> Iterator[str]:
 
 
 def _compared(tree: nodes.Template) -> Iterator[tuple[str, str]]:
-    """Each name with each string that it is compared with: `x == "a"`, `"a" == x`, `x in ("a", "b")`."""
+    """Yield each name with each string that it is compared with: `x == "a"`, `"a" == x`, `x in ("a", "b")`."""
     for node in tree.find_all(nodes.Compare):
         for operand in node.ops:
             pair = (node.expr, operand.expr)

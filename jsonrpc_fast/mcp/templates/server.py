@@ -1,7 +1,7 @@
-"""A server of a folder of text templates: each is a prompt, and a resource to read.
+"""A server for a folder of text templates: each template is a prompt and a resource.
 
-Reading and rendering block, so they are done in threads. What is changed in the folder is seen by the watcher of
-the system, and by polling where it has none.
+Reading and rendering block, so they run in threads. A file watcher notices changes; polling covers file systems without
+notifications.
 """
 
 from __future__ import annotations
@@ -21,20 +21,26 @@ from ..protocol.definitions import Prompt, Resource
 from ..server.server import Server
 from .prompts import TemplatePrompts
 
-_SETTLING_MS: Final = 200  # a burst of changes is taken for one
+_DEBOUNCE_MS: Final = 200  # a burst of changes counts as one
 _WATCHER_STEP_MS: Final = 50
-_LOOKING_MS: Final = 10_000
-_GRACE_SECONDS: Final = 1.0  # after a signal; nearly every template is rendered in less
+_POLL_MS: Final = 10_000
+_GRACE_SECONDS: Final = 1.0  # after a signal; nearly every template renders in less
 _INSTRUCTIONS: Final = "Each prompt is a text template of one folder. The same files can be read as resources."
 
 _logger: Final = logging.getLogger("jsonrpc_fast.mcp")
 
 
 class TemplateFolder:
-    """The templates of a folder, as a `Source` of a server. Raises NotADirectoryError for what is no folder.
+    """A folder of templates as a `Source` of a server.
 
-    The folder is read for the first time in the background, and what is asked before that waits for it: a template
-    that takes long to compile does not keep a client from beginning.
+    The folder is first read in the background, and requests for it wait until then: a template that takes long to
+    compile does not delay the handshake.
+
+    Args:
+        directory: The folder.
+
+    Raises:
+        NotADirectoryError: `directory` is not a folder.
     """
 
     def __init__(self, directory: str | Path) -> None:
@@ -43,26 +49,31 @@ class TemplateFolder:
         self._first: asyncio.Task[object] | None = None
 
     async def prompts(self) -> Sequence[Prompt]:
+        """Return the prompts, sorted by name."""
         return (await self._read()).prompts()
 
     async def resources(self) -> Sequence[Resource]:
+        """Return the templates as resources, sorted by URI."""
         return (await self._read()).resources()
 
     async def get(self, name: str, arguments: dict[str, str]) -> dict[str, Any] | None:
+        """Return a rendered prompt (`GetPromptResult`); None for an unknown prompt."""
         return await asyncio.to_thread(self._templates.get, name, arguments) if await self._has(name) else None
 
     async def read(self, uri: str) -> dict[str, Any] | None:
+        """Return the text of a template (one of `contents`); None for an unknown URI."""
         return (await self._read()).read(uri)
 
     async def complete(self, name: str, argument: dict[str, str]) -> dict[str, Any] | None:
+        """Return completions of a prompt's argument; None for an unknown prompt."""
         return self._templates.complete(name, argument) if await self._has(name) else None
 
     async def _has(self, name: str) -> bool:
         return any(prompt.name == name for prompt in await self.prompts())
 
     async def _read(self) -> TemplatePrompts:
-        """The templates, as soon as the folder was read once."""
-        await asyncio.shield(self._begin_reading())  # whoever waits may be cancelled
+        """Return the templates once the folder has been read."""
+        await asyncio.shield(self._begin_reading())  # a cancelled request must not cancel the reading
         return self._templates
 
     def _begin_reading(self) -> asyncio.Task[object]:
@@ -71,17 +82,17 @@ class TemplateFolder:
         return self._first
 
     async def watch(self, server: Server, stop: asyncio.Event) -> None:
-        """Tells the server's clients of changes, until `stop`. When the folder cannot be watched, it returns."""
+        """Notify the server's clients of changes until `stop` is set; return early if the folder cannot be watched."""
         try:
-            # It begins when the watcher waits for the first time, so no change falls between both.
+            # The reading starts when the watcher first waits, so no change is lost between both.
             self._begin_reading()
             async for _ in watchfiles.awatch(
                 self._directory,
                 watch_filter=None,
-                debounce=_SETTLING_MS,
+                debounce=_DEBOUNCE_MS,
                 step=_WATCHER_STEP_MS,
-                # Once in a while it is read unasked: some file systems tell of nothing, and a folder may come back.
-                rust_timeout=_LOOKING_MS,
+                # Polling: some file systems do not notify, and a removed folder may return.
+                rust_timeout=_POLL_MS,
                 yield_on_timeout=True,
                 stop_event=stop,
             ):
@@ -94,15 +105,15 @@ class TemplateFolder:
                 for uri in changes.updated:
                     server.resource_updated(uri)
         except (OSError, RuntimeError) as error:  # the limit on watches; the folder is gone
-            _logger.warning("the folder is not watched any more: %s", type(error).__name__)
+            _logger.warning("no longer watching the folder: %s", type(error).__name__)
 
     def close(self) -> None:
-        """Ends what renders. Blocks for a moment."""
+        """Kill the rendering processes. Blocks for a moment."""
         self._templates.close()
 
 
 def serve_folder(folder: TemplateFolder) -> int:
-    """Serves a folder on this process's stdin and stdout, and closes it. Returns the exit code, as `serve_stdio`."""
+    """Serve a folder on this process's stdin and stdout, and close it. Returns the exit code, like `serve_stdio`."""
     server = Server("jsonrpc-fast", __version__, title="Text templates as prompts", instructions=_INSTRUCTIONS)
     server.add_source(folder)
 
@@ -113,8 +124,8 @@ def serve_folder(folder: TemplateFolder) -> int:
             await server.run(transport)
         finally:
             stop.set()
-            # What still renders has a thread each, which the loop is going to wait for. Not in a thread itself: they
-            # may all be taken, and each only comes free when what it renders is over its time.
+            # Each running render occupies a thread that the loop waits for at the end. Not in a thread: all of them
+            # may be occupied until their renders time out.
             folder.close()
             await watching
 

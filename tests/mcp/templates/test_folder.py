@@ -1,4 +1,4 @@
-"""What is read of a folder. The rest of it is in test_mcp_prompts.py."""
+"""Which files of a folder are templates, and which are skipped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jsonrpc_fast.mcp.templates.folder import FolderLimits, TemplateFile, read_f
         ("plain", "plain"),
     ],
 )
-def test_stem(name: str, stem: str) -> None:
+def test_a_name_without_its_suffixes(name: str, stem: str) -> None:
     assert stem_of(name) == stem
 
 
@@ -34,7 +34,7 @@ def test_mime_type_and_partials() -> None:
     assert not TemplateFile("a_b.md", "", (0, 0, 0)).is_partial
 
 
-def test_what_is_skipped(tmp_path: Path) -> None:
+def test_skipped_files(tmp_path: Path) -> None:
     (tmp_path / "good.txt").write_bytes("\ufeffé\r\n".encode())
     (tmp_path / "large.txt").write_bytes(b"x" * 101)
     (tmp_path / "full.txt").write_bytes(b"x" * 100)
@@ -46,29 +46,31 @@ def test_what_is_skipped(tmp_path: Path) -> None:
     assert {name: file.text for name, file in folder.files.items()} == {"good.txt": "é\r\n", "full.txt": "x" * 100}
     assert folder.skipped == {
         "large.txt": "it has more than 100 bytes",
-        "nul.txt": "it is no text",
+        "nul.txt": "it contains NUL",
         "latin.txt": "it is not UTF-8",
-        "new\nline.txt": "its name cannot be printed",
+        "new\nline.txt": "its name is not printable",
     }
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such a name")
-def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems reject such a name")
+def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
     with open(os.fsencode(tmp_path) + b"/\xff.txt", "wb"):
         pass
-    assert list(read_folder(tmp_path, FolderLimits()).skipped.values()) == ["its name cannot be printed"]
+    assert list(read_folder(tmp_path, FolderLimits()).skipped.values()) == ["its name is not printable"]
 
 
 def test_limits_of_a_folder(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}.txt").write_text("x" * 10)
     folder = read_folder(tmp_path, FolderLimits(files=3))
-    assert (list(folder.files), list(folder.skipped)) == (["0.txt", "1.txt", "2.txt"], ["3.txt"])
+    assert list(folder.files) == ["0.txt", "1.txt", "2.txt"]
+    assert folder.skipped == {"3.txt": "the folder has more than 3 templates; no more are read"}
     folder = read_folder(tmp_path, FolderLimits(folder_bytes=25))
-    assert (list(folder.files), list(folder.skipped)) == (["0.txt", "1.txt"], ["2.txt"])
+    assert list(folder.files) == ["0.txt", "1.txt"]
+    assert folder.skipped == {"2.txt": "the templates have more than 25 bytes in total; no more are read"}
 
 
-def test_what_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
+def test_an_unchanged_file_is_not_read_again(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("a")
     before = read_folder(tmp_path, FolderLimits()).files
@@ -77,14 +79,14 @@ def test_what_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
     assert read_folder(tmp_path, FolderLimits(), before).files["a.txt"] is not before["a.txt"]
 
 
-def test_no_folder_is_empty(tmp_path: Path) -> None:
+def test_a_missing_folder_is_empty(tmp_path: Path) -> None:
     folder = read_folder(tmp_path / "nothing", FolderLimits())
     assert (folder.files, folder.skipped) == ({}, {})
 
 
-@pytest.mark.skipif(not templates._IN_FOLDERS, reason="this system opens by the whole path alone")
-def test_a_link_put_in_between_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The link is there when the file is opened, but not when it was looked at."""
+@pytest.mark.skipif(not templates._CAN_OPEN_BY_PARTS, reason="this system opens files by whole paths only")
+def test_a_link_inserted_after_the_check_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link exists when the file is opened, but not yet when its path is resolved."""
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()

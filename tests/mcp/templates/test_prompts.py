@@ -1,4 +1,4 @@
-"""Prompts made of a folder of templates: what they take, what they give, and what they cannot do."""
+"""Prompts from a folder of templates: names, arguments, rendered texts, completions, and hostile templates."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def opened(folder: Path) -> Iterator[Opened]:
-    """Opens the folder, with the given files in it."""
+    """Return a function that writes files into the folder and opens it."""
     prompts = []
 
     def open_folder(files: dict[str, str], **limits: Any) -> TemplatePrompts:
@@ -100,7 +100,7 @@ def test_a_template_is_a_prompt(opened: Opened, corpora: Path) -> None:
         schema_of(corpora, version, "GetPromptResult").validate(result)
 
 
-def test_names(opened: Opened) -> None:
+def test_names_of_prompts_and_resources(opened: Opened) -> None:
     prompts = opened(
         {
             "b.txt": "",
@@ -174,7 +174,7 @@ def test_optional_arguments(opened: Opened) -> None:
     assert refused(prompts, "b") == (-32602, "missing argument: x")
 
 
-def test_wrong_requests(opened: Opened) -> None:
+def test_invalid_requests(opened: Opened) -> None:
     prompts = opened({"a.txt": "{{ one }}{{ two }}", "none.txt": ""})
     assert refused(prompts, "SECRET") == (-32602, "Unknown prompt")
     assert refused(prompts, 5) == (-32602, "Unknown prompt")
@@ -184,14 +184,14 @@ def test_wrong_requests(opened: Opened) -> None:
     assert refused(prompts, "a", {"one": "SECRET"}) == (-32602, "missing argument: two")
     for wrong in ([], "SECRET", {"one": 1, "two": "2"}, {"one": None}):
         assert refused(prompts, "a", wrong) == (-32602, "arguments must be an object of strings")
-    takes = "there is an unknown argument; the prompt takes: "
-    assert refused(prompts, "a", {"one": "", "two": "", "SECRET": ""}) == (-32602, takes + "one, two")
-    assert refused(prompts, "none", {"SECRET": ""}) == (-32602, takes + "none")
+    accepts = "unknown argument; the prompt accepts: "
+    assert refused(prompts, "a", {"one": "", "two": "", "SECRET": ""}) == (-32602, accepts + "one, two")
+    assert refused(prompts, "none", {"SECRET": ""}) == (-32602, accepts + "none")
     long = {"one": "x" * 1024 * 1024, "two": "x"}
     assert refused(prompts, "a", long) == (-32602, "the arguments have more than 1048576 characters")
 
 
-def test_arguments_are_text_alone(opened: Opened) -> None:
+def test_arguments_are_not_templates(opened: Opened) -> None:
     prompts = opened({"a.txt": "{{ x }}"})
     for value in ("{{ 7 * 7 }}", "{% include 'a.txt' %}", "\0\u2028\ud7ff𝄞", "<b>&</b>", "'\"\\\n"):
         assert text_of(prompts, "a", x=value) == value
@@ -249,38 +249,38 @@ def test_refresh(opened: Opened, folder: Path) -> None:
     assert prompts.prompts() == []
 
 
-def test_no_folder(tmp_path: Path) -> None:
+def test_the_path_must_be_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "nothing", tmp_path / "file"):
         with pytest.raises(NotADirectoryError, match="is not a folder"):
             TemplatePrompts(path)
 
 
-def test_what_is_no_prompt_is_told_once(opened: Opened, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unusable_template_is_logged_once(opened: Opened, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     (folder / "binary.txt").write_bytes(b"\xff\xfe\0")
     with caplog.at_level(logging.WARNING, "jsonrpc_fast"):
         prompts = opened({"good.txt": "", "bad.txt": "\n{% if %}SECRET", "unknown.txt": "{{ x | nofilter }}"})
         assert [prompt.name for prompt in prompts.prompts()] == ["good"]
-        # A template that cannot be compiled can still be read.
+        # A template that does not compile is still a resource.
         assert len(prompts.resources()) == 3
         write(folder, {"new.txt": ""})
         prompts.refresh()
         prompts.refresh()
     assert caplog.messages == [
         "template 'binary.txt' is skipped: it is not UTF-8",
-        "template 'bad.txt' is no prompt: it failed with TemplateSyntaxError in line 2",
-        "template 'unknown.txt' is no prompt: it failed with TemplateAssertionError in line 1",
+        "template 'bad.txt' is not a prompt: it failed with TemplateSyntaxError in line 2",
+        "template 'unknown.txt' is not a prompt: it failed with TemplateAssertionError in line 1",
     ]
 
 
-def test_what_there_was_no_time_for_is_tried_again(
+def test_a_template_left_out_for_lack_of_time_is_tried_again(
     opened: Opened, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(prompts_module, "_ANALYSIS_SECONDS", 0.0)
         prompts = opened({"good.txt": "good"})
     assert prompts.prompts() == []
-    assert caplog.messages == ["template 'good.txt' is no prompt: it came after others that took too long"]
+    assert caplog.messages == ["template 'good.txt' is not a prompt: it was left out because others took too long"]
     assert prompts.refresh().prompts
     assert text_of(prompts, "good") == "good"
     assert not prompts.refresh().prompts
@@ -320,30 +320,30 @@ def test_hostile_templates(opened: Opened, folder: Path, caplog: pytest.LogCaptu
     files = {f"{name}.txt": text for name, text in HOSTILE.items()}
     limits = RenderLimits(seconds=1, characters=100_000, memory_bytes=256 * 1024 * 1024)
     prompts = opened({**files, "good.txt": "good {{ x }}"}, render_limits=limits)
-    answers = {}
+    outcomes = {}
     for prompt in prompts.prompts():
-        takes = {argument["name"] for argument in prompt.to_dict()["arguments"]}
+        names = {argument["name"] for argument in prompt.to_dict()["arguments"]}
         value = "../secret.txt" if prompt.name == "named" else "99999999999"
         began = time.monotonic()
         try:
-            answers[prompt.name] = (0, text_of(prompts, prompt.name, **dict.fromkeys(takes, value)))
+            outcomes[prompt.name] = (0, text_of(prompts, prompt.name, **dict.fromkeys(names, value)))
         except RpcError as error:
-            answers[prompt.name] = (error.code, error.message)
+            outcomes[prompt.name] = (error.code, error.message)
         assert time.monotonic() - began < 5
         assert text_of(prompts, "good", x="1") == "good 1"
-    assert answers.pop("good") == (0, "good 99999999999")
-    # Those that the sandbox answers with nothing, as it does for what is unsafe.
-    assert {name: text for name, (code, text) in answers.items() if code == 0} in ({}, {"attr": ""})
-    assert answers["loop"] == (-32603, "the template took longer than 1 seconds")
-    assert answers["large"] == (-32603, "the template makes a text of more than 100000 characters")
+    assert outcomes.pop("good") == (0, "good 99999999999")
+    # Jinja2's sandbox renders some unsafe expressions as an empty text.
+    assert {name: text for name, (code, text) in outcomes.items() if code == 0} in ({}, {"attr": ""})
+    assert outcomes["loop"] == (-32603, "the template took longer than 1 seconds")
+    assert outcomes["large"] == (-32603, "the template rendered more than 100000 characters")
     for name in ("product", "format", "braces", "macro", "include", "class", "part", "outside", "named", "surrogate"):
-        assert answers[name] == (-32603, "the template failed"), name
-    assert {code for code, _ in answers.values()} <= {0, -32603}
-    assert "SECRET" not in str(answers)
+        assert outcomes[name] == (-32603, "the template failed"), name
+    assert {code for code, _ in outcomes.values()} <= {0, -32603}
+    assert "SECRET" not in str(outcomes)
     assert "SECRET" not in caplog.text
 
 
-def test_a_template_that_loops_does_not_hold_up_another(opened: Opened) -> None:
+def test_a_looping_template_does_not_delay_another(opened: Opened) -> None:
     prompts = opened({"loop.txt": HOSTILE["loop"], "good.txt": "good"}, render_limits=RenderLimits(seconds=3))
     assert text_of(prompts, "good") == "good"
     thread = threading.Thread(target=refused, args=(prompts, "loop"))
@@ -357,8 +357,10 @@ def test_a_template_that_loops_does_not_hold_up_another(opened: Opened) -> None:
         thread.join(30)
 
 
-@pytest.mark.skipif(not hasattr(os, "symlink"), reason="there are no links here")
-def test_links(opened: Opened, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.skipif(not hasattr(os, "symlink"), reason="this system has no links")
+def test_links_outside_the_folder_are_not_followed(
+    opened: Opened, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     outside = folder.parent / "outside"
     outside.mkdir()
     (outside / "secret.txt").write_text("SECRET")
@@ -377,13 +379,13 @@ def test_links(opened: Opened, folder: Path, caplog: pytest.LogCaptureFixture) -
     assert text_of(prompts, "link") == "inside"
     assert refused(prompts, "reads") == refused(prompts, "dirs") == (-32603, "the template failed")
     assert "SECRET" not in str([prompts.read(resource.uri) for resource in prompts.resources()])
-    assert "'out.txt' is skipped: it leads out of the folder" in caplog.text
-    assert "'up.txt' is skipped: it leads out of the folder" in caplog.text
+    assert "'out.txt' is skipped: it is a link to a file outside the folder" in caplog.text
+    assert "'up.txt' is skipped: it is a link to a file outside the folder" in caplog.text
     assert "'gone.txt' is skipped: it cannot be opened" in caplog.text
-    assert "'pipe.txt' is skipped: it is no regular file" in caplog.text
+    assert "'pipe.txt' is skipped: it is not a regular file" in caplog.text
 
 
-def test_close(opened: Opened) -> None:
+def test_nothing_is_rendered_after_close(opened: Opened) -> None:
     prompts = opened({"a.txt": "a"})
     assert text_of(prompts, "a") == "a"
     prompts.close()
@@ -392,19 +394,17 @@ def test_close(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_members_are_those_of_the_schema(corpora: Path, version: str) -> None:
+def test_the_record_of_a_prompt_has_the_members_of_the_schema(corpora: Path, version: str) -> None:
     definitions = definitions_of(corpora, version)
     compare(Prompt, definitions["Prompt"], definitions, version)
 
 
-def test_what_is_said_of_many_bad_files_is_short(
-    opened: Opened, folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_log_of_many_bad_files_is_short(opened: Opened, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(50):
         (folder / f"{number:02}.txt").write_bytes(b"\xff")
     with caplog.at_level(logging.WARNING, "jsonrpc_fast"):
         opened({})
     assert caplog.messages == [
         *[f"template '{number:02}.txt' is skipped: it is not UTF-8" for number in range(20)],
-        "30 more templates are skipped or no prompts",
+        "30 more templates are skipped or are not prompts",
     ]

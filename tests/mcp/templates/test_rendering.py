@@ -1,4 +1,4 @@
-"""Rendering processes: started when needed, ended at the deadline. The templates are in test_mcp_prompts.py."""
+"""Rendering processes: started on demand, killed at the deadline."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def test_a_process_is_kept(renderer: Renderer) -> None:
     assert processes_of(renderer) == before
 
 
-def test_other_sources(renderer: Renderer) -> None:
+def test_a_process_loads_other_sources(renderer: Renderer) -> None:
     assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
     assert renderer.render(Sources(2, {"hello": "Bye"}), "hello", {}) == {"text": "Bye"}
     assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
 
 
-def test_deadline(renderer: Renderer) -> None:
+def test_a_process_is_killed_at_the_deadline(renderer: Renderer) -> None:
     renderer.render(SOURCES, "hello", {"name": "Bob"})
     [before] = processes_of(renderer)
     began = time.monotonic()
@@ -68,7 +68,7 @@ def test_deadline(renderer: Renderer) -> None:
     assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
 
 
-def test_a_process_that_dies() -> None:
+def test_a_process_that_dies_while_it_renders() -> None:
     renderer = Renderer(RenderLimits(seconds=30))
     try:
         renderer.render(SOURCES, "hello", {"name": "Bob"})
@@ -83,8 +83,8 @@ def test_a_process_that_dies() -> None:
         renderer.close()
 
 
-def test_a_process_that_died_while_it_had_nothing_to_do(renderer: Renderer) -> None:
-    """The one that comes next does not pay for that."""
+def test_a_process_that_died_while_it_was_idle_is_replaced(renderer: Renderer) -> None:
+    """The next call does not fail."""
     renderer.render(SOURCES, "hello", {"name": "Bob"})
     [before] = processes_of(renderer)
     os.kill(before, signal.SIGTERM)
@@ -97,7 +97,7 @@ def test_a_process_that_died_while_it_had_nothing_to_do(renderer: Renderer) -> N
     assert len(processes_of(renderer) - {before}) == 1
 
 
-def test_from_many_threads(renderer: Renderer) -> None:
+def test_calls_from_many_threads(renderer: Renderer) -> None:
     answers = []
 
     def render(number: int) -> None:
@@ -112,7 +112,7 @@ def test_from_many_threads(renderer: Renderer) -> None:
     assert 1 <= len(processes_of(renderer)) <= 2
 
 
-def test_close() -> None:
+def test_close_kills_an_idle_process() -> None:
     renderer = Renderer()
     renderer.render(SOURCES, "hello", {"name": "Bob"})
     [process] = processes_of(renderer)
@@ -124,7 +124,7 @@ def test_close() -> None:
         renderer.render(SOURCES, "hello", {"name": "Bob"})
 
 
-def test_close_ends_what_runs() -> None:
+def test_close_kills_a_process_that_renders() -> None:
     renderer = Renderer(RenderLimits(seconds=30))
     renderer.render(SOURCES, "hello", {"name": "Bob"})
     errors: list[str] = []
@@ -143,20 +143,19 @@ def test_close_ends_what_runs() -> None:
     assert errors == ["the rendering process ended"]
 
 
-def test_another_folder_and_path() -> None:
-    """The process finds the package as its parent did, wherever that stands."""
+def test_a_process_imports_the_package_of_its_parent() -> None:
+    """Even if only the environment of the parent tells where the package is."""
     code = (
         "from jsonrpc_fast.mcp.templates.rendering import *; r = Renderer(); "
         "print(r.render(Sources(1, {'a': 'found'}), 'a', {})['text']); r.close()"
     )
-    package = str(ROOT)
-    env = {**os.environ, "PYTHONPATH": package}
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
     run = subprocess.run([sys.executable, "-c", code], cwd="/", env=env, capture_output=True, text=True, timeout=60)
     assert (run.stdout, run.stderr) == ("found\n", "")
 
 
-@pytest.mark.skipif(not hasattr(signal, "alarm"), reason="there is no alarm here")
-def test_a_process_without_its_parent_ends() -> None:
+@pytest.mark.skipif(not hasattr(signal, "alarm"), reason="this system has no alarm")
+def test_a_process_ends_without_its_parent() -> None:
     code = (
         "import os, threading, time\n"
         "from jsonrpc_fast.mcp.templates.rendering import *\n"
@@ -179,6 +178,6 @@ def test_a_process_without_its_parent_ends() -> None:
         except ProcessLookupError:
             return
         if Path(f"/proc/{process}/stat").exists() and " Z " in Path(f"/proc/{process}/stat").read_text():
-            return  # ended, and nobody has asked for its status
+            return  # a zombie: it has ended
         time.sleep(0.1)
-    pytest.fail("the process goes on")
+    pytest.fail("the process still runs")
