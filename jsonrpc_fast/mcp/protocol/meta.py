@@ -23,6 +23,9 @@ LISTEN_METHOD: Final = "subscriptions/listen"
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of `notifications/message` (RFC 5424), the least severe first."""
 
+MAX_COMPLETIONS: Final = 100
+"""Maximum number of values in one completion (specification, "Completion")."""
+
 MAX_INPUTS: Final = 1000
 """Maximum number of members in `inputRequests`, in `inputResponses` and in the responses of earlier rounds."""
 

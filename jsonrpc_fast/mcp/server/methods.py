@@ -27,7 +27,7 @@ from ...codes import ErrorCode
 from ...errors import EncodeError, RpcError, invalid_params
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.definitions import Prompt, Resource
-from ..protocol.meta import method_not_found
+from ..protocol.meta import MAX_COMPLETIONS, method_not_found
 from ..protocol.uris import UnsafePart, check_uri, is_unsafe_part, is_unsafe_uri, not_found
 from .contents import made_blocks, made_contents, made_prompt
 from .context import Context, WholeResult
@@ -40,8 +40,6 @@ from .values import to_json
 Method = Callable[[dict[str, Any], Context], Any]
 """Serves a request: takes params and context, returns the result; a function or a coroutine function."""
 
-MAX_COMPLETIONS: Final = 100
-"""Maximum number of values in one completion (specification, "Completion")."""
 MAX_ARGUMENTS: Final = 1000
 """Maximum number of arguments of a prompt or a completion."""
 MAX_TYPED_CHARACTERS: Final = 64 * 1024

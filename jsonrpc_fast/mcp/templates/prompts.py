@@ -30,12 +30,10 @@ from msgspec import UNSET
 from ...codes import ErrorCode
 from ...errors import RpcError, invalid_params
 from ..protocol.definitions import Prompt, PromptArgument, Resource
+from ..protocol.meta import MAX_COMPLETIONS
 from ..protocol.uris import text_contents
 from .folder import Folder, FolderLimits, TemplateFile, read_folder, stem_of
 from .rendering import Renderer, RenderLimits, RenderTimeout, Sources
-
-MAX_COMPLETIONS: Final = 100
-"""Maximum number of values in one completion (schema, `CompleteResult`)."""
 
 MAX_ARGUMENT_CHARACTERS: Final = 1024 * 1024
 """Maximum length of all arguments of one prompt together."""
