@@ -1,11 +1,13 @@
 """An MCP client, for scripts and tests.
 
-connecting  `connect`: starts a program, or takes a transport
-client      `Client` and its methods
-session     serves the server's requests and notifications
-handshake   which request to send next, without IO
-progress    passes the progress of a call to a function
-results     checks of the server's results
+    connecting  `connect`: starts a program, or uses a transport
+    client      `Client` and its methods
+    session     serves the server's requests and notifications
+    handshake   which request to send next, without IO
+    progress    passes the progress of a call to a function
+    results     checks of the server's results
+
+Needs the extra `mcp`.
 """
 
 from __future__ import annotations
