@@ -133,7 +133,7 @@ def internal_error(error: BaseException, method: str, id: MessageId = None) -> R
 _shared_args: Final[dict[tuple[str, str | None], tuple[str]]] = {}
 
 
-def _args_of(code: ParseErrorCode, hint: Hint | None) -> tuple[str]:
+def args_of(code: ParseErrorCode, hint: Hint | None) -> tuple[str]:
     """What an exception shows: one tuple for each code and hint."""
     # `value` costs more than all the rest of this.
     key = code._value_, None if hint is None else hint._value_
@@ -179,7 +179,7 @@ class ParseError(ValueError):
         if not isinstance(code, ParseErrorCode):
             raise TypeError(f"code must be a ParseErrorCode, not {type(code).__name__}")
         # A stream of garbage makes many of them, so all that they can share is shared.
-        self.args = _args_of(code, hint)
+        self.args = args_of(code, hint)
         self._code = code
         self._hint = hint
         self._id = id
@@ -194,7 +194,7 @@ class ParseError(ValueError):
     @property
     def message(self) -> str:
         """What is wrong, for people: a fixed text for each code, and one for the hint if there is one."""
-        return _args_of(self._code, self._hint)[0]
+        return args_of(self._code, self._hint)[0]
 
     @property
     def rpc_code(self) -> ErrorCode:
@@ -243,7 +243,7 @@ class ParseError(ValueError):
     def _with_hint(self, hint: Hint) -> None:
         """Tells more of a fault that was made just now, and that nobody has seen."""
         self._hint = hint
-        self.args = _args_of(self._code, hint)
+        self.args = args_of(self._code, hint)
 
     def _state(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in ParseError.__slots__])

@@ -90,7 +90,6 @@ if TYPE_CHECKING:
         encode_result,
         parse,
     )
-    from ._pure import _too_large as _too_large
 else:
     Request = backend.Request
     Notification = backend.Notification
@@ -109,10 +108,11 @@ else:
     encode_result = backend.encode_result
     encode_error = backend.encode_error
     answer = backend.answer
-    _too_large = backend._too_large
     Message = Request | Notification | Response | ParseError
     RawMessage = Request[Raw | None] | Notification[Raw | None] | Response[Raw] | ParseError
     Params = dict[str, Any] | list[Any] | Raw | None
+
+too_large_fault = backend._too_large_fault
 
 __all__ = [
     "BACKEND",

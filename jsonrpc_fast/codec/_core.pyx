@@ -1,12 +1,12 @@
 # cython: language_level=3, embedsignature=True, embedsignature.format=clinic
-"""The compiled core. `_pure.py` says what it does and why; this file says only what C adds.
+"""The compiled core. `_pure.py` says what it does and why; comments here say only what C adds.
 
-A text is first read in the usual forms (`decode_quick`): around the payload, whose bytes orjson then proves. What that
-leaves is read by the scanner to the last byte (`decode_by_envelopes`); only payloads go to orjson. What the scanner found
-and what a dict holds go through one `judge`.
-
-No directive loosens Cython's checks: Python sequences are never indexed here, and what reads through pointers argues its
-bounds where it stands, most of it in `_scanner.pxd`.
+Rules:
+  - the fast path (`decode_fast`) reads a message in one of the usual forms, and leaves every other text to the slow path;
+  - the slow path (`decode_slow`) scans the text to the last byte, and hands only payloads to orjson;
+  - `check_message` checks the members of a message, whether they come from the scanner or from a dict;
+  - no directive disables Cython's checks. Functions that read through pointers argue their bounds, mostly in
+    `_scanner.pxd`.
 """
 
 cimport cython
@@ -44,7 +44,7 @@ from ._scanner cimport (
     MEMBER_UNKNOWN,
     Cursor,
     Envelope,
-    Quick,
+    FastMessage,
     Value,
     expect,
     has_begun,
@@ -53,7 +53,7 @@ from ._scanner cimport (
     read_end,
     read_message,
     read_object,
-    read_quick,
+    read_fast,
     skip_character,
     skip_plain,
     skip_space,
@@ -65,8 +65,29 @@ from inspect import Parameter, Signature
 from types import GenericAlias
 
 from .. import errors
-from ._stream import M as _M
-from ._stream import StreamDecoder
+from .._repr import SHOWN_BYTES as _SHOWN_BYTES
+from .._repr import shorten
+from ..codes import RPC_MESSAGES, Hint, ParseErrorCode, is_error_code, plain_error_code
+from ..errors import (
+    HANDLER_FAILURES,
+    EncodeError,
+    RpcError,
+    args_of,
+    error_for,
+    internal_error,
+    remake_parse_error,
+)
+from ..framing.content_length import HeaderReader
+from ..framing.frames import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
+from ..framing.frames import Frame
+from ..framing.hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES
+from ..profile import HEAD_BYTES as _HEAD_BYTES
+from ..profile import JSONRPC, Profile
+from ..profile import MAX_DEPTH as _MAX_DEPTH
+from ..profile import MAX_ID_BYTES as _MAX_ID_BYTES
+from ..types import BYTE_ORDER_MARK as _BYTE_ORDER_MARK
+from ..types import ERROR_MEMBERS as _ERROR_MEMBERS
+from ..types import UNSET, Classification
 from ._json import (
     OPT_APPEND_NEWLINE,
     JSONDecodeError,
@@ -82,21 +103,8 @@ from ._json import (
 from ._json import dumps_unchecked as _dumps_unchecked
 from ._json import loads as _loads
 from ._pickling import remake
-from .._repr import SHOWN_BYTES as _SHOWN_BYTES
-from .._repr import shorten
-from ..codes import RPC_MESSAGES, Hint, ParseErrorCode, is_error_code, plain_error_code
-from ..errors import _args_of as args_of
-from ..errors import HANDLER_FAILURES, EncodeError, RpcError, error_for, internal_error, remake_parse_error
-from ..framing.frames import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
-from ..framing.content_length import HeaderReader
-from ..framing.frames import Frame
-from ..framing.hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES
-from ..types import ERROR_MEMBERS as _ERROR_MEMBERS
-from ..types import UNSET, Classification
-from ..profile import HEAD_BYTES as _HEAD_BYTES
-from ..profile import JSONRPC, Profile
-from ..profile import MAX_DEPTH as _MAX_DEPTH
-from ..profile import MAX_ID_BYTES as _MAX_ID_BYTES
+from ._stream import M as _M
+from ._stream import StreamDecoder
 
 cdef extern from "Python.h":
     PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* text, Py_ssize_t size) except NULL
@@ -116,28 +124,27 @@ cdef extern from "Python.h":
     bint PyUnicode_CheckExact(object value)
 
 cdef enum:
-    # From here on a payload goes to orjson as a view of the text; below, copying is cheaper than making the view.
+    # Larger payloads go to orjson as a view of the text; for smaller ones a copy is cheaper.
     VIEW_BYTES = 2048
-    # The widest 64-bit integer, and its sign.
+    # Digits and sign of the widest 64-bit integer.
     INTEGER_BYTES = 20
 
-    # What a decoder's buffer may hold on to between lines.
+    # A decoder keeps a buffer of up to this size between lines.
     KEPT_BYTES = 65536
     # Longer lists are left to orjson.
     SIMPLE_LIST_BYTES = 128
-    # From about here on it costs less to let orjson write the envelope, too, than to copy what it wrote.
+    # From about this size on, it costs less to let orjson write the envelope too than to copy its output.
     LARGE_BYTES = 2048
     LARGE_NODES = 16
-    GLANCES = 64
+    LARGE_PROBES = 64
 
-cdef const char* BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 cdef const char* NULL_TEXT = b"null"
 cdef str VERSION = "2.0"
-# What is called for each message, without a look-up.
+# Called for each message without a look-up.
 cdef object loads = _loads
 cdef object dumps_unchecked = _dumps_unchecked
 cdef object ZERO = 0
-cdef object ABSENT = object()  # of a member that is not there
+cdef object ABSENT = object()  # the value of an absent member
 cdef object APPEND_NEWLINE = OPT_APPEND_NEWLINE
 cdef Py_ssize_t MAX_DEPTH = _MAX_DEPTH
 cdef Py_ssize_t SHOWN_BYTES = _SHOWN_BYTES
@@ -146,6 +153,7 @@ cdef Py_ssize_t LOOKED_AT_BYTES = _LOOKED_AT_BYTES
 cdef Py_ssize_t HEAD_BYTES = _HEAD_BYTES
 cdef Py_ssize_t MAX_HEADER_BYTES = _MAX_HEADER_BYTES
 SOURCES = JSONRPC_FAST_SOURCES
+cdef bytes BYTE_ORDER_MARK = _BYTE_ORDER_MARK
 cdef frozenset ERROR_MEMBERS = _ERROR_MEMBERS
 cdef object TRUNCATED = ParseErrorCode.TRUNCATED
 
@@ -155,7 +163,7 @@ class ParseError(errors.ParseError):
     __slots__ = ()
 
     def to_response(self):
-        """The error response that tells the peer: the specification's own code and message, and the id if known."""
+        """Return an error response with the specification's code and message, and the id when it is known."""
         return Response(self.id, error=Error(self.rpc_code, RPC_MESSAGES[self.rpc_code]))
 
     def __reduce__(self):
@@ -163,7 +171,7 @@ class ParseError(errors.ParseError):
 
 
 def _make_fault(*state):
-    """A `ParseError` from its pickle."""
+    """Return a `ParseError` from its pickled state."""
     return remake_parse_error(ParseError, *state)
 
 

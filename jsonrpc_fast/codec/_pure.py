@@ -1,11 +1,11 @@
-"""The codec in plain Python: the specification that the compiled core has to agree with on every input.
+"""The codec in plain Python: the specification that the compiled core agrees with on every input.
 
-Section numbers are those of the JSON-RPC 2.0 specification. Decoding goes
+Section numbers are those of the JSON-RPC 2.0 specification.
 
-    text -> orjson -> dict -> _judge -> message
-
-and where the dict cannot show everything that the text says (a member twice, a number that a float would
-change, why the text is refused), through the envelopes that `_scanner` finds in the text.
+Rules:
+  - decoding goes text -> orjson -> dict -> `_check_message` -> message;
+  - a dict does not show duplicate members, numbers that a float changes, or why a text is not JSON. Such a text takes
+    the slow path: `_scanner` finds the envelope of each message in it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ else:
 T = TypeVar("T")
 
 Params: TypeAlias = "dict[str, Any] | list[Any] | Raw | None"
-"""What the params of a call may be; None if absent."""
+"""The params of a request or a notification; None if absent."""
 
 
 class ParseError(errors.ParseError):
@@ -83,7 +83,7 @@ class ParseError(errors.ParseError):
     __slots__ = ()
 
     def to_response(self) -> Response:
-        """The error response that tells the peer: the specification's own code and message, and the id if known."""
+        """Return an error response with the specification's code and message, and the id when it is known."""
         return Response(self.id, error=Error(self.rpc_code, RPC_MESSAGES[self.rpc_code]))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -91,12 +91,12 @@ class ParseError(errors.ParseError):
 
 
 def _make_fault(*state: Any) -> ParseError:
-    """A `ParseError` from its pickle."""
+    """Return a `ParseError` from its pickled state."""
     return remake_parse_error(ParseError, *state)
 
 
 class _Value:
-    """Made once, by `__new__`; compared, copied, pickled and shown by the fields that `__match_args__` names."""
+    """Base of the immutable classes. Equality, copies, pickles and the repr use the fields in `__match_args__`."""
 
     __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]] = ()
@@ -121,7 +121,7 @@ class _Value:
         if not isinstance(other, _Value) or type(other) is not type(self):
             return NotImplemented
         mine, theirs = self._fields(), other._fields()
-        # The first field may be an id: 1 and 1.0 are written differently, so they are two ids.
+        # The first field may be an id: 1 and 1.0 are written differently, so they are different ids.
         return mine == theirs and isinstance(mine[0], float) == isinstance(theirs[0], float)
 
     def __repr__(self) -> str:
@@ -136,15 +136,27 @@ class _Message(_Value):
     __slots__ = ()
 
     def to_bytes(self) -> bytes:
-        """The message as one line of JSON without a line ending. Raises EncodeError."""
+        """Return the message as one line of JSON, without a line ending.
+
+        Raises:
+            EncodeError: a value cannot be written as JSON.
+        """
         return _encode_message(self)
 
     def to_bytes_delimited(self) -> bytes:
-        """The message as one line of JSON that ends in the only `\\n` in it. Raises EncodeError."""
+        """Return the message as one line of JSON that ends in `\\n`.
+
+        Raises:
+            EncodeError: a value cannot be written as JSON.
+        """
         return _encode_message(self) + b"\n"
 
     def to_str(self) -> str:
-        """The message as one line of JSON without a line ending. Raises EncodeError."""
+        """Return the message as one line of JSON in a str, without a line ending.
+
+        Raises:
+            EncodeError: a value cannot be written as JSON.
+        """
         return _encode_message(self).decode()
 
 
@@ -152,12 +164,14 @@ class _Message(_Value):
 class Request(_Message, Generic[P]):
     """A call that expects a response (section 4).
 
-    id      int, str, float or None (null). The reply carries the very same
-    method  str
-    params  dict, list, or None if absent
+    Args:
+        id: an int, a str, a float or None (null). The response carries the same id.
+        method: the name of the method.
+        params: a dict, a list or a `Raw` of either; None if absent.
 
-    Raises TypeError for another type, ValueError for a float that JSON has no number for, and for an id of more than
-    640 bytes, which no profile reads.
+    Raises:
+        TypeError: an argument has another type.
+        ValueError: the id is infinite, NaN, or longer than 640 bytes.
     """
 
     __match_args__: ClassVar[tuple[Literal["id"], Literal["method"], Literal["params"]]] = ("id", "method", "params")
@@ -189,23 +203,29 @@ class Request(_Message, Generic[P]):
 
     @classmethod
     def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Request | None:
-        """The request that a decoded JSON object is, or None. Never raises."""
+        """Read a request from a decoded JSON object.
+
+        Returns:
+            None if the object is not a valid request; it never raises for one.
+        """
         return _of_class(Request, obj, profile)
 
     def to_dict(self) -> dict[str, Any]:
-        """The message as a dict, which shares the payload with it."""
+        """Return the message as a dict. The payload is shared, not copied."""
         message = {"jsonrpc": "2.0", "id": self.id, "method": self.method}
         return message if self.params is None else {**message, "params": self.params}
 
 
 @final
 class Notification(_Message, Generic[P]):
-    """A call that expects no response (section 4.1).
+    """A call that gets no response (section 4.1).
 
-    method  str
-    params  dict, list, or None if absent
+    Args:
+        method: the name of the method.
+        params: a dict, a list or a `Raw` of either; None if absent.
 
-    Raises TypeError for another type.
+    Raises:
+        TypeError: an argument has another type.
     """
 
     __match_args__: ClassVar[tuple[Literal["method"], Literal["params"]]] = ("method", "params")
@@ -233,29 +253,36 @@ class Notification(_Message, Generic[P]):
 
     @classmethod
     def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Notification | None:
-        """The notification that a decoded JSON object is, or None. Never raises."""
+        """Read a notification from a decoded JSON object.
+
+        Returns:
+            None if the object is not a valid notification; it never raises for one.
+        """
         return _of_class(Notification, obj, profile)
 
     def to_dict(self) -> dict[str, Any]:
-        """The message as a dict, which shares the payload with it."""
+        """Return the message as a dict. The payload is shared, not copied."""
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": self.method}
         return message if self.params is None else {**message, "params": self.params}
 
 
 @final
 class Response(_Message, Generic[R]):
-    """The answer to a request (section 5): an error where `error` is not None, else a result.
+    """The response to a request (section 5): an error if `error` is not None, else a result.
 
-    id      int, str, float or None (null, or an error that lacks it in a profile that allows it)
-    result  any value
-    error   an Error or None
+    Args:
+        id: the id of the request; None is null, or the missing id of an error in a profile that allows that.
+        result: any JSON value.
+        error: an Error; None for a result.
 
-    Raises TypeError for another type, ValueError for both a result and an error, and for an id as in `Request`.
+    Raises:
+        TypeError: an argument has another type.
+        ValueError: both a result and an error are given, or the id is refused as in `Request`.
     """
 
     __match_args__: ClassVar[tuple[Literal["id"], Literal["result"], Literal["error"]]] = ("id", "result", "error")
     if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
-        # None is one of the two, always. `| Any` spares a check that patterns and `is_error` have made.
+        # One of the two is always None. `| Any` saves users a check after a pattern or `is_error`.
 
         @property
         def id(self) -> MessageId: ...
@@ -290,11 +317,15 @@ class Response(_Message, Generic[R]):
 
     @classmethod
     def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Response | None:
-        """The response that a decoded JSON object is, or None. Never raises."""
+        """Read a response from a decoded JSON object.
+
+        Returns:
+            None if the object is not a valid response; it never raises for one.
+        """
         return _of_class(Response, obj, profile)
 
     def to_dict(self) -> dict[str, Any]:
-        """The message as a dict, which shares the payload with it."""
+        """Return the message as a dict. The payload is shared, not copied."""
         if self.error is not None:
             return {"jsonrpc": "2.0", "id": self.id, "error": self.error.to_dict()}
         return {"jsonrpc": "2.0", "id": self.id, "result": self.result}
@@ -302,13 +333,16 @@ class Response(_Message, Generic[R]):
 
 @final
 class Error(_Value):
-    """What went wrong, inside a response (section 5.1).
+    """The error object of a response (section 5.1).
 
-    code     int of 64 bits, kept as a plain one
-    message  str
-    data     any value; UNSET if there is no such member, while None is `"data": null`
+    Args:
+        code: an int of 64 bits; a subclass of int becomes an int.
+        message: a short description.
+        data: any JSON value; UNSET if absent (None is `"data": null`).
 
-    Raises TypeError for another type, ValueError for a code beyond 64 bits.
+    Raises:
+        TypeError: an argument has another type.
+        ValueError: the code is beyond 64 bits.
     """
 
     __match_args__: ClassVar[tuple[Literal["code"], Literal["message"], Literal["data"]]] = ("code", "message", "data")
@@ -331,22 +365,26 @@ class Error(_Value):
 
     @classmethod
     def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Error | None:
-        """The error that a decoded JSON object is, or None. Never raises."""
+        """Read an error from a decoded JSON object.
+
+        Returns:
+            None if the object is not a valid error; it never raises for one.
+        """
         try:
-            error = _judge_error(obj)
+            error = _check_error_object(obj)
         except (MemoryError, RecursionError):
             raise
-        except Exception:  # a key's own comparison
+        except Exception:  # from the comparison of a key
             return None
         return error if isinstance(error, Error) else None
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as a dict, which shares `data` with it."""
+        """Return the error as a dict. `data` is shared, not copied."""
         error: dict[str, Any] = {"code": self.code, "message": self.message}
         return error if self.data is UNSET else {**error, "data": self.data}
 
 
-# What decoding makes has been judged already, and is immutable: its fields are set through the slots' descriptors.
+# Decoded messages are already valid, and immutable: their fields are set through the descriptors of the slots.
 
 _new: Final = object.__new__
 _set_request_id, _set_request_method, _set_request_params = (
@@ -394,10 +432,14 @@ def _make_error(code: int, message: str, data: Any) -> Error:
 
 @final
 class Raw:
-    """A checked JSON text, kept as bytes: a payload that is passed on, or read later.
+    """A checked JSON text, kept as bytes: a payload to pass on, or to decode later.
 
-    data: bytes, bytearray, memoryview or str that hold one JSON value, in UTF-8.
-    Raises TypeError for another type, ParseError (a ValueError) for what is not JSON or nests deeper than 1024.
+    Args:
+        data: one JSON value in UTF-8, as bytes, bytearray, memoryview or str.
+
+    Raises:
+        TypeError: `data` has another type.
+        ParseError: the text is not JSON, or nests deeper than 1024.
     """
 
     __slots__ = ("_data", "_exact")
@@ -429,7 +471,14 @@ class Raw:
     def decode(self, decoder: Callable[[bytes], T]) -> T: ...
 
     def decode(self, decoder: Callable[[bytes], Any] | None = None) -> Any:
-        """What a decoder makes of the bytes: orjson, or one that is given, such as a typed one. Raises what it does."""
+        """Decode the JSON text.
+
+        Args:
+            decoder: called with the bytes, such as the `decode` of a typed decoder; orjson if None.
+
+        Returns:
+            What the decoder returns. What it raises passes on.
+        """
         if decoder is not None:
             return decoder(self._data)
         return loads_exact(self._data) if self._exact else loads(self._data)
@@ -456,14 +505,14 @@ class Raw:
 
 
 Message: TypeAlias = Request | Notification | Response | ParseError
-"""What decoding makes of one message."""
+"""A decoded message, or the fault of one."""
 
 RawMessage: TypeAlias = Request[Raw | None] | Notification[Raw | None] | Response[Raw] | ParseError
-"""What decoding with `raw=True` makes of one message."""
+"""A message decoded with `raw=True`, or the fault of one."""
 
 
 def _check_text(text: bytes) -> Value | ParseError:
-    """Where the one value in `text` is, or why there is none. No exception is left behind: it would hold the text."""
+    """The place of the single value in `text`, or its fault. No exception is kept: it would hold the text."""
     try:
         text.decode()
         value = scan_value(text)
@@ -478,7 +527,7 @@ _set_raw_data, _set_raw_exact = (vars(Raw)[name].__set__ for name in Raw.__slots
 
 
 def _make_raw(data: bytes, exact: bool) -> Raw:
-    """A `Raw` of bytes that have been checked. exact: integers of any width (`big_ints="exact"`)."""
+    """A `Raw` of checked bytes. exact: decode integers of any width (`big_ints="exact"`)."""
     raw = object.__new__(Raw)
     _set_raw_data(raw, data)
     _set_raw_exact(raw, exact)
@@ -497,7 +546,7 @@ def _is_null(value: object) -> bool:
     return value is None or (isinstance(value, Raw) and bytes(value) == b"null")
 
 
-# What constructors and encoders check: the caller's bugs.
+# Checks in constructors and encoders: a failure is a bug of the caller.
 
 
 def _check_id(id: object) -> None:
@@ -516,37 +565,46 @@ def _check_method(method: object) -> None:
 
 def _check_params(params: object) -> None:
     if not (params is None or _is_object(params) or _is_array(params)):
-        raise TypeError(f"params must be a dict, a list, a Raw of one, or None, not {type(params).__name__}")
+        raise TypeError(f"params must be a dict, a list, a Raw of either, or None, not {type(params).__name__}")
 
 
 def _check_error(code: object, message: object) -> int:
-    """The code as a plain int."""
+    """The code, as an int."""
     plain = plain_error_code(code)
     if not isinstance(message, str):
         raise TypeError(f"message must be a str, not {type(message).__name__}")
     return plain
 
 
-# Decoding: the rules.
+# The rules.
 
 _ABSENT: Final = object()
 
 
 def parse(obj: object, profile: Profile = JSONRPC) -> Message | list[Message]:
-    """Judges what a JSON parser has made of a message or a batch already.
+    """Validate a message or a batch that is decoded from JSON already.
 
-    obj: a dict, or a list of them. Returns what `decode` does. What only the text shows is not judged: members
-    that are there twice, the size and the depth.
+    What only the text shows is not checked: duplicate members, the size and the depth.
+
+    Args:
+        obj: a dict, or a list of them.
+        profile: the rules.
+
+    Returns:
+        What `decode` returns.
+
+    Raises:
+        TypeError: `profile` is not a Profile.
     """
     _check_profile(profile)
-    return _judge_value(obj, profile)
+    return _check_decoded(obj, profile)
 
 
-def _judge_value(obj: object, profile: Profile) -> Message | list[Message]:
+def _check_decoded(obj: object, profile: Profile) -> Message | list[Message]:
     if isinstance(obj, list):
         fault = _batch_fault(len(obj), profile)
-        return fault or [_judge(item, profile, index) for index, item in enumerate(obj)]
-    return _judge(obj, profile)
+        return fault or [_check_message(item, profile, index) for index, item in enumerate(obj)]
+    return _check_message(obj, profile)
 
 
 def _check_profile(profile: object) -> None:
@@ -562,14 +620,14 @@ def _batch_fault(items: int, profile: Profile) -> ParseError | None:
     return None if items else ParseError.empty_batch()
 
 
-def _judge(
+def _check_message(
     obj: object,
     profile: Profile,
     index: int | None = None,
     integer_too_large: bool = False,
     duplicates: bool = False,
 ) -> Message:
-    """The message that one object is. The first rule broken, in this order, is the one reported."""
+    """The message in one object, or its fault: that of the first broken rule in this order."""
     if not isinstance(obj, dict):
         return ParseError.not_an_object(index=index)
 
@@ -593,7 +651,7 @@ def _judge(
         return _fault(ParseError.invalid_jsonrpc_version, obj, profile, index)
 
     if method is _ABSENT:
-        return _judge_response(obj, id, profile, index)
+        return _check_response(obj, id, profile, index)
 
     if id is not _ABSENT and not _is_valid_id(id, profile.null_request_ids, profile):
         return _fault(ParseError.invalid_id_type, obj, profile, index)
@@ -610,13 +668,13 @@ def _judge(
         return _fault(ParseError.invalid_params_type, obj, profile, index)
     if not profile.extra_members and not obj.keys() <= REQUEST_MEMBERS:
         return _fault(ParseError.unexpected_member, obj, profile, index)
-    if id is _ABSENT or (id is None and version is _ABSENT):  # null is how 1.0 says that there is none
+    if id is _ABSENT or (id is None and version is _ABSENT):  # a notification of 1.0 has a null id
         return _make_notification(method, params)
     return _make_request(id, method, params)
 
 
-def _judge_response(obj: dict[str, Any], id: object, profile: Profile, index: int | None) -> Message:
-    """The response that an object without `method` is."""
+def _check_response(obj: dict[str, Any], id: object, profile: Profile, index: int | None) -> Message:
+    """The response in an object without `method`, or its fault."""
     result = obj.get("result", _ABSENT)
     error = obj.get("error", _ABSENT)
     if profile.null_companions and result is not _ABSENT and error is not _ABSENT:
@@ -641,7 +699,7 @@ def _judge_response(obj: dict[str, Any], id: object, profile: Profile, index: in
         return _fault(ParseError.result_and_error, obj, profile, index)
     if is_error:
         is_exact = profile.extra_members or not isinstance(error, dict) or error.keys() <= ERROR_MEMBERS
-        error = _judge_error(error)
+        error = _check_error_object(error)
         if not isinstance(error, Error):
             return _fault(error, obj, profile, index)
         if not is_exact:
@@ -653,11 +711,11 @@ def _judge_response(obj: dict[str, Any], id: object, profile: Profile, index: in
         error = None
     if not profile.extra_members and not obj.keys() <= RESPONSE_MEMBERS:
         return _fault(ParseError.unexpected_member, obj, profile, index)
-    return _make_response(id, result, error)  # type: ignore[arg-type]  # judged above
+    return _make_response(id, result, error)  # type: ignore[arg-type]  # checked above
 
 
-def _judge_error(obj: object) -> Error | Callable[..., ParseError]:
-    """The Error that an object is, or the fault of it."""
+def _check_error_object(obj: object) -> Error | Callable[..., ParseError]:
+    """The Error in an object, or the factory of its fault."""
     if not isinstance(obj, dict):
         return ParseError.invalid_error_type
     code = obj.get("code")
@@ -692,13 +750,13 @@ def _fault(
     index: int | None,
     duplicates: bool = False,
 ) -> ParseError:
-    """The fault with what is known of the message."""
+    """The fault with the id of the message, if it is certain."""
     id, reply_expected = _known(obj, profile, duplicates)
     return factory(id, index=index, reply_expected=reply_expected)
 
 
 def _known(obj: dict[str, Any], profile: Profile, duplicates: bool) -> tuple[MessageId, bool]:
-    """What is known of a message that breaks a rule: its id, if that is certain, and whether its sender waits."""
+    """The id of an invalid message, if it is certain, and whether its sender expects a reply."""
     id = obj.get("id")
     if duplicates or _is_id_too_long(id, profile.limits.id_bytes) or not _is_valid_id(id, False, profile):
         id = None
@@ -710,15 +768,15 @@ def _known(obj: dict[str, Any], profile: Profile, duplicates: bool) -> tuple[Mes
 def _of_class(cls: type[T], obj: object, profile: Profile) -> T | None:
     _check_profile(profile)
     try:
-        message = _judge(obj, profile)
+        message = _check_message(obj, profile)
     except (MemoryError, RecursionError):
         raise
-    except Exception:  # a key's own comparison
+    except Exception:  # from the comparison of a key
         return None
     return message if isinstance(message, cls) else None
 
 
-# Decoding: the text.
+# The text.
 
 _has_wide_integer = re.compile(rb"[0-9]{19}").search
 _NO_JSON_TYPE: Final = object()
@@ -745,14 +803,19 @@ def decode(
 def decode(
     data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC, *, raw: bool = False
 ) -> Message | RawMessage | list[Message] | list[RawMessage]:
-    """Decodes and validates one JSON text.
+    """Decode and validate one JSON text.
 
-    data     UTF-8 bytes, or a str
-    profile  the rules
-    raw      leave `params`, `result` and an error's `data` as `Raw`, checked but not decoded
+    Args:
+        data: UTF-8 bytes, or a str.
+        profile: the rules.
+        raw: leave `params`, `result` and the `data` of an error as `Raw`: checked but not decoded.
 
-    Returns a Request, a Notification, a Response or a ParseError, or for a batch a list of those, each judged alone.
-    Raises TypeError for another type of `data`; a fault of the text is returned, never raised.
+    Returns:
+        A Request, a Notification, a Response or a ParseError; for a batch a list of these, each item checked on its
+        own. A fault of the text is returned, never raised.
+
+    Raises:
+        TypeError: `data` or `profile` has another type.
     """
     try:
         limits = profile.limits
@@ -765,16 +828,16 @@ def decode(
             return text
         data = text
     if len(data) > limits.message_bytes:
-        return _too_large(data[: min(limits.message_bytes, HEAD_BYTES)], profile)
-    if raw or ((len(data) > 256 or data.count(b":") > 4) and _is_usual_faster(data)):
-        usual = _decode_usual(data, profile, raw)
-        if usual is not None:
-            return usual
+        return _too_large_fault(data[: min(limits.message_bytes, HEAD_BYTES)], profile)
+    if raw or ((len(data) > 256 or data.count(b":") > 4) and _prefers_fast_path(data)):
+        fast = _decode_fast(data, profile, raw)
+        if fast is not None:
+            return fast
     try:
         value = loads(data)
     except JSONDecodeError:
-        return _decode_by_envelopes(data, profile, raw)
-    # What costs the least to read is not to cost more to judge: a request without params, a result that is a string.
+        return _decode_slow(data, profile, raw)
+    # A shortcut for the smallest messages: a request without params, a result that is a string.
     try:
         if len(value) == 3 == data.count(b":"):
             id = value["id"]
@@ -790,22 +853,22 @@ def decode(
                         _set_request_method(request, method)
                         _set_request_params(request, None)
                         return request
-    except (KeyError, TypeError):  # another member, no object
+    except (KeyError, TypeError):  # another member, or not an object
         pass
     if type(value) is list and (fault := _batch_fault(len(value), profile)) is not None:
         return fault
     if raw:
         return _decode_raw(data, value, profile)
-    if _shows_all(data, value, profile):
+    if _is_lossless(data, value, profile):
         if type(value) is dict:
-            return _judge_usual(value, profile) or _judge(value, profile)
-        return _judge_value(value, profile)
+            return _check_fast(value, profile) or _check_message(value, profile)
+        return _check_decoded(value, profile)
     return _decode_proven(data, value, profile, raw)
 
 
 def _to_bytes(data: object) -> bytes | ParseError:
-    """`data` as bytes; the fault of a str that is not UTF-8. Raises TypeError."""
-    # No method of `data` is called: a subclass may do as it likes.
+    """`data` as bytes, or the fault of a str with a lone surrogate. Raises TypeError."""
+    # No method of `data` is called: a subclass may override it.
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(memoryview(data))
     if not isinstance(data, str):
@@ -816,12 +879,12 @@ def _to_bytes(data: object) -> bytes | ParseError:
         return ParseError.invalid_utf8(offset=len(str.encode(str.__getitem__(data, slice(error.start)))))
 
 
-# Most messages have one payload, and around it members that a pattern reads. What the pattern leaves is handed to
-# orjson alone: if it is one value, then the text is JSON, and holds these members and no others.
+# The fast path. Most messages have one payload, and around it members that a pattern can read. orjson reads only the
+# rest: if that is a single value, the text is JSON and has exactly these members.
 
 
 def _pattern(text: bytes) -> re.Pattern[bytes]:
-    """V: the version. I: an id that is sure to be valid. M: a method. S: space, bounded as `re` tries shorter ones."""
+    """V: the version. I: an id that is certainly valid. M: a method. S: space, bounded because `re` backtracks."""
     following = rb"(?:,S(?=\")|(?=\}))"
     text = text.replace(b"V", rb'"jsonrpc"S:S"2\.0"S' + following)
     text = text.replace(b"I", rb'"id"S:S(0|-?[1-9][0-9]{0,17}|"[ !#-\[\]-~]*")S' + following)
@@ -829,27 +892,26 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
     return re.compile(text.replace(b"S", rb"[ \t\n\r]{0,64}"))
 
 
-_BATCH_ITEM_BYTES: Final = {False: 256, True: 128}  # of smaller items, the dicts are faster; by raw
+_BATCH_ITEM_BYTES: Final = {False: 256, True: 128}  # by raw: for smaller items, dicts are faster
 _TAIL_BYTES: Final = 128
 _head = _pattern(rb'S\{S(V)?(?:I)?(V)?(?:M)?(V)?(?:I)?(?:"(params|result|error)"S:S|\})').match
 _tail = _pattern(rb"(V)?(?:I)?\}").fullmatch
 _next_item = _pattern(rb'\}S,S(?=\{S"(?:jsonrpc|id|method|params|result|error)")').search
 
 
-def _is_usual_faster(text: bytes) -> bool:
-    """Whether `_decode_usual` beats the dict on a text that is not small and flat: not where a small one begins with
-    another member than the version."""
+def _prefers_fast_path(text: bytes) -> bool:
+    """Whether `_decode_fast` beats the dict for a text that is not small and flat."""
     return text.find(b'"jsonrpc"', 0, 16) > 0 or len(text) > 1024 or b"\\u00" in text
 
 
-def _decode_usual(text: bytes, profile: Profile, raw: bool) -> Message | list[Message] | None:
-    """Fast path: the message or batch whose text is of the usual form; None if it may be another."""
-    if not _is_within(text, profile):
+def _decode_fast(text: bytes, profile: Profile, raw: bool) -> Message | list[Message] | None:
+    """Fast path: the valid message or batch in a text of a usual form; None for any other text."""
+    if not _is_within_limits(text, profile):
         return None
     head = _head(text)
     stripped = text.rstrip(_SPACE)
     if head is not None:
-        return _read_usual(text, head, len(stripped) - 1, profile, raw)
+        return _read_fast(text, head, len(stripped) - 1, profile, raw)
     begin = text[:_TAIL_BYTES].lstrip(_SPACE)
     if not begin.startswith(b"[") or not stripped.endswith(b"]") or not profile.batches:
         return None
@@ -863,7 +925,7 @@ def _decode_usual(text: bytes, profile: Profile, raw: bool) -> Message | list[Me
         if head is None:
             return None
         following = _next_item(text, head.end() - 1)
-        message = _read_usual(text, head, last if following is None else following.start(), profile, raw)
+        message = _read_fast(text, head, last if following is None else following.start(), profile, raw)
         if message is None:
             return None
         messages.append(message)
@@ -873,8 +935,8 @@ def _decode_usual(text: bytes, profile: Profile, raw: bool) -> Message | list[Me
     return None
 
 
-def _read_usual(text: bytes, head: re.Match[bytes], last: int, profile: Profile, raw: bool) -> Message | None:
-    """The message that begins with `head`, if text[last] is the brace that ends it; None if it may be another."""
+def _read_fast(text: bytes, head: re.Match[bytes], last: int, profile: Profile, raw: bool) -> Message | None:
+    """The valid message that begins with `head` and ends with the brace text[last]; None for any other text."""
     version, id_token, second_version, method_token, third_version, second_id_token, name = head.groups()
     at = head.end()
     end = last
@@ -937,28 +999,27 @@ def _read_usual(text: bytes, head: re.Match[bytes], last: int, profile: Profile,
         return _make_response(id, payload, None)
     if name == b"error" and type(value) is dict and (profile.extra_members or value.keys() <= ERROR_MEMBERS):
         message = {"error": value}
-        if not raw or _leave_error_raw(message, token.rstrip(_SPACE)):
-            error = _judge_error(message["error"])
+        if not raw or _make_error_data_raw(message, token.rstrip(_SPACE)):
+            error = _check_error_object(message["error"])
             if type(error) is Error:
                 return _make_response(id, None, error)
     return None
 
 
-# A text that orjson has read is JSON, and the dict tells nearly all of it. It does not tell of a member that is there
-# twice, of a wide number that became a float, and of where a payload lies. `_decode_by_envelopes`, which reads every
-# byte, says the same: the tests hold one against the other.
+# A text that orjson reads is JSON, and the dict shows nearly everything in it, except duplicate members, wide integers
+# that became floats, and the places of payloads. `_decode_slow` reads every byte; tests compare the two.
 
 _QUOTED: Final = {name: b'"%b"' % name.encode() for name in ENVELOPE_MEMBERS}
 _PAYLOADS: Final = frozenset({"params", "result", "error"})
 _SPACE: Final = b" \t\n\r"
 _COMMA: Final = ord(",")
-_PROVEN_BYTES: Final = 256 * 1024  # beyond them the strict reader is as fast, whatever the text is made of
+_PROVEN_BYTES: Final = 256 * 1024  # for larger texts, the strict scanner is as fast
 _has_escaped_letter = re.compile(rb"\\u00(?:6[1-9a-fA-F]|7[0-9aA])").search
 
 
-def _shows_all(text: bytes, value: object, profile: Profile) -> bool:
-    """Whether what orjson made of `text` surely tells what its envelopes would. If not, one has to look there."""
-    if not _is_within(text, profile):
+def _is_lossless(text: bytes, value: object, profile: Profile) -> bool:
+    """Whether `value`, which orjson read from `text`, certainly shows all that the slow path would find."""
+    if not _is_within_limits(text, profile):
         return False
     items: list[dict[str, Any]] = []
     if type(value) is dict:
@@ -966,12 +1027,12 @@ def _shows_all(text: bytes, value: object, profile: Profile) -> bool:
     elif type(value) is list:
         items = [item for item in value if type(item) is dict]
     for item in items:
-        if type(item.get("id")) is float:  # or an integer that orjson made one
+        if type(item.get("id")) is float:  # perhaps a wide integer
             return False
-    # A member that was there twice is once in the dict, but both its colons are in the text.
+    # A duplicate member is in the dict once, but both its colons are in the text.
     if text.count(b":") == sum(map(len, items)):
         return True
-    # Where orjson writes the very same text, nothing was lost on the way.
+    # If orjson writes the same text, nothing is lost.
     if text.endswith((b"}", b"]")) and b'": ' not in text:
         try:
             if dumps_unchecked(value) == text:
@@ -981,10 +1042,10 @@ def _shows_all(text: bytes, value: object, profile: Profile) -> bool:
     if b"\\u00" in text and _has_escaped_letter(text):
         return False
     counts = _count_members(items)
-    if _are_alone(text, counts):
+    if _are_names_unique(text, counts):
         return True
-    # Where the payloads hold such names, too: a string that orjson dropped is in the text, but not in what it writes.
-    # A quote in a string is written with a backslash, so that what follows it counts in both, unless it is \\u0022.
+    # The payloads hold these names too. A duplicate member that orjson dropped is in the text but not in its output. A
+    # quote in a string is written with a backslash, so that the name after it counts in both, unless it is \\u0022.
     try:
         written = dumps_unchecked(value)
     except TypeError:  # too deep to write
@@ -996,15 +1057,15 @@ def _shows_all(text: bytes, value: object, profile: Profile) -> bool:
     return True
 
 
-def _is_within(text: bytes, profile: Profile) -> bool:
-    """Whether `text`, which orjson has read, surely nests no deeper than allowed and holds no integer to be refused."""
+def _is_within_limits(text: bytes, profile: Profile) -> bool:
+    """Whether `text`, which is JSON, certainly nests no deeper than allowed and holds no integer that is refused."""
     if profile.limits.depth < MAX_DEPTH and text.count(b"[") + text.count(b"{") > profile.limits.depth:
         return False
     return profile.big_ints == "float" or not _has_wide_integer(text)
 
 
 def _count_members(items: list[dict[str, Any]]) -> dict[str, int]:
-    """How many of the dicts have each of JSON-RPC's members."""
+    """The number of dicts that have each member of an envelope."""
     if len(items) == 1:
         return {name: 1 for name in items[0] if name in ENVELOPE_MEMBERS}
     counts: dict[str, int] = {}
@@ -1015,16 +1076,16 @@ def _count_members(items: list[dict[str, Any]]) -> dict[str, int]:
     return counts
 
 
-def _are_alone(text: bytes, counts: dict[str, int]) -> bool:
-    """Whether the names of the members stand nowhere else in `text`, in which no letter is escaped."""
+def _are_names_unique(text: bytes, counts: dict[str, int]) -> bool:
+    """Whether `text`, in which no letter is escaped, holds the names of the members only as often as counted."""
     for name, count in counts.items():
         if text.count(_QUOTED[name]) != count:
             return False
     return True
 
 
-def _judge_usual(obj: dict[str, Any], profile: Profile) -> Message | None:
-    """Fast path: the valid message that a decoded object with the standard members only is; None otherwise."""
+def _check_fast(obj: dict[str, Any], profile: Profile) -> Message | None:
+    """Fast path: the valid message in a dict with the standard members only; None for any other dict."""
     id = obj.get("id", _ABSENT)
     kind = type(id)
     if not (kind is int or (kind is str and len(id) * 4 <= profile.limits.id_bytes) or id is _ABSENT):
@@ -1038,7 +1099,7 @@ def _judge_usual(obj: dict[str, Any], profile: Profile) -> Message | None:
         if "result" in obj:
             result = obj["result"]
             return None if profile.object_results and not _is_object(result) else _make_response(id, result, None)
-        error = _judge_error(obj.get("error")) if profile.extra_members else None
+        error = _check_error_object(obj.get("error")) if profile.extra_members else None
         return _make_response(id, None, error) if type(error) is Error else None
     if type(method) is not str or not 0 < len(method) * 4 <= profile.limits.method_bytes:
         return None
@@ -1054,37 +1115,37 @@ def _judge_usual(obj: dict[str, Any], profile: Profile) -> Message | None:
 
 
 def _decode_raw(text: bytes, value: object, profile: Profile) -> Message | list[Message]:
-    """`decode` with raw payloads, of a text that orjson has read as `value`."""
-    if not _is_within(text, profile):
-        return _decode_by_envelopes(text, profile, True)
+    """`decode` with raw payloads, for a text that orjson reads as `value`."""
+    if not _is_within_limits(text, profile):
+        return _decode_slow(text, profile, True)
     if type(value) is dict:
         is_flat = text.count(b":") == len(value)
         if is_flat and (name := next(reversed(value), "")) in ("params", "result") and text.count(_QUOTED[name]) == 1:
             at = text.index(b":", text.index(_QUOTED[name])) + 1
             value[name] = _make_raw(text[at : text.rindex(b"}")].strip(_SPACE), False)
-            message = _judge_usual(value, profile)
+            message = _check_fast(value, profile)
             if message is not None:
                 return message
-        if type(value.get("id")) is not float and _leave_raw(text, [value], is_flat):
-            return _judge_usual(value, profile) or _judge(value, profile)
+        if type(value.get("id")) is not float and _make_payloads_raw(text, [value], is_flat):
+            return _check_fast(value, profile) or _check_message(value, profile)
     elif (
         type(value) is list
         and set(map(type, value)) == {dict}
         and float not in {type(item.get("id")) for item in value}
-        and _leave_raw(text, value, False)
+        and _make_payloads_raw(text, value, False)
     ):
-        return [_judge_usual(item, profile) or _judge(item, profile, index) for index, item in enumerate(value)]
+        return [_check_fast(item, profile) or _check_message(item, profile, index) for index, item in enumerate(value)]
     return _decode_proven(text, value, profile, True)
 
 
-def _leave_raw(text: bytes, items: list[dict[str, Any]], is_flat: bool) -> bool:
-    """Makes the payloads of messages raw. Returns whether it is sure where they lie.
+def _make_payloads_raw(text: bytes, items: list[dict[str, Any]], is_flat: bool) -> bool:
+    """Make the payloads of messages raw. Return False if their places are not certain.
 
-    The members' names stand in the text once for each message that has them, so in the order of the dicts.
-    is_flat: each colon in the text is that of a member.
+    The text holds the name of a member once for each message that has it, so in the order of the dicts.
+    is_flat: every colon in the text belongs to a member of the envelope.
     """
     if not is_flat and not (
-        (b"\\u00" not in text or not _has_escaped_letter(text)) and _are_alone(text, _count_members(items))
+        (b"\\u00" not in text or not _has_escaped_letter(text)) and _are_names_unique(text, _count_members(items))
     ):
         return False
     at = 0
@@ -1093,7 +1154,7 @@ def _leave_raw(text: bytes, items: list[dict[str, Any]], is_flat: bool) -> bool:
     for item in items:
         following = next(rest, None)
         if not is_flat and not item.keys() <= _QUOTED.keys():
-            return False  # another member may be there twice, and the dict has the first place of it
+            return False  # another member may be duplicate, and the dict keeps its first place
         count = ("params" in item) + ("result" in item) + ("error" in item)
         if count == 0:
             continue
@@ -1126,13 +1187,13 @@ def _leave_raw(text: bytes, items: list[dict[str, Any]], is_flat: bool) -> bool:
         token = token.strip(_SPACE)
         if name != "error":
             item[name] = _make_raw(token, False)
-        elif not _leave_error_raw(item, token):
+        elif not _make_error_data_raw(item, token):
             return False
     return True
 
 
-def _leave_error_raw(message: dict[str, Any], token: bytes) -> bool:
-    """Makes the data of an error raw. Returns whether it is sure where it lies."""
+def _make_error_data_raw(message: dict[str, Any], token: bytes) -> bool:
+    """Make the data of an error raw. Return False if its place is not certain."""
     error = message["error"]
     if type(error) is not dict or "data" not in error:
         return True
@@ -1147,20 +1208,25 @@ def _leave_error_raw(message: dict[str, Any], token: bytes) -> bool:
 
 
 def _decode_proven(text: bytes, value: object, profile: Profile, raw: bool) -> Message | list[Message]:
-    """The same as `_decode_by_envelopes` for a text that orjson has read as `value`."""
+    """As `_decode_slow`, for a text that orjson reads as `value`."""
     if len(text) > _PROVEN_BYTES:
-        return _decode_by_envelopes(text, profile, raw)
+        return _decode_slow(text, profile, raw)
     items = [value] if type(value) is dict else value
-    if type(items) is not list or set(map(type, items)) != {dict} or not all(items) or not _is_within(text, profile):
-        return _decode_by_envelopes(text, profile, raw)
+    if (
+        type(items) is not list
+        or set(map(type, items)) != {dict}
+        or not all(items)
+        or not _is_within_limits(text, profile)
+    ):
+        return _decode_slow(text, profile, raw)
     envelopes = scan_proven(text, type(value) is list)
     if type(value) is dict:
-        return _judge_envelope(text, envelopes[0], profile, None, raw)
-    return [_judge_envelope(text, item, profile, index, raw) for index, item in enumerate(envelopes)]
+        return _check_envelope(text, envelopes[0], profile, None, raw)
+    return [_check_envelope(text, item, profile, index, raw) for index, item in enumerate(envelopes)]
 
 
-def _decode_by_envelopes(text: bytes, profile: Profile, raw: bool) -> Message | list[Message]:
-    """The same as through the dict, with all that the text says."""
+def _decode_slow(text: bytes, profile: Profile, raw: bool) -> Message | list[Message]:
+    """The slow path: the result for any text."""
     try:
         text.decode()
     except UnicodeDecodeError as error:
@@ -1170,13 +1236,13 @@ def _decode_by_envelopes(text: bytes, profile: Profile, raw: bool) -> Message | 
     except Malformed as malformed:
         return _malformed(text, malformed.offset, profile)
     if not found.is_batch:
-        return _judge_envelope(text, found.envelopes[0], profile, None, raw)
+        return _check_envelope(text, found.envelopes[0], profile, None, raw)
     fault = _batch_fault(len(found.envelopes) + found.too_many, profile)
-    return fault or [_judge_envelope(text, item, profile, index, raw) for index, item in enumerate(found.envelopes)]
+    return fault or [_check_envelope(text, item, profile, index, raw) for index, item in enumerate(found.envelopes)]
 
 
 def _malformed(text: bytes, offset: int, profile: Profile) -> ParseError:
-    """The fault of a text that is not JSON from `offset` on. Lone surrogates leave the rest of the message known."""
+    """The fault of a text that stops being JSON at `offset`. Its id is known if lone surrogates are the only fault."""
     if text[offset : offset + 1] == b"\\":
         try:
             found = scan(without_surrogates(text), any_width=profile.big_ints != "float", batch_items=1)
@@ -1191,12 +1257,12 @@ def _malformed(text: bytes, offset: int, profile: Profile) -> ParseError:
     return ParseError.malformed_json(offset=offset)
 
 
-def _too_large(head: bytes, profile: Profile) -> ParseError:
-    """The fault of a text over the size limit, of which `head` is the beginning.
+def _too_large_fault(head: bytes, profile: Profile) -> ParseError:
+    """The fault of a text over the size limit, from its beginning.
 
-    Its id is certain where the head is the beginning of JSON, shows no member twice, has the id whole, and has the name
-    of a member that tells a request from a response. Whether the id comes again behind the head is not known: only a
-    sender that breaks the rules writes it twice, and it gets the reply, or has its answer counted, under the first.
+    The id is certain if the head is the beginning of JSON, has no duplicate member, holds the whole id, and holds the
+    name of a member that tells a request from a response. A second id after the head is not seen: its sender breaks the
+    rules, and its message counts under the first id.
     """
     try:
         head = head[: codecs.utf_8_decode(head, "strict", False)[1]]
@@ -1207,14 +1273,14 @@ def _too_large(head: bytes, profile: Profile) -> ParseError:
         return ParseError.message_too_large()
     obj: dict[str, Any] = dict.fromkeys(found.names)
     value = found.members.get("id")
-    if value is not None and value.end < len(head):  # a number might go on
+    if value is not None and value.end < len(head):  # a number at the end may continue
         obj["id"] = _read_certain(head, "id", value, profile)
     id, reply_expected = _known(obj, profile, len(obj) < len(found.names))
     return ParseError.message_too_large(id, reply_expected=reply_expected)
 
 
 def _read_certain(text: bytes, name: str, value: Value, profile: Profile) -> object:
-    """What `_known` needs of a member: the id, and whether the method is a string. Lone surrogates make no id."""
+    """The member for `_known`: the id, without lone surrogates, or a str if the method is a string."""
     token = text[value.start : value.end]
     if name == "method":
         return "" if token.startswith(b'"') else None
@@ -1226,7 +1292,7 @@ def _read_certain(text: bytes, name: str, value: Value, profile: Profile) -> obj
         return None
 
 
-def _judge_envelope(text: bytes, envelope: Envelope, profile: Profile, index: int | None, raw: bool) -> Message:
+def _check_envelope(text: bytes, envelope: Envelope, profile: Profile, index: int | None, raw: bool) -> Message:
     too_deep = envelope.depth > profile.limits.depth
     if envelope.members is None:
         return ParseError.too_deep(index=index) if too_deep else ParseError.not_an_object(index=index)
@@ -1254,14 +1320,14 @@ def _judge_envelope(text: bytes, envelope: Envelope, profile: Profile, index: in
         else:
             obj[name] = _read(text, value, profile, raw and name in ("params", "result"))
     if envelope.unexpected:
-        obj["?"] = None  # any name that is not one of JSON-RPC's
+        obj["?"] = None  # any name that JSON-RPC does not define
     if too_deep:
         return _fault(ParseError.too_deep, obj, profile, index, envelope.duplicates)
-    return _judge(obj, profile, index, integer_too_large, envelope.duplicates)
+    return _check_message(obj, profile, index, integer_too_large, envelope.duplicates)
 
 
 def _are_integers_allowed(text: bytes, value: Value, profile: Profile) -> bool:
-    """Whether the profile takes a value that holds an integer beyond 64 bits."""
+    """Whether the profile accepts a value with an integer beyond 64 bits."""
     if profile.big_ints == "exact":
         try:
             check_exact(text[value.start : value.end])
@@ -1281,7 +1347,7 @@ def _read(text: bytes, value: Value, profile: Profile, raw: bool) -> Any:
 def _read_id(token: bytes, limit: int) -> object:
     if token[0] in b"-0123456789":
         if len(token) > limit:
-            return 10**limit  # as long
+            return 10**limit  # any integer over the limit
         number = exact_number(token)
         return _NO_JSON_TYPE if number is None else number
     if token[0] in b"{[":
@@ -1290,7 +1356,11 @@ def _read_id(token: bytes, limit: int) -> object:
 
 
 def classify(data: bytes | bytearray | memoryview | str) -> Classification:
-    """A message's kind, method and id: those of what `decode(data)` returns. Raises TypeError as `decode` does."""
+    """Return the kind, method and id of the message that `decode(data)` returns.
+
+    Raises:
+        TypeError: `data` has another type than `decode` takes.
+    """
     message = decode(data)
     if isinstance(message, Request):
         return Classification("request", message.method, message.id)
@@ -1349,10 +1419,7 @@ class Decoder(StreamDecoder[M]):
         return decode(text, self._profile, raw=self._raw)
 
     def _too_large(self, head: bytes) -> ParseError:
-        return _too_large(head, self._profile)
-
-
-# Encoding.
+        return _too_large_fault(head, self._profile)
 
 
 def encode(
@@ -1362,14 +1429,18 @@ def encode(
     default: Default = None,
     option: int = 0,
 ) -> bytes:
-    """A message, or a list of them as a batch, as one line of JSON.
+    """Encode a message, or a list of messages as a batch, as one line of JSON.
 
-    delimited        end in `\\n`
-    default, option  orjson's own, for the payloads; OPT_INDENT_2 and OPT_APPEND_NEWLINE are refused
+    Args:
+        message: an empty list gives b"": an empty batch is not a message (section 6).
+        delimited: end in `\\n`.
+        default: orjson's `default` for the payloads.
+        option: orjson's `option` for the payloads, except OPT_INDENT_2 and OPT_APPEND_NEWLINE.
 
-    An empty list gives b"", for an empty batch is no message (section 6).
-    Raises EncodeError for a value that cannot be written, TypeError for what is not a message, ValueError for an
-    option that breaks lines, and for an id or a code that no profile reads.
+    Raises:
+        EncodeError: a value cannot be written as JSON.
+        TypeError: `message` is not a message.
+        ValueError: the option breaks lines, or no profile accepts the id or the code.
     """
     if isinstance(message, list):
         if not message:
@@ -1381,9 +1452,15 @@ def encode(
 
 
 def encode_many(messages: Iterable[Any], *, default: Default = None, option: int = 0) -> bytes:
-    """Messages and batches, each as one line of JSON that ends in `\\n`, one after another.
+    """Encode messages and batches, each as one line of JSON that ends in `\\n`.
 
-    messages: an iterable of what `encode` takes. Raises as `encode` does, and then nothing is written.
+    Args:
+        messages: an iterable of what `encode` takes.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        EncodeError, TypeError, ValueError: as in `encode`.
     """
     return b"".join([encode(message, default=default, option=option) for message in messages])
 
@@ -1414,9 +1491,18 @@ def encode_request(
     default: Default = None,
     option: int = 0,
 ) -> bytes:
-    """A request as one line of JSON, without making a `Request`.
+    """Encode a request as one line of JSON, without making a `Request`.
 
-    params: what orjson writes as an object or an array, or None if absent. The rest is as in `encode`.
+    Args:
+        id: as in `Request`.
+        method: as in `Request`.
+        params: any value that orjson writes as an object or an array; None if absent.
+        delimited: end in `\\n`.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        EncodeError, TypeError, ValueError: as in `encode`.
     """
     check_option(option)
     text = b'{"jsonrpc":"2.0","id":%b,"method":%b' % (_encode_id(id), _encode_method(method))
@@ -1431,7 +1517,18 @@ def encode_notification(
     default: Default = None,
     option: int = 0,
 ) -> bytes:
-    """A notification as one line of JSON, without making a `Notification`. As `encode_request`."""
+    """Encode a notification as one line of JSON, without making a `Notification`.
+
+    Args:
+        method: as in `Notification`.
+        params: any value that orjson writes as an object or an array; None if absent.
+        delimited: end in `\\n`.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        EncodeError, TypeError, ValueError: as in `encode`.
+    """
     check_option(option)
     text = b'{"jsonrpc":"2.0","method":%b' % _encode_method(method)
     return text + _encode_params(params, default, option) + (b"}\n" if delimited else b"}")
@@ -1445,7 +1542,18 @@ def encode_result(
     default: Default = None,
     option: int = 0,
 ) -> bytes:
-    """The response that carries a result, as one line of JSON. The arguments are as in `encode`."""
+    """Encode a response with a result as one line of JSON, without making a `Response`.
+
+    Args:
+        id: as in `Response`.
+        result: any value that orjson writes.
+        delimited: end in `\\n`.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        EncodeError, TypeError, ValueError: as in `encode`.
+    """
     check_option(option)
     text = b'{"jsonrpc":"2.0","id":%b,"result":%b' % (_encode_id(id), _encode_payload(result, default, option))
     return text + (b"}\n" if delimited else b"}")
@@ -1461,7 +1569,20 @@ def encode_error(
     default: Default = None,
     option: int = 0,
 ) -> bytes:
-    """The response that carries an error, as one line of JSON. No `data` member if UNSET. The rest as in `encode`."""
+    """Encode a response with an error as one line of JSON, without making a `Response`.
+
+    Args:
+        id: as in `Response`.
+        code: as in `Error`.
+        message: as in `Error`.
+        data: any value that orjson writes; UNSET if absent.
+        delimited: end in `\\n`.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        EncodeError, TypeError, ValueError: as in `encode`.
+    """
     check_option(option)
     text = b'{"jsonrpc":"2.0","id":%b' % _encode_id(id)
     text += b',"error":{"code":%d,"message":%b' % (_check_error(code, message), dumps(message))
@@ -1482,7 +1603,7 @@ def _encode_method(method: str) -> bytes:
 
 def _encode_payload(value: Any, default: Default, option: int) -> bytes:
     if isinstance(value, Raw):
-        # Line breaks between its tokens become spaces; in its strings there are none.
+        # Line breaks between tokens become spaces; strings hold none.
         return bytes(value).replace(b"\n", b" ").replace(b"\r", b" ")
     return dumps(value, default, option)
 
@@ -1492,7 +1613,7 @@ def _encode_params(params: Any, default: Default, option: int) -> bytes:
         return b""
     text = _encode_payload(params, default, option)
     if not text.startswith((b"{", b"[")):
-        raise TypeError(f"params must be an object or an array in JSON, not what {type(params).__name__} is written as")
+        raise TypeError(f"params must be written as a JSON object or array, which {type(params).__name__} is not")
     return b',"params":' + text
 
 
@@ -1504,15 +1625,25 @@ def answer(
     default: Default = None,
     option: int = 0,
 ) -> bytes:
-    """The reply to what `decode` returned, as bytes; b"" where none is due (sections 4.1 and 6).
+    """Return the reply to a decoded message or batch, as bytes; b"" if no reply is due (sections 4.1 and 6).
 
-    handler: called with each request, for which it returns a Response, and with each notification. A ParseError is
-    answered where its sender waits for it, a response never. A batch is answered by a batch, in its order.
+    A batch gets a batch in the same order, a ParseError an error response if `reply_expected`, a response no reply.
 
-    An RpcError that the handler raises is the answer. Any other exception, a return value that is not a Response to a
-    request, and a response that cannot be written are answered with -32603 and logged, and cost no other item.
-    KeyboardInterrupt and cancellations pass on. `jsonrpc_fast.handlers` calls functions by name and takes async ones.
-    Raises TypeError for what `decode` does not return, ValueError for an option that breaks lines.
+    An RpcError from the handler becomes the error response. Any other exception, a return value other than a Response
+    to a request, and a response that cannot be written become -32603 and are logged; the other items of a batch are
+    unaffected. KeyboardInterrupt and cancellations pass on. `jsonrpc_fast.handlers` dispatches by method name and
+    supports async functions.
+
+    Args:
+        received: what `decode` returned.
+        handler: called with each request, to which it returns a Response, and with each notification.
+        delimited: end in `\\n`.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        TypeError: `received` is not a value that `decode` returns.
+        ValueError: the option breaks lines.
     """
     check_option(option)
     if isinstance(received, list):
@@ -1531,7 +1662,7 @@ def _answer(
     default: Default,
     option: int,
 ) -> bytes:
-    """The reply to one message."""
+    """The reply to one message or fault."""
     if isinstance(received, Request):
         try:
             response = handler(received)

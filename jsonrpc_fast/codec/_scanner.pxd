@@ -1,12 +1,12 @@
 # cython: language_level=3
-"""Reading a message's envelope from its text, in C: what `_scanner.py` specifies, fault for fault.
+"""The envelope scanner in C. `_scanner.py` specifies it, fault for fault.
 
-Bounds. Every function reads at `at` only after `at < end`; several bytes at once only where so many are left, but for
-`find_special`, which says itself what it reads. `end` is one past the last byte, and nothing needs a byte after it.
-Nesting is kept as one bit a level, first on the stack, then on the heap, so that no input makes the C stack grow.
-
-Invalid UTF-8 inside a string is a fault, of no particular place: whoever is told of a fault looks first whether the
-whole text is UTF-8. Text that passes is UTF-8, for outside strings only ASCII passes.
+Rules:
+  - bounds: a function reads at `at` only after checking `at < end`, and several bytes at once only if that many are
+    left; `find_special` and `read_fast` argue their own bounds. `end` is one past the last byte;
+  - nesting is kept as one bit for each level, first on the stack, then on the heap, so that no input grows the C stack;
+  - invalid UTF-8 in a string is a fault at no particular place: the caller checks first whether the whole text is UTF-8.
+    A text without a fault is UTF-8, because only ASCII is valid outside strings.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -22,29 +22,29 @@ cdef enum Member:
     MEMBER_RESULT = 4
     MEMBER_ERROR = 5
     MEMBER_UNKNOWN = 6
-    # Those of an error object take the same places.
+    # The members of an error object use the same indexes.
     MEMBER_CODE = 0
     MEMBER_MESSAGE = 1
     MEMBER_DATA = 2
 
 
 cdef enum:
-    # One bit a level: as deep as orjson goes, without the heap.
+    # One bit for each level: the depth of orjson without the heap.
     STACK_WORDS = 16
 
 
 cdef struct Value:
-    const uint8_t* start  # NULL: there is no such member
+    const uint8_t* start  # NULL if the member is absent
     const uint8_t* end
     Py_ssize_t depth
     bint wide  # holds an integer beyond 64 bits
-    bint plain  # a string that is ASCII without escapes
+    bint plain  # an ASCII string without escapes
 
 
 cdef struct Envelope:
-    Value members[6]  # the last one of each name
+    Value members[6]  # the last member of each name
     Py_ssize_t depth
-    Member begun  # whose value was begun last
+    Member begun  # the member whose value was begun last
     bint is_object
     bint duplicates
     bint unexpected
@@ -53,7 +53,7 @@ cdef struct Envelope:
 cdef struct Cursor:
     const uint8_t* at
     const uint8_t* end
-    const uint8_t* fault  # where the text stops being JSON, once a function has returned False
+    const uint8_t* fault  # where the text stops being JSON; set when a function returns False
     bint any_width  # an integer may be too large for a double
     bint any_surrogate  # a surrogate may be alone
     bint out_of_memory
@@ -97,7 +97,7 @@ cdef inline int hex_digit(uint8_t byte) noexcept nogil:
 
 
 cdef inline int read_hex(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    """The four hexadecimal digits at `at`; -1 where one is wrong, -2 where the text ends before them."""
+    """The value of the four hexadecimal digits at `at`; -1 if one is wrong, -2 if the text ends too early."""
     cdef int code = 0
     cdef int digit
     cdef int i
@@ -116,7 +116,7 @@ cdef inline bint is_short_escape(uint8_t byte) noexcept nogil:
 
 
 cdef inline bint skip_escape(Cursor* cursor) noexcept nogil:
-    """Past the escape whose backslash is at the cursor. A lone surrogate is a fault."""
+    """Skip the escape whose backslash is at the cursor. A lone surrogate is a fault."""
     cdef const uint8_t* at = cursor.at
     cdef const uint8_t* end = cursor.end
     cdef int code
@@ -164,7 +164,7 @@ cdef inline bint is_tail(const uint8_t* at, const uint8_t* end, int count) noexc
 
 
 cdef inline bint skip_character(Cursor* cursor) noexcept nogil:
-    """Past the UTF-8 character of two bytes or more at the cursor (RFC 3629, section 4)."""
+    """Skip the UTF-8 character of two bytes or more at the cursor (RFC 3629, section 4)."""
     cdef const uint8_t* at = cursor.at
     cdef uint8_t first = at[0]
     cdef uint8_t second
@@ -176,9 +176,9 @@ cdef inline bint skip_character(Cursor* cursor) noexcept nogil:
         return stop(cursor, at)
     second = at[1]
     if (
-        (first == 0xE0 and second < 0xA0)  # a longer spelling than needed
+        (first == 0xE0 and second < 0xA0)  # overlong
         or (first == 0xED and second > 0x9F)  # a surrogate
-        or (first == 0xF0 and second < 0x90)  # a longer spelling than needed
+        or (first == 0xF0 and second < 0x90)  # overlong
         or (first == 0xF4 and second > 0x8F)  # past U+10FFFF
     ):
         return stop(cursor, at)
@@ -213,7 +213,7 @@ cdef extern from *:
     #define jsonrpc_fast_highest(bits) (31 - __builtin_clz(bits))
     #endif
 
-    /* One bit for each of the 16 bytes at `at` that is neither a quote, nor a backslash, below 0x20 or above 0x7F. */
+    /* One bit for each of the 16 bytes at `at` that is neither a quote nor a backslash, below 0x20 or above 0x7F. */
     static CYTHON_INLINE unsigned int jsonrpc_fast_plain(const unsigned char *at) {
     #if JSONRPC_FAST_SSE2
         __m128i bytes = _mm_loadu_si128((const __m128i *)at);
@@ -238,8 +238,8 @@ cdef extern from *:
 
 
 cdef inline const uint8_t* skip_plain(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    """Past what in a string stands for itself and is ASCII: to a quote, a backslash, a control character, a byte
-    above 0x7F, or the end."""
+    """Skip the plain ASCII characters of a string: stop at a quote, a backslash, a control character, a byte above 0x7F,
+    or the end."""
     cdef unsigned int found
     while end - at >= 16:
         found = plain_bytes(at) ^ 0xFFFF
@@ -252,8 +252,8 @@ cdef inline const uint8_t* skip_plain(const uint8_t* at, const uint8_t* end) noe
 
 
 cdef inline const uint8_t* skip_characters(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    """Past those of the characters at `at` that have two or three bytes and a first byte after which any tail is right:
-    what `skip_character` would pass one by one."""
+    """Skip characters of two or three bytes whose first byte allows any continuation bytes; `skip_character` would skip
+    them one by one."""
     while end - at >= 3:
         if 0xC2 <= at[0] <= 0xDF and at[1] & 0xC0 == 0x80:
             at += 2
@@ -265,7 +265,7 @@ cdef inline const uint8_t* skip_characters(const uint8_t* at, const uint8_t* end
 
 
 cdef inline const uint8_t* skip_unusual(const uint8_t* at, Cursor* cursor) noexcept nogil:
-    """Past the escape, or one or more characters beyond ASCII, at `at` in a string; NULL for a fault."""
+    """Skip the escape, or one or more characters beyond ASCII, at `at` in a string; NULL for a fault."""
     cdef const uint8_t* end = cursor.end
     if end - at >= 2 and at[0] == c"\\" and is_short_escape(at[1]):
         return at + 2
@@ -281,7 +281,7 @@ cdef inline const uint8_t* skip_unusual(const uint8_t* at, Cursor* cursor) noexc
 
 
 cdef inline const uint8_t* skip_rest(const uint8_t* at, Cursor* cursor) noexcept nogil:
-    """Past the rest of a string, from `at` inside it, which may be at what `skip_plain` stops at; NULL for a fault."""
+    """Skip the rest of a string from `at`, where `skip_plain` may have stopped; NULL for a fault."""
     cdef const uint8_t* end = cursor.end
     while at >= end or at[0] != c'"':
         at = skip_unusual(at, cursor)
@@ -292,7 +292,7 @@ cdef inline const uint8_t* skip_rest(const uint8_t* at, Cursor* cursor) noexcept
 
 
 cdef inline bint skip_string(Cursor* cursor, bint* plain) noexcept nogil:
-    """Past the string at the cursor. `plain`: it is ASCII without escapes."""
+    """Skip the string at the cursor. Sets `plain`: it is ASCII without escapes."""
     cdef const uint8_t* at
     if not expect(cursor, c'"'):
         return False
@@ -312,15 +312,15 @@ cdef inline const uint8_t* skip_digits(const uint8_t* at, const uint8_t* end) no
 
 
 cdef inline bint is_too_large(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    """Whether a valid number rounds to an infinite double: whether it is 2**1024 - 2**970 or more."""
-    # The digits of that bound, but for the zeros they end in; its first digit stands for 10**308.
+    """Whether a valid number rounds to an infinite double, that is, whether it is 2**1024 - 2**970 or more."""
+    # The digits of that bound without its trailing zeros; the first digit stands for 10**308.
     cdef const char* bound = (
         b"1797693134862315807937289714053034150799341327100378269361737789804449682927647509466490179775872070"
         b"9633028641669288791094655554785194040263065748867150582068190890200070838367627385484581771153176447"
         b"5730270069855571366959622842914819860834936475292719074168444365510704342711559699508093042880177904"
         b"174497792"
     )
-    cdef int64_t power = -1  # of ten, that the first digit other than 0 stands for
+    cdef int64_t power = -1  # the power of ten that the first digit other than 0 stands for
     cdef int64_t exponent = 0
     cdef bint in_fraction = False
     cdef bint negative = False
@@ -342,7 +342,7 @@ cdef inline bint is_too_large(const uint8_t* at, const uint8_t* end) noexcept no
         digit += 1
     if first == NULL:
         return False
-    # With digits before the point, `power` has counted them, less one; else the zeros after it, and one more.
+    # `power` is the number of digits before the point less one, or else minus the zeros after it less one.
     at = digit + 1
     if at < end:
         if at[0] == c"-" or at[0] == c"+":
@@ -358,7 +358,7 @@ cdef inline bint is_too_large(const uint8_t* at, const uint8_t* end) noexcept no
     while first < digit:
         if first[0] != c".":
             if bound[0] == 0:
-                return True  # equal so far, and nothing can make it less
+                return True  # equal so far, and more digits only make it larger
             if first[0] != bound[0]:
                 return first[0] > bound[0]
             bound += 1
@@ -377,7 +377,7 @@ cdef inline bint is_wide(const uint8_t* at, const uint8_t* end) noexcept nogil:
 
 
 cdef inline bint skip_number(Cursor* cursor, bint any_width, bint* wide) noexcept nogil:
-    """Past the number at the cursor, which is at a digit or a minus."""
+    """Skip the number at the cursor, which is at a digit or a minus."""
     cdef const uint8_t* start = cursor.at
     cdef const uint8_t* end = cursor.end
     cdef const uint8_t* at = start
@@ -415,7 +415,7 @@ cdef inline bint skip_number(Cursor* cursor, bint any_width, bint* wide) noexcep
             wide[0] = wide[0] or is_wide(start, at)
             if not any_width and at - start > 308 and is_too_large(start, at):
                 return stop(cursor, start)
-    # Of 200 bytes, and with an exponent of two digits, it is far below 10**308.
+    # With up to 200 bytes and an exponent of up to two digits, it is far below 10**308.
     elif (at - start > 200 or at - exponent > 2) and is_too_large(start, at):
         return stop(cursor, start)
     cursor.at = at
@@ -423,7 +423,7 @@ cdef inline bint skip_number(Cursor* cursor, bint any_width, bint* wide) noexcep
 
 
 cdef inline bint skip_literal(Cursor* cursor) noexcept nogil:
-    """Past `true`, `false` or `null`."""
+    """Skip `true`, `false` or `null`."""
     cdef const char* rest
     if cursor.at[0] == c"t":
         rest = b"rue"
@@ -442,7 +442,7 @@ cdef inline bint skip_literal(Cursor* cursor) noexcept nogil:
 
 
 cdef inline uint64_t* grow_stack(uint64_t* stack, bint on_heap, Py_ssize_t size) noexcept nogil:
-    """The same words with room for twice as many, on the heap; NULL where there is no memory."""
+    """The same words with room for twice as many, on the heap; NULL if memory runs out."""
     cdef uint64_t* larger = <uint64_t*>realloc(stack if on_heap else NULL, 2 * size * sizeof(uint64_t))
     if larger != NULL and not on_heap:
         memcpy(larger, stack, size * sizeof(uint64_t))
@@ -450,18 +450,18 @@ cdef inline uint64_t* grow_stack(uint64_t* stack, bint on_heap, Py_ssize_t size)
 
 
 cdef struct Window:
-    # 64 bytes looked at together: where the next string ends is then known before the last one has been passed.
+    # 64 bytes checked at once, so that the end of the next string is known before the current one is skipped.
     const uint8_t* start  # the first byte that may be read
-    const uint8_t* end  # of the 64 bytes; `start` before any have been looked at
-    uint64_t special  # one bit for each byte that `skip_plain` stops at, the lowest bit the first byte
+    const uint8_t* end  # the end of the 64 bytes; `start` before the first check
+    uint64_t special  # one bit for each byte that stops `skip_plain`; the lowest bit is the first byte
 
 
 cdef inline const uint8_t* find_special(const uint8_t* at, const uint8_t* end, Window* window) noexcept nogil:
-    """As `skip_plain`. From one call to the next `at` does not go back.
+    """As `skip_plain`. `at` never decreases from one call to the next.
 
-    Bounds: the 64 bytes begin at `at`, where so many are left; else they are the last 64, if those begin at
-    `window.start` or after, and then `at` is among them. So they never begin after `at`: where it is before their end,
-    it is so by 1 to 64 bytes, and the shift is by 64 less that.
+    Bounds: the 64 bytes begin at `at` if that many are left; else they are the last 64, provided that these begin at
+    `window.start` or later, and `at` is among them. So they never begin after `at`: if `at` is before their end, it is
+    1 to 64 bytes before it, and the shift is 64 minus that number.
     """
     cdef const uint8_t* block
     cdef uint64_t special
@@ -487,7 +487,7 @@ cdef inline const uint8_t* find_special(const uint8_t* at, const uint8_t* end, W
 
 
 cdef inline const uint8_t* skip_text(const uint8_t* at, Cursor* cursor, Window* window) noexcept nogil:
-    """As `skip_rest`. With one caller, so that the compiler takes it in and keeps the window in registers."""
+    """As `skip_rest`. It has one caller, so that the compiler inlines it and keeps the window in registers."""
     cdef const uint8_t* end = cursor.end
     while True:
         at = find_special(at, end, window)
@@ -499,7 +499,7 @@ cdef inline const uint8_t* skip_text(const uint8_t* at, Cursor* cursor, Window* 
 
 
 cdef inline const uint8_t* past_space(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    # One comparison where there is none, which is nearly always.
+    # One comparison if there is no space, which is nearly always.
     if at >= end or at[0] > 0x20:
         return at
     while at < end and is_space(at[0]):
@@ -508,7 +508,7 @@ cdef inline const uint8_t* past_space(const uint8_t* at, const uint8_t* end) noe
 
 
 cdef inline const uint8_t* skip_name(const uint8_t* at, Cursor* cursor, Window* window) noexcept nogil:
-    """Past the member name at `at`, its colon and the space around it; NULL for a fault."""
+    """Skip the member name at `at`, its colon and the space around it; NULL for a fault."""
     cdef const uint8_t* end = cursor.end
     if at >= end or at[0] != c'"':
         stop(cursor, at)
@@ -520,7 +520,7 @@ cdef inline const uint8_t* skip_name(const uint8_t* at, Cursor* cursor, Window* 
 
 
 cdef inline const uint8_t* skip_rest_of_name(const uint8_t* at, Cursor* cursor) noexcept nogil:
-    """The same, from `at` inside the name."""
+    """As `skip_name`, from `at` inside the name."""
     cdef const uint8_t* end = cursor.end
     at = skip_rest(at, cursor)
     if at == NULL:
@@ -533,13 +533,13 @@ cdef inline const uint8_t* skip_rest_of_name(const uint8_t* at, Cursor* cursor) 
 
 
 cdef inline bint skip_container(Cursor* cursor, bint any_width, Value* value) noexcept nogil:
-    """Past the object or array at the cursor."""
-    cdef uint64_t words[STACK_WORDS]  # the kinds of the containers open, 64 a word, but for those in `kinds`
+    """Skip the object or array at the cursor."""
+    cdef uint64_t words[STACK_WORDS]  # the kinds of the open containers, 64 in each word, except those in `kinds`
     cdef uint64_t* stack = words
     cdef uint64_t* larger
     cdef Py_ssize_t size = STACK_WORDS
-    cdef uint64_t kinds = 0  # the innermost ones, the lowest bit the innermost: 1 for an object
-    cdef Py_ssize_t level = 0  # how many containers are open
+    cdef uint64_t kinds = 0  # the kinds of the innermost containers, the innermost in the lowest bit: 1 for an object
+    cdef Py_ssize_t level = 0  # the number of open containers
     cdef Py_ssize_t depth = 0
     cdef const uint8_t* at = cursor.at
     cdef const uint8_t* end = cursor.end
@@ -570,7 +570,7 @@ cdef inline bint skip_container(Cursor* cursor, bint any_width, Value* value) no
                 break
             if level >= depth:
                 depth = level + 1
-            # In ASCII a bracket and its closing one are two apart.
+            # In ASCII, a closing bracket comes two after its opening one.
             if at[0] == byte + 2:
                 at += 1
                 if level == 0:
@@ -594,7 +594,7 @@ cdef inline bint skip_container(Cursor* cursor, bint any_width, Value* value) no
         elif byte == c"-" or is_digit(byte):
             number = at
             at = skip_digits(at + 1, end)
-            # Most are short integers, about which no more is to be asked.
+            # Most numbers are short integers, which need no further check.
             if (
                 byte == c"-" or (byte == c"0" and at - number > 1) or at - number > 18
                 or at >= end or (at[0] != c"," and at[0] != closing)
@@ -613,7 +613,7 @@ cdef inline bint skip_container(Cursor* cursor, bint any_width, Value* value) no
                 break
             at = cursor.at
         if not opened:
-            # A value ended here, and with it perhaps the containers around it.
+            # A value ended here, and perhaps the containers around it.
             while at >= end or at[0] != c",":
                 at = past_space(at, end)
                 if at >= end or at[0] != closing:
@@ -643,7 +643,7 @@ cdef inline bint skip_container(Cursor* cursor, bint any_width, Value* value) no
 
 
 cdef inline bint skip_value(Cursor* cursor, bint any_width, Value* value) noexcept nogil:
-    """Past the value at the cursor. Sets `value`."""
+    """Skip the value at the cursor. Sets `value`."""
     cdef uint8_t byte
     cdef bint done
     value.start = cursor.at
@@ -666,7 +666,7 @@ cdef inline bint skip_value(Cursor* cursor, bint any_width, Value* value) noexce
 
 
 cdef inline Member name_of(const uint8_t* name, Py_ssize_t length, bint of_error) noexcept nogil:
-    """The member of that name, which has no escapes: of a message, or of an error object."""
+    """The member of a message, or of an error object, with a name without escapes."""
     if of_error:
         if length == 4 and memcmp(name, b"code", 4) == 0:
             return MEMBER_CODE
@@ -694,7 +694,7 @@ cdef inline Member name_of(const uint8_t* name, Py_ssize_t length, bint of_error
 
 
 cdef inline Member name_of_escaped(const uint8_t* at, const uint8_t* end, bint of_error) noexcept nogil:
-    """The member of that name, escapes read. They are valid; only those of four digits make a letter."""
+    """As `name_of` for a name with escapes, which are valid; only those of four digits can be letters."""
     cdef uint8_t name[8]
     cdef Py_ssize_t length = 0
     cdef int code
@@ -716,7 +716,7 @@ cdef inline Member name_of_escaped(const uint8_t* at, const uint8_t* end, bint o
 
 
 cdef inline bint read_message(Cursor* cursor, Envelope* envelope) noexcept nogil:
-    """Reads the message at the cursor, whatever it is, into `envelope`."""
+    """Read the value at the cursor, a message or not, into `envelope`."""
     cdef Value value
     memset(envelope, 0, sizeof(Envelope))
     if cursor.at >= cursor.end:
@@ -730,7 +730,7 @@ cdef inline bint read_message(Cursor* cursor, Envelope* envelope) noexcept nogil
 
 
 cdef inline bint read_object(Cursor* cursor, Envelope* envelope, bint of_error) noexcept nogil:
-    """Reads the message that is the object at the cursor, or the error object."""
+    """Read the object at the cursor, a message or an error object."""
     cdef Value value
     cdef Member member
     cdef const uint8_t* name
@@ -776,36 +776,36 @@ cdef inline bint read_object(Cursor* cursor, Envelope* envelope, bint of_error) 
 
 
 cdef inline bint has_begun(Envelope* envelope, Member member) noexcept nogil:
-    """Whether the member's name and colon were read, and perhaps its value."""
+    """Whether the name and colon of a member are read, and perhaps its value."""
     return envelope.members[<int>member].start != NULL or envelope.begun == member
 
 
 cdef inline bint read_end(Cursor* cursor) noexcept nogil:
-    """Whether nothing but space is left."""
+    """Whether only space is left."""
     skip_space(cursor)
     return True if cursor.at == cursor.end else stop(cursor, cursor.at)
 
 
-# The quick reading of what messages nearly always are. It decides nothing: where it returns False, `read_message` does.
+# The fast path. Where it returns False, `read_message` decides.
 
 
-cdef struct Quick:
-    # The members of a message whose payload, if there is one, has not been read: it is JSON if and only if the bytes
-    # from payload to payload_end are one JSON value, because all the bytes before and after them have been read.
-    const uint8_t* method  # between the quotes; NULL: there is none
+cdef struct FastMessage:
+    # The members of a message. Its payload is not read yet. The message is JSON if and only if the bytes from payload to
+    # payload_end are one JSON value, because all bytes before and after them are read.
+    const uint8_t* method  # between the quotes; NULL if absent
     const uint8_t* method_end
-    const uint8_t* id  # between the quotes of a string; NULL: there is none, or it is a number
+    const uint8_t* id  # between the quotes of a string; NULL if absent or a number
     const uint8_t* id_end
-    int64_t number  # the id where it is a number
+    int64_t number  # the id if it is a number
     bint has_number
     bint has_version
-    Member payload_member  # MEMBER_UNKNOWN: there is no payload
+    Member payload_member  # MEMBER_UNKNOWN if there is no payload
     const uint8_t* payload
     const uint8_t* payload_end
 
 
-cdef inline bint quick_number(const uint8_t* at, const uint8_t* end, Quick* quick) noexcept nogil:
-    """Takes the bytes from `at` to `end`, digits after at most one minus, as the id. Not if too many for 64 bits."""
+cdef inline bint read_fast_id(const uint8_t* at, const uint8_t* end, FastMessage* fast) noexcept nogil:
+    """Read the id in the bytes from `at` to `end`, digits after at most one minus. False if beyond 18 digits."""
     cdef bint negative = at[0] == c"-"
     cdef int64_t number = 0
     if negative:
@@ -815,15 +815,15 @@ cdef inline bint quick_number(const uint8_t* at, const uint8_t* end, Quick* quic
     while at < end:
         number = number * 10 + (at[0] - c"0")
         at += 1
-    quick.number = -number if negative else number
-    quick.has_number = True
+    fast.number = -number if negative else number
+    fast.has_number = True
     return True
 
 
 cdef inline const uint8_t* skip_plain_backwards(
     const uint8_t* start, const uint8_t* at, const uint8_t* enough
 ) noexcept nogil:
-    """Back from `at` over what `skip_plain` passes, as far as `start`, or to `enough` or somewhat before it."""
+    """Go back from `at` over plain characters to `start`, or to `enough` or somewhat before it."""
     cdef unsigned int found
     while at - start >= 16 and at > enough:
         found = plain_bytes(at - 16) ^ 0xFFFF
@@ -835,12 +835,12 @@ cdef inline const uint8_t* skip_plain_backwards(
     return at
 
 
-cdef inline const uint8_t* read_tail(const uint8_t* start, const uint8_t* brace, Quick* quick) noexcept nogil:
-    """The end of a payload that begins at `start`: at `brace`, the message's last byte, or at the comma before the
-    members that follow the payload. Only an id and jsonrpc are looked for, backwards. NULL if one is there twice.
+cdef inline const uint8_t* read_tail(const uint8_t* start, const uint8_t* brace, FastMessage* fast) noexcept nogil:
+    """The end of a payload that begins at `start`: `brace`, which is the last byte of the message, or the comma before
+    the members that follow the payload. Reads only id and jsonrpc, backwards. NULL if one is duplicate.
 
-    What is taken for the tail is complete members up to the brace. If it was in truth a part of the payload, then what
-    is left of the payload is not JSON, and whoever reads that finds out.
+    The tail consists of complete members up to the brace. If it is part of the payload in truth, the rest of the payload
+    is not JSON, which shows when the payload is read.
     """
     cdef const uint8_t* end = brace
     cdef const uint8_t* at
@@ -874,18 +874,18 @@ cdef inline const uint8_t* read_tail(const uint8_t* start, const uint8_t* brace,
             at -= 1
         if at - start > 4 and memcmp(at - 4, b'"id"', 4) == 0:
             at -= 4
-            if quick.has_number or quick.id != NULL:
+            if fast.has_number or fast.id != NULL:
                 return NULL
             if value[0] == c'"':
-                quick.id = value + 1
-                quick.id_end = value_end - 1
-            elif not quick_number(value, value_end, quick):
+                fast.id = value + 1
+                fast.id_end = value_end - 1
+            elif not read_fast_id(value, value_end, fast):
                 return NULL
         elif at - start > 9 and memcmp(at - 9, b'"jsonrpc"', 9) == 0:
             at -= 9
-            if quick.has_version or value_end - value != 5 or memcmp(value, b'"2.0"', 5) != 0:
+            if fast.has_version or value_end - value != 5 or memcmp(value, b'"2.0"', 5) != 0:
                 return NULL
-            quick.has_version = True
+            fast.has_version = True
         else:
             return end
         while at > start and is_space(at[-1]):
@@ -896,7 +896,7 @@ cdef inline const uint8_t* read_tail(const uint8_t* start, const uint8_t* brace,
 
 
 cdef inline const uint8_t* past_colon(const uint8_t* at) noexcept nogil:
-    """Past a colon and the space around it; NULL where there is none. A brace has to come at some time."""
+    """Skip a colon and the space around it; NULL if there is no colon. Bounds: a brace follows."""
     while is_space(at[0]):
         at += 1
     if at[0] != c":":
@@ -907,18 +907,27 @@ cdef inline const uint8_t* past_colon(const uint8_t* at) noexcept nogil:
     return at
 
 
-cdef inline bint read_quick(const uint8_t* at, const uint8_t* end, Quick* quick) noexcept nogil:
-    """Reads a message of members in any order and spacing, each at most once, as far as its payload is the last of them
-    but for an id and jsonrpc; names, method and id without escapes and in ASCII.
+cdef inline const uint8_t* past_plain_string(
+    const uint8_t* at, const uint8_t* end, const uint8_t** text_end
+) noexcept nogil:
+    """Skip the string at `at`; NULL if it is not ASCII without escapes. Sets `text_end`, where its closing quote is."""
+    at = skip_plain(at + 1, end)
+    text_end[0] = at
+    return NULL if at == end or at[0] != c'"' else at + 1
+
+
+cdef inline bint read_fast(const uint8_t* at, const uint8_t* end, FastMessage* fast) noexcept nogil:
+    """Read a message with members in any order and spacing. False for a duplicate member, for other members than id and
+    jsonrpc after the payload, and for escapes or non-ASCII characters in names, method or id.
 
     Bounds: the byte before `end` is a brace, which is neither space nor digit, so that loops over those stop there.
     """
     cdef const uint8_t* start
-    quick.method = NULL
-    quick.id = NULL
-    quick.has_number = False
-    quick.has_version = False
-    quick.payload_member = MEMBER_UNKNOWN
+    fast.method = NULL
+    fast.id = NULL
+    fast.has_number = False
+    fast.has_version = False
+    fast.payload_member = MEMBER_UNKNOWN
     while at < end and is_space(at[0]):
         at += 1
     while at < end and is_space(end[-1]):
@@ -931,7 +940,7 @@ cdef inline bint read_quick(const uint8_t* at, const uint8_t* end, Quick* quick)
             at += 1
         if end - at >= 10 and memcmp(at, b'"jsonrpc"', 9) == 0:
             at += 9
-            if quick.has_version:
+            if fast.has_version:
                 return False
             if at[0] == c":" and end - at > 6 and memcmp(at, b':"2.0"', 6) == 0:
                 at += 6
@@ -942,62 +951,54 @@ cdef inline bint read_quick(const uint8_t* at, const uint8_t* end, Quick* quick)
                 if end - at <= 5 or memcmp(at, b'"2.0"', 5) != 0:
                     return False
                 at += 5
-            quick.has_version = True
+            fast.has_version = True
         elif end - at >= 6 and memcmp(at, b'"id"', 4) == 0:
             at += 4
-            if quick.has_number or quick.id != NULL:
+            if fast.has_number or fast.id != NULL:
                 return False
             at = past_colon(at)
             if at == NULL:
                 return False
             if at[0] == c'"':
-                at += 1
-                start = at
-                at = skip_plain(at, end)
-                if at == end or at[0] != c'"':
+                fast.id = at + 1
+                at = past_plain_string(at, end, &fast.id_end)
+                if at == NULL:
                     return False
-                quick.id = start
-                quick.id_end = at
-                at += 1
             else:
                 start = at
                 if at[0] == c"-":
                     at += 1
                 while is_digit(at[0]):
                     at += 1
-                if not quick_number(start, at, quick):
+                if not read_fast_id(start, at, fast):
                     return False
         elif end - at >= 10 and memcmp(at, b'"method"', 8) == 0:
             at += 8
-            if quick.method != NULL:
+            if fast.method != NULL:
                 return False
             at = past_colon(at)
             if at == NULL:
                 return False
             if at[0] != c'"':
                 return False
-            at += 1
-            start = at
-            at = skip_plain(at, end)
-            if at == end or at[0] != c'"':
+            fast.method = at + 1
+            at = past_plain_string(at, end, &fast.method_end)
+            if at == NULL:
                 return False
-            quick.method = start
-            quick.method_end = at
-            at += 1
         elif end - at >= 10 and (
             memcmp(at, b'"params"', 8) == 0 or memcmp(at, b'"result"', 8) == 0 or memcmp(at, b'"error"', 7) == 0
         ):
             if at[1] == c"p":
-                quick.payload_member = MEMBER_PARAMS
+                fast.payload_member = MEMBER_PARAMS
             else:
-                quick.payload_member = MEMBER_RESULT if at[1] == c"r" else MEMBER_ERROR
+                fast.payload_member = MEMBER_RESULT if at[1] == c"r" else MEMBER_ERROR
             at += 7 if at[1] == c"e" else 8
             at = past_colon(at)
             if at == NULL:
                 return False
-            quick.payload = at
-            quick.payload_end = read_tail(at, end - 1, quick)
-            return quick.payload_end != NULL
+            fast.payload = at
+            fast.payload_end = read_tail(at, end - 1, fast)
+            return fast.payload_end != NULL
         else:
             return False
         while is_space(at[0]):

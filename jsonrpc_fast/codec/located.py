@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..framing.frames import Frame
-from ._backend import Message, ParseError, _too_large, decode
+from ._backend import Message, ParseError, decode, too_large_fault
 from ._stream import StreamDecoder
 
 
@@ -35,4 +35,4 @@ class LocatingDecoder(StreamDecoder[Message]):
         return decode(text, self._profile, raw=self._raw)
 
     def _too_large(self, head: bytes) -> Message:
-        return _too_large(head, self._profile)
+        return too_large_fault(head, self._profile)

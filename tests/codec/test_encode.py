@@ -380,7 +380,7 @@ class TestWhatCannotBeWritten:
 class TestWrongArguments:
     @pytest.mark.parametrize("params", [1, 0, "a", "", True, False, 1.5, float("nan"), uuid.UUID(int=1)])
     def test_params_that_are_no_container(self, impl: ModuleType, params: object) -> None:
-        expected = f"^params must be an object or an array in JSON, not what {type(params).__name__} is written as$"
+        expected = f"^params must be written as a JSON object or array, which {type(params).__name__} is not$"
         for call in (
             lambda: impl.encode_request(1, "m", params),
             lambda: impl.encode_notification("m", params),

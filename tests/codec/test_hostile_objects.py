@@ -261,7 +261,7 @@ def test_arguments_of_every_type(impl: ModuleType) -> None:
     assert enough == "True"
     assert {"Request", "Raw", "decode", "_make_raw", "Decoder"} <= set(eval(names))
     if impl.__name__.endswith("_core"):
-        assert {"LineReader", "BodyReader", "Rules", "Buffer", "_decode_by_envelopes"} <= set(eval(names))
+        assert {"LineReader", "BodyReader", "Rules", "Buffer", "_decode_slow"} <= set(eval(names))
 
 
 def test_long_chains_of_messages_are_freed(impl: ModuleType) -> None:

@@ -82,7 +82,7 @@ class TestConstructors:
 
     @pytest.mark.parametrize("params", [0, 1, "", "a", b"", True, False, (), {1}, 1.5, UNSET])
     def test_params_of_another_type(self, impl: ModuleType, params: object) -> None:
-        expected = f"^params must be a dict, a list, a Raw of one, or None, not {type(params).__name__}$"
+        expected = f"^params must be a dict, a list, a Raw of either, or None, not {type(params).__name__}$"
         for make in (lambda: impl.Request(1, "m", params), lambda: impl.Notification("m", params)):
             with pytest.raises(TypeError, match=expected):
                 make()

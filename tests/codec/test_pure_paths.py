@@ -52,7 +52,7 @@ def shown(item: Any) -> object:
 def assert_agreement(text: bytes) -> None:
     for profile in PROFILES:
         for raw in (False, True):
-            expected = shown(_pure._decode_by_envelopes(text, profile, raw))
+            expected = shown(_pure._decode_slow(text, profile, raw))
             assert shown(_pure.decode(text, profile, raw=raw)) == expected, (text, profile, raw)
 
 
@@ -63,10 +63,10 @@ def assert_usual_agrees(text: bytes) -> bool:
         patch.setattr(_pure, "_BATCH_ITEM_BYTES", {False: 0, True: 0})
         for profile in PROFILES:
             for raw in (False, True):
-                found = _pure._decode_usual(text, profile, raw)
+                found = _pure._decode_fast(text, profile, raw)
                 if found is not None:
                     taken = True
-                    expected = shown(_pure._decode_by_envelopes(text, profile, raw))
+                    expected = shown(_pure._decode_slow(text, profile, raw))
                     assert shown(found) == expected, (text, profile, raw)
     return taken
 
@@ -89,7 +89,7 @@ def spellings(value: Any) -> list[bytes]:
 def test_no_valid_message_is_read_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = [orjson.loads(line) for file in sorted(WIRE.iterdir()) for line in file.read_bytes().splitlines()[:5]]
     texts = [text for value in (*VALID, VALID, *wire) for text in spellings(value)]
-    expected = [shown(_pure._decode_by_envelopes(text, JSONRPC, raw)) for text in texts for raw in (False, True)]
+    expected = [shown(_pure._decode_slow(text, JSONRPC, raw)) for text in texts for raw in (False, True)]
 
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("the slow path was taken")
@@ -216,8 +216,8 @@ def test_usual_depth(depth: int, batch: bool) -> None:
         text = b"{" + head % (b"[" * depth + b"]" * depth) + b"}"
         text = b"[" + text + b"]" if batch else text
         for raw in (False, True):
-            expected = _pure._decode_by_envelopes(text, JSONRPC, raw)
-            found = _pure._decode_usual(text, JSONRPC, raw)
+            expected = _pure._decode_slow(text, JSONRPC, raw)
+            found = _pure._decode_fast(text, JSONRPC, raw)
             for decoded in (_pure.decode(text, raw=raw), *([] if found is None else [found])):
                 assert type(decoded) is type(expected)
                 for one, other in zip(
@@ -238,5 +238,5 @@ def test_texts_of_the_grammar(seed: int) -> None:
         for raw in (False, True):
             profile = rng.choice(PROFILES)
             if len(text) <= profile.limits.message_bytes:
-                expected = shown(_pure._decode_by_envelopes(text, profile, raw))
+                expected = shown(_pure._decode_slow(text, profile, raw))
                 assert shown(_pure.decode(text, profile, raw=raw)) == expected

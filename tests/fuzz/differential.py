@@ -74,12 +74,12 @@ def disagreement(text: bytes, profile: Profile, raw: bool) -> str | None:
     # The bytes of an array end where its memory does, with no zero byte behind them.
     fast = shown(_core, _core.decode(memoryview(array("B", text)), profile, raw=raw))
     if len(text) <= profile.limits.message_bytes:
-        slow = shown(_core, _core._decode_by_envelopes(text, profile, raw))
+        slow = shown(_core, _core._decode_slow(text, profile, raw))
         if fast != slow:
             return f"fast {fast!r}, slow {slow!r}"
     pure = shown(_pure, _pure.decode(text, profile, raw=raw))
     if len(text) <= profile.limits.message_bytes:
-        slow = shown(_pure, _pure._decode_by_envelopes(text, profile, raw))
+        slow = shown(_pure, _pure._decode_slow(text, profile, raw))
         if pure != slow:
             return f"pure {pure!r}, its slow path {slow!r}"
     if fast != pure:

@@ -1,12 +1,9 @@
-"""From a text to messages: the quick lane, and below it the one through envelopes.
-
-What the scanner found and what a dict holds go through one `judge`.
-"""
+"""From a text to messages: the fast path and the slow path."""
 
 
 cdef object fault_of_text(const uint8_t* start, Cursor* cursor, Rules rules):
-    """Why the text stops being JSON where the cursor says; whether it is UTF-8 comes first. rules: None if the text is no
-    message."""
+    """The fault of a text that stops being JSON at `cursor.fault`; invalid UTF-8 comes first. rules: None if the text is
+    not a message."""
     cdef const uint8_t* invalid
     if cursor.out_of_memory:
         raise MemoryError
@@ -20,7 +17,7 @@ cdef object fault_of_text(const uint8_t* start, Cursor* cursor, Rules rules):
 
 
 cdef object fault_of_surrogate(const uint8_t* start, Cursor* found, Rules rules, fault):
-    """The same fault with what is known of the message, where lone surrogates are all that is wrong with its text."""
+    """The fault with the id and `reply_expected`, if lone surrogates are the only fault of the text; else `fault`."""
     cdef Cursor cursor
     cdef Envelope envelope
     cdef Value* value
@@ -45,7 +42,7 @@ cdef object fault_of_surrogate(const uint8_t* start, Cursor* found, Rules rules,
 
 
 cdef object certain_id(Value* value, Rules rules):
-    """As `id_of`, ABSENT of none; in a string a surrogate may be alone, which makes no id."""
+    """As `id_of`; ABSENT if absent, None for a string with a lone surrogate."""
     if value.start == NULL:
         return ABSENT
     try:
@@ -55,8 +52,8 @@ cdef object certain_id(Value* value, Rules rules):
 
 
 cdef object fault_of_large(const uint8_t* start, Py_ssize_t size, Rules rules):
-    """The fault of a text over the size limit, of which `size` bytes or more are there; `_pure._too_large` says what is
-    certain."""
+    """The fault of a text over the size limit, from its first `size` bytes; `_too_large_fault` in `_pure.py` has the
+    rules."""
     cdef Cursor cursor
     cdef Envelope envelope
     cdef Value* id
@@ -82,7 +79,7 @@ cdef object fault_of_large(const uint8_t* start, Py_ssize_t size, Rules rules):
     id = &envelope.members[<int>MEMBER_ID]
     found, reply_expected = known_of(
         rules,
-        # A number at the end might go on.
+        # A number at the end may continue.
         ABSENT if id.start == NULL or id.end == cursor.end else certain_id(id, rules),
         None,
         is_response,
@@ -92,10 +89,9 @@ cdef object fault_of_large(const uint8_t* start, Py_ssize_t size, Rules rules):
 
 
 cdef object bytes_of_str(text):
-    """A str, or one of a subclass, as UTF-8; its fault where it holds a lone surrogate.
+    """A str as UTF-8, or the fault of its first lone surrogate.
 
-    The caller's str gets no copy of its UTF-8 that would live as long as it does. No exception is left behind, for a
-    UnicodeEncodeError holds the text.
+    The str caches no copy of its UTF-8. No exception is kept: a UnicodeEncodeError holds the text.
     """
     try:
         return PyUnicode_AsUTF8String(text)
@@ -105,7 +101,7 @@ cdef object bytes_of_str(text):
 
 
 cdef object bytes_or_fault(data):
-    """What the public functions take, as bytes; the fault of a str that is not UTF-8. No method of `data` is called."""
+    """The argument of a public function as bytes, or the fault of a str. No method of `data` is called."""
     if PyBytes_CheckExact(data):
         return data
     if isinstance(data, str):
@@ -127,7 +123,7 @@ cdef inline object string_of(Value* value):
 
 
 cdef object id_of(Value* value, Py_ssize_t limit):
-    """The id that a token stands for, None of null; a tuple, which no id is, of what cannot be one."""
+    """The id in a token; None for null, () if invalid."""
     cdef const uint8_t* at = value.start
     cdef const uint8_t* end = value.end
     cdef long long number = 0
@@ -137,7 +133,7 @@ cdef object id_of(Value* value, Py_ssize_t limit):
     if at[0] != c"-" and not c"0" <= at[0] <= c"9":
         return None if at[0] == c"n" else ()
     if end - at > limit:
-        return 10 ** <object>limit  # an integer as long
+        return 10 ** <object>limit  # any integer over the limit
     if end - at <= 18:
         negative = at[0] == c"-"
         at += negative
@@ -151,7 +147,7 @@ cdef object id_of(Value* value, Py_ssize_t limit):
 
 
 cdef object payload_of(Value* value, Rules rules, bint* too_large, raw):
-    """A member's value, ABSENT if absent; None where it is too deep, or an integer in it too large for the profile."""
+    """The value of a member; ABSENT if absent, None if it is too deep or holds an integer that the profile refuses."""
     if value.start == NULL:
         return ABSENT
     if value.depth > rules.depth:
@@ -174,7 +170,7 @@ cdef object payload_of(Value* value, Rules rules, bint* too_large, raw):
 
 
 cdef object error_of(Value* value, Rules rules, bint* too_large, raw):
-    """An error as a dict with its data raw; anything but an object as it is."""
+    """An error object as a dict with raw `data`; any other value as it is."""
     cdef Cursor cursor
     cdef Envelope envelope
     if value.start == NULL or value.start[0] != c"{" or value.depth > rules.depth:
@@ -197,7 +193,7 @@ cdef object error_of(Value* value, Rules rules, bint* too_large, raw):
     return error
 
 
-cdef object judge_envelope(Envelope* envelope, Rules rules, index, raw):
+cdef object check_envelope(Envelope* envelope, Rules rules, index, raw):
     cdef bint integer_too_large = False
     cdef Value* value
     if not envelope.is_object:
@@ -227,7 +223,7 @@ cdef object judge_envelope(Envelope* envelope, Rules rules, index, raw):
         error = error_of(value, rules, &integer_too_large, raw)
     else:
         error = payload_of(value, rules, &integer_too_large, None)
-    return judge(
+    return check_message(
         rules,
         index,
         jsonrpc,
@@ -243,16 +239,16 @@ cdef object judge_envelope(Envelope* envelope, Rules rules, index, raw):
     )
 
 
-# Method names come again and again. One place for each hash, so a flood of names cannot make it grow.
+# A cache of method names. Each hash has one place, so that a flood of names cannot make it grow.
 cdef enum:
     METHOD_PLACES = 512
-    METHOD_BYTES = 64  # longer ones are not kept
+    METHOD_BYTES = 64  # longer names are not cached
 
 cdef PyObject* methods[METHOD_PLACES]  # each owned
 
 
 cdef inline object method_of(const uint8_t* start, Py_ssize_t size):
-    """The str of a method's ASCII, with its hash when it has come before."""
+    """The str of an ASCII method name, cached with its hash."""
     cdef uint64_t word = 0
     cdef uint64_t hash
     cdef PyObject* known
@@ -289,7 +285,7 @@ cdef inline object ascii_of(const uint8_t* start, Py_ssize_t size):
 
 
 cdef inline object simple_scalar(const uint8_t* start, const uint8_t* end):
-    """A plain string, a short integer or a literal that fills a part of a text; `ABSENT` where it is anything else."""
+    """A plain string, a short integer or a literal that fills a part of a text; ABSENT for anything else."""
     cdef const uint8_t* at = start
     cdef int64_t number = 0
     if at == end:
@@ -316,7 +312,7 @@ cdef inline object simple_scalar(const uint8_t* start, const uint8_t* end):
 
 
 cdef inline object simple_list(const uint8_t* start, const uint8_t* end):
-    """A short list of simple scalars that fills a part of a text; `ABSENT` where it is anything else."""
+    """A short list of simple scalars that fills a part of a text; ABSENT for anything else."""
     cdef const uint8_t* at = start + 1
     cdef const uint8_t* item
     cdef list items
@@ -344,15 +340,15 @@ cdef inline object simple_list(const uint8_t* start, const uint8_t* end):
         if at == end:
             return ABSENT
         if at[0] != c",":
-            # Whatever comes before the last byte, it does not close the list there.
+            # Before the last byte, nothing closes the list.
             return items if at + 1 == end else ABSENT
         at += 1
 
 
 cdef inline object loads_part(const uint8_t* start, Py_ssize_t size):
-    """The value that a part of a text is. Raises JSONDecodeError.
+    """The value in a part of a text. Raises JSONDecodeError.
 
-    Short lists of scalars, and scalars, are what many calls carry; to call orjson costs more than to read them.
+    Many calls carry scalars, or short lists of scalars: reading them costs less than a call of orjson.
     """
     cdef const uint8_t* end = start + size
     while start < end and is_space(start[0]):
@@ -373,77 +369,77 @@ cdef inline object loads_part(const uint8_t* start, Py_ssize_t size):
     return loads(PyMemoryView_FromMemory(<char*>start, size, PyBUF_READ))
 
 
-cdef object decode_quick(const uint8_t* start, Py_ssize_t size, Rules rules, raw):
-    """The valid message that a text holds in one of its usual forms; None of any other text."""
-    cdef Quick quick
-    if not read_quick(start, start + size, &quick) or not quick.has_version:
+cdef object decode_fast(const uint8_t* start, Py_ssize_t size, Rules rules, raw):
+    """The valid message in a text of a usual form; None for any other text."""
+    cdef FastMessage fast
+    if not read_fast(start, start + size, &fast) or not fast.has_version:
         return None
-    if quick.id != NULL and quick.id_end - quick.id > rules.id_bytes:
+    if fast.id != NULL and fast.id_end - fast.id > rules.id_bytes:
         return None
-    if quick.method != NULL:
-        size = quick.method_end - quick.method
+    if fast.method != NULL:
+        size = fast.method_end - fast.method
         if size > rules.method_bytes or (size == 0 and not rules.empty_methods):
             return None
-        if quick.payload_member == MEMBER_UNKNOWN:
-            return quick_call(&quick, None)
-    if quick.payload_member == MEMBER_UNKNOWN:
+        if fast.payload_member == MEMBER_UNKNOWN:
+            return fast_call(&fast, None)
+    if fast.payload_member == MEMBER_UNKNOWN:
         return None
-    payload = quick_payload(&quick, rules, raw)
+    payload = fast_payload(&fast, rules, raw)
     if payload is ABSENT:
         return None
-    if quick.method == NULL:
-        return quick_response(&quick, rules, payload)
-    if quick.payload_member != MEMBER_PARAMS or not is_object_or_array(payload, rules.array_params):
+    if fast.method == NULL:
+        return fast_response(&fast, rules, payload)
+    if fast.payload_member != MEMBER_PARAMS or not is_object_or_array(payload, rules.array_params):
         return None
-    return quick_call(&quick, payload)
+    return fast_call(&fast, payload)
 
 
-cdef inline object quick_payload(Quick* quick, Rules rules, raw):
-    """The payload, whose bytes are then JSON; ABSENT where the quick lane is not to judge it."""
+cdef inline object fast_payload(FastMessage* fast, Rules rules, raw):
+    """The payload; ABSENT if it is not JSON, or left to the slow path."""
     cdef Value value
     cdef Cursor cursor
-    cdef Py_ssize_t size = quick.payload_end - quick.payload
+    cdef Py_ssize_t size = fast.payload_end - fast.payload
     if raw is not None:
-        open_cursor(&cursor, quick.payload, size, False)
+        open_cursor(&cursor, fast.payload, size, False)
         skip_space(&cursor)
-        if quick.payload_member == MEMBER_ERROR or not skip_value(&cursor, False, &value):
+        if fast.payload_member == MEMBER_ERROR or not skip_value(&cursor, False, &value):
             return ABSENT
         if not read_end(&cursor) or value.depth > rules.depth or (value.wide and not rules.big_ints_as_float):
             return ABSENT
         return make_raw(value.start, value.end - value.start, raw, False)
-    # orjson goes MAX_DEPTH deep; a lower limit cannot be passed in twice as many bytes.
+    # orjson stops at MAX_DEPTH; up to twice `rules.depth` bytes cannot exceed a lower limit.
     if not rules.big_ints_as_float or (rules.depth < MAX_DEPTH and size > 2 * rules.depth):
         return ABSENT
     try:
-        return loads_part(quick.payload, size)
+        return loads_part(fast.payload, size)
     except JSONDecodeError:
         return ABSENT
 
 
-cdef inline object quick_call(Quick* quick, params):
-    method = method_of(quick.method, quick.method_end - quick.method)
-    if quick.has_number:
-        return make_request(PyLong_FromLongLong(quick.number), method, params)
-    if quick.id != NULL:
-        return make_request(ascii_of(quick.id, quick.id_end - quick.id), method, params)
+cdef inline object fast_call(FastMessage* fast, params):
+    method = method_of(fast.method, fast.method_end - fast.method)
+    if fast.has_number:
+        return make_request(PyLong_FromLongLong(fast.number), method, params)
+    if fast.id != NULL:
+        return make_request(ascii_of(fast.id, fast.id_end - fast.id), method, params)
     return make_notification(method, params)
 
 
-cdef inline object quick_response(Quick* quick, Rules rules, payload):
+cdef inline object fast_response(FastMessage* fast, Rules rules, payload):
     error = None
-    if quick.payload_member == MEMBER_ERROR:
+    if fast.payload_member == MEMBER_ERROR:
         if not rules.extra_members:
             return None
-        error = judge_error(payload)
+        error = check_error_object(payload)
         if type(error) is not Error:
             return None
         payload = None
-    elif quick.payload_member != MEMBER_RESULT or (rules.object_results and not is_object_or_array(payload, False)):
+    elif fast.payload_member != MEMBER_RESULT or (rules.object_results and not is_object_or_array(payload, False)):
         return None
-    if quick.has_number:
-        return make_response(PyLong_FromLongLong(quick.number), payload, error)
-    if quick.id != NULL:
-        return make_response(ascii_of(quick.id, quick.id_end - quick.id), payload, error)
+    if fast.has_number:
+        return make_response(PyLong_FromLongLong(fast.number), payload, error)
+    if fast.id != NULL:
+        return make_response(ascii_of(fast.id, fast.id_end - fast.id), payload, error)
     return None
 
 
@@ -457,11 +453,11 @@ cdef inline void open_cursor(Cursor* cursor, const uint8_t* start, Py_ssize_t si
 
 
 cdef object decode_text(const uint8_t* start, Py_ssize_t size, Rules rules, raw):
-    # raw: None to decode payloads, else the bytes that hold the text, or True if nobody may hold on to them.
+    # raw: None to decode payloads; else the bytes object that holds the text, or True if a `Raw` must copy it.
     if size > rules.message_bytes:
         return fault_of_large(start, size, rules)
-    message = decode_quick(start, size, rules, raw)
-    return decode_by_envelopes(start, size, rules, raw) if message is None else message
+    message = decode_fast(start, size, rules, raw)
+    return decode_slow(start, size, rules, raw) if message is None else message
 
 
 cdef inline object decode_bytes(bytes text, Rules rules, raw):
@@ -470,8 +466,8 @@ cdef inline object decode_bytes(bytes text, Rules rules, raw):
     )
 
 
-cdef object decode_by_envelopes(const uint8_t* start, Py_ssize_t size, Rules rules, raw):
-    """The same as the quick lane, and all that it leaves."""
+cdef object decode_slow(const uint8_t* start, Py_ssize_t size, Rules rules, raw):
+    """The slow path: the result for any text."""
     cdef Cursor cursor
     cdef Envelope envelope
     open_cursor(&cursor, start, size, not rules.big_ints_as_float)
@@ -480,26 +476,26 @@ cdef object decode_by_envelopes(const uint8_t* start, Py_ssize_t size, Rules rul
         return decode_batch(start, &cursor, rules, raw)
     if not read_message(&cursor, &envelope) or not read_end(&cursor):
         return fault_of_text(start, &cursor, rules)
-    return judge_envelope(&envelope, rules, None, raw)
+    return check_envelope(&envelope, rules, None, raw)
 
 
-def _decode_by_envelopes(bytes text not None, profile, raw):
-    """`decode` without its quick lane, for the tests that hold one against the other."""
-    return decode_by_envelopes(
+def _decode_slow(bytes text not None, profile, raw):
+    """`decode` by the slow path alone, for tests that compare the two."""
+    return decode_slow(
         <const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), rules_of(profile), text if raw else None
     )
 
 
 cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw):
-    """The messages of a batch, judged as they are read; the text may still turn out not to be JSON.
+    """The messages of a batch, checked as they are read; the rest of the text may still not be JSON.
 
-    A batch that is over the limit is found out after a part of the items that are allowed; from there on it is counted.
+    After a sixteenth of the allowed items the rest is counted once, so that a batch over the limit costs little.
     """
     cdef Envelope envelope
     cdef Cursor saved
     cdef Py_ssize_t count = 0
-    cdef Py_ssize_t most = rules.batch_items if rules.batches else 0
-    cdef Py_ssize_t glance = most // 16
+    cdef Py_ssize_t maximum = rules.batch_items if rules.batches else 0
+    cdef Py_ssize_t count_at = maximum // 16
     cdef list messages = []
     cursor.at += 1
     skip_space(cursor)
@@ -507,16 +503,16 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw)
         cursor.at += 1
     else:
         while True:
-            # Another item is due. Each takes two bytes with what stands behind it.
-            if count == glance and glance < most and (cursor.end - cursor.at) // 2 > most - count:
+            # An item and its comma or bracket take at least two bytes.
+            if count == count_at and count_at < maximum and (cursor.end - cursor.at) // 2 > maximum - count:
                 saved = cursor[0]
-                if count_items(cursor, most - count + 1) > most - count:
-                    most = 0
+                if count_items(cursor, maximum - count + 1) > maximum - count:
+                    maximum = 0
                 cursor[0] = saved
             if not read_message(cursor, &envelope):
                 return fault_of_text(start, cursor, rules)
-            if count < most:
-                messages.append(judge_envelope(&envelope, rules, count, raw))
+            if count < maximum:
+                messages.append(check_envelope(&envelope, rules, count, raw))
             count += 1
             skip_space(cursor)
             if cursor.at < cursor.end and cursor.at[0] == c"]":
@@ -531,11 +527,11 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw)
     return messages if fault is None else fault
 
 
-cdef Py_ssize_t count_items(Cursor* cursor, Py_ssize_t most) noexcept:
-    """The items from the cursor on, up to `most`, or up to what is not JSON; moves the cursor."""
+cdef Py_ssize_t count_items(Cursor* cursor, Py_ssize_t maximum) noexcept:
+    """The number of items from the cursor on, up to `maximum` or to the first fault; moves the cursor."""
     cdef Envelope envelope
     cdef Py_ssize_t count = 0
-    while count < most and read_message(cursor, &envelope):
+    while count < maximum and read_message(cursor, &envelope):
         count += 1
         skip_space(cursor)
         if not expect(cursor, c","):
@@ -545,14 +541,19 @@ cdef Py_ssize_t count_items(Cursor* cursor, Py_ssize_t most) noexcept:
 
 
 def decode(data, profile=JSONRPC, *, raw=False):
-    """Decodes and validates one JSON text.
+    """Decode and validate one JSON text.
 
-    data     UTF-8 bytes, or a str
-    profile  the rules
-    raw      leave `params`, `result` and an error's `data` as `Raw`, checked but not decoded
+    Args:
+        data: UTF-8 bytes, or a str.
+        profile: the rules.
+        raw: leave `params`, `result` and the `data` of an error as `Raw`: checked but not decoded.
 
-    Returns a Request, a Notification, a Response or a ParseError, or for a batch a list of those, each judged alone.
-    Raises TypeError for another type of `data`; a fault of the text is returned, never raised.
+    Returns:
+        A Request, a Notification, a Response or a ParseError; for a batch a list of these, each item checked on its
+        own. A fault of the text is returned, never raised.
+
+    Raises:
+        TypeError: `data` or `profile` has another type.
     """
     cdef Rules rules = rules_of(profile)
     cdef Py_buffer view
@@ -570,7 +571,7 @@ def decode(data, profile=JSONRPC, *, raw=False):
         raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
     if isinstance(data, memoryview) and not data.c_contiguous:
         return decode_bytes(bytes(data), rules, raw)
-    # While the view is held a bytearray cannot be resized.
+    # A bytearray cannot be resized while the view is held.
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         return decode_text(<const uint8_t*>view.buf, view.len, rules, True if raw else None)
@@ -579,7 +580,11 @@ def decode(data, profile=JSONRPC, *, raw=False):
 
 
 def classify(data):
-    """A message's kind, method and id: those of what `decode(data)` returns. Raises TypeError as `decode` does."""
+    """Return the kind, method and id of the message that `decode(data)` returns.
+
+    Raises:
+        TypeError: `data` has another type than `decode` takes.
+    """
     message = decode(data, raw=True)
     if type(message) is Request:
         return Classification("request", message.method, message.id)

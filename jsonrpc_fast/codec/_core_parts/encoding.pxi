@@ -1,15 +1,19 @@
-"""Encoding: the envelope is put together around what orjson writes, in one piece of memory."""
+"""Encoding: the envelope is written around orjson's output, into one object."""
 
 
 def encode(message, *, delimited=True, default=None, option=0):
-    """A message, or a list of them as a batch, as one line of JSON.
+    """Encode a message, or a list of messages as a batch, as one line of JSON.
 
-    delimited        end in `\\n`
-    default, option  orjson's own, for the payloads; OPT_INDENT_2 and OPT_APPEND_NEWLINE are refused
+    Args:
+        message: an empty list gives b"": an empty batch is not a message (section 6).
+        delimited: end in `\\n`.
+        default: orjson's `default` for the payloads.
+        option: orjson's `option` for the payloads, except OPT_INDENT_2 and OPT_APPEND_NEWLINE.
 
-    An empty list gives b"", for an empty batch is no message (section 6).
-    Raises EncodeError for a value that cannot be written, TypeError for what is not a message, ValueError for an
-    option that breaks lines, and for an id or a code that no profile reads.
+    Raises:
+        EncodeError: a value cannot be written as JSON.
+        TypeError: `message` is not a message.
+        ValueError: the option breaks lines, or no profile accepts the id or the code.
     """
     cdef Buffer buffer
     if not isinstance(message, list):
@@ -24,9 +28,15 @@ def encode(message, *, delimited=True, default=None, option=0):
 
 
 def encode_many(messages, *, default=None, option=0):
-    """Messages and batches, each as one line of JSON that ends in `\\n`, one after another.
+    """Encode messages and batches, each as one line of JSON that ends in `\\n`.
 
-    messages: an iterable of what `encode` takes. Raises as `encode` does, and then nothing is written.
+    Args:
+        messages: an iterable of what `encode` takes.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        EncodeError, TypeError, ValueError: as in `encode`.
     """
     cdef Buffer buffer = Buffer()
     for message in messages:
@@ -40,7 +50,7 @@ def encode_many(messages, *, default=None, option=0):
 
 @cython.final
 cdef class Buffer:
-    """Bytes that grow at their end, in the very object that is handed out."""
+    """Bytes that grow at their end; `done` returns the same object, without a copy."""
 
     cdef PyObject* text  # bytes, owned; only the first `size` of them are written
     cdef Py_ssize_t size
@@ -52,7 +62,7 @@ cdef class Buffer:
         Py_XDECREF(self.text)
 
     cdef char* reserve(self, Py_ssize_t size) except NULL:
-        """Where the next `size` bytes go."""
+        """Room for the next `size` bytes."""
         cdef Py_ssize_t needed = self.size + size
         if self.text == NULL:
             self.text = new_bytes(NULL, max(needed, 256))
@@ -66,7 +76,7 @@ cdef class Buffer:
         return 0
 
     cdef bytes done(self):
-        """All of it. The buffer is empty then."""
+        """The bytes. The buffer is empty afterwards."""
         cdef PyObject* text = self.text
         if text == NULL:
             return b""
@@ -91,7 +101,7 @@ cdef inline bytes encode_message(message, default, option, bint delimited):
     return write_message(message, default, option, delimited, None)
 
 
-# The writers below put a message at the end of a buffer and return None, or without one return its bytes.
+# The writers below append a message to a buffer and return None; without a buffer they return its bytes.
 
 
 cdef bytes write_message(message, default, option, bint delimited, Buffer buffer):
@@ -117,25 +127,69 @@ cdef bytes write_message(message, default, option, bint delimited, Buffer buffer
 
 
 def encode_request(id, method, params=None, *, delimited=True, default=None, option=0):
-    """A request as one line of JSON, without making a `Request`.
+    """Encode a request as one line of JSON, without making a `Request`.
 
-    params: what orjson writes as an object or an array, or None if absent. The rest is as in `encode`.
+    Args:
+        id: as in `Request`.
+        method: as in `Request`.
+        params: any value that orjson writes as an object or an array; None if absent.
+        delimited: end in `\\n`.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        EncodeError, TypeError, ValueError: as in `encode`.
     """
     return write_call(True, id, method, params, default, option, delimited, None)
 
 
 def encode_notification(method, params=None, *, delimited=True, default=None, option=0):
-    """A notification as one line of JSON, without making a `Notification`. As `encode_request`."""
+    """Encode a notification as one line of JSON, without making a `Notification`.
+
+    Args:
+        method: as in `Notification`.
+        params: any value that orjson writes as an object or an array; None if absent.
+        delimited: end in `\\n`.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        EncodeError, TypeError, ValueError: as in `encode`.
+    """
     return write_call(False, None, method, params, default, option, delimited, None)
 
 
 def encode_result(id, result, *, delimited=True, default=None, option=0):
-    """The response that carries a result, as one line of JSON. The arguments are as in `encode`."""
+    """Encode a response with a result as one line of JSON, without making a `Response`.
+
+    Args:
+        id: as in `Response`.
+        result: any value that orjson writes.
+        delimited: end in `\\n`.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        EncodeError, TypeError, ValueError: as in `encode`.
+    """
     return write_result(id, result, default, option, delimited, None)
 
 
 def encode_error(id, code, message, data=UNSET, *, delimited=True, default=None, option=0):
-    """The response that carries an error, as one line of JSON. No `data` member if UNSET. The rest as in `encode`."""
+    """Encode a response with an error as one line of JSON, without making a `Response`.
+
+    Args:
+        id: as in `Response`.
+        code: as in `Error`.
+        message: as in `Error`.
+        data: any value that orjson writes; UNSET if absent.
+        delimited: end in `\\n`.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        EncodeError, TypeError, ValueError: as in `encode`.
+    """
     return write_error(id, code, message, data, default, option, delimited, None)
 
 
@@ -145,16 +199,16 @@ cdef struct Piece:
 
 
 cdef enum:
-    # Those of an error with data, with strings in quotes: the most that a message has.
+    # An error with data has the most pieces, because quotes count.
     MAX_PIECES = 16
 
 
 cdef struct Writer:
-    # The parts of a message in order. Their bytes are literals, `digits`, or belong to objects that the caller holds
-    # until `join`.
+    # The parts of a message in order. Their bytes are literals, in `digits`, or in objects that the caller holds until
+    # `join`.
     Piece pieces[MAX_PIECES]
     int count
-    char digits[2][24]  # for the id and the code: a sign and INTEGER_BYTES, at the most
+    char digits[2][24]  # for the id and the code: at most a sign and INTEGER_BYTES
 
 
 cdef inline void put(Writer* writer, const char* text, Py_ssize_t size) noexcept:
@@ -171,12 +225,12 @@ cdef inline bytes put_bytes(Writer* writer, bytes text):
 
 
 cdef inline object put_integer(Writer* writer, char* digits, number):
-    """Writes an integer into `digits`, or returns the object that holds its bytes."""
+    """Write an integer into `digits`, or return the object that holds its bytes."""
     cdef int overflow = 0
     cdef long long value = PyLong_AsLongLongAndOverflow(number, &overflow)
     cdef char* end = digits + INTEGER_BYTES + 1
     cdef char* at = end
-    # The bits of -value, which for -(2**63) is no long long.
+    # Unsigned, because -(-2**63) is not a long long.
     cdef unsigned long long rest = -<unsigned long long>value if value < 0 else <unsigned long long>value
     if overflow:
         check_id(number)
@@ -195,7 +249,7 @@ cdef inline object put_integer(Writer* writer, char* digits, number):
 
 
 cdef inline object put_string(Writer* writer, text):
-    """Puts a string; returns the object that holds its bytes. The caller holds `text` itself."""
+    """Put a string; return the object that holds its bytes. The caller holds `text`."""
     cdef const char* start
     cdef Py_ssize_t size
     if PyUnicode_IS_ASCII(text):
@@ -210,7 +264,7 @@ cdef inline object put_string(Writer* writer, text):
 
 
 cdef inline object put_id(Writer* writer, id):
-    if not PyLong_CheckExact(id):  # `put_integer` checks a wide one
+    if not PyLong_CheckExact(id):  # `put_integer` checks wide integers
         check_id(id)
     if isinstance(id, int):
         return put_integer(writer, writer.digits[0], id)
@@ -220,7 +274,7 @@ cdef inline object put_id(Writer* writer, id):
 
 
 cdef bytes put_raw(Writer* writer, Raw raw):
-    """JSON with the line breaks between its tokens made spaces; in its strings there are none."""
+    """Put JSON, with line breaks between tokens replaced by spaces; strings hold none."""
     if memchr(raw.start, 0x0A, raw.size) == NULL and memchr(raw.start, 0x0D, raw.size) == NULL:
         put(writer, <const char*>raw.start, raw.size)
         return raw.owner
@@ -245,12 +299,12 @@ cdef inline bytes put_payload(Writer* writer, value, default, option):
 
 
 cdef inline void note_large() noexcept:
-    global glances
-    glances = GLANCES
+    global large_probes
+    large_probes = LARGE_PROBES
 
 
 cdef inline void copy(char* to, const char* text, Py_ssize_t size) noexcept:
-    """`memcpy`, but without a call for the few bytes that most pieces have: two copies that may overlap."""
+    """`memcpy` without a call for short pieces, by two copies that may overlap."""
     if size > 32:
         memcpy(to, text, size)
     elif size >= 16:
@@ -266,7 +320,7 @@ cdef inline void copy(char* to, const char* text, Py_ssize_t size) noexcept:
 
 
 cdef inline bytes join(Writer* writer, Buffer buffer):
-    """The pieces as bytes, or at the end of a buffer."""
+    """Return the pieces as bytes, or append them to a buffer."""
     cdef Py_ssize_t size = 0
     cdef int i
     cdef bytes text = None
@@ -289,7 +343,7 @@ cdef inline bint is_large_leaf(PyObject* value) noexcept:
 
 
 cdef bint is_large(PyObject* value, int* nodes) noexcept:
-    """Whether a payload is surely, or as far as a glance at some of it tells, more than LARGE_BYTES of JSON."""
+    """Whether a payload is probably more than LARGE_BYTES of JSON, judging by some of its nodes."""
     cdef PyObject* item
     cdef Py_ssize_t place = 0
     if PyDict_Check(<object>value):
@@ -313,26 +367,26 @@ cdef bint is_large(PyObject* value, int* nodes) noexcept:
 
 
 cdef inline bytes write_large(dict envelope, bint delimited):
-    """A message by orjson alone: the payload is written once and not copied. None where orjson refuses."""
+    """The message written by orjson alone, which saves a copy of the payload. None if orjson refuses it."""
     try:
         return dumps_unchecked(envelope, option=APPEND_NEWLINE if delimited else ZERO)
     except TypeError:
         return None
 
 
-# How many payloads to glance at before they are written. A glance costs a small message too much, so it is taken only
-# for a while after a large one, which is seldom alone.
-cdef int glances = 0
+# How many of the next payloads to probe for their size. A probe is too expensive for small messages, so it is done only
+# for some time after a large one: large messages come in groups.
+cdef int large_probes = 0
 
 
 cdef inline bint may_be_large(payload, default, option, Buffer buffer) noexcept:
-    global glances
+    global large_probes
     cdef int nodes = LARGE_NODES
-    if glances == 0 or buffer is not None or default is not None or option is not ZERO:
+    if large_probes == 0 or buffer is not None or default is not None or option is not ZERO:
         return False
-    glances -= 1
+    large_probes -= 1
     if is_large(<PyObject*>payload, &nodes):
-        glances = GLANCES
+        large_probes = LARGE_PROBES
         return True
     return False
 
@@ -344,7 +398,7 @@ cdef bytes write_call(bint is_request, id, method, params, default, option, bint
     cdef char first
     if option is not ZERO:
         check_option(option)
-    if glances and isinstance(params, (dict, list)) and may_be_large(params, default, option, buffer):
+    if large_probes and isinstance(params, (dict, list)) and may_be_large(params, default, option, buffer):
         if is_request:
             check_id(id)
         check_method(method)
@@ -370,7 +424,7 @@ cdef bytes write_call(bint is_request, id, method, params, default, option, bint
         first = writer.pieces[writer.count - 1].text[0] if writer.pieces[writer.count - 1].size else 0
         if first != c"{" and first != c"[":
             raise TypeError(
-                f"params must be an object or an array in JSON, not what {type(params).__name__} is written as"
+                f"params must be written as a JSON object or array, which {type(params).__name__} is not"
             )
     put(&writer, b"}\n", 2 if delimited else 1)
     return join(&writer, buffer)
@@ -414,19 +468,26 @@ cdef bytes write_error(id, code, message, data, default, option, bint delimited,
     return join(&writer, buffer)
 
 
-# Answering.
-
-
 def answer(received, handler, *, delimited=True, default=None, option=0):
-    """The reply to what `decode` returned, as bytes; b"" where none is due (sections 4.1 and 6).
+    """Return the reply to a decoded message or batch, as bytes; b"" if no reply is due (sections 4.1 and 6).
 
-    handler: called with each request, for which it returns a Response, and with each notification. A ParseError is
-    answered where its sender waits for it, a response never. A batch is answered by a batch, in its order.
+    A batch gets a batch in the same order, a ParseError an error response if `reply_expected`, a response no reply.
 
-    An RpcError that the handler raises is the answer. Any other exception, a return value that is not a Response to a
-    request, and a response that cannot be written are answered with -32603 and logged, and cost no other item.
-    KeyboardInterrupt and cancellations pass on. `jsonrpc_fast.handlers` calls functions by name and takes async ones.
-    Raises TypeError for what `decode` does not return, ValueError for an option that breaks lines.
+    An RpcError from the handler becomes the error response. Any other exception, a return value other than a Response
+    to a request, and a response that cannot be written become -32603 and are logged; the other items of a batch are
+    unaffected. KeyboardInterrupt and cancellations pass on. `jsonrpc_fast.handlers` dispatches by method name and
+    supports async functions.
+
+    Args:
+        received: what `decode` returned.
+        handler: called with each request, to which it returns a Response, and with each notification.
+        delimited: end in `\\n`.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        TypeError: `received` is not a value that `decode` returns.
+        ValueError: the option breaks lines.
     """
     check_option(option)
     if isinstance(received, list):
@@ -439,7 +500,7 @@ def answer(received, handler, *, delimited=True, default=None, option=0):
 
 
 cdef object answer_one(received, handler, bint delimited, default, option):
-    """The reply to one message."""
+    """The reply to one message or fault."""
     if type(received) is Request:
         try:
             response = handler(received)

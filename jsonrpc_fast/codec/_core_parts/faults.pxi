@@ -1,15 +1,15 @@
-"""Faults: each `ParseError` that the core returns is made here, without a call of its class.
+"""Every `ParseError` of the core is made here, without a call of its class.
 
-A stream of garbage is nothing but faults, so they have to cost about what messages do.
+A stream of garbage consists of faults only, so that a fault must cost no more than a message.
 """
 
 cdef extern from *:
     """
-    /* What `cls.__new__(cls, *args)` does; the exception shares `args`. */
+    /* Does `cls.__new__(cls, *args)`; the exception shares `args`. */
     static PyObject *jsonrpc_fast_new(PyObject *cls, PyObject *args) {
         return ((PyTypeObject *)cls)->tp_new((PyTypeObject *)cls, args, NULL);
     }
-    /* What `slot.__set__(self, value)` does for the descriptor of a slot, which checks the type of `self`. */
+    /* Does `slot.__set__(self, value)`. The descriptor of a slot checks the type of `self`. */
     static int jsonrpc_fast_set(PyObject *slot, PyObject *self, PyObject *value) {
         return Py_TYPE(slot)->tp_descr_set(slot, self, value);
     }
@@ -18,7 +18,7 @@ cdef extern from *:
     int set_slot "jsonrpc_fast_set"(object slot, object self, object value) except -1
 
 cdef enum:
-    # Places in `HINTS`.
+    # Indexes of `HINTS`.
     NO_HINT
     PRINTED_TEXT
     CONTENT_LENGTH_FRAMING
@@ -37,10 +37,10 @@ cdef object REPLY_EXPECTED_SLOT = errors.ParseError._reply_expected
 @cython.final
 @cython.auto_pickle(False)
 cdef class Rule:
-    """A rule that messages break, with what the exceptions of it share."""
+    """A rule, with the parts that all its exceptions share."""
 
     cdef object code
-    cdef list args  # of the exception, by the place of its hint
+    cdef list args  # of the exception, by the index of its hint
 
     def __init__(self, code):
         self.code = code
@@ -77,7 +77,7 @@ cdef Rule UNEXPECTED_MEMBER = Rule(ParseErrorCode.UNEXPECTED_MEMBER)
 
 
 cdef object make_fault(Rule rule, id=None, offset=None, index=None, bint reply_expected=True):
-    """What `ParseError` makes of the same arguments."""
+    """Do the same as `ParseError(...)`."""
     fault = new_exception(ParseError, <tuple>rule.args[NO_HINT])
     set_slot(CODE_SLOT, fault, rule.code)
     set_slot(HINT_SLOT, fault, None)
@@ -89,7 +89,7 @@ cdef object make_fault(Rule rule, id=None, offset=None, index=None, bint reply_e
 
 
 cdef int give_hint(fault, const uint8_t* start, const uint8_t* end) except -1:
-    """Does to a fault that was made just now, of a line, what `with_hint` does."""
+    """Do the same as `_with_hint` to the new fault of a line."""
     cdef Rule rule
     cdef int hint
     code = fault._code
@@ -107,12 +107,11 @@ cdef int give_hint(fault, const uint8_t* start, const uint8_t* end) except -1:
 
 
 cdef int hint_of_line(const uint8_t* at, const uint8_t* end) noexcept:
-    """The place of what `hints.hint_of_line` returns. Each byte is read below `end`."""
+    """The index of the hint that `hints.hint_of_line` returns. Bounds: each byte is read below `end`."""
     cdef const uint8_t* start
     if end - at > LOOKED_AT_BYTES:
         end = at + LOOKED_AT_BYTES
-    if begins_with(at, end, BYTE_ORDER_MARK, 3):
-        at += 3
+    at += mark_size(at, end - at)
     while at < end and is_white(at[0]):
         at += 1
     if at == end or at[0] == c"{":
@@ -125,9 +124,9 @@ cdef int hint_of_line(const uint8_t* at, const uint8_t* end) noexcept:
         if at == end or at[0] == c"{" or at[0] == c"[" or at[0] == c"]":
             return NO_HINT
     elif at[0] | 0x20 == c"c":
-        at = behind_name(at, end, b"content-length", 14)
+        at = end_of_name(at, end, b"content-length", 14)
         if at == NULL:
-            at = behind_name(start, end, b"content-type", 12)
+            at = end_of_name(start, end, b"content-type", 12)
         while at != NULL and at < end and (at[0] == c" " or at[0] == c"\t"):
             at += 1
         if at != NULL and at < end and at[0] == c":":
@@ -159,20 +158,25 @@ cdef inline bint begins_with(const uint8_t* at, const uint8_t* end, const char* 
     return end - at >= <Py_ssize_t>size and memcmp(at, text, size) == 0
 
 
-cdef inline const uint8_t* behind_name(const uint8_t* at, const uint8_t* end, const char* name, int size) noexcept:
-    """Where a name in lower case, of letters and hyphens, ends; NULL where another text begins."""
+cdef inline Py_ssize_t mark_size(const uint8_t* at, Py_ssize_t size) noexcept:
+    """The size of the byte order mark that a text begins with, or 0."""
+    return 3 if size >= 3 and memcmp(at, PyBytes_AS_STRING(BYTE_ORDER_MARK), 3) == 0 else 0
+
+
+cdef inline const uint8_t* end_of_name(const uint8_t* at, const uint8_t* end, const char* name, int size) noexcept:
+    """Past a name of lower-case letters and hyphens at `at`, in either case; NULL for any other text."""
     cdef int i
     if end - at < size:
         return NULL
     for i in range(size):
-        # No byte but the letter itself, in either case, becomes the letter; a hyphen has the bit.
+        # With the bit set, only the letter in either case equals the letter. A hyphen has the bit already.
         if at[i] | 0x20 != name[i] or (name[i] == c"-" and at[i] != c"-"):
             return NULL
     return at + size
 
 
 cdef const uint8_t* find_invalid(const uint8_t* at, const uint8_t* end) noexcept:
-    """The first byte that begins no UTF-8 character; NULL if there is none. Each word is read below `end`."""
+    """The first byte that is not UTF-8, or NULL. Bounds: each word is read below `end`."""
     cdef Cursor cursor
     cdef uint64_t word
     open_cursor(&cursor, at, end - at, False)

@@ -1,7 +1,7 @@
-"""The messages, and what their constructors check.
+"""Message classes and the checks in their constructors.
 
-The free lists are as long as that because a stream's chunk gives hundreds of messages at once. The trashcan keeps a long
-chain of messages, each the payload of another, from overflowing the stack when it is freed.
+The free lists are long because one chunk of a stream can hold hundreds of messages. With the trashcan, freeing a long
+chain of messages, each the payload of the next, does not overflow the stack.
 """
 
 
@@ -13,7 +13,7 @@ cdef object is_equal(value, other):
     if type(value) is not type(other):
         return NotImplemented
     mine, theirs = fields_of(value), fields_of(other)
-    # The first field may be an id: 1 and 1.0 are written differently, so they are two ids.
+    # The first field may be an id: 1 and 1.0 are written differently, so they are different ids.
     return mine == theirs and isinstance(mine[0], float) == isinstance(theirs[0], float)
 
 
@@ -23,8 +23,38 @@ cdef object repr_of(value):
 
 
 cdef object refuse_again(value):
-    """`__init__` fills a new object; called on one that is filled, it would change it."""
+    """A second call of `__init__` would change the object."""
     raise TypeError(f"{type(value).__name__} is immutable")
+
+
+# Methods of the three message classes.
+
+
+def to_bytes(self):
+    """Return the message as one line of JSON, without a line ending.
+
+    Raises:
+        EncodeError: a value cannot be written as JSON.
+    """
+    return encode_message(self, None, 0, False)
+
+
+def to_bytes_delimited(self):
+    """Return the message as one line of JSON that ends in `\\n`.
+
+    Raises:
+        EncodeError: a value cannot be written as JSON.
+    """
+    return encode_message(self, None, 0, True)
+
+
+def to_str(self):
+    """Return the message as one line of JSON in a str, without a line ending.
+
+    Raises:
+        EncodeError: a value cannot be written as JSON.
+    """
+    return encode_message(self, None, 0, False).decode()
 
 
 @cython.final
@@ -36,12 +66,14 @@ cdef class Request:
 
     A call that expects a response (section 4).
 
-    id      int, str, float or None (null). The reply carries the very same
-    method  str
-    params  dict, list, or None if absent
+    Args:
+        id: an int, a str, a float or None (null). The response carries the same id.
+        method: the name of the method.
+        params: a dict, a list or a `Raw` of either; None if absent.
 
-    Raises TypeError for another type, ValueError for a float that JSON has no number for, and for an id of more than
-    640 bytes, which no profile reads.
+    Raises:
+        TypeError: an argument has another type.
+        ValueError: the id is infinite, NaN, or longer than 640 bytes.
     """
 
     cdef readonly object id
@@ -62,27 +94,23 @@ cdef class Request:
 
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
-        """The request that a decoded JSON object is, or None. Never raises."""
-        message = judge_or_none(obj, rules_of(profile))
+        """Read a request from a decoded JSON object.
+
+        Returns:
+            None if the object is not a valid request; it never raises for one.
+        """
+        message = check_dict_or_none(obj, rules_of(profile))
         return message if type(message) is Request else None
 
     def to_dict(self):
-        """The message as a dict, which shares the payload with it."""
+        """Return the message as a dict. The payload is shared, not copied."""
         if self.params is None:
             return {"jsonrpc": "2.0", "id": self.id, "method": self.method}
         return {"jsonrpc": "2.0", "id": self.id, "method": self.method, "params": self.params}
 
-    def to_bytes(self):
-        """The message as one line of JSON without a line ending. Raises EncodeError."""
-        return encode_message(self, None, 0, False)
-
-    def to_bytes_delimited(self):
-        """The message as one line of JSON that ends in the only `\\n` in it. Raises EncodeError."""
-        return encode_message(self, None, 0, True)
-
-    def to_str(self):
-        """The message as one line of JSON without a line ending. Raises EncodeError."""
-        return encode_message(self, None, 0, False).decode()
+    to_bytes = to_bytes
+    to_bytes_delimited = to_bytes_delimited
+    to_str = to_str
 
     def __eq__(self, other):
         return is_equal(self, other)
@@ -101,12 +129,14 @@ cdef class Notification:
     """Notification(method, params=None)
 --
 
-    A call that expects no response (section 4.1).
+    A call that gets no response (section 4.1).
 
-    method  str
-    params  dict, list, or None if absent
+    Args:
+        method: the name of the method.
+        params: a dict, a list or a `Raw` of either; None if absent.
 
-    Raises TypeError for another type.
+    Raises:
+        TypeError: an argument has another type.
     """
 
     cdef readonly object method
@@ -124,27 +154,23 @@ cdef class Notification:
 
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
-        """The notification that a decoded JSON object is, or None. Never raises."""
-        message = judge_or_none(obj, rules_of(profile))
+        """Read a notification from a decoded JSON object.
+
+        Returns:
+            None if the object is not a valid notification; it never raises for one.
+        """
+        message = check_dict_or_none(obj, rules_of(profile))
         return message if type(message) is Notification else None
 
     def to_dict(self):
-        """The message as a dict, which shares the payload with it."""
+        """Return the message as a dict. The payload is shared, not copied."""
         if self.params is None:
             return {"jsonrpc": "2.0", "method": self.method}
         return {"jsonrpc": "2.0", "method": self.method, "params": self.params}
 
-    def to_bytes(self):
-        """The message as one line of JSON without a line ending. Raises EncodeError."""
-        return encode_message(self, None, 0, False)
-
-    def to_bytes_delimited(self):
-        """The message as one line of JSON that ends in the only `\\n` in it. Raises EncodeError."""
-        return encode_message(self, None, 0, True)
-
-    def to_str(self):
-        """The message as one line of JSON without a line ending. Raises EncodeError."""
-        return encode_message(self, None, 0, False).decode()
+    to_bytes = to_bytes
+    to_bytes_delimited = to_bytes_delimited
+    to_str = to_str
 
     def __eq__(self, other):
         return is_equal(self, other)
@@ -163,13 +189,16 @@ cdef class Response:
     """Response(id, result=None, error=None)
 --
 
-    The answer to a request (section 5): an error where `error` is not None, else a result.
+    The response to a request (section 5): an error if `error` is not None, else a result.
 
-    id      int, str, float or None (null, or an error that lacks it in a profile that allows it)
-    result  any value
-    error   an Error or None
+    Args:
+        id: the id of the request; None is null, or the missing id of an error in a profile that allows that.
+        result: any JSON value.
+        error: an Error; None for a result.
 
-    Raises TypeError for another type, ValueError for both a result and an error, and for an id as in `Request`.
+    Raises:
+        TypeError: an argument has another type.
+        ValueError: both a result and an error are given, or the id is refused as in `Request`.
     """
 
     cdef readonly object id
@@ -199,27 +228,23 @@ cdef class Response:
 
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
-        """The response that a decoded JSON object is, or None. Never raises."""
-        message = judge_or_none(obj, rules_of(profile))
+        """Read a response from a decoded JSON object.
+
+        Returns:
+            None if the object is not a valid response; it never raises for one.
+        """
+        message = check_dict_or_none(obj, rules_of(profile))
         return message if type(message) is Response else None
 
     def to_dict(self):
-        """The message as a dict, which shares the payload with it."""
+        """Return the message as a dict. The payload is shared, not copied."""
         if self.error is not None:
             return {"jsonrpc": "2.0", "id": self.id, "error": self.error.to_dict()}
         return {"jsonrpc": "2.0", "id": self.id, "result": self.result}
 
-    def to_bytes(self):
-        """The message as one line of JSON without a line ending. Raises EncodeError."""
-        return encode_message(self, None, 0, False)
-
-    def to_bytes_delimited(self):
-        """The message as one line of JSON that ends in the only `\\n` in it. Raises EncodeError."""
-        return encode_message(self, None, 0, True)
-
-    def to_str(self):
-        """The message as one line of JSON without a line ending. Raises EncodeError."""
-        return encode_message(self, None, 0, False).decode()
+    to_bytes = to_bytes
+    to_bytes_delimited = to_bytes_delimited
+    to_str = to_str
 
     def __eq__(self, other):
         return is_equal(self, other)
@@ -234,20 +259,23 @@ cdef class Response:
 @cython.final
 @cython.trashcan(True)
 cdef class Error:
-    """What went wrong, inside a response (section 5.1).
+    """The error object of a response (section 5.1).
 
-    code     int of 64 bits, kept as a plain one
-    message  str
-    data     any value; UNSET if there is no such member, while None is `"data": null`
+    Args:
+        code: an int of 64 bits; a subclass of int becomes an int.
+        message: a short description.
+        data: any JSON value; UNSET if absent (None is `"data": null`).
 
-    Raises TypeError for another type, ValueError for a code beyond 64 bits.
+    Raises:
+        TypeError: an argument has another type.
+        ValueError: the code is beyond 64 bits.
     """
 
     cdef readonly object code
     cdef readonly object message
     cdef readonly object data
     __match_args__ = ("code", "message", "data")
-    # A docstring can show no default that is not a literal.
+    # A docstring cannot show a default that is not a literal.
     __signature__ = Signature(
         [
             Parameter("code", Parameter.POSITIONAL_OR_KEYWORD),
@@ -265,17 +293,21 @@ cdef class Error:
 
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
-        """The error that a decoded JSON object is, or None. Never raises."""
+        """Read an error from a decoded JSON object.
+
+        Returns:
+            None if the object is not a valid error; it never raises for one.
+        """
         try:
-            error = judge_error(obj)
+            error = check_error_object(obj)
         except (MemoryError, RecursionError):
             raise
-        except Exception:  # a key's own comparison
+        except Exception:  # from the comparison of a key
             return None
         return error if type(error) is Error else None
 
     def to_dict(self):
-        """The error as a dict, which shares `data` with it."""
+        """Return the error as a dict. `data` is shared, not copied."""
         if self.data is UNSET:
             return {"code": self.code, "message": self.message}
         return {"code": self.code, "message": self.message, "data": self.data}
@@ -291,7 +323,7 @@ cdef class Error:
 
 
 cdef enum:
-    # A `Raw` holds on to a text that is no longer than this, or than PINNED_FOLD times its own part of it.
+    # A `Raw` keeps the whole text alive if that is no longer than this, or than PINNED_FOLD times the part used.
     PINNED_BYTES = 16384
     PINNED_FOLD = 4
 
@@ -302,14 +334,18 @@ cdef class Raw:
     """Raw(data)
 --
 
-    A checked JSON text, kept as bytes: a payload that is passed on, or read later.
+    A checked JSON text, kept as bytes: a payload to pass on, or to decode later.
 
-    data: bytes, bytearray, memoryview or str that hold one JSON value, in UTF-8.
-    Raises TypeError for another type, ParseError (a ValueError) for what is not JSON or nests deeper than 1024.
+    Args:
+        data: one JSON value in UTF-8, as bytes, bytearray, memoryview or str.
+
+    Raises:
+        TypeError: `data` has another type.
+        ParseError: the text is not JSON, or nests deeper than 1024.
     """
 
-    cdef bytes owner  # holds the text: the message that was decoded, or this value alone; None before `__init__`
-    cdef const uint8_t* start  # in `owner`, so whoever uses it across a call holds that, too: another may replace both
+    cdef bytes owner  # the bytes that `start` points into: the whole message, or this value; None before `__init__`
+    cdef const uint8_t* start  # hold `owner` too when using it across a call: another thread may replace both
     cdef Py_ssize_t size
     cdef bint exact  # big_ints="exact"
 
@@ -349,7 +385,14 @@ cdef class Raw:
         return self.owner
 
     def decode(self, decoder=None):
-        """What a decoder makes of the bytes: orjson, or one that is given, such as a typed one. Raises what it does."""
+        """Decode the JSON text.
+
+        Args:
+            decoder: called with the bytes, such as the `decode` of a typed decoder; orjson if None.
+
+        Returns:
+            What the decoder returns. What it raises passes on.
+        """
         cdef bytes owner = self.owner
         if decoder is not None:
             return decoder(self.text())
@@ -383,12 +426,12 @@ cdef class Raw:
 
 
 def _make_raw(bytes data not None, bint exact):
-    """A `Raw` from its pickle, which has been checked."""
+    """Return a `Raw` from its pickled state, which is checked already."""
     return make_raw(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), data, exact)
 
 
 cdef inline Raw make_raw(const uint8_t* start, Py_ssize_t size, owner, bint exact):
-    """A `Raw` of a part of `owner`, which is bytes; of a copy where it is anything else, or much larger."""
+    """A `Raw` that points into `owner`; into a copy if `owner` is not bytes, or much larger."""
     cdef Raw raw = Raw.__new__(Raw)
     if PyBytes_CheckExact(owner) and PyBytes_GET_SIZE(owner) <= max(PINNED_FOLD * size, PINNED_BYTES):
         raw.owner = <bytes>owner
@@ -443,12 +486,12 @@ cdef int check_method(method) except -1:
 
 cdef int check_params(params) except -1:
     if not (params is None or is_object_or_array(params, True)):
-        raise TypeError(f"params must be a dict, a list, a Raw of one, or None, not {type(params).__name__}")
+        raise TypeError(f"params must be a dict, a list, a Raw of either, or None, not {type(params).__name__}")
     return 0
 
 
 cdef object check_error(code, message):
-    """The code as a plain int."""
+    """The code, as an int."""
     cdef int overflow = 0
     if PyLong_CheckExact(code):
         PyLong_AsLongLongAndOverflow(code, &overflow)

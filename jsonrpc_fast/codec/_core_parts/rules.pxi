@@ -1,12 +1,12 @@
-"""The rules: what the members of a message make. `_pure._judge` has the same order, with the reasons."""
+"""The rules, in the order of `_pure._check_message`, which gives the reasons."""
 
 
 @cython.final
 @cython.auto_pickle(False)
 cdef class Rules:
-    """A profile as C reads it."""
+    """A profile in C types."""
 
-    cdef object profile  # kept alive, so that its address stays its own
+    cdef object profile  # kept alive, so that no other profile gets its address
     cdef bint null_request_ids
     cdef bint null_result_ids
     cdef bint float_ids
@@ -73,19 +73,28 @@ cdef Rules rules_of(profile):
 
 
 def parse(obj, profile=JSONRPC):
-    """Judges what a JSON parser has made of a message or a batch already.
+    """Validate a message or a batch that is decoded from JSON already.
 
-    obj: a dict, or a list of them. Returns what `decode` does. What only the text shows is not judged: members
-    that are there twice, the size and the depth.
+    What only the text shows is not checked: duplicate members, the size and the depth.
+
+    Args:
+        obj: a dict, or a list of them.
+        profile: the rules.
+
+    Returns:
+        What `decode` returns.
+
+    Raises:
+        TypeError: `profile` is not a Profile.
     """
     cdef Rules rules = rules_of(profile)
     cdef Py_ssize_t index
     if not isinstance(obj, list):
-        return judge_dict(obj, rules, None)
+        return check_dict(obj, rules, None)
     fault = batch_fault(len(<list>obj), rules)
     if fault is not None:
         return fault
-    return [judge_dict(item, rules, index) for index, item in enumerate(<list>obj)]
+    return [check_dict(item, rules, index) for index, item in enumerate(<list>obj)]
 
 
 cdef object batch_fault(Py_ssize_t items, Rules rules):
@@ -101,10 +110,11 @@ cdef inline object member_of(dict obj, name):
     return ABSENT if value == NULL else <object>value
 
 
-cdef object judge_call_quickly(dict members, Rules rules):
-    """The valid call that a dict of nothing else is, with an id of 64 bits or in ASCII; None of any other dict.
+cdef object check_call_fast(dict members, Rules rules):
+    """Fast path: the call in a dict with the standard members only; None for any other dict.
 
-    Each member is owned: a key's `__eq__`, or the garbage collector in any allocation, may run code that clears the dict.
+    Each member is owned: the `__eq__` of a key, or the garbage collector in any allocation, may run code that clears the
+    dict.
     """
     cdef int overflow = 0
     jsonrpc = member_of(members, "jsonrpc")
@@ -136,14 +146,14 @@ cdef object judge_call_quickly(dict members, Rules rules):
     return make_request(id, method, params)
 
 
-cdef object judge_dict(obj, Rules rules, index):
+cdef object check_dict(obj, Rules rules, index):
     cdef bint unexpected = False
     cdef dict members
     if not isinstance(obj, dict):
         return make_fault(NOT_AN_OBJECT, None, None, index)
     members = <dict>obj
     if rules.extra_members:
-        message = judge_call_quickly(members, rules)
+        message = check_call_fast(members, rules)
         if message is not None:
             return message
     jsonrpc = member_of(members, "jsonrpc")
@@ -161,20 +171,20 @@ cdef object judge_dict(obj, Rules rules, index):
             + (result is not ABSENT)
             + (error is not ABSENT)
         )
-    return judge(rules, index, jsonrpc, id, method, params, result, error, unexpected, False, False, False)
+    return check_message(rules, index, jsonrpc, id, method, params, result, error, unexpected, False, False, False)
 
 
-cdef object judge_or_none(obj, Rules rules):
-    """What `judge_dict` returns; None where a key's own comparison raises."""
+cdef object check_dict_or_none(obj, Rules rules):
+    """As `check_dict`; None if the comparison of a key raises."""
     try:
-        return judge_dict(obj, rules, None)
+        return check_dict(obj, rules, None)
     except (MemoryError, RecursionError):
         raise
     except Exception:
         return None
 
 
-cdef object judge(
+cdef object check_message(
     Rules rules,
     index,
     jsonrpc,
@@ -188,7 +198,7 @@ cdef object judge(
     bint integer_too_large,
     bint duplicates,
 ):
-    """The message that the members make, each ABSENT if absent; `_pure._judge` has the same order."""
+    """The message with these members, or its fault. Each member may be ABSENT."""
     broken = None
     if too_deep:
         broken = TOO_DEEP
@@ -205,7 +215,7 @@ cdef object judge(
     elif jsonrpc is not VERSION and jsonrpc is not ABSENT and not (isinstance(jsonrpc, str) and jsonrpc == VERSION):
         broken = INVALID_JSONRPC_VERSION
     elif method is ABSENT:
-        message = judge_response(rules, id, params, result, error, unexpected)
+        message = check_response(rules, id, params, result, error, unexpected)
         if type(message) is Response:
             return message
         broken = message
@@ -235,15 +245,15 @@ cdef object judge(
 
 
 cdef tuple known_of(Rules rules, id, method, bint looks_like_response, bint duplicates):
-    """What is known of a message that breaks a rule: its id, if that is certain, and whether its sender waits."""
+    """The id of an invalid message, if it is certain, and whether its sender expects a reply."""
     looks_like_notification = id is ABSENT and isinstance(method, str)
     if duplicates or is_id_too_long(id, rules.id_bytes) or not is_valid_id(id, False, rules):
         id = None
     return id, not (looks_like_response or looks_like_notification)
 
 
-cdef object judge_response(Rules rules, id, params, result, error, bint unexpected):
-    """The response that the members make, or the rule that is broken."""
+cdef object check_response(Rules rules, id, params, result, error, bint unexpected):
+    """The response with these members, or the rule that it breaks."""
     cdef bint is_response
     cdef bint is_error
     if rules.null_companions and result is not ABSENT and error is not ABSENT:
@@ -269,7 +279,7 @@ cdef object judge_response(Rules rules, id, params, result, error, bint unexpect
     if is_error:
         if not rules.extra_members and isinstance(error, dict) and not ERROR_MEMBERS.issuperset(error):
             unexpected = True
-        error = judge_error(error)
+        error = check_error_object(error)
         if type(error) is not Error:
             return error
         result = None
@@ -282,8 +292,8 @@ cdef object judge_response(Rules rules, id, params, result, error, bint unexpect
     return make_response(id, result, error)
 
 
-cdef object judge_error(obj):
-    """The Error that an object is, or the rule that is broken."""
+cdef object check_error_object(obj):
+    """The Error in an object, or the rule that it breaks."""
     cdef Error error
     cdef int overflow = 0
     if not isinstance(obj, dict):

@@ -1,6 +1,6 @@
-"""Streams: the bulk lane. `framing.py` has the rules."""
+"""Streams, split and decoded in one loop. The modules of `framing` have the rules."""
 
-# The two forms of headers that nearly all peers write. Others are left to `HeaderReader`.
+# The two forms of headers that nearly all peers write. `HeaderReader` reads all others.
 cdef const char* LENGTH_ALONE = b"Content-Length: "
 cdef const char* HEADERS_END = b"\r\n\r\n"
 cdef const char* CONTENT_TYPE = b"\r\nContent-Type: application/vscode-jsonrpc; charset=utf-8\r\n\r\n"
@@ -9,30 +9,30 @@ cdef enum:
     LENGTH_ALONE_SIZE = 16
     HEADERS_END_SIZE = 4
     CONTENT_TYPE_SIZE = 61
-    QUICK_DIGITS = 9  # of lengths below MAX_SKIPPED_BYTES
+    LENGTH_DIGITS = 9  # so that the length is below MAX_SKIPPED_BYTES
 
 
 cdef class Reader:
-    """What the readers of streams share: their rules, and a buffer for what the chunk does not end.
+    """Base of the stream readers: the rules, and a buffer for a frame that continues in the next chunk.
 
-    The buffer grows with what comes, and is never searched again.
+    The buffer grows with the data and is never searched again.
     """
 
     cdef Rules rules
     cdef bint raw
-    cdef bint at_start  # nothing of the stream was read yet
-    cdef bint dropping  # inside a message that is over the limit
+    cdef bint at_start  # nothing of the stream is read yet
+    cdef bint dropping  # inside a message over the limit
     cdef bint busy
     cdef readonly bint ended
     cdef uint8_t* buffer
     cdef Py_ssize_t size
     cdef Py_ssize_t capacity
-    cdef const uint8_t* next  # where reading goes on in the text that `split` was given; valid while that runs
-    # What a bound on the items, or an exception, has left; None where there is nothing.
-    cdef list items  # not returned yet
-    cdef bytes left  # not read yet, from `left_at` on
+    cdef const uint8_t* next  # the next byte to read, in the text that `split` reads; valid only during that call
+    # Left over by `max_items` or by an exception; None if there is nothing.
+    cdef list items  # decoded, not yet returned
+    cdef bytes left  # fed, not yet read, from `left_at` on
     cdef Py_ssize_t left_at
-    cdef bytearray later  # what was fed behind `left`
+    cdef bytearray later  # fed after `left`
 
     def __cinit__(self, profile, raw):
         self.buffer = NULL
@@ -48,12 +48,12 @@ cdef class Reader:
         return self.items is not None or self.left is not None
 
     def feed(self, data):
-        """The items whose frames end in `data`, behind those that are left."""
+        """Return the left-over items and those whose frames end in `data`."""
         cdef Py_buffer view
         cdef list items
         if self.items is not None or self.left is not None:
             return self.feed_some(data, None)
-        # A finalizer that runs in the middle could come back here, or let another thread in.
+        # A finalizer that runs meanwhile may call this again, or let another thread do so.
         if self.busy:
             raise ValueError("the decoder is at work")
         items = []
@@ -78,29 +78,29 @@ cdef class Reader:
         return items
 
     def feed_some(self, data, max_items):
-        """As `feed`; at most `max_items` items unless None, and what is left stays."""
-        cdef Py_ssize_t most = PY_SSIZE_T_MAX - 1
-        cdef Py_ssize_t taken = 0  # items that are returned
-        cdef Py_ssize_t weight = 0  # of these
+        """As `feed`, but return at most `max_items` items unless None, and keep the rest."""
+        cdef Py_ssize_t maximum = PY_SSIZE_T_MAX - 1
+        cdef Py_ssize_t taken = 0  # the number of items to return
+        cdef Py_ssize_t weight = 0  # the number of their messages
         cdef list items
         if self.busy:
             raise ValueError("the decoder is at work")
         if max_items is not None:
-            most = min(max_items, most)
+            maximum = min(max_items, maximum)
         self.push(data)
         items = [] if self.items is None else self.items
         self.items = None
         self.busy = True
         try:
             while True:
-                while taken < PyList_GET_SIZE(items) and weight < most:
+                while taken < PyList_GET_SIZE(items) and weight < maximum:
                     item = items[taken]
                     weight += max(1, PyList_GET_SIZE(item)) if type(item) is list else 1
                     taken += 1
-                # One item more than asked for tells that there are more.
+                # One item over the maximum shows that there are more.
                 if taken < PyList_GET_SIZE(items) or not self.has_left():
                     break
-                self.split_left(items, taken + max(0, most - weight) + 1)
+                self.split_left(items, taken + max(0, maximum - weight) + 1)
         except BaseException:
             self.keep(items)
             raise
@@ -117,7 +117,7 @@ cdef class Reader:
         return 0
 
     cdef int push(self, data) except -1:
-        """Puts `data` behind what is left."""
+        """Append `data` to the unread bytes."""
         if self.left is None:
             self.left = data if PyBytes_CheckExact(data) else bytes(memoryview(data))
             self.left_at = 0
@@ -128,36 +128,36 @@ cdef class Reader:
         return 0
 
     cdef bint has_left(self) except -1:
-        """Whether `left` holds bytes to read; they may come from `later`."""
+        """Whether there are unread bytes; moves `later` to `left` if that is read."""
         if self.left is not None and self.left_at == PyBytes_GET_SIZE(self.left):
             self.left = None if self.later is None else bytes(self.later)
             self.later = None
             self.left_at = 0
         return self.left is not None
 
-    cdef int split_left(self, list items, Py_ssize_t most) except -1:
+    cdef int split_left(self, list items, Py_ssize_t max_items) except -1:
         cdef bytes left = self.left
         cdef const uint8_t* start = <const uint8_t*>PyBytes_AS_STRING(left)
         self.next = start + self.left_at
         try:
-            self.split(start + PyBytes_GET_SIZE(left), items, most)
+            self.split(start + PyBytes_GET_SIZE(left), items, max_items)
         finally:
             self.left_at = self.next - start
         return 0
 
-    cdef int split(self, const uint8_t* end, list items, Py_ssize_t most) except -1:
-        """Reads from `next` to `end`, or until there are `most` items; with such a bound, or up to a batch.
+    cdef int split(self, const uint8_t* end, list items, Py_ssize_t max_items) except -1:
+        """Read from `next` to `end`, or until there are `max_items` items; with a maximum, stop after a batch too.
 
-        A frame is behind `next` before it is decoded: an exception costs that frame alone.
+        `next` passes a frame before the frame is decoded, so that an exception loses that frame only.
         """
         raise NotImplementedError
 
-    cdef int append(self, const uint8_t* start, Py_ssize_t size, Py_ssize_t most) except -1:
-        """Buffers what will not make more than `most` bytes."""
+    cdef int append(self, const uint8_t* start, Py_ssize_t size, Py_ssize_t max_bytes) except -1:
+        """Append bytes to the buffer, which needs at most `max_bytes` in the end."""
         cdef Py_ssize_t length
         cdef uint8_t* larger
         if self.size + size > self.capacity:
-            length = min(max(2 * self.capacity, self.size + size, 256), most)
+            length = min(max(2 * self.capacity, self.size + size, 256), max_bytes)
             larger = <uint8_t*>realloc(self.buffer, length)
             if larger == NULL:
                 raise MemoryError
@@ -167,7 +167,7 @@ cdef class Reader:
         self.size += size
         return 0
 
-    cdef void forget(self) noexcept:
+    cdef void clear(self) noexcept:
         self.size = 0
         if self.capacity > KEPT_BYTES:
             free(self.buffer)
@@ -177,73 +177,73 @@ cdef class Reader:
 
 @cython.final
 cdef class LineReader(Reader):
-    """Splits a stream into lines and decodes them where they lie. Only a line that the chunk does not end is copied."""
+    """Split a stream into lines and decode them in place. Only a line that continues in the next chunk is copied."""
 
     def rest(self):
-        """What `LineFrames.close` returns; where the line stands is left out."""
+        """Return the same as `LineFrames.close`, without line and offset."""
         cdef const uint8_t* start = self.buffer
         cdef const uint8_t* end = start + self.size
         if self.dropping or not self.trim(&start, &end):
             return []
         return [Frame(PyBytes_FromStringAndSize(<char*>start, end - start), 0, 0)]
 
-    cdef int split(self, const uint8_t* end, list items, Py_ssize_t most) except -1:
+    cdef int split(self, const uint8_t* end, list items, Py_ssize_t max_items) except -1:
         cdef const uint8_t* at = self.next
         cdef const uint8_t* newline
-        while PyList_GET_SIZE(items) < most:
+        while PyList_GET_SIZE(items) < max_items:
             newline = <const uint8_t*>memchr(at, 0x0A, end - at)
             if newline == NULL:
                 self.next = end
                 if at < end and not self.dropping:
-                    self.begin(at, end - at, items)
+                    self.append_part(at, end - at, items)
                 break
             self.next = newline + 1
             if self.dropping:
                 self.dropping = False
-                self.forget()
+                self.clear()
             elif self.size == 0:
-                self.take(at, newline, items)
+                self.decode_line(at, newline, items)
             else:
                 self.end_line(at, newline, items)
             self.at_start = False
             at = newline + 1
-            if most != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
+            if max_items != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
                 break
         return 0
 
     cdef int end_line(self, const uint8_t* at, const uint8_t* newline, list items) except -1:
-        """Decodes the line that began in the buffer."""
+        """Decode the line that began in the buffer."""
         try:
-            self.begin(at, newline - at, items)
+            self.append_part(at, newline - at, items)
             if not self.dropping:
-                self.take(self.buffer, self.buffer + self.size, items)
+                self.decode_line(self.buffer, self.buffer + self.size, items)
         finally:
             self.dropping = False
             self.at_start = False
-            self.forget()
+            self.clear()
         return 0
 
-    cdef int take(self, const uint8_t* start, const uint8_t* end, list items) except -1:
-        """Decodes a whole line."""
+    cdef int decode_line(self, const uint8_t* start, const uint8_t* end, list items) except -1:
+        """Decode a complete line."""
         raw = True if self.raw else None
         if not self.trim(&start, &end):
             return 0
         if end - start > self.rules.message_bytes:
             items.append(fault_of_large(start, end - start, self.rules))
             return 0
-        item = decode_quick(start, end - start, self.rules, raw)
+        item = decode_fast(start, end - start, self.rules, raw)
         if item is None:
-            item = decode_by_envelopes(start, end - start, self.rules, raw)
+            item = decode_slow(start, end - start, self.rules, raw)
             if type(item) is ParseError:
                 give_hint(item, start, end)
         items.append(item)
         return 0
 
     cdef bint trim(self, const uint8_t** start, const uint8_t** end) noexcept:
-        """Takes off what is not the line's: byte order mark and carriage return. Returns whether a frame is left."""
+        """Remove a byte order mark and the carriage return. Return whether the line is a frame, that is not blank."""
         cdef const uint8_t* at
-        if self.at_start and end[0] - start[0] >= 3 and memcmp(start[0], BYTE_ORDER_MARK, 3) == 0:
-            start[0] += 3
+        if self.at_start:
+            start[0] += mark_size(start[0], end[0] - start[0])
         if end[0] > start[0] and (end[0] - 1)[0] == 0x0D:
             end[0] -= 1
         if end[0] - start[0] > self.rules.message_bytes:
@@ -253,49 +253,48 @@ cdef class LineReader(Reader):
             at += 1
         return at < end[0]
 
-    cdef int begin(self, const uint8_t* start, Py_ssize_t size, list items) except -1:
-        """Buffers a part of a line, or drops the line where it is over the limit, or memory is not enough."""
+    cdef int append_part(self, const uint8_t* start, Py_ssize_t size, list items) except -1:
+        """Buffer a part of a line; drop the line if it is over the limit, or memory runs out."""
         cdef Py_ssize_t limit = self.rules.message_bytes
         cdef Py_ssize_t length
         self.dropping = True
-        # One byte over the limit may be a carriage return, and three before it a byte order mark.
+        # One byte over the limit may be a carriage return, and three bytes a byte order mark.
         if self.size + size <= limit + 4:
             self.append(start, size, limit + 4)
             length = self.size
             if self.at_start:
-                if length < 3 and memcmp(self.buffer, BYTE_ORDER_MARK, length) == 0:
+                if length < 3 and memcmp(self.buffer, PyBytes_AS_STRING(BYTE_ORDER_MARK), length) == 0:
                     self.dropping = False
                     return 0
-                if length >= 3 and memcmp(self.buffer, BYTE_ORDER_MARK, 3) == 0:
-                    length -= 3
+                length -= mark_size(self.buffer, length)
             if length <= limit or (length == limit + 1 and self.buffer[self.size - 1] == 0x0D):
                 self.dropping = False
                 return 0
         else:
-            # A byte order mark does not count.
+            # A byte order mark is not part of the head.
             size = min(size, HEAD_BYTES + 3)
             self.append(start, size, self.size + size)
-        length = 3 if self.at_start and self.size >= 3 and memcmp(self.buffer, BYTE_ORDER_MARK, 3) == 0 else 0
+        length = mark_size(self.buffer, self.size) if self.at_start else 0
         try:
             items.append(fault_of_large(self.buffer + length, self.size - length, self.rules))
         finally:
-            self.forget()
+            self.clear()
         return 0
 
 
 @cython.final
 cdef class BodyReader(Reader):
-    """Splits a stream into bodies behind headers and decodes them where they lie. Only a body that the chunk does not end
-    is copied.
+    """Split a stream into headers and bodies, and decode the bodies in place. Only a body that continues in the next
+    chunk is copied.
     """
 
     cdef bint in_body
-    cdef Py_ssize_t due  # bytes of the body still to come
-    cdef Py_ssize_t head_due  # of the beginning of a body that is over the limit
-    cdef object header  # what reads the headers begun, or None
+    cdef Py_ssize_t due  # missing bytes of the body
+    cdef Py_ssize_t head_due  # missing bytes of the head that is kept of a body over the limit
+    cdef object header  # the HeaderReader of the current headers, or None
 
     def rest(self):
-        """What `ContentLengthFrames.close` returns; where the frame stands is left out."""
+        """Return the same as `ContentLengthFrames.close`, without the offset."""
         if self.ended:
             return []
         if self.dropping:
@@ -309,10 +308,10 @@ cdef class BodyReader(Reader):
             return []
         return [Frame(b"" if fault is TRUNCATED else None, None, 0, fault, self.header.hint)]
 
-    cdef int split(self, const uint8_t* end, list items, Py_ssize_t most) except -1:
+    cdef int split(self, const uint8_t* end, list items, Py_ssize_t max_items) except -1:
         cdef const uint8_t* at
         cdef Py_ssize_t size
-        while self.next < end and not self.ended and PyList_GET_SIZE(items) < most:
+        while self.next < end and not self.ended and PyList_GET_SIZE(items) < max_items:
             at = self.next
             if not self.in_body:
                 self.next = self.read_headers(at, end, items)
@@ -332,32 +331,32 @@ cdef class BodyReader(Reader):
                     self.append(at, size, self.size + size + self.due)
                 except MemoryError:
                     self.dropping = self.in_body
-                    self.forget()
+                    self.clear()
                     raise
                 if not self.in_body:
                     try:
                         items.append(decode_text(self.buffer, self.size, self.rules, True if self.raw else None))
                     finally:
-                        self.forget()
-            if most != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
+                        self.clear()
+            if max_items != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
                 break
         if self.ended:
             self.next = end
         return 0
 
     cdef const uint8_t* read_headers(self, const uint8_t* at, const uint8_t* end, list items) except NULL:
-        """Reads headers up to the body, or as far as they have come. Returns where that is."""
+        """Read headers up to the body or to `end`. Return where they end."""
         cdef const uint8_t* body
         cdef Py_ssize_t length
         if self.header is None:
-            body = quick_headers(at, end, &length)
+            body = fast_headers(at, end, &length)
             if body != NULL:
                 self.at_start = False
                 self.begin_body(length, items)
                 return body
             self.header = HeaderReader(self.rules.message_bytes, self.at_start)
             self.at_start = False
-        # As much as one section may have, and one byte that is too much.
+        # At most one header section.
         saved = self.header.save()
         try:
             at += <Py_ssize_t>self.header.read(PyBytes_FromStringAndSize(<char*>at, min(end - at, MAX_HEADER_BYTES)), 0)
@@ -381,7 +380,7 @@ cdef class BodyReader(Reader):
         return 0
 
     cdef int read_head(self, const uint8_t* at, Py_ssize_t size, list items) except -1:
-        """Takes what is left of the beginning of a body that is over the limit, and tells of the body once it is there."""
+        """Buffer the head of a body over the limit, and report the body when the head is complete."""
         if self.head_due == 0:
             return 0
         size = min(size, self.head_due)
@@ -391,19 +390,19 @@ cdef class BodyReader(Reader):
             try:
                 items.append(fault_of_large(self.buffer, self.size, self.rules))
             finally:
-                self.forget()
+                self.clear()
         return 0
 
 
-cdef inline const uint8_t* quick_headers(const uint8_t* at, const uint8_t* end, Py_ssize_t* length) noexcept:
-    """Reads headers in a usual form; returns where the body begins, or NULL for any other headers."""
+cdef inline const uint8_t* fast_headers(const uint8_t* at, const uint8_t* end, Py_ssize_t* length) noexcept:
+    """Read headers in a usual form. Return where the body begins, or NULL for any other headers."""
     cdef const uint8_t* digits
     if end - at < LENGTH_ALONE_SIZE or memcmp(at, LENGTH_ALONE, LENGTH_ALONE_SIZE) != 0:
         return NULL
     at += LENGTH_ALONE_SIZE
     digits = at
     length[0] = 0
-    while at < end and is_digit(at[0]) and at - digits < QUICK_DIGITS:
+    while at < end and is_digit(at[0]) and at - digits < LENGTH_DIGITS:
         length[0] = length[0] * 10 + (at[0] - c"0")
         at += 1
     if at == digits:
@@ -415,14 +414,15 @@ cdef inline const uint8_t* quick_headers(const uint8_t* at, const uint8_t* end, 
     return NULL
 
 
-def _too_large(bytes head not None, profile):
-    """The fault of a text over the size limit, of which `head` is the beginning."""
+def _too_large_fault(bytes head not None, profile):
+    """The fault of a text over the size limit, from its beginning."""
     return fault_of_large(<const uint8_t*>PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head), rules_of(profile))
 
 
 class Decoder(StreamDecoder[_M]):
     __doc__ = StreamDecoder.__doc__
-    # `_fast` is the reader where it can take bytes as they are: the stream is open, its framing known, and all was read.
+    # `_fast` is the reader, or None while bytes cannot go to it directly: the stream is closed, its framing unknown, or
+    # unread bytes wait.
     __slots__ = ("_fast", "_reader")
     _fault_class = ParseError
 
@@ -474,7 +474,7 @@ class Decoder(StreamDecoder[_M]):
         return decode(text, self._profile, raw=self._raw)
 
     def _too_large(self, head):
-        return _too_large(head, self._profile)
+        return _too_large_fault(head, self._profile)
 
     def _unsettle(self):
         super()._unsettle()
