@@ -1,1 +1,1 @@
-"""One small module for each library that the codec drops into."""
+"""One small module for each library that can use this package's codec and transports."""

@@ -5,27 +5,25 @@ An SDK server or client changes one import:
     from jsonrpc_fast.adapters.mcp import stdio_server                           # was mcp.server.stdio
     from jsonrpc_fast.adapters.mcp import StdioServerParameters, stdio_client    # was mcp.client.stdio
 
-Signatures and streams are the SDK's: a pair of (read, write) streams of `SessionMessage`, whose messages are real SDK
-models. A fault in one message arrives as an exception on the read stream, and the next message is read.
+Rules:
+  - Signatures and streams are the SDK's: a read stream and a write stream of `SessionMessage`, with real SDK models.
+  - A malformed message arrives as an exception on the read stream; the next message is unaffected.
+  - The SDK's own function is called with streams of the caller's, with a replaced `sys.stdin` or `sys.stdout`, with an
+    encoding other than UTF-8, on an event loop other than asyncio's, and for the client on Windows.
+  - The SDK's session drops its unanswered requests at the end of the stream. So it sees the end only after it has
+    answered all of them, or half a second after its last answer.
 
-The SDK's own functions are called where only they can do the work: with streams of the caller's, with a `sys.stdin` or
-`sys.stdout` that was replaced, with an encoding that is not UTF-8, on an event loop that is not asyncio's, and for the
-client on Windows.
+Messages follow the rules of `MCP_2025_11_25`. Like the SDK, the adapter accepts null for absent `params`, null beside a
+result or an error, and an empty method. The SDK's models also accept the following messages, and the adapter does not:
+the session gets a `ParseError` instead, so a request among them is never answered.
 
-A session of the SDK drops what it has not answered when the stream ends. It is told of the end once all is answered, or
-half a second after its last answer.
-
-What differs: messages are judged by the rules of `MCP_2025_11_25`. Like the SDK, the adapter takes null for absent
-`params`, null beside a result or an error, and an empty method. The following the SDK's models let through, and the
-adapter does not: the session gets a `ParseError` instead of the message, so a request of this kind is never answered.
-
-  - a member that occurs twice; a method beside a result or an error; a result beside an error;
+  - a duplicate member; a method beside a result or an error; a result beside an error;
   - a request whose id is null, a boolean, an array, an object, or a number with a fraction or an exponent (the SDK
-    takes it for a notification);
+    treats it as a notification);
   - NaN, Infinity, and numbers beyond the range of a double; bytes that are not UTF-8 (the SDK replaces them);
   - an error whose code is not an integer;
-  - a method of more than 1,024 bytes, an id of more than 512, a message of more than 64 MiB (16 MiB with the
-    pure backend; see `Limits`).
+  - a method longer than 1,024 bytes, an id longer than 512, a message larger than 64 MiB (16 MiB with the pure backend;
+    see `Limits`).
 """
 
 from __future__ import annotations
@@ -66,31 +64,31 @@ __all__ = ["StdioServerParameters", "stdio_client", "stdio_server"]
 
 types: Any = mcp_types
 
-_READ_AHEAD: Final = 256
-"""Messages that may wait for the session before reading is paused."""
+MAX_READ_AHEAD: Final = 256
+"""Maximum number of messages that wait for the session; reading pauses at it."""
 
 _ANSWER_SECONDS: Final = 0.5
-"""How long, since its last answer, the end of the stream is kept from a session that has not answered everything."""
+"""How long after its last answer a session with unanswered requests sees the end of the stream."""
 
 _LINGER_TURNS: Final = 8
-"""Some 100 microseconds of a loop that has nothing else to do."""
+"""How many turns of the loop an answer waits for others: some 100 microseconds of an idle loop."""
 
-_PROFILE: Final = MCP_2025_11_25.replace(
+PROFILE: Final = MCP_2025_11_25.replace(
     name="mcp-sdk", big_ints="exact", null_params=True, null_companions=True, empty_methods=True
 )
-"""The rules of the latest revision whose messages are those of all before it, with what the SDK tolerates."""
+"""The rules of `MCP_2025_11_25`, and what the SDK tolerates in addition."""
 
-# Before 2.0 a message is wrapped once more.
-_wrapped: Callable[[Any], Any] | None = types.JSONRPCMessage if isinstance(types.JSONRPCMessage, type) else None
+# Before 2.0 the SDK wraps each message in another model.
+_wrap: Callable[[Any], Any] | None = types.JSONRPCMessage if isinstance(types.JSONRPCMessage, type) else None
 
 
 @asynccontextmanager
 async def stdio_server(
     stdin: anyio.AsyncFile[str] | None = None, stdout: anyio.AsyncFile[str] | None = None
 ) -> AsyncGenerator[tuple[Any, Any], None]:
-    """Serves MCP over this process's stdin and stdout, as `mcp.server.stdio.stdio_server` does.
+    """Serve MCP over this process's stdin and stdout, like `mcp.server.stdio.stdio_server`.
 
-    Until it ends, what is printed goes to stderr.
+    Inside the `async with` block, `print` writes to stderr.
 
     Args:
         stdin: An anyio text file to read instead of `sys.stdin`.
@@ -101,14 +99,14 @@ async def stdio_server(
 
     Raises:
         ConnectionLost: The process was started without stdin or stdout.
-        StateError: Another transport already has them.
+        StateError: Another transport uses them already.
     """
     are_replaced = stdin is not None or stdout is not None or _is_replaced(sys.stdin, 0) or _is_replaced(sys.stdout, 1)
     if are_replaced or not _is_on_asyncio():
         async with _sdk_stdio_server(stdin, stdout) as streams:
             yield streams
         return
-    async with _streams_over(StdioServer(profile=_PROFILE)) as streams:
+    async with streams_over(StdioServer(profile=PROFILE)) as streams:
         yield streams
 
 
@@ -116,19 +114,20 @@ async def stdio_server(
 async def stdio_client(
     server: StdioServerParameters, errlog: TextIO = sys.stderr
 ) -> AsyncGenerator[tuple[Any, Any], None]:
-    """Runs an MCP server as a child process and connects to it, as `mcp.client.stdio.stdio_client` does.
+    """Run an MCP server as a child process and connect to it, like `mcp.client.stdio.stdio_client`.
 
-    At the end the child's stdin is closed; a child that stays is terminated after 2 seconds and killed after 2 more.
+    At the end of the `async with` block the child's stdin is closed. A child that does not exit is terminated after 2
+    seconds and killed after 2 more.
 
     Args:
         server: The program. Its `env` is merged into the SDK's `get_default_environment()`.
-        errlog: An open file with a descriptor, which gets the child's stderr.
+        errlog: An open file with a descriptor, for the child's stderr.
 
     Yields:
         The session's read stream and write stream.
 
     Raises:
-        OSError: The program cannot be run.
+        OSError: The program cannot be started.
     """
     is_utf8 = codecs.lookup(server.encoding).name == "utf-8" and server.encoding_error_handler == "strict"
     if not is_utf8 or not _is_on_asyncio() or sys.platform == "win32":
@@ -143,14 +142,15 @@ async def stdio_client(
         exit_seconds=2.0,
         terminate_seconds=2.0,
         drain_seconds=2.0,
-        profile=_PROFILE,
+        profile=PROFILE,
     )
-    async with _streams_over(transport) as streams:
+    async with streams_over(transport) as streams:
         yield streams
 
 
 @asynccontextmanager
-async def _streams_over(transport: ByteTransport) -> AsyncGenerator[tuple[_ReadStream, _WriteStream], None]:
+async def streams_over(transport: ByteTransport) -> AsyncGenerator[tuple[_ReadStream, _WriteStream], None]:
+    """Start a transport, yield a session's streams over it, and close it."""
     unanswered = _Unanswered(transport)
     read_stream, write_stream = _ReadStream(transport, unanswered), _WriteStream(transport, unanswered)
     await transport.start()
@@ -164,9 +164,9 @@ async def _streams_over(transport: ByteTransport) -> AsyncGenerator[tuple[_ReadS
 
 
 def _is_replaced(stream: TextIO | None, descriptor: int) -> bool:
-    """Whether a standard stream does not stand for its descriptor any more."""
+    """Return whether a standard stream no longer uses its own descriptor."""
     if stream is (sys.__stdin__, sys.__stdout__)[descriptor]:
-        return False  # None, too: the process was started without it
+        return False  # also None: the process was started without it
     try:
         return stream is None or stream.buffer.fileno() != descriptor
     except (AttributeError, OSError, ValueError):
@@ -181,8 +181,8 @@ def _is_on_asyncio() -> bool:
     return True
 
 
-def _session_message(received: Received) -> SessionMessage:
-    """The SDK's message for a decoded one. Raises pydantic's ValidationError, which is a ValueError."""
+def to_session_message(received: Received) -> SessionMessage:
+    """Return the SDK's message for a decoded one. Raises pydantic's ValidationError, a ValueError."""
     assert not isinstance(received, list)  # the profile has no batches
     message: Any
     if isinstance(received, Request):
@@ -205,11 +205,11 @@ def _session_message(received: Received) -> SessionMessage:
         message = types.JSONRPCError(
             jsonrpc="2.0", id=received.id, error=types.ErrorData(code=error.code, message=error.message, **data)
         )
-    return SessionMessage(message if _wrapped is None else _wrapped(message))
+    return SessionMessage(message if _wrap is None else _wrap(message))
 
 
-def _encoded(message: Any) -> bytes:
-    """The line of one of the SDK's messages."""
+def to_line(message: Any) -> bytes:
+    """Encode one of the SDK's messages, with its newline."""
     try:
         if not message.model_extra:
             if isinstance(message, types.JSONRPCResponse):
@@ -223,16 +223,16 @@ def _encoded(message: Any) -> bytes:
                 data = error.data if "data" in error.model_fields_set else UNSET
                 return encode_error(message.id, error.code, error.message, data, default=to_jsonable_python)
     except EncodeError:
-        pass  # an integer beyond 64 bits, for one, which the SDK writes
+        pass  # such as an integer beyond 64 bits, which the SDK can encode
     line: str = message.model_dump_json(by_alias=True, exclude_unset=True)
     return line.encode()
 
 
 class _Unanswered:
-    """The peer's requests that are being worked on: while there are some, an answer waits for others.
+    """The peer's requests that the session has not answered. While there are any, answers are written together.
 
-    The SDK's session needs several turns of the loop for each request, and so answers one request a turn, where one
-    write for each of them would cost as much as all the rest of the transport.
+    The SDK's session needs several turns of the loop for a request, and so answers one request per turn. A separate
+    write for each answer would cost as much as the rest of the transport.
     """
 
     def __init__(self, transport: ByteTransport) -> None:
@@ -248,15 +248,15 @@ class _Unanswered:
         self._transport.linger_turns = _LINGER_TURNS
 
     def remove(self, id: Any) -> None:
-        self._ids.discard(id)  # a request that was cancelled may be answered all the same
+        self._ids.discard(id)  # a cancelled request may still be answered
         if not self._ids:
             self._transport.linger_turns = 0
 
 
 class _ReadStream:
-    """The session's read stream over a transport: anyio's stream in all that the SDK uses of one.
+    """The session's read stream over a transport: the part of anyio's stream that the SDK uses.
 
-    What the transport delivers waits in a queue, and a session that is busy takes it without a turn of the loop.
+    Delivered messages wait in a queue, from which a busy session receives them without a turn of the loop.
     """
 
     def __init__(self, transport: ByteTransport, unanswered: _Unanswered) -> None:
@@ -266,14 +266,14 @@ class _ReadStream:
         self._receiver: asyncio.Future[None] | None = None
         self._has_ended = False
         self._is_closed = False
-        self._taken = 0
+        self._received = 0
         self._end_timer: asyncio.TimerHandle | None = None
-        transport.onmessage = self._message_received
+        transport.onmessage = self._on_message
         transport.onerror = self._put
         transport.onend = self._end_soon
         transport.onclose = self._end
 
-    def _message_received(self, received: Received) -> None:
+    def _on_message(self, received: Received) -> None:
         if isinstance(received, Request):
             self._unanswered.add(received.id)
         elif isinstance(received, Notification) and received.method == "notifications/cancelled":
@@ -281,8 +281,8 @@ class _ReadStream:
             if isinstance(id, (str, int)):
                 self._unanswered.remove(id)
         try:
-            self._put(_session_message(received))
-        except ValueError as fault:  # the SDK's models know more rules
+            self._put(to_session_message(received))
+        except ValueError as fault:  # the SDK's models have more rules
             if isinstance(received, Request):
                 self._unanswered.remove(received.id)
             self._put(fault)
@@ -291,12 +291,12 @@ class _ReadStream:
         if self._is_closed:
             return
         self._waiting.append(item)
-        if len(self._waiting) == _READ_AHEAD:
+        if len(self._waiting) == MAX_READ_AHEAD:
             self._transport.pause_reading()
         self._wake()
 
     def _end_soon(self) -> None:
-        """The peer sends nothing more. The SDK drops what is unanswered when it sees the end, so it sees it later."""
+        """End the stream, but delay that while requests are unanswered: the SDK would drop them."""
         if self._end_timer is not None:
             self._end_timer.cancel()
         if self._unanswered and not self._is_closed:
@@ -317,7 +317,7 @@ class _ReadStream:
             self._receiver.set_result(None)
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message or fault. Raises anyio.EndOfStream after the last one."""
+        """Return the next message or fault. Raises anyio.EndOfStream after the last one."""
         if self._is_closed:
             raise anyio.ClosedResourceError
         waiting = self._waiting
@@ -335,17 +335,17 @@ class _ReadStream:
                 if self._is_closed:
                     raise anyio.ClosedResourceError
         else:
-            # A peer that never rests must not keep the loop from everything else, nor from being cancelled.
-            self._taken += 1
-            if self._taken % 32 == 0:
+            # A peer that sends without a pause must not block the loop, nor cancellation.
+            self._received += 1
+            if self._received % 32 == 0:
                 await anyio.lowlevel.checkpoint()
         item = waiting.popleft()
-        if len(waiting) == _READ_AHEAD // 2:
+        if len(waiting) == MAX_READ_AHEAD // 2:
             self._transport.resume_reading()
         return item
 
     def close(self) -> None:
-        """No more is received; what waits is dropped."""
+        """Receive nothing more, and drop the messages that wait."""
         self._is_closed = True
         if self._end_timer is not None:
             self._end_timer.cancel()
@@ -384,11 +384,11 @@ class _WriteStream:
         self._is_closed = False
 
     async def send(self, item: SessionMessage) -> None:
-        """Queues a message. Waits while the peer does not take what was sent before."""
+        """Send a message, and wait while the write buffer is full."""
         if self._is_closed:
             raise anyio.ClosedResourceError
-        message: Any = item.message if _wrapped is None else item.message.root  # type: ignore[union-attr]
-        line = _encoded(message)
+        message: Any = item.message if _wrap is None else item.message.root  # type: ignore[union-attr]
+        line = to_line(message)
         is_answer = isinstance(message, types.JSONRPCResponse | types.JSONRPCError)
         if is_answer:
             self._unanswered.remove(message.id)

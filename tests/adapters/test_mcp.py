@@ -41,9 +41,9 @@ SERVER = str(PEERS / "adapter_server.py")
 
 @asynccontextmanager
 async def over_memory() -> AsyncIterator[tuple[Any, Any, MemoryTransport]]:
-    """The streams over one end of a memory pair, and the other end, connected."""
-    here, there = memory_pair(profile=adapter._PROFILE)
-    async with adapter._streams_over(here) as (read_stream, write_stream):
+    """Yield the streams over one end of a memory pair, and the other end, connected."""
+    here, there = memory_pair(profile=adapter.PROFILE)
+    async with adapter.streams_over(here) as (read_stream, write_stream):
         await there.connect()
         try:
             yield read_stream, write_stream, there
@@ -71,37 +71,37 @@ def mcp_lines() -> list[bytes]:
         b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}',
     ],
 )
-def test_a_message_is_the_model_that_the_sdk_makes(line: bytes) -> None:
-    mine = adapter._session_message(decode(line, adapter._PROFILE)).message  # type: ignore[arg-type]
+def test_a_message_becomes_the_same_model_as_with_the_sdk(line: bytes) -> None:
+    mine = adapter.to_session_message(decode(line, adapter.PROFILE)).message  # type: ignore[arg-type]
     theirs = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     assert type(mine) is type(theirs)
     assert mine == theirs
     assert mine.model_fields_set == theirs.model_fields_set
-    assert adapter._encoded(mine).removesuffix(b"\n") == line
+    assert adapter.to_line(mine).removesuffix(b"\n") == line
 
 
-def test_what_real_peers_wrote_comes_and_goes_as_the_sdk_has_it() -> None:
+def test_messages_of_real_peers_are_read_and_written_as_by_the_sdk() -> None:
     for line in mcp_lines():
         theirs = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-        mine = adapter._session_message(decode(line, adapter._PROFILE)).message  # type: ignore[arg-type]
+        mine = adapter.to_session_message(decode(line, adapter.PROFILE)).message  # type: ignore[arg-type]
         assert mine == theirs
-        assert json.loads(adapter._encoded(mine)) == json.loads(
+        assert json.loads(adapter.to_line(mine)) == json.loads(
             theirs.model_dump_json(by_alias=True, exclude_unset=True)
         )
 
 
-def test_a_payload_may_hold_what_pydantic_can_write() -> None:
+def test_a_payload_may_hold_pydantic_models() -> None:
     implementation = types.Implementation(name="x", version="1")
     message = types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"serverInfo": implementation})
-    assert json.loads(adapter._encoded(message))["result"]["serverInfo"]["name"] == "x"
+    assert json.loads(adapter.to_line(message))["result"]["serverInfo"]["name"] == "x"
 
 
 def test_an_integer_of_any_width_is_written() -> None:
     message = types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"n": 2**80})
-    assert adapter._encoded(message) == b'{"jsonrpc":"2.0","id":1,"result":{"n":1208925819614629174706176}}'
+    assert adapter.to_line(message) == b'{"jsonrpc":"2.0","id":1,"result":{"n":1208925819614629174706176}}'
 
 
-async def test_faults_are_exceptions_on_the_stream() -> None:
+async def test_malformed_messages_are_exceptions_on_the_stream() -> None:
     async with over_memory() as (read_stream, _, there):
         there.send(b"[]")
         there.send(b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}')
@@ -176,7 +176,7 @@ async def test_a_session_sees_the_end_once_it_has_answered(ending: str, monkeypa
         assert answers == ([1, 2] if ending == "answer" else [1])
 
 
-async def test_sending_to_a_peer_that_is_gone() -> None:
+async def test_sending_to_a_lost_peer() -> None:
     async with over_memory() as (read_stream, write_stream, there):
         await there.disconnect()
         async for _ in read_stream:
@@ -189,7 +189,7 @@ async def test_sending_to_a_peer_that_is_gone() -> None:
             await write_stream.send(message)
 
 
-async def test_a_message_that_cannot_be_written_costs_itself_alone() -> None:
+async def test_an_unencodable_message_does_not_affect_the_next() -> None:
     async with over_memory() as (_, write_stream, there):
         received: list[Any] = []
         there.onmessage = received.append
@@ -203,7 +203,7 @@ async def test_a_message_that_cannot_be_written_costs_itself_alone() -> None:
         assert received == [Response(2, {})]
 
 
-async def test_a_receiver_can_be_cancelled_and_loses_nothing() -> None:
+async def test_a_cancelled_receiver_loses_no_message() -> None:
     async with over_memory() as (read_stream, _, there):
         with anyio.move_on_after(0.01) as scope:
             await read_stream.receive()
@@ -222,20 +222,20 @@ async def test_two_receivers_are_refused() -> None:
         assert (await waiting).message.id == 1
 
 
-async def test_a_session_that_does_not_read_holds_the_peer_up() -> None:
+async def test_reading_pauses_while_the_session_does_not_receive() -> None:
     async with over_memory() as (read_stream, _, there):
         line = b'{"jsonrpc":"2.0","method":"x","params":{"text":"' + b"x" * 1000 + b'"}}'
         for _ in range(2000):
             there.send(line)
         for _ in range(200):
             await asyncio.sleep(0)
-        assert len(read_stream._waiting) == adapter._READ_AHEAD
+        assert len(read_stream._waiting) == adapter.MAX_READ_AHEAD
         assert there.write_buffer_bytes > 1_000_000
         for _ in range(2000):
             assert (await read_stream.receive()).message.method == "x"
 
 
-async def test_an_answer_waits_for_others_while_requests_are_being_worked_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answers_are_written_together_while_requests_are_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[bytes] = []
     write = MemoryTransport._write
 
@@ -259,7 +259,7 @@ async def test_an_answer_waits_for_others_while_requests_are_being_worked_on(mon
             await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=id, result={})))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-        # The third request was cancelled, and nothing is waited for any more.
+        # The third request was cancelled: no answer is missing.
         assert written == [b'{"jsonrpc":"2.0","id":1,"result":{}}\n{"jsonrpc":"2.0","id":2,"result":{}}\n']
 
 
@@ -271,13 +271,13 @@ async def use(session: ClientSession) -> None:
     assert answers == [{"n": number} for number in range(100)]
     large = await session.call_tool("echo", {"letters": 1_000_000})
     assert len(large.content[0].text) == 1_000_000  # type: ignore[union-attr]
-    told = []
+    reported = []
 
     async def progress(done: float, total: float | None, message: str | None) -> None:
-        told.append((done, total))
+        reported.append((done, total))
 
     await session.call_tool("echo", {"progress": True}, progress_callback=progress)
-    assert told == [(0.5, 1.0)]
+    assert reported == [(0.5, 1.0)]
     with anyio.move_on_after(0.05) as scope:
         await session.call_tool("echo", {"seconds": 30})
     assert scope.cancelled_caught
@@ -319,7 +319,7 @@ def test_a_server_ends_when_its_client_closes_stdin() -> None:
     assert process.stdout == b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
 
 
-async def test_a_server_that_prints_and_stays_is_read_and_ended(tmp_path: Path) -> None:
+async def test_a_server_that_prints_and_does_not_exit(tmp_path: Path) -> None:
     script = (
         "import sys, time\n"
         "print('Listening on nothing', flush=True)\n"
@@ -339,18 +339,18 @@ async def test_a_server_that_prints_and_stays_is_read_and_ended(tmp_path: Path) 
     assert log.read_text() == "to stderr\n"
 
 
-async def test_a_program_that_is_not_there() -> None:
+async def test_a_missing_program() -> None:
     parameters = adapter.StdioServerParameters(command="/nonexistent/program")
     with pytest.raises(FileNotFoundError):
         async with adapter.stdio_client(parameters):
-            raise AssertionError("it cannot be run")
+            raise AssertionError("the program does not exist")
 
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
 
 
-async def test_streams_of_ones_own_are_left_to_the_sdk() -> None:
+async def test_streams_of_the_caller_are_left_to_the_sdk() -> None:
     read, written = io.StringIO(PING.decode()), io.StringIO()
     async with adapter.stdio_server(anyio.wrap_file(read), anyio.wrap_file(written)) as (read_stream, write_stream):
         assert (await read_stream.receive()).message.id == 1
@@ -360,7 +360,7 @@ async def test_streams_of_ones_own_are_left_to_the_sdk() -> None:
     assert written.getvalue().encode() == PONG
 
 
-async def test_functions_that_stand_in_for_the_sdks_do_not_call_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_functions_may_replace_those_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp.server.stdio, "stdio_server", adapter.stdio_server)
     monkeypatch.setattr(mcp.client.stdio, "stdio_client", adapter.stdio_client)
 
@@ -395,7 +395,7 @@ def ping():
 @pytest.mark.parametrize(
     "replace",
     [
-        # Both, by pipes of the process itself: nothing of the wire is on 0 and 1.
+        # Both, with pipes of the process itself: descriptors 0 and 1 carry no messages.
         (
             "to_server, from_server = os.pipe(), os.pipe()\n"
             "os.write(to_server[1], ping()); os.close(to_server[1])\n"
@@ -404,7 +404,7 @@ def ping():
             "anyio.run(main)\n"
             "real.write(os.read(from_server[0], 1000).decode())\n"
         ),
-        # One of them.
+        # Only stdin.
         "import io\nsys.stdin = io.TextIOWrapper(io.BytesIO(ping()))\nanyio.run(main)\n",
     ],
 )
@@ -415,7 +415,7 @@ def test_replaced_standard_streams_are_used(replace: str) -> None:
     assert (process.returncode, process.stdout, process.stderr) == (0, PONG, b"")
 
 
-def test_a_wrapper_around_the_same_descriptor_is_no_replacement() -> None:
+def test_a_wrapper_around_the_same_descriptor_is_not_a_replacement() -> None:
     script = REPLACED + (
         "import io\n"
         "sys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='utf-8', line_buffering=True)\n"
@@ -440,7 +440,7 @@ def test_a_wrapper_around_the_same_descriptor_is_no_replacement() -> None:
         ),
     ],
 )
-def test_what_the_sdk_tolerates_is_answered_as_it_does(line: bytes, answer: bytes) -> None:
+def test_messages_that_the_sdk_tolerates_get_the_same_answer(line: bytes, answer: bytes) -> None:
     for transport in ("sdk", "fast"):
         process = subprocess.run(
             [sys.executable, SERVER, transport], input=line + b"\n", capture_output=True, timeout=30
@@ -457,12 +457,12 @@ def test_what_the_sdk_tolerates_is_answered_as_it_does(line: bytes, answer: byte
     ],
 )
 def test_null_members_count_as_absent(line: bytes) -> None:
-    mine = adapter._session_message(decode(line, adapter._PROFILE)).message  # type: ignore[arg-type]
+    mine = adapter.to_session_message(decode(line, adapter.PROFILE)).message  # type: ignore[arg-type]
     theirs = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     assert (type(mine), mine) == (type(theirs), theirs)
 
 
-NEVER_HEARD = [
+REJECTED = [
     b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}',
     b'{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}',
     b'{"jsonrpc":"2.0","id":1,"method":"ping","error":{"code":1,"message":""}}',
@@ -485,7 +485,7 @@ NEVER_HEARD = [
 ]
 
 
-@pytest.mark.parametrize("line", NEVER_HEARD)
-def test_what_an_sdk_server_never_hears_of_is_what_the_docstring_says(line: bytes) -> None:
-    types.jsonrpc_message_adapter.validate_json(line.decode(errors="replace"), by_name=False)  # the SDK takes it
-    assert isinstance(decode(line, adapter._PROFILE), ParseError)
+@pytest.mark.parametrize("line", REJECTED)
+def test_messages_that_only_the_adapter_rejects(line: bytes) -> None:
+    types.jsonrpc_message_adapter.validate_json(line.decode(errors="replace"), by_name=False)  # the SDK accepts it
+    assert isinstance(decode(line, adapter.PROFILE), ParseError)
