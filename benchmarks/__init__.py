@@ -1,1 +1,1 @@
-"""What the codec costs, beside the libraries that do the same work."""
+"""The speed of the codec compared with other libraries that do the same work."""

@@ -1,4 +1,4 @@
-"""Reading one message."""
+"""Read one message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing one result."""
+"""Write one result."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Servers of the MCP SDK for Python, over its own stdio transport and over the adapter: `-m benchmarks.bench_mcp`.
+"""Compare the adapter with the stdio transport of the MCP SDK, under its servers: `python -m benchmarks.bench_mcp`.
 
-Each server is a process of its own. This one writes tools/call lines to its pipe, keeps 1 or 32 of them in flight, and
-does nothing but count the line breaks that come back. The two servers take turns, round by round, and the best round of
-each counts; then both are started anew.
+Each server is a process. This process writes tools/call lines to its pipe, keeps 1 or 32 of them in flight, and only
+counts the line feeds that it receives. The two servers take turns, round by round, and the best round of each counts.
+Then both are restarted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .tables import markdown
 SDK: Final = "sdk"
 FAST: Final = "fast"
 BARS: Final = {("session", 32): 4.0, ("session", 1): 1.5, ("echo", 32): None, ("echo", 1): None}
-"""The least speed-up over the SDK's own transport, by what the server does and the calls in flight."""
+"""The minimum speed-up over the SDK's own transport, by the server's work and the calls in flight."""
 
 INITIALIZE: Final = (
     b'{"jsonrpc":"2.0","id":"initialize","method":"initialize","params":{"protocolVersion":"2025-11-25",'
@@ -46,7 +46,7 @@ CALL: Final = (
 
 
 class Server:
-    """A server's process, and the pipes to it."""
+    """The process of a server and the pipes to it."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
@@ -56,15 +56,15 @@ class Server:
         self._next_id = 1
 
     def exchange(self, data: bytes) -> bytes:
-        """Writes a line, and reads one."""
+        """Write a line and read one."""
         os.write(self._input, data)
-        answer = b""
-        while not answer.endswith(b"\n"):
-            answer += self._read()
-        return answer
+        line = b""
+        while not line.endswith(b"\n"):
+            line += self._read()
+        return line
 
-    def ask(self, calls: int, in_flight: int) -> float:
-        """Makes that many calls. Returns the seconds until the last answer."""
+    def time_calls(self, calls: int, in_flight: int) -> float:
+        """Make calls, and return the seconds until the last response."""
         lines = [CALL % number for number in range(self._next_id, self._next_id + calls)]
         self._next_id += calls
         started = time.perf_counter()
@@ -80,13 +80,13 @@ class Server:
     def _read(self) -> bytes:
         data = os.read(self._output, 1024 * 1024)
         if not data:
-            raise ConnectionError("the server has ended")
+            raise ConnectionError("the server exited")
         return data
 
 
 @contextlib.contextmanager
 def running(work: str, transport: str) -> Iterator[Server]:
-    """A server that was shown to give the right answer."""
+    """Run a server that is checked to respond correctly."""
     command = [sys.executable, "-m", "benchmarks.mcp_servers", work, transport]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
     with subprocess.Popen(command, cwd=Path(__file__).parents[1], **pipes) as process:  # type: ignore[call-overload]
@@ -95,18 +95,18 @@ def running(work: str, transport: str) -> Iterator[Server]:
             if work == "session":
                 server.exchange(INITIALIZE)
                 os.write(process.stdin.fileno(), INITIALIZED)
-            answer = orjson.loads(server.exchange(CALL % 0))
-            if answer["id"] != 0 or answer["result"]["content"] != [{"type": "text", "text": TEXT}]:
-                raise RuntimeError(f"{work} over {transport} gives another answer")
+            response = orjson.loads(server.exchange(CALL % 0))
+            if response["id"] != 0 or response["result"]["content"] != [{"type": "text", "text": TEXT}]:
+                raise RuntimeError(f"{work} over {transport} sends a wrong response")
             yield server
         finally:
             process.kill()
 
 
 def measure(starts: int, rounds: int, calls: int) -> dict[tuple[str, int], dict[str, float]]:
-    """The best seconds for one call, by what the server does, the calls in flight and the transport."""
+    """Return the best seconds per call, by the server's work, the calls in flight and the transport."""
     if jsonrpc_fast.BACKEND != "cython":
-        raise RuntimeError(f"the benchmarks are of the compiled core, which is not in use: {codec.CORE_FAULT}")
+        raise RuntimeError(f"the benchmarks measure the compiled core, which is not in use: {codec.CORE_FAULT}")
     best = {case: dict.fromkeys((SDK, FAST), float("inf")) for case in BARS}
     for start in range(1, starts + 1):
         for work in ("session", "echo"):
@@ -117,7 +117,7 @@ def measure(starts: int, rounds: int, calls: int) -> dict[tuple[str, int], dict[
                     print(f"\r{progress}   ", end="", file=sys.stderr, flush=True)
                     for in_flight in (1, 32):
                         for name, server in servers.items():
-                            seconds = server.ask(calls, in_flight) / calls
+                            seconds = server.time_calls(calls, in_flight) / calls
                             found = best[work, in_flight]
                             found[name] = min(found[name], seconds)
     print(file=sys.stderr)
@@ -125,7 +125,7 @@ def measure(starts: int, rounds: int, calls: int) -> dict[tuple[str, int], dict[
 
 
 def table(best: dict[tuple[str, int], dict[str, float]]) -> str:
-    """The figures in Markdown, and whether the bars are reached."""
+    """Return the figures as Markdown, and whether the bars are reached."""
     rows = [("server", "in flight", "SDK's transport, calls a second", "the adapter's", "speed-up", "bar", "")]
     for (work, in_flight), bar in BARS.items():
         found = best[work, in_flight]
@@ -153,7 +153,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 @pytest.mark.parametrize("in_flight", [1, 32])
 @pytest.mark.benchmark(group="mcp: 200 calls over stdio", max_time=0.5)
 def test_calls(benchmark: BenchmarkFixture, server: Server, in_flight: int) -> None:
-    benchmark(server.ask, 200, in_flight)
+    benchmark(server.time_calls, 200, in_flight)
 
 
 def main() -> None:
@@ -162,9 +162,9 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--starts", type=int, default=3, help="how often the servers are started anew (3)")
-    parser.add_argument("--rounds", type=int, default=6, help="how often each is asked after a start (6)")
-    parser.add_argument("--calls", type=int, default=2000, help="in one round (2000)")
+    parser.add_argument("--starts", type=int, default=3, help="starts of the servers (default: 3)")
+    parser.add_argument("--rounds", type=int, default=6, help="rounds after each start (default: 6)")
+    parser.add_argument("--calls", type=int, default=2000, help="calls in one round (default: 2000)")
     arguments = parser.parse_args()
     print(f"## Calls over stdio\n\n{table(measure(arguments.starts, arguments.rounds, arguments.calls))}\n")
     for name in ("mcp", "pydantic", "orjson"):

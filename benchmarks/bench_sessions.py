@@ -1,8 +1,7 @@
-"""Round trips of sessions, and what a deadline costs: `python -m benchmarks.bench_sessions`.
+"""Measure round trips of sessions and the cost of a deadline: `python -m benchmarks.bench_sessions`.
 
-A client and a server run in one loop: what is measured is what both cost together, and nobody gains by a second core.
-All contestants of a channel are open at the same time and take turns in every round. The least time of all rounds
-counts.
+Client and server run in one loop: the time is that of both together, and a second processor does not help.
+All contestants of a channel are open at the same time and take turns in every round. The minimum of all rounds counts.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ SAMPLE_SECONDS: Final = 0.01
 IN_FLIGHT: Final = (1, 64)
 OPPONENTS: Final = (PYGLS, PJRPC, AIORPCX, MCP)
 BARS: Final = {"memory": 2.0, "TCP": 1.3}
-"""How many times as fast as the best of the opponents this session has to be."""
+"""The minimum speed-up over the fastest opponent, by channel."""
 
 Times = dict[tuple[str, int], dict[str, float]]
 """Microseconds of a round trip by channel, calls in flight and contestant."""
@@ -38,7 +37,7 @@ Times = dict[tuple[str, int], dict[str, float]]
 
 @dataclass
 class Work:
-    """Some calls of one contestant, so many in flight all the time."""
+    """Calls of one contestant with a constant number in flight."""
 
     channel: str
     name: str
@@ -47,7 +46,7 @@ class Work:
     calls: int = 0
 
     async def sample(self, calls: int) -> float:
-        """Microseconds a call."""
+        """Return the microseconds per call."""
 
         async def caller() -> None:
             for _ in range(calls // self.in_flight):
@@ -58,7 +57,7 @@ class Work:
         return (perf_counter() - started) / (calls // self.in_flight * self.in_flight) * 1e6
 
     async def prepare(self) -> None:
-        """Proves that it works, and finds out how many calls fill a sample."""
+        """Check that the contestant works, and find out how many calls fill a sample."""
         results = await asyncio.gather(*[self.call(number, 2) for number in range(self.in_flight)])
         if not all(is_right(result, number + 2) for number, result in enumerate(results)):
             raise AssertionError(f"{self.name} does not add")
@@ -85,7 +84,7 @@ async def measure(channel: str, rounds: int) -> Times:
                 found = times[channel, work.in_flight]
                 found[work.name] = min(found.get(work.name, float("inf")), await work.sample(work.calls))
             gc.collect()
-            # Nobody always comes after the same neighbour.
+            # Otherwise each contestant would always run after the same one.
             works.reverse()
         gc.enable()
     print(file=sys.stderr)
@@ -114,14 +113,14 @@ def bar_table(times: Times) -> str:
 
 
 def tracker_table(rounds: int) -> str:
-    """What a call costs the tracker beside others in flight that have deadlines of their own, in random order."""
+    """Return the tracker's cost of a call while others are in flight, with random deadlines, as Markdown."""
     rows: list[tuple[str, ...]]
     rows = [("in flight", "begin, ns", "begin and settle, ns", "expire, ns", "progress, ns")]
     for pending in (1_000, 10_000, 100_000):
-        least = [float("inf")] * 4
+        best = [float("inf")] * 4
         for _ in range(rounds):
-            least = [min(pair) for pair in zip(least, tracker_seconds(pending), strict=True)]
-        rows.append((f"{pending:,}", *[f"{seconds * 1e9:,.0f}" for seconds in least]))
+            best = [min(pair) for pair in zip(best, tracker_seconds(pending), strict=True)]
+        rows.append((f"{pending:,}", *[f"{seconds * 1e9:,.0f}" for seconds in best]))
     return markdown(rows)
 
 
@@ -166,7 +165,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40, help="(default: %(default)s)")
     options = parser.parse_args()
     if jsonrpc_fast.BACKEND != "cython":
-        raise SystemExit("the benchmarks are of the compiled core, which is not in use")
+        raise SystemExit("the benchmarks measure the compiled core, which is not in use")
     logging.disable(logging.CRITICAL)
     times: Times = {}
     for channel in BARS:

@@ -1,4 +1,4 @@
-"""Reading 64 KB of lines."""
+"""Read 64 KB of lines."""
 
 from __future__ import annotations
 

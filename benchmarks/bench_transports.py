@@ -1,12 +1,11 @@
-"""Echo servers on TCP, each in a process of its own, asked by this one: `python -m benchmarks.bench_transports`.
+"""Compare echo servers on TCP, each in its own process: `python -m benchmarks.bench_transports`.
 
-One connection keeps 64 requests in flight. This process does nothing but count the line breaks that come back and send
-as many requests more, so that the server is what takes the time. The servers take turns, round by round, and the best
-round counts. Some rounds later all are started anew, for where a process's memory happens to lie makes a difference of
-its own.
+One connection keeps 64 requests in flight. This process only counts the line feeds that it receives and sends as many
+new requests, so most of the time is the server's. The servers take turns, round by round, and the best round counts.
+After some rounds all servers are restarted, because the memory layout of a process makes a difference.
 
-The rate is what a client sees. It has the work of both processes in it, while the processor time of the server alone,
-as the system accounts for it, is the steadier figure of the two.
+The rate is what a client sees, and includes the work of both processes. The processor time of the server, which the
+system accounts for, is the steadier figure.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ from .tables import markdown
 IN_FLIGHT: Final = 64
 LINE: Final = b'{"jsonrpc":"2.0","id":12345,"method":"echo","params":{"name":"add","arguments":{"a":1,"b":2.5}}}\n'
 BAR: Final = 0.85
-"""The least that the rate may be of that of the bare protocol."""
+"""The minimum rate, as a share of the bare protocol's."""
 
 
 @dataclass
 class Server:
-    """A server's process, and a connection to it."""
+    """The process of a server and a connection to it."""
 
     name: str
     process: subprocess.Popen[bytes]
     connection: socket.socket
 
-    def ask(self, requests: int) -> float:
-        """Makes that many requests. Returns the seconds until the last answer."""
+    def time_requests(self, requests: int) -> float:
+        """Send requests, and return the seconds until the last response."""
         connection = self.connection
         block = LINE * IN_FLIGHT
         buffer = bytearray(256 * 1024)
@@ -60,7 +59,7 @@ class Server:
         while received < requests:
             size = connection.recv_into(buffer)
             if not size:
-                raise ConnectionError(f"{self.name} has closed the connection")
+                raise ConnectionError(f"{self.name} closed the connection")
             answered = buffer.count(b"\n", 0, size)
             received += answered
             more = min(answered, requests - sent)
@@ -70,14 +69,14 @@ class Server:
         return time.perf_counter() - started
 
     def processor_seconds(self) -> float | None:
-        """What its process has used of a processor, by the system's own account (Linux)."""
+        """Return the processor time that the process has used, or None where the system is not Linux."""
         account = Path(f"/proc/{self.process.pid}/schedstat")
         return int(account.read_text().split()[0]) / 1e9 if account.exists() else None
 
 
 @contextlib.contextmanager
 def running(name: str) -> Iterator[Server]:
-    """A server that was shown to give the right answer."""
+    """Run a server that is checked to respond correctly."""
     command = [sys.executable, "-m", "benchmarks.echo_servers", name]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]) as process:
         try:
@@ -85,10 +84,10 @@ def running(name: str) -> Iterator[Server]:
             with socket.create_connection((HOST, int(process.stdout.readline())), timeout=30) as connection:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connection.sendall(LINE)
-                answer = orjson.loads(connection.recv(65536))
+                response = orjson.loads(connection.recv(65536))
                 request = orjson.loads(LINE)
-                if answer != {"jsonrpc": "2.0", "id": request["id"], "result": request["params"]}:
-                    raise RuntimeError(f"{name} gives another answer")
+                if response != {"jsonrpc": "2.0", "id": request["id"], "result": request["params"]}:
+                    raise RuntimeError(f"{name} sends a wrong response")
                 yield Server(name, process, connection)
         finally:
             process.kill()
@@ -96,7 +95,7 @@ def running(name: str) -> Iterator[Server]:
 
 @dataclass
 class Figures:
-    """The best of all rounds, in seconds for one request."""
+    """The best of all rounds, in seconds per request."""
 
     wall: float = field(default=float("inf"))
     processor: float = field(default=float("inf"))
@@ -104,7 +103,7 @@ class Figures:
 
 def measure(starts: int, rounds: int, requests: int) -> dict[str, Figures]:
     if jsonrpc_fast.BACKEND != "cython":
-        raise RuntimeError(f"the benchmarks are of the compiled core, which is not in use: {codec.CORE_FAULT}")
+        raise RuntimeError(f"the benchmarks measure the compiled core, which is not in use: {codec.CORE_FAULT}")
     figures = {name: Figures() for name in SERVERS}
     for start in range(1, starts + 1):
         with contextlib.ExitStack() as stack:
@@ -114,7 +113,7 @@ def measure(starts: int, rounds: int, requests: int) -> dict[str, Figures]:
                 for server in servers:
                     found = figures[server.name]
                     before = server.processor_seconds()
-                    found.wall = min(found.wall, server.ask(requests) / requests)
+                    found.wall = min(found.wall, server.time_requests(requests) / requests)
                     after = server.processor_seconds()
                     if before is not None and after is not None:
                         found.processor = min(found.processor, (after - before) / requests)
@@ -123,7 +122,7 @@ def measure(starts: int, rounds: int, requests: int) -> dict[str, Figures]:
 
 
 def table(figures: dict[str, Figures]) -> str:
-    """The figures in Markdown, and whether the bar is reached."""
+    """Return the figures as Markdown, and whether the bar is reached."""
     bare = figures[BARE]
     rows = [("server", "requests a second", "of the bare rate", "server's µs a request", "jsonrpc_fast is faster by")]
     for name, found in sorted(figures.items(), key=lambda item: item[1].wall):
@@ -152,7 +151,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 @pytest.mark.benchmark(group="transports: 2,000 requests, 64 in flight", max_time=0.5)
 def test_echo(benchmark: BenchmarkFixture, server: Server) -> None:
-    benchmark(server.ask, 2000)
+    benchmark(server.time_requests, 2000)
 
 
 def main() -> None:
@@ -161,9 +160,9 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--starts", type=int, default=5, help="how often all servers are started anew (5)")
-    parser.add_argument("--rounds", type=int, default=20, help="how often each is asked after a start (20)")
-    parser.add_argument("--requests", type=int, default=4000, help="in one round (4000)")
+    parser.add_argument("--starts", type=int, default=5, help="starts of the servers (default: 5)")
+    parser.add_argument("--rounds", type=int, default=20, help="rounds after each start (default: 20)")
+    parser.add_argument("--requests", type=int, default=4000, help="requests in one round (default: 4000)")
     arguments = parser.parse_args()
     figures = measure(arguments.starts, arguments.rounds, arguments.requests)
     print(f"## Echo on TCP, {IN_FLIGHT} requests of {len(LINE)} bytes in flight\n\n{table(figures)}\n")

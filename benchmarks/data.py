@@ -1,4 +1,4 @@
-"""The messages by name: from ../shared/corpora/bench beside the repository where it is there, else made alike."""
+"""The messages by name: those in ../shared/corpora/bench beside the repository, else generated ones like them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Payload:
 
     @property
     def carries_object(self) -> bool:
-        """Whether it is a single message whose params or result, if there is one, is an object, as MCP wants."""
+        """Return whether MCP allows it: a single message whose params or result is an object or absent."""
         content = self.content
         return isinstance(content, dict) and isinstance(content.get("params", content.get("result", {})), dict)
 
@@ -47,7 +47,7 @@ class Payload:
 
 
 def payloads(corpora: Path = CORPORA) -> dict[str, Payload]:
-    """Every message that is decoded, the smallest kinds first."""
+    """Return every message to decode, by size, batches last."""
     texts = {
         "tiny_request": b'{"jsonrpc":"2.0","id":1,"method":"hello"}',
         "small_request": b'{"jsonrpc":"2.0","id":117,"method":"subtract","params":[42,23]}',
@@ -81,7 +81,7 @@ def payloads(corpora: Path = CORPORA) -> dict[str, Payload]:
 
 
 def stream_of(payload: Payload, size: int = 64 * 1024) -> bytes:
-    """Lines of the message with ids that count up, as near to `size` bytes as whole lines come, newline-ended."""
+    """Return whole lines of at most `size` bytes together: the message again and again, with ids that count up."""
     lines: list[bytes] = []
     length = 0
     content = payload.content
@@ -93,7 +93,7 @@ def stream_of(payload: Payload, size: int = 64 * 1024) -> bytes:
 
 
 def typescript_order(text: bytes) -> bytes:
-    """The same message as the MCP SDK for TypeScript orders it: `jsonrpc` and `id` come last."""
+    """Return the message in the key order of the MCP SDK for TypeScript: `jsonrpc` and `id` last."""
     content = orjson.loads(text)
     envelope = {name: content.pop(name) for name in ("jsonrpc", "id")}
     return orjson.dumps({**content, **envelope})
@@ -114,7 +114,7 @@ def _result(id: int | str, result: object) -> bytes:
 
 
 def _filled(make: Callable[[int], object], size: int) -> list[object]:
-    """Items that are about `size` bytes of JSON together."""
+    """Return items that make about `size` bytes of JSON."""
     items: list[object] = []
     length = 0
     while length < size:

@@ -1,10 +1,9 @@
-"""The servers that are compared: each answers a request's params with the very same, on TCP, a message a line.
+"""The servers of `bench_transports`: each echoes the params of a request, on TCP, one message per line.
 
     python -m benchmarks.echo_servers NAME
 
-prints the port that it listens on, and ends when it is killed. Each is written the way its library's user would write
-it. Those whose library has no transport share one protocol, which splits lines and makes one write of the answers to a
-chunk: that is the quickest way there is.
+prints its port and runs until it is killed. Each is written as a user of its library would write it. Those whose
+library has no transport share one protocol, which splits lines and writes the responses to a chunk at once.
 """
 
 from __future__ import annotations
@@ -24,34 +23,34 @@ JSONRPCSERVER: Final = "jsonrpcserver"
 
 
 class Lines(asyncio.Protocol):
-    """Answers each line; what `answer` returns ends in a line break."""
+    """A protocol that replies to each line. `reply` returns a line with its line feed."""
 
-    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
-        self._answer = answer
-        self._begun = b""
+    def __init__(self, reply: Callable[[bytes], bytes]) -> None:
+        self._reply = reply
+        self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        *lines, self._begun = (self._begun + data).split(b"\n")
-        self._transport.write(b"".join(map(self._answer, lines)))
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._transport.write(b"".join(map(self._reply, lines)))
 
 
 class Bare(asyncio.Protocol):
-    """What somebody writes who needs the very least: nothing is judged, and no function is called for a line."""
+    """The minimum that works: it checks nothing and calls no function for a line."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         from orjson import OPT_APPEND_NEWLINE, dumps, loads
 
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._begun = b""
+        self._rest = b""
         self._loads, self._dumps, self._option = loads, dumps, OPT_APPEND_NEWLINE
 
     def data_received(self, data: bytes) -> None:
-        *lines, self._begun = (self._begun + data).split(b"\n")
+        *lines, self._rest = (self._rest + data).split(b"\n")
         loads, dumps, option = self._loads, self._dumps, self._option
         self._transport.write(
             b"".join(
@@ -75,11 +74,11 @@ async def fast() -> int:
     async def serve(transport: StreamTransport) -> None:
         send = transport.send
 
-        def answer(message: Any) -> None:
+        def reply(message: Any) -> None:
             if isinstance(message, Request):
                 send(encode_result(message.id, message.params))
 
-        transport.onmessage = answer
+        transport.onmessage = reply
         await transport.start()
 
     server = TcpServer(serve, HOST, 0)
@@ -104,18 +103,18 @@ async def pjrpc() -> int:
     dispatcher: Any = pjrpc.server.Dispatcher()
     dispatcher.add_methods(methods)
 
-    def answer(line: bytes) -> bytes:
+    def reply(line: bytes) -> bytes:
         text: str = dispatcher.dispatch(line.decode(), None)[0]
         return (text + "\n").encode()
 
-    return _port(await asyncio.get_running_loop().create_server(lambda: Lines(answer), HOST, 0))
+    return _port(await asyncio.get_running_loop().create_server(lambda: Lines(reply), HOST, 0))
 
 
 async def aiorpcx() -> int:
     import aiorpcx  # type: ignore[import-untyped]
 
     class Session(aiorpcx.RPCSession):  # type: ignore[misc]
-        cost_hard_limit = 0  # else it slows down who asks much
+        cost_hard_limit = 0  # it would slow down a client with many requests
 
         async def handle_request(self, request: Any) -> Any:
             return request.args
@@ -135,11 +134,11 @@ async def jsonrpcserver() -> int:
 
     methods = {"echo": echo}
 
-    def answer(line: bytes) -> bytes:
+    def reply(line: bytes) -> bytes:
         text: str = dispatch(line.decode(), methods)
         return (text + "\n").encode()
 
-    return _port(await asyncio.get_running_loop().create_server(lambda: Lines(answer), HOST, 0))
+    return _port(await asyncio.get_running_loop().create_server(lambda: Lines(reply), HOST, 0))
 
 
 SERVERS: Final[dict[str, Callable[[], Awaitable[int]]]] = {

@@ -2,8 +2,8 @@
 
     python -m benchmarks.mcp_servers session|echo sdk|fast
 
-A session is the SDK's server with one tool. An echo answers what comes on the read stream itself: what is left is the
-transport alone.
+`session` is the SDK's server with one tool. `echo` responds to the messages of the read stream itself, so that only the
+transport is measured.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ async def echo(stdio_server: Any) -> None:
     result = {"content": [{"type": "text", "text": TEXT}], "isError": False}
     async with stdio_server() as (read_stream, write_stream), write_stream:
         async for item in read_stream:
-            answer = types.JSONRPCResponse(jsonrpc="2.0", id=item.message.id, result=result)
-            await write_stream.send(SessionMessage(answer))
+            response = types.JSONRPCResponse(jsonrpc="2.0", id=item.message.id, result=result)
+            await write_stream.send(SessionMessage(response))
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What is compared: each library doing one piece of work, the way its user would write it."""
+"""The contestants: each library doing one piece of work, written as its user would write it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jsonrpc_fast.codec import _pure
 from .data import Kind, Payload, payloads, stream_of
 
 with warnings.catch_warnings():
-    # It reads its schema with a function that some versions of Python deprecate.
+    # It reads its schema with a function that some Python versions deprecate.
     warnings.simplefilter("ignore", DeprecationWarning)
     import jsonrpcserver.dispatcher
     import jsonrpcserver.main
@@ -31,10 +31,10 @@ with warnings.catch_warnings():
 CORE: Final = "jsonrpc_fast"
 CORE_RAW: Final = "jsonrpc_fast, raw=True"
 CORE_PARSE: Final = "jsonrpc_fast parse(dict), dict made before"
-CORE_DICT_LANE: Final = "jsonrpc_fast parse(orjson.loads)"
+CORE_PARSE_TEXT: Final = "jsonrpc_fast parse(orjson.loads)"
 CORE_LINES: Final = "jsonrpc_fast decode, line by line"
 CORE_MESSAGE: Final = "jsonrpc_fast Response.to_bytes_delimited"
-PURE: Final = "jsonrpc_fast, pure twin"
+PURE: Final = "jsonrpc_fast, pure backend"
 ORJSON: Final = "orjson"
 ORJSON_READY: Final = "orjson, envelope dict made before"
 MSGSPEC: Final = "msgspec Struct"
@@ -53,7 +53,7 @@ PURE_PYTHON_PEERS: Final = (PJRPC, JSON_RPC, AJSONRPC, JSONRPCSERVER)
 
 @dataclass(frozen=True)
 class Contestant:
-    """An expression, not a function: a call around it would cost a third of what reading the smallest message does."""
+    """An expression, not a function: a call would cost a third of the time that reading the smallest message takes."""
 
     name: str
     expression: str
@@ -64,7 +64,7 @@ class Contestant:
         return function
 
 
-# msgspec reads one type at a time: each kind of message is given the type that fits it alone.
+# msgspec decodes into one type: each kind of message has the type that fits only that kind.
 
 Id = int | str | float | None
 
@@ -143,7 +143,7 @@ STRUCTS: Final[dict[Kind, dict[str, Any]]] = {
 }
 
 
-# The peers in plain Python: the first half of their dispatchers, without the call of a method.
+# The peers in plain Python run the first half of their dispatchers, without calling a method.
 
 
 def pjrpc_request(data: bytes) -> object:
@@ -203,9 +203,9 @@ def jsonrpcserver_result(id: int | str, result: Any) -> bytes:
 
 
 def entered(work: Work) -> dict[str, list[Contestant]]:
-    """Who does that work, by the name of the payload. Raises RuntimeError where the compiled core is not in use."""
+    """Return the contestants of a work by payload. Raises RuntimeError if the compiled core is not in use."""
     if jsonrpc_fast.BACKEND != "cython":
-        raise RuntimeError(f"the benchmarks are of the compiled core, which is not in use: {codec.CORE_FAULT}")
+        raise RuntimeError(f"the benchmarks measure the compiled core, which is not in use: {codec.CORE_FAULT}")
     messages = payloads()
     if work == "decode":
         return {name: decoders(payload) for name, payload in messages.items()}
@@ -216,7 +216,7 @@ def entered(work: Work) -> dict[str, list[Contestant]]:
 
 
 def decoders(payload: Payload) -> list[Contestant]:
-    """Whatever reads this kind of message, from its bytes. Each is shown to accept it."""
+    """Return the contestants that read this kind of message. Each is checked to accept it."""
     data = payload.text
 
     def entry(name: str, expression: str, **names: Any) -> Contestant:
@@ -224,7 +224,7 @@ def decoders(payload: Payload) -> list[Contestant]:
 
     entries = [
         entry(CORE, "decode(data)", decode=jsonrpc_fast.decode),
-        entry(CORE_DICT_LANE, "parse(loads(data))", parse=jsonrpc_fast.parse, loads=orjson.loads),
+        entry(CORE_PARSE_TEXT, "parse(loads(data))", parse=jsonrpc_fast.parse, loads=orjson.loads),
         entry(CORE_PARSE, "parse(content)", parse=jsonrpc_fast.parse, content=payload.content),
         entry(PURE, "decode(data)", decode=_pure.decode),
         entry(ORJSON, "loads(data)", loads=orjson.loads),
@@ -237,7 +237,7 @@ def decoders(payload: Payload) -> list[Contestant]:
     if "raw" in inspect.signature(_pure.decode).parameters:
         entries.append(entry(CORE_RAW, "decode(data, raw=True)", decode=jsonrpc_fast.decode))
     if payload.carries_object:
-        # As the SDK's transports call it.
+        # The SDK's transports call it like this.
         validate = mcp_types.jsonrpc_message_adapter.validate_json
         entries.append(entry(PYDANTIC, "validate(data, by_name=False)", validate=validate))
     if payload.kind in ("request", "request batch"):
@@ -255,7 +255,7 @@ def decoders(payload: Payload) -> list[Contestant]:
 
 
 def encoders(payload: Payload) -> list[Contestant]:
-    """Whatever writes the result that `payload` carries, as a line. Each is shown to write the same message."""
+    """Return the contestants that write the result in `payload`. Each is checked to write the same message."""
     envelope = payload.content
 
     def entry(name: str, expression: str, **names: Any) -> Contestant:
@@ -298,11 +298,11 @@ def encoders(payload: Payload) -> list[Contestant]:
 
 
 def streams(payload: Payload) -> list[Contestant]:
-    """Whatever reads 64 KB of lines like `payload`. Each is shown to accept them all."""
+    """Return the contestants that read 64 KB of lines like `payload`. Each is checked to accept all of them."""
     chunk = stream_of(payload)
 
     def entry(name: str, expression: str, **names: Any) -> Contestant:
-        # Without the last newline, after which split() would give a piece that is no message.
+        # Without the last newline, or split() would return an empty last piece.
         return Contestant(name, expression, {"chunk": chunk, "lines": chunk[:-1], **names})
 
     entries = [
@@ -327,12 +327,12 @@ def streams(payload: Payload) -> list[Contestant]:
 
 
 def _check_messages(contestant: Contestant, payload: str, content: Any) -> None:
-    """Raises AssertionError unless the contestant gives the messages that `content` is: no refusal is ever timed."""
+    """Raise AssertionError unless the contestant returns the messages in `content`: a refusal is never timed."""
     value = contestant.function()()
     found = list(value) if isinstance(content, list) else [value]
     expected = content if isinstance(content, list) else [content]
     member = "method" if "method" in expected[0] else "id"
     refused = any(isinstance(message, (jsonrpc_fast.ParseError, _pure.ParseError)) for message in found)
-    told = [message[member] if isinstance(message, dict) else getattr(message, member, None) for message in found]
-    if refused or told != [message[member] for message in expected]:
+    values = [message[member] if isinstance(message, dict) else getattr(message, member, None) for message in found]
+    if refused or values != [message[member] for message in expected]:
         raise AssertionError(f"{contestant.name} does not read {payload}")

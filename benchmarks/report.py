@@ -1,7 +1,7 @@
-"""Measures every contestant and shows the ratios that the codec promises: `python -m benchmarks.report`.
+"""Measure every contestant and show the ratios that the codec promises: `python -m benchmarks.report`.
 
-All of them run in one process, in turn in every round, and the least time of many rounds counts: so what else the
-machine does meets all alike. Time is per operation, of which a sample makes as many as fill about 2 ms.
+All contestants run in one process, in turn in every round, and the minimum of many rounds counts: other work on the
+machine affects all of them alike. Times are per operation. A sample is as many operations as fill about 2 ms.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ Times = dict[str, dict[str, dict[str, float]]]
 
 @dataclass(frozen=True)
 class Bar:
-    """A promise: the first contestant's time over that of the fastest opponent is at most `limit`.
+    """A promise: the contestant's time divided by the fastest opponent's is at most `limit`.
 
-    With `at_least` it is a speed-up: the opponent's time over the first one's is at least `limit`.
+    With `at_least` it is a speed-up: the opponent's time divided by the contestant's is at least `limit`.
     """
 
     work: Work
@@ -54,7 +54,7 @@ class Bar:
     at_least: bool = False
 
     def ratio(self, times: Times) -> float | None:
-        """What is reached, or None where the codec cannot do it yet."""
+        """Return the measured ratio, or None if the codec has no such function."""
         found = times[self.work][self.payload]
         if self.contestant == peers.CORE_RAW and self.contestant not in found:
             return None
@@ -104,7 +104,7 @@ BARS: Final = _bars()
 
 
 def measure(rounds: int) -> dict[str, Any]:
-    """The figures: facts about the run, the sizes of the payloads, and the times."""
+    """Return facts about the run, the sizes of the payloads, and the times."""
     works: list[tuple[Work, str, str, Timer]] = [
         (work, payload, contestant.name, Timer(contestant.expression, timer=perf_counter_ns, globals=contestant.names))
         for work in get_args(Work)
@@ -112,24 +112,24 @@ def measure(rounds: int) -> dict[str, Any]:
         for contestant in contestants
     ]
     repeats = [_repeats(timer) for _, _, _, timer in works]
-    least = [float("inf")] * len(works)
+    best = [float("inf")] * len(works)
     order = list(range(len(works)))
     for number in range(1, rounds + 1):
         print(f"\rround {number} of {rounds}", end="", file=sys.stderr, flush=True)
         for index in order:
-            least[index] = min(least[index], works[index][3].timeit(repeats[index]) / repeats[index])
-        # Nobody always comes after the same neighbour, who may leave the caches cold.
+            best[index] = min(best[index], works[index][3].timeit(repeats[index]) / repeats[index])
+        # Otherwise each contestant would always run after the same one, which may leave the caches cold.
         order.reverse()
     print(file=sys.stderr)
     times: Times = {}
-    for (work, payload, name, _), nanoseconds in zip(works, least, strict=True):
+    for (work, payload, name, _), nanoseconds in zip(works, best, strict=True):
         times.setdefault(work, {}).setdefault(payload, {})[name] = round(nanoseconds, 1)
     sizes = {name: payload.size for name, payload in payloads().items()}
     return {"facts": {**_facts(), "rounds": str(rounds)}, "sizes": sizes, "nanoseconds": times}
 
 
 def _repeats(timer: Timer) -> int:
-    """How many operations fill a sample."""
+    """Return how many operations fill a sample."""
     repeats = 1
     while (taken := timer.timeit(repeats)) < SAMPLE_NANOSECONDS / 4:
         repeats *= 2
@@ -158,7 +158,7 @@ def _processor() -> str:
 
 
 def ratio_table(figures: dict[str, Any]) -> str:
-    """The promises as a table in Markdown, and how many are missed."""
+    """Return the promises as a Markdown table, and how many are missed."""
     rows = [("work", "against", "ratio", "bar", "reached")]
     missed = measured = 0
     for bar in BARS:
@@ -180,7 +180,7 @@ def ratio_table(figures: dict[str, Any]) -> str:
 
 
 def full_table(figures: dict[str, Any]) -> str:
-    """All the times, payload by payload, the fastest first."""
+    """Return all times as Markdown, payload by payload, the fastest first."""
     parts = []
     for work, by_payload in figures["nanoseconds"].items():
         for payload, found in by_payload.items():
@@ -192,36 +192,36 @@ def full_table(figures: dict[str, Any]) -> str:
 
 
 LEFT_OUT: Final = {peers.CORE_PARSE, peers.CORE_LINES, peers.CORE_MESSAGE, peers.ORJSON_READY, peers.MSGSPEC_UNTRACKED}
-"""Variants that the tables have."""
+"""Variants that only the tables show."""
 COLOURS: Final = {
-    **dict.fromkeys((peers.CORE, peers.CORE_RAW, peers.CORE_DICT_LANE), "#1d5fd1"),
+    **dict.fromkeys((peers.CORE, peers.CORE_RAW, peers.CORE_PARSE_TEXT), "#1d5fd1"),
     peers.PURE: "#7aa7ee",
 }
 
 
 def plot(figures: dict[str, Any], output: Path) -> None:
-    """Draws the ratios to orjson alone for some payloads."""
+    """Draw the ratios to orjson alone for the payloads in `PANELS`."""
     panels = []
     for work, payload, title in PANELS:
         found = figures["nanoseconds"][work][payload]
         ratios = {name: time / found[peers.ORJSON] for name, time in found.items() if name not in LEFT_OUT}
         panels.append((f"{title} ({figures['sizes'][payload]})", ratios))
     columns = 2
-    # All bars are as thick, however many a panel has.
+    # All bars have the same thickness, however many a panel has.
     slots = [max(len(ratios) for _, ratios in panels[at : at + columns]) for at in range(0, len(panels), columns)]
     figure = Figure(figsize=(13, 0.33 * sum(slots) + 3.4), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.12))
     grid = figure.subplots(len(slots), columns, sharex=True, gridspec_kw={"height_ratios": slots})
     for place, (title, ratios) in enumerate(panels):
         _draw_panel(grid.flat[place], title, ratios, slots[place // columns])
     everything = [ratio for _, ratios in panels for ratio in ratios.values()]
-    # Room for the numbers beside the bars.
+    # Leave room for the numbers beside the bars.
     grid.flat[0].set_xlim(min(everything) / 2.5, max(everything) * 2)
     figure.suptitle("Time taken, as a multiple of what orjson alone takes (left of the line is faster)", fontsize=15)
     # A name and its version stay on one line.
     facts = [f"{name} {value}".replace(" ", "\N{NO-BREAK SPACE}") for name, value in figures["facts"].items()]
-    note = "Logarithmic scale. Blue is this codec, pale blue its pure-Python twin. orjson and json validate nothing."
+    note = "Logarithmic scale. Blue is this codec, pale blue its pure-Python backend. orjson and json validate nothing."
     figure.supxlabel("\n".join([note, *textwrap.wrap(", ".join(facts), 150)]), fontsize=8.5)
-    # The same figures give the same file.
+    # The same figures always give the same file.
     with mpl.rc_context({"svg.hashsalt": "ratios", "svg.fonttype": "none"}):
         figure.savefig(output, metadata={"Date": None} if output.suffix == ".svg" else None)
 
@@ -230,7 +230,7 @@ def _draw_panel(axes: Axes, title: str, ratios: dict[str, float], slots: int) ->
     names = sorted(ratios, key=ratios.__getitem__)
     for place, name in enumerate(names):
         ratio = ratios[name]
-        # From the line outwards, for a logarithmic scale has no zero to start at.
+        # Bars start at 1: a logarithmic scale has no zero.
         axes.barh(place, ratio - 1, left=1, color=COLOURS.get(name, "#b4bac4"), height=0.7)
         axes.annotate(
             f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}",
@@ -258,9 +258,9 @@ def _draw_panel(axes: Axes, title: str, ratios: dict[str, float], slots: int) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=100, help="how many times each contestant is sampled (100)")
-    parser.add_argument("--output", type=Path, default=HERE / "ratios.svg", help="the plot, .svg or .png")
-    parser.add_argument("--json", type=Path, default=FIGURES, help="the measured figures")
+    parser.add_argument("--rounds", type=int, default=100, help="samples of each contestant (default: 100)")
+    parser.add_argument("--output", type=Path, default=HERE / "ratios.svg", help="the plot to write, .svg or .png")
+    parser.add_argument("--json", type=Path, default=FIGURES, help="the file of the figures")
     parser.add_argument("--plot-only", action="store_true", help="draw the plot from the stored figures")
     arguments = parser.parse_args()
     if arguments.rounds < 1:

@@ -1,7 +1,7 @@
-"""Whose round trips are measured: a client and a server of one library, in one loop, over memory or over TCP.
+"""The contestants of `bench_sessions`: a client and a server of one library, in one loop, over memory or TCP.
 
-Each contestant is an async context manager that gives `call`, which calls the method `add` with a and b and returns
-a dict with their sum. All serve it by a plain function, or by what comes nearest to one.
+Each contestant is an async context manager that gives a function. The function calls the method `add` and returns an
+object with the sum. All servers use a plain function as the handler, or the nearest thing that the library has.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ async def ours_over_tcp(handler: Callable[[int, int], Any] = add) -> AsyncIterat
     await server.close()
 
 
-# pygls: both ends read an asyncio.StreamReader, as its own start_tcp does.
+# pygls: both ends read an asyncio.StreamReader, like its own start_tcp.
 
 
 class PipeEnd:
-    """What pygls writes to: the other end's reader, reached in the next turn of the loop."""
+    """A writer for pygls that feeds the reader of the other end in the next turn of the loop."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -155,14 +155,14 @@ async def pygls_over_tcp() -> AsyncIterator[Call]:
 
 
 class AioRpcxSession(aiorpcx.RPCSession):  # type: ignore[misc]
-    cost_hard_limit = 0  # it slows down whoever asks much
+    cost_hard_limit = 0  # it would slow down a client with many requests
 
     async def handle_request(self, request: Any) -> Any:
         return await aiorpcx.handler_invocation(add_async, request)()
 
 
 class MemoryChannel(asyncio.Transport):
-    """What aiorpcX writes to: the other end's protocol, reached in the next turn of the loop."""
+    """A transport for aiorpcX that reaches the protocol of the other end in the next turn of the loop."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -202,8 +202,8 @@ async def aiorpcx_over_tcp() -> AsyncIterator[Call]:
     listener.close()
 
 
-# pjrpc has no channel that stays open but AMQP: a queue stands for one in memory, HTTP with a connection that is kept
-# for one over TCP.
+# The only channel of pjrpc that stays open is AMQP. Here a queue replaces it in memory, and HTTP with a kept connection
+# over TCP.
 
 PJRPC_METHODS: Final = pjrpc.server.MethodRegistry()
 PJRPC_METHODS.add("add")(add_async)
@@ -223,8 +223,8 @@ def pjrpc_dispatcher() -> Callable[[str], Awaitable[str]]:
     dispatcher.add_methods(PJRPC_METHODS)
 
     async def dispatch(text: str) -> str:
-        answer = await dispatcher.dispatch(text, context=None)
-        return "" if answer is None else answer[0]
+        reply = await dispatcher.dispatch(text, context=None)
+        return "" if reply is None else reply[0]
 
     return dispatch
 
@@ -270,8 +270,8 @@ async def pjrpc_over_tcp() -> AsyncIterator[Call]:
     await runner.cleanup()
 
 
-# The MCP SDK: the session that both its ClientSession and its ServerSession stand on, over its memory streams, which
-# carry objects and no bytes, and over its stdio transport, whose files are a TCP connection here.
+# The MCP SDK: the dispatcher below its ClientSession and ServerSession, over its memory streams, which carry objects
+# and not bytes, and over its stdio transport, whose files are a TCP connection here.
 
 
 async def mcp_serve(context: Any, method: str, params: Any) -> dict[str, int]:
@@ -304,7 +304,7 @@ async def mcp_over_memory() -> AsyncIterator[Call]:
 
 
 class TextFile:
-    """A TCP connection as the files of text that the stdio transport reads and writes."""
+    """A TCP connection as a text file, for the stdio transport."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -362,6 +362,6 @@ CONTESTANTS: Final = [
 
 
 def is_right(result: Any, expected: int) -> bool:
-    """Whether a call gave the sum, in whatever the library makes of an object."""
+    """Return whether the result of a call is the sum, in a dict or in an object of the library."""
     found = result["sum"] if isinstance(result, dict) else result.sum
     return bool(found == expected)

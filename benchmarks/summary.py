@@ -1,6 +1,6 @@
-"""The README's table of ratios, from the stored figures. `python -m benchmarks.summary` writes it again.
+"""Write the README's table of ratios from the stored figures: `python -m benchmarks.summary`.
 
-A table and not the plot: a page of a package index shows no picture that is only in the repository.
+It is a table because a package index does not show the plot, which is only in the repository.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ PANELS: Final = [
     ("encode", "tools_call_response", "Writing an MCP tools/call response"),
     ("stream", "tiny_request", "Reading 64 KB of tiny requests"),
 ]
-"""What the table and the plot show: the work, the payload, and both in words."""
+"""The rows of the table and the panels of the plot: work, payload, title."""
 
 COLUMNS: Final = {
     "jsonrpc_fast": "jsonrpc_fast",
     "with raw=True": "jsonrpc_fast, raw=True",
-    "pure Python": "jsonrpc_fast, pure twin",
+    "pure Python": "jsonrpc_fast, pure backend",
     "msgspec Struct": "msgspec Struct",
     "pydantic (MCP SDK)": "MCP SDK's pydantic adapter",
     "json": "json",
 }
-"""The contestants of the table, each by the name that the figures have."""
+"""The columns of the table, and the contestant in each."""
 
 
 def table(figures: dict[str, Any]) -> str:
-    """Returns the ratios to orjson alone as a table in Markdown."""
+    """Return the ratios to orjson alone as a Markdown table."""
     rows = [("work", "orjson", *COLUMNS)]
     for work, payload, title in PANELS:
         found = figures["nanoseconds"][work][payload]
@@ -55,13 +55,13 @@ def _shown(nanoseconds: float) -> str:
 
 
 def with_table(text: str, figures: dict[str, Any]) -> str:
-    """Returns the README with the table of these figures. Raises ValueError where the two marks are not there."""
+    """Return the README with the table of these figures. Raises ValueError if a marker is missing."""
     begin = text.index(BEGIN) + len(BEGIN)
     return text[:begin] + "\n" + table(figures) + "\n" + text[text.index(END, begin) :]
 
 
 def write(figures: dict[str, Any], readme: Path = README) -> None:
-    """Puts the table of these figures into the README."""
+    """Write the table of these figures into the README."""
     readme.write_text(with_table(readme.read_text(encoding="utf-8"), figures), encoding="utf-8")
 
 

@@ -14,7 +14,7 @@ def bench() -> Any:
     return importlib.import_module("benchmarks.bench_sessions")
 
 
-# Of the libraries that are compared: what they leave open is theirs.
+# The compared libraries leave resources open.
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.timeout(60)
 def test_every_contestant_adds(bench: Any) -> None:
@@ -29,7 +29,7 @@ def test_every_contestant_adds(bench: Any) -> None:
 
 
 def times_of(bench: Any, ours: float) -> Any:
-    """Where everybody else takes 100 µs, and two of them longer."""
+    """Return times in which the others take 100 µs, and two of them longer."""
     others = dict(zip(bench.OPPONENTS, (100.0, 300.0, 100.0, 200.0), strict=True))
     return {(channel, count): {**others, bench.OURS: ours} for channel in bench.BARS for count in bench.IN_FLIGHT}
 

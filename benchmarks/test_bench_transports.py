@@ -11,7 +11,7 @@ from .echo_servers import BARE, FAST, SERVERS
 
 
 def made_up_figures(ours: float) -> dict[str, Any]:
-    """Where the bare protocol takes a microsecond, and everybody else ten."""
+    """Return figures in which the bare protocol takes a microsecond, and the others ten."""
     figures = {name: bench.Figures(10e-6, 10e-6) for name in SERVERS}
     return {**figures, BARE: bench.Figures(1e-6, 1e-6), FAST: bench.Figures(ours, ours)}
 
@@ -23,7 +23,7 @@ def test_bar_reached() -> None:
     assert "MISSED" not in table
 
 
-def test_bar_missed_is_plain_to_see() -> None:
+def test_bar_missed() -> None:
     table = bench.table(made_up_figures(2e-6))
     assert "jsonrpc_fast reaches 0.500 of the bare rate; the bar is 0.85: **MISSED**" in table
     assert "By the server's processor time it is 0.500." in table
@@ -31,8 +31,8 @@ def test_bar_missed_is_plain_to_see() -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", SERVERS)
-def test_server_answers(name: str) -> None:
+def test_server_responds(name: str) -> None:
     with bench.running(name) as server:
-        assert server.ask(200) > 0
+        assert server.time_requests(200) > 0
         used = server.processor_seconds()
         assert used is None or used > 0

@@ -22,7 +22,7 @@ def report() -> Any:
 
 
 def made_up_figures(report: Any, ours: float) -> dict[str, Any]:
-    """Where everybody else takes 1000 ns."""
+    """Return figures in which all others take 1000 ns."""
     times: dict[str, dict[str, dict[str, float]]] = {}
     for bar in report.BARS:
         found = times.setdefault(bar.work, {}).setdefault(bar.payload, {report.peers.ORJSON: 1000.0})
@@ -80,14 +80,14 @@ def test_bars_reached(report: Any) -> None:
     assert "not yet" in table
 
 
-def test_bars_missed_are_plain_to_see(report: Any) -> None:
+def test_bars_missed(report: Any) -> None:
     table = report.ratio_table(made_up_figures(report, 10_000.0))
     measured = sum(bar.contestant != report.peers.CORE_RAW for bar in report.BARS)
     assert table.count("**MISSED**") == measured
     assert f"{measured} of {measured} bars MISSED" in table
 
 
-def test_every_bar_is_of_contestants_that_are_entered(report: Any) -> None:
+def test_the_contestants_of_every_bar_are_entered(report: Any) -> None:
     if report.jsonrpc_fast.BACKEND != "cython":
         with pytest.raises(RuntimeError, match="compiled core"):
             report.entered("decode")
