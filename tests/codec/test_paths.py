@@ -78,7 +78,7 @@ TAILS = [
 
 
 def assert_agreement(text: bytes) -> None:
-    for profile in PROFILES:
+    for profile in dict.fromkeys(PROFILES):
         for raw in (False, True):
             found = disagreement(text, profile, raw)
             assert found is None, found

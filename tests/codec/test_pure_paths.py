@@ -204,6 +204,8 @@ def test_what_is_nearly_usual(message: bytes) -> None:
         message.replace(b":[", b":[],["),
         message.replace(b"[", b"[[[").replace(b"]", b"]]]"),
     ]:
+        if wrong == message:
+            continue
         for text in (wrong, b"[" + wrong + b"]", b"[" + message + b"," + wrong + b"]", b"[" + wrong + b",]"):
             assert_usual_agrees(text)
             assert_agreement(text)
