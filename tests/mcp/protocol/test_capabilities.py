@@ -90,7 +90,7 @@ def test_official_records_round_trip_and_match_their_schema(corpora: Path) -> No
 
 
 def compare(cls: type[Record], schema: dict[str, Any], definitions: dict[str, Any], version: str) -> None:
-    """That a record has the members of its schema, and the records in it theirs."""
+    """Check that a record and the records in it have the members of their schemas."""
     if "$ref" in schema:
         schema = definitions[schema["$ref"].rpartition("/")[2]]
     members = members_of(cls, version)
@@ -105,7 +105,7 @@ def compare(cls: type[Record], schema: dict[str, Any], definitions: dict[str, An
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", CLASSES)
-def test_members_are_those_of_the_schema(corpora: Path, name: str, version: str) -> None:
+def test_members_match_the_schema(corpora: Path, name: str, version: str) -> None:
     definitions = definitions_of(corpora, version)
     compare(CLASSES[name], definitions[name], definitions, version)
 
@@ -133,7 +133,7 @@ FULL: dict[str, Any] = {
         ("2026-07-28", {"experimental", "roots", "sampling", "elicitation", "extensions"}),
     ],
 )
-def test_each_revision_is_told_what_it_has(version: str, names: set[str]) -> None:
+def test_each_revision_gets_only_its_own_members(version: str, names: set[str]) -> None:
     written = ClientCapabilities.from_dict(FULL).to_dict(version)
     assert set(written) == names
     assert (written["roots"] == {}) is (version == "2026-07-28")
@@ -254,7 +254,7 @@ def test_faults_name_the_member(cls: type[Record], obj: object, version: str | N
     assert caught.value.__context__ is None
 
 
-def test_a_revision_checks_its_own_members_alone() -> None:
+def test_a_revision_checks_only_its_own_members() -> None:
     obj = {"tasks": 5, "roots": {"listChanged": "yes"}}
     assert ClientCapabilities.from_dict(obj, "2026-07-28").to_dict() == obj
     assert ServerCapabilities.from_dict(obj, "2024-11-05").to_dict() == obj

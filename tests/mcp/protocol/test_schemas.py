@@ -1,4 +1,4 @@
-"""Schemas of tools: every fault named, no value shown, no work without bound."""
+"""JSON Schemas of tools: every fault is named, no value is shown, all work is limited."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PERSON: dict[str, Any] = {
 }
 
 
-def test_valid() -> None:
+def test_a_valid_value_has_no_faults() -> None:
     schema = Schema(PERSON)
     assert schema.faults({"name": "bob", "age": 3, "tags": ["a", "b"], "home": "urn:x", "a~/b": 1, "pet": "cat"}) == []
 
@@ -92,7 +92,7 @@ def test_dialects() -> None:
         (True, "a schema must be an object"),
     ],
 )
-def test_a_schema_that_cannot_be_used(schema: Any, text: str) -> None:
+def test_an_invalid_schema(schema: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text) as caught:
         Schema(schema)
     assert not isinstance(caught.value, jsonschema_rs.ValidationError)
@@ -132,7 +132,7 @@ def test_branches_that_double_the_work() -> None:
     began = time.monotonic()
     assert [fault.path for fault in schema.faults({"a": {"k": "x"}, "z": 1})] == ["/a"]
     assert schema.faults(nested("a", 100)) == [("", "depth", "nests too deep, or is too large, for this schema")]
-    # Without a reference to itself: 2 ** 40 branches for a flat value.
+    # 2 ** 40 branches for a flat value, without a self-reference.
     defs: dict[str, Any] = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
     with pytest.raises(ValueError, match="branches too much"):
         Schema({"$ref": "#/$defs/d0", "$defs": {**defs, "d40": {"type": "string"}}})
@@ -148,14 +148,14 @@ def test_a_large_value() -> None:
 
 
 class Visited(list[Any]):
-    """A list that refuses to be looked into."""
+    """A list that must not be iterated."""
 
     def __iter__(self) -> Any:
         raise AssertionError("the list was looked into")
 
 
 def test_counting_stops_at_the_limit() -> None:
-    """A container over the limit is refused by its length alone, wherever it stands."""
+    """A container over the limit is refused because of its length, at any place."""
     schema = Schema({"type": "object"})
     refused = [SchemaFault("", "depth", "has more than 1000000 values")]
     assert schema.faults({"a": Visited([0] * MAX_VALUES)}) == refused
@@ -166,8 +166,8 @@ def test_counting_stops_at_the_limit() -> None:
         Schema({"enum": Visited([0] * MAX_SCHEMA_VALUES)})
 
 
-def test_a_schema_has_so_many_patterns() -> None:
-    """2000 of these took 7 s to compile."""
+def test_the_number_of_patterns_is_limited() -> None:
+    """Without the limit 2000 of these take 7 s to compile."""
     names = [f"a{number}" for number in range(MAX_PATTERNS // 2)]
     most = {
         "properties": {name: {"pattern": "^a"} for name in names},
@@ -187,7 +187,7 @@ def test_a_schema_has_so_many_patterns() -> None:
         pytest.param(lambda: [[[]] * 1000] * 20_000, id="many lists"),
     ],
 )
-def test_a_value_of_60_megabytes_is_refused_at_once(value: Any) -> None:
+def test_a_value_of_60_megabytes_is_refused_immediately(value: Any) -> None:
     schema = Schema({"type": "object"})
     arguments = {"a": value()}
     began = time.monotonic()
@@ -208,7 +208,7 @@ def test_a_value_of_60_megabytes_is_refused_at_once(value: Any) -> None:
     ],
 )
 def test_a_long_keyword_and_a_large_value(keywords: dict[str, Any], item: Any) -> None:
-    """Every fault is found before the first is told, each with all that its keyword says: that may take minutes."""
+    """The library lists all faults with their whole keyword before the first is returned: without limits, minutes."""
     schema = Schema({"items": keywords})
     began = time.monotonic()
     assert [fault.path for fault in schema.faults([item] * 10_000)] == [""]
@@ -226,7 +226,7 @@ def test_a_pattern_that_backtracks() -> None:
     assert time.monotonic() - began < 5
 
 
-def test_what_json_has_no_value_for() -> None:
+def test_values_without_json() -> None:
     schema = Schema({"type": "object"})
     for value in ({"a": b"x"}, {"a": object()}, {1: 2}, {"a": "\ud800"}):
         assert [fault.path for fault in schema.faults(value)] in ([], [""])
@@ -275,7 +275,7 @@ schemas = st.recursive(
 
 
 @given(schemas, json_values)
-def test_agrees_with_the_library_and_shows_no_value(schema: Any, value: Any) -> None:
+def test_faults_agree_with_the_library_and_show_no_value(schema: Any, value: Any) -> None:
     if not isinstance(schema, dict):
         return
     faults = Schema(schema).faults(value)

@@ -1,4 +1,4 @@
-"""URIs of resources, records, templates."""
+"""URIs of resources, URI templates, contents."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_not_found() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_members_are_those_of_the_schema(corpora: Path, version: str) -> None:
+def test_members_match_the_schema(corpora: Path, version: str) -> None:
     definitions = definitions_of(corpora, version)
     compare(Resource, definitions["Resource"], definitions, version)
     compare(ResourceTemplate, definitions["ResourceTemplate"], definitions, version)
@@ -146,7 +146,7 @@ def test_uri_template(template: str, uri: str, values: dict[str, str] | None) ->
 
 
 @pytest.mark.parametrize("template", ["{+a}", "{a,b}", "{?q}", "{a}{b}", "{a", "a}", "{}", "{a}/{a}", "{a*}", "{{a}}"])
-def test_no_template_of_level_1(template: str) -> None:
+def test_invalid_templates(template: str) -> None:
     with pytest.raises(ValueError, match="level 1"):
         UriTemplate(template)
 
@@ -170,7 +170,7 @@ def test_no_template_of_level_1(template: str) -> None:
         ("C%3a%5ca", "C:\\a"),
     ],
 )
-def test_an_unsafe_part_is_refused_unless_it_is_meant(part: str, value: str) -> None:
+def test_an_unsafe_part_is_refused_unless_it_is_allowed(part: str, value: str) -> None:
     for template, uri in (("notes://{id}", f"notes://{part}"), ("x:{a}/{id}.txt", f"x:b/{part}.txt")):
         with pytest.raises(UnsafePart) as caught:
             UriTemplate(template).match(uri)
@@ -188,7 +188,7 @@ def test_a_safe_part(part: str) -> None:
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), min_size=2, max_size=2))
-def test_what_a_template_makes_it_reads_again(values: list[str]) -> None:
+def test_a_template_reads_what_it_expands(values: list[str]) -> None:
     from urllib.parse import quote
 
     template = UriTemplate("notes://{a}/{b}", unsafe_parts=True)

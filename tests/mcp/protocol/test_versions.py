@@ -1,4 +1,4 @@
-"""The revisions, held against the schemas."""
+"""The revisions, checked against their schemas."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_names() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_methods_are_those_of_the_schema(corpora: Path, version: str) -> None:
+def test_methods_match_the_schema(corpora: Path, version: str) -> None:
     definitions, revision = definitions_of(corpora, version), REVISIONS[version]
     assert revision.client_requests == methods_of(definitions, "ClientRequest")
     assert revision.server_requests == methods_of(definitions, "ServerRequest")
@@ -52,7 +52,7 @@ def test_methods_are_those_of_the_schema(corpora: Path, version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_results_are_those_of_the_schema(corpora: Path, version: str) -> None:
+def test_result_members_match_the_schema(corpora: Path, version: str) -> None:
     definitions, revision = definitions_of(corpora, version), REVISIONS[version]
     structured = definitions["CallToolResult"]["properties"].get("structuredContent")
     assert revision.structured_results is (structured is not None)

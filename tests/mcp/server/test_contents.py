@@ -1,4 +1,4 @@
-"""What functions return: made into what the protocol has, or refused; held against the schema of each revision."""
+"""Return values of functions: converted to MCP results that match each revision's schema, or refused."""
 
 from __future__ import annotations
 
@@ -124,11 +124,11 @@ FAULTY_BLOCKS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("block", "said"), FAULTY_BLOCKS, ids=lambda value: str(value)[:40])
-async def test_a_block_that_is_none_is_an_internal_error(
-    block: Any, said: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("block", "message"), FAULTY_BLOCKS, ids=lambda value: str(value)[:40])
+async def test_an_invalid_block_is_an_internal_error(
+    block: Any, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(TypeError, match=f"^/content/0.*{re.escape(said)}"):
+    with pytest.raises(TypeError, match=f"^/content/0.*{re.escape(message)}"):
         made_blocks([block], REVISIONS["2025-11-25"])
     server = Server("wrong", "1")
     server.tool("wrong")(lambda: ToolResult([block]))
@@ -142,7 +142,7 @@ async def test_a_block_that_is_none_is_an_internal_error(
 
 
 @pytest.mark.parametrize("returned", [object(), {"a": object()}, ToolResult([], object()), ToolResult("no")])
-async def test_what_a_tool_must_not_return(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_results_of_a_tool(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("wrong", "1")
     server.tool("wrong")(lambda: returned)
 
@@ -197,7 +197,7 @@ async def test_structured_results(version: str, returned: Any, written: Any, sch
     ],
     ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", str(value)),
 )
-async def test_what_a_resource_may_return(returned: Any, expected: Any, schemas: Schemas) -> None:
+async def test_results_of_a_resource(returned: Any, expected: Any, schemas: Schemas) -> None:
     server = Server("resources", "1")
     server.resource("a:b", name="r")(lambda: returned)
 
@@ -241,7 +241,7 @@ async def test_the_mime_type_of_an_object_is_the_registered_one() -> None:
     ],
     ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", str(value)),
 )
-async def test_what_a_resource_must_not_return(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_results_of_a_resource(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("resources", "1")
     server.resource("a:b", name="r")(lambda: returned)
 
@@ -263,7 +263,7 @@ async def test_what_a_resource_must_not_return(returned: Any, caplog: pytest.Log
     ],
     ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", str(value)),
 )
-async def test_what_a_prompt_may_return(returned: Any, messages: Any, schemas: Schemas) -> None:
+async def test_results_of_a_prompt(returned: Any, messages: Any, schemas: Schemas) -> None:
     server = Server("prompts", "1")
     server.prompt("p")(lambda: returned)
 
@@ -292,7 +292,7 @@ async def test_what_a_prompt_may_return(returned: Any, messages: Any, schemas: S
     ],
     ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", str(value)),
 )
-async def test_what_a_prompt_must_not_return(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_results_of_a_prompt(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("prompts", "1")
     server.prompt("p")(lambda: returned)
 
@@ -302,7 +302,7 @@ async def test_what_a_prompt_must_not_return(returned: Any, caplog: pytest.LogCa
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-async def test_whole_results_are_checked_where_they_have_the_members() -> None:
+async def test_the_known_members_of_a_whole_result_are_checked() -> None:
     server = Server("whole", "1")
     server.tool("t")(lambda: WholeResult({"content": [{"type": "text"}]}))
     server.prompt("p")(lambda: WholeResult({"messages": "no"}))
@@ -321,7 +321,7 @@ async def test_whole_results_are_checked_where_they_have_the_members() -> None:
 
 
 class Source:
-    """A source that returns what it must not."""
+    """A source that returns invalid values."""
 
     async def prompts(self) -> list[Any]:
         return []
@@ -339,7 +339,7 @@ class Source:
         return {"values": [1]}
 
 
-async def test_what_a_source_or_a_completion_must_not_return() -> None:
+async def test_invalid_results_of_sources_and_completers() -> None:
     server = Server("wrong", "1")
     server.add_source(Source())
 
@@ -357,8 +357,6 @@ async def test_what_a_source_or_a_completion_must_not_return() -> None:
             assert await client.error("completion/complete", params) == failed
 
 
-# Parts of URIs.
-
 UNSAFE = [
     "..",
     "%2e%2e",
@@ -374,7 +372,7 @@ UNSAFE = [
 
 
 @pytest.mark.parametrize("part", UNSAFE)
-async def test_a_part_that_leads_astray_reaches_no_function(part: str) -> None:
+async def test_an_unsafe_part_reaches_no_function(part: str) -> None:
     server = Server("files", "1")
     seen: list[str] = []
 
@@ -387,7 +385,7 @@ async def test_a_part_that_leads_astray_reaches_no_function(part: str) -> None:
         return []
 
     server.resource("file:///safe/{name}", complete={"name": complete})(keep)
-    # What one template refuses, a later one must not get.
+    # No later template may serve what one refuses.
     server.resource("file:///{folder}/{name}", name="any", unsafe_parts=True)(lambda folder, name: keep(name))
 
     async with converse(server, "2025-11-25") as client:
@@ -409,7 +407,7 @@ async def test_a_part_that_leads_astray_reaches_no_function(part: str) -> None:
 
 
 @pytest.mark.parametrize("uri", ["x:a/../b", "x:..", "x:a%2f%2e%2e", "x:a?p=../b", "x:a%00", "x:%ff"])
-async def test_an_unsafe_uri_reaches_no_source_that_does_not_mean_it(uri: str) -> None:
+async def test_an_unsafe_uri_reaches_only_sources_that_allow_it(uri: str) -> None:
     class Files(Source):
         def __init__(self) -> None:
             self.seen: list[str] = []
@@ -427,9 +425,6 @@ async def test_an_unsafe_uri_reaches_no_source_that_does_not_mean_it(uri: str) -
         assert (await client.error("resources/read", {"uri": uri}))[0] == -32002
         assert (await client.error("resources/read", {"uri": "x:a..b/c"}))[0] == -32002
     assert (careful.seen, meaning.seen) == (["x:a..b/c"], [uri, "x:a..b/c"])
-
-
-# What clients send.
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -464,7 +459,7 @@ async def test_null_in_the_handshake_counts_as_absent() -> None:
         assert (await client.result("initialize", params))["protocolVersion"] == "2025-11-25"
 
 
-async def test_arguments_that_are_too_many() -> None:
+async def test_too_many_arguments() -> None:
     server = Server("many", "1")
     server.tool("t", input_schema={"type": "object"})(lambda **members: str(len(members)))
     server.prompt("p", complete={"a": lambda typed, others: [typed]})(lambda a: a)

@@ -1,3 +1,5 @@
+"""Signatures of registered functions: schemas, conversion of arguments, unsupported ones."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -64,7 +66,7 @@ def test_a_function_without_arguments() -> None:
     assert function.call(function.convert({}), NO_CONTEXT) == "pong"
 
 
-def test_arguments_become_what_the_annotations_say() -> None:
+def test_arguments_are_converted_to_the_annotated_types() -> None:
     def at(point: Point, day: date, count: int = 1) -> tuple[Any, ...]:
         return point, day, count
 
@@ -93,11 +95,11 @@ def test_a_fault_names_the_argument_and_shows_no_value(arguments: dict[str, Any]
     assert raised.value.__suppress_context__ or raised.value.__context__ is None
 
 
-def test_the_context_is_no_argument() -> None:
-    def told(name: str, context: Context) -> tuple[str, Any]:
+def test_the_context_is_not_an_argument() -> None:
+    def named(name: str, context: Context) -> tuple[str, Any]:
         return name, context
 
-    function = ServingFunction(told)
+    function = ServingFunction(named)
     assert list(function.parameters) == ["name"]
     context: Any = object()
     assert function.call({"name": "a"}, context) == ("a", context)
@@ -105,7 +107,7 @@ def test_the_context_is_no_argument() -> None:
         function.convert({"name": "a", "context": 1})
 
 
-def test_arguments_of_a_schema_from_elsewhere_are_handed_over_as_they_are() -> None:
+def test_arguments_without_conversion() -> None:
     def anything(**members: Any) -> dict[str, Any]:
         return members
 
@@ -113,7 +115,7 @@ def test_arguments_of_a_schema_from_elsewhere_are_handed_over_as_they_are() -> N
     assert function.call(function.convert({"a": "1", "b": [2]}), NO_CONTEXT) == {"a": "1", "b": [2]}
 
 
-def test_a_method_and_an_object_serve_too() -> None:
+def test_a_bound_method_and_a_callable_object() -> None:
     class Adder:
         def add(self, a: int, b: int) -> int:
             return a + b
@@ -127,7 +129,7 @@ def test_a_method_and_an_object_serve_too() -> None:
     assert (called.call({"a": 1}, NO_CONTEXT), called.name, called.description) == (1, "Adder", None)
 
 
-def test_what_cannot_serve_is_refused() -> None:
+def test_unsupported_signatures_are_refused() -> None:
     def positional(a: int, /) -> None: ...
     def more(*values: int) -> None: ...
     def named(**values: int) -> None: ...

@@ -41,7 +41,7 @@ def ask(handshake: ServerHandshake, method: str, params: Any = None) -> RequestR
     return handshake.receive_request(Request(1, method, params))
 
 
-def refused(handshake: ServerHandshake, method: str, params: Any = None) -> tuple[int, str]:
+def error_of(handshake: ServerHandshake, method: str, params: Any = None) -> tuple[int, str]:
     with pytest.raises(RpcError) as caught:
         ask(handshake, method, params)
     return caught.value.code, caught.value.message
@@ -52,9 +52,6 @@ def initialized(**changes: Any) -> ServerHandshake:
     ask(handshake, "initialize", {**INITIALIZE, **changes})
     assert handshake.receive_notification(Notification("notifications/initialized"))
     return handshake
-
-
-# The server, legacy.
 
 
 def test_initialize() -> None:
@@ -80,32 +77,32 @@ def test_initialize() -> None:
     assert context.client_info == CLIENT
 
 
-def test_a_revision_is_told_what_it_has() -> None:
-    answer = ask(server(), "initialize", {**INITIALIZE, "protocolVersion": "2024-11-05"})
-    assert isinstance(answer, HandshakeReply)
-    assert answer.result["capabilities"] == {"prompts": {"listChanged": True}, "logging": {}}
-    assert answer.result["serverInfo"] == {"name": "server", "version": "1"}
+def test_each_revision_gets_only_its_own_capabilities() -> None:
+    reply = ask(server(), "initialize", {**INITIALIZE, "protocolVersion": "2024-11-05"})
+    assert isinstance(reply, HandshakeReply)
+    assert reply.result["capabilities"] == {"prompts": {"listChanged": True}, "logging": {}}
+    assert reply.result["serverInfo"] == {"name": "server", "version": "1"}
 
 
 @pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
-def test_answers_match_the_schema(corpora: Path, version: str) -> None:
-    answer = ask(server(), "initialize", {**INITIALIZE, "protocolVersion": version})
-    assert isinstance(answer, HandshakeReply)
-    schema_of(corpora, version, "InitializeResult").validate(answer.result)
+def test_replies_match_the_schema(corpora: Path, version: str) -> None:
+    reply = ask(server(), "initialize", {**INITIALIZE, "protocolVersion": version})
+    assert isinstance(reply, HandshakeReply)
+    schema_of(corpora, version, "InitializeResult").validate(reply.result)
 
 
 @pytest.mark.parametrize(
-    ("requested", "answered"),
+    ("requested", "negotiated"),
     [("2024-11-05", "2024-11-05"), ("2026-07-28", "2025-11-25"), ("1999-01-01", "2025-11-25"), ("", "2025-11-25")],
 )
-def test_version_negotiation(requested: str, answered: str) -> None:
-    answer = ask(server(), "initialize", {**INITIALIZE, "protocolVersion": requested})
-    assert isinstance(answer, HandshakeReply)
-    assert answer.result["protocolVersion"] == answered
+def test_version_negotiation(requested: str, negotiated: str) -> None:
+    reply = ask(server(), "initialize", {**INITIALIZE, "protocolVersion": requested})
+    assert isinstance(reply, HandshakeReply)
+    assert reply.result["protocolVersion"] == negotiated
 
 
 def test_a_second_initialize_is_an_error() -> None:
-    assert refused(initialized(), "initialize", INITIALIZE) == (-32600, "the session is already initialized")
+    assert error_of(initialized(), "initialize", INITIALIZE) == (-32600, "the session is already initialized")
 
 
 @pytest.mark.parametrize(
@@ -120,9 +117,9 @@ def test_a_second_initialize_is_an_error() -> None:
         ({**INITIALIZE, "clientInfo": {"name": "SECRET"}}, "clientInfo: /version is missing"),
     ],
 )
-def test_a_wrong_initialize_can_be_repeated(params: Any, message: str) -> None:
+def test_an_invalid_initialize_can_be_repeated(params: Any, message: str) -> None:
     handshake = server()
-    assert refused(handshake, "initialize", params) == (-32602, message)
+    assert error_of(handshake, "initialize", params) == (-32602, message)
     assert handshake.session is None
     assert isinstance(ask(handshake, "initialize", INITIALIZE), HandshakeReply)
 
@@ -130,19 +127,19 @@ def test_a_wrong_initialize_can_be_repeated(params: Any, message: str) -> None:
 def test_before_initialize() -> None:
     handshake = server()
     assert ask(handshake, "ping") == HandshakeReply({})
-    assert refused(handshake, "prompts/list") == (-32600, "the session is not initialized")
-    assert refused(handshake, "prompts/list", {"_meta": {"progressToken": 1}}) == (
+    assert error_of(handshake, "prompts/list") == (-32600, "the session is not initialized")
+    assert error_of(handshake, "prompts/list", {"_meta": {"progressToken": 1}}) == (
         -32600,
         "the session is not initialized",
     )
-    assert refused(handshake, "nothing/known") == (-32601, "Method not found")
-    assert refused(handshake, "subscriptions/listen") == (-32601, "Method not found")
+    assert error_of(handshake, "nothing/known") == (-32601, "Method not found")
+    assert error_of(handshake, "subscriptions/listen") == (-32601, "Method not found")
     for method in ("notifications/initialized", "notifications/roots/list_changed", "x"):
         assert not handshake.receive_notification(Notification(method))
     assert handshake.receive_notification(Notification("notifications/cancelled", {"requestId": 1}))
 
 
-def test_requests_may_follow_initialize_at_once() -> None:
+def test_requests_may_follow_initialize_immediately() -> None:
     handshake = server()
     ask(handshake, "initialize", INITIALIZE)
     assert isinstance(ask(handshake, "prompts/list"), RequestRules)
@@ -151,12 +148,12 @@ def test_requests_may_follow_initialize_at_once() -> None:
 
 def test_methods_of_other_revisions_are_not_found() -> None:
     handshake = initialized()
-    assert refused(handshake, "tasks/list") == (-32601, "Method not found")
-    assert refused(handshake, "subscriptions/listen") == (-32601, "Method not found")
+    assert error_of(handshake, "tasks/list") == (-32601, "Method not found")
+    assert error_of(handshake, "subscriptions/listen") == (-32601, "Method not found")
     assert isinstance(ask(handshake, "vendor/own"), RequestRules)
 
 
-def test_what_the_server_may_send() -> None:
+def test_messages_that_the_server_may_send() -> None:
     ping, roots, elicit = (Request(1, method) for method in ("ping", "roots/list", "elicitation/create"))
     log, changed = Notification("notifications/message"), Notification("notifications/prompts/list_changed")
     handshake = server(versions=HANDSHAKE_VERSIONS)
@@ -169,10 +166,7 @@ def test_what_the_server_may_send() -> None:
     assert [server().may_send(message) for message in messages] == [False, False, False, True, True]
 
 
-# The server, modern.
-
-
-def test_a_modern_request_stands_for_itself() -> None:
+def test_a_modern_request_does_not_affect_the_next_one() -> None:
     handshake = server()
     context = ask(handshake, "prompts/list", {"_meta": {**META, "progressToken": "p", LOG_LEVEL_KEY: "info"}})
     assert isinstance(context, RequestRules)
@@ -180,11 +174,11 @@ def test_a_modern_request_stands_for_itself() -> None:
     assert context.client_capabilities.supports("elicitation.url")
     assert context.client_info == CLIENT
     assert (context.progress_token, context.log_level) == ("p", "info")
-    # It says nothing for the next one.
-    assert refused(handshake, "prompts/list") == (-32600, "the session is not initialized")
+    # The session is still not initialized.
+    assert error_of(handshake, "prompts/list") == (-32600, "the session is not initialized")
 
 
-def test_both_kinds_on_one_stream() -> None:
+def test_modern_and_legacy_requests_on_one_stream() -> None:
     handshake = initialized()
     modern = ask(handshake, "prompts/list", {"_meta": META})
     legacy = ask(handshake, "prompts/list", {"_meta": {"progressToken": 5}})
@@ -192,38 +186,38 @@ def test_both_kinds_on_one_stream() -> None:
     assert isinstance(legacy, RequestRules)
     assert (modern.revision.version, legacy.revision.version) == ("2026-07-28", "2025-06-18")
     assert legacy.progress_token == 5
-    assert refused(handshake, "ping", {"_meta": META}) == (-32601, "Method not found")
-    assert refused(handshake, "logging/setLevel", {"_meta": META}) == (-32601, "Method not found")
+    assert error_of(handshake, "ping", {"_meta": META}) == (-32601, "Method not found")
+    assert error_of(handshake, "logging/setLevel", {"_meta": META}) == (-32601, "Method not found")
     assert isinstance(ask(handshake, "subscriptions/listen", {"_meta": META}), RequestRules)
 
 
-def test_a_modern_request_knows_no_initialize() -> None:
+def test_initialize_is_not_found_in_a_modern_request() -> None:
     handshake = server()
     assert isinstance(ask(handshake, "prompts/list", {"_meta": META}), RequestRules)
-    assert refused(handshake, "initialize", {**INITIALIZE, "_meta": META}) == (-32601, "Method not found")
+    assert error_of(handshake, "initialize", {**INITIALIZE, "_meta": META}) == (-32601, "Method not found")
     assert handshake.session is None
-    # Not by its `_meta` alone: only what makes a request modern counts.
-    answer = ask(handshake, "initialize", {**INITIALIZE, "_meta": {CLIENT_INFO_KEY: {}, "progressToken": 1}})
-    assert isinstance(answer, HandshakeReply)
-    assert answer.result["protocolVersion"] == "2025-06-18"
-    assert refused(handshake, "initialize", {**INITIALIZE, "_meta": META}) == (-32601, "Method not found")
-    assert refused(server(versions=MODERN_VERSIONS), "initialize", {**INITIALIZE, "_meta": META})[0] == -32601
+    # Other members of `_meta` do not make a request modern.
+    reply = ask(handshake, "initialize", {**INITIALIZE, "_meta": {CLIENT_INFO_KEY: {}, "progressToken": 1}})
+    assert isinstance(reply, HandshakeReply)
+    assert reply.result["protocolVersion"] == "2025-06-18"
+    assert error_of(handshake, "initialize", {**INITIALIZE, "_meta": META}) == (-32601, "Method not found")
+    assert error_of(server(versions=MODERN_VERSIONS), "initialize", {**INITIALIZE, "_meta": META})[0] == -32601
     meta = {**META, "io.modelcontextprotocol/protocolVersion": "1900-01-01"}
-    assert refused(handshake, "initialize", {**INITIALIZE, "_meta": meta})[0] == -32022
-    # To a server of legacy clients alone it means nothing.
-    answer = ask(server(versions=HANDSHAKE_VERSIONS), "initialize", {**INITIALIZE, "_meta": META})
-    assert isinstance(answer, HandshakeReply)
+    assert error_of(handshake, "initialize", {**INITIALIZE, "_meta": meta})[0] == -32022
+    # A server with legacy versions only ignores it.
+    reply = ask(server(versions=HANDSHAKE_VERSIONS), "initialize", {**INITIALIZE, "_meta": META})
+    assert isinstance(reply, HandshakeReply)
 
 
-def test_registered_methods_are_of_every_revision() -> None:
+def test_registered_methods_are_found_in_every_revision() -> None:
     handshake = server(methods={"tasks/get", "logging/setLevel", "vendor/x"})
     for method in ("tasks/get", "vendor/x"):
-        assert refused(handshake, method) == (-32600, "the session is not initialized")
+        assert error_of(handshake, method) == (-32600, "the session is not initialized")
         assert isinstance(ask(handshake, method, {"_meta": META}), RequestRules)
-    assert refused(handshake, "tasks/cancel", {"_meta": META})[0] == -32601
+    assert error_of(handshake, "tasks/cancel", {"_meta": META})[0] == -32601
     ask(handshake, "initialize", INITIALIZE)
     assert isinstance(ask(handshake, "tasks/get"), RequestRules)
-    assert refused(handshake, "tasks/cancel")[0] == -32601
+    assert error_of(handshake, "tasks/cancel")[0] == -32601
 
 
 def test_raw_params() -> None:
@@ -233,8 +227,8 @@ def test_raw_params() -> None:
 
 
 def test_discover(corpora: Path) -> None:
-    answer = ask(server(instructions="Be kind.", ttl_ms=5, cache_scope="public"), "server/discover", {"_meta": META})
-    assert answer == HandshakeReply(
+    reply = ask(server(instructions="Be kind.", ttl_ms=5, cache_scope="public"), "server/discover", {"_meta": META})
+    assert reply == HandshakeReply(
         {
             "resultType": "complete",
             "supportedVersions": ["2026-07-28"],
@@ -245,8 +239,8 @@ def test_discover(corpora: Path) -> None:
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "server", "version": "1", "title": "The server"}},
         }
     )
-    assert isinstance(answer, HandshakeReply)
-    schema_of(corpora, "2026-07-28", "DiscoverResult").validate(answer.result)
+    assert isinstance(reply, HandshakeReply)
+    schema_of(corpora, "2026-07-28", "DiscoverResult").validate(reply.result)
 
 
 @pytest.mark.parametrize(
@@ -267,17 +261,17 @@ def test_discover(corpora: Path) -> None:
         ),
     ],
 )
-def test_wrong_meta(meta: Any, message: str) -> None:
+def test_invalid_meta(meta: Any, message: str) -> None:
     if isinstance(meta, dict):
         changes = {f"io.modelcontextprotocol/{name}": value for name, value in meta.items()}
         meta = {name: value for name, value in {**META, **changes}.items() if value is not ...}
-    assert refused(server(), "server/discover", {"_meta": meta}) == (-32602, message)
+    assert error_of(server(), "server/discover", {"_meta": meta}) == (-32602, message)
 
 
-def test_half_of_the_meta_is_modern() -> None:
+def test_one_modern_member_of_meta_is_enough_to_be_modern() -> None:
     meta = {"io.modelcontextprotocol/clientCapabilities": {}}
     message = "_meta lacks io.modelcontextprotocol/protocolVersion"
-    assert refused(server(), "prompts/list", {"_meta": meta}) == (-32602, message)
+    assert error_of(server(), "prompts/list", {"_meta": meta}) == (-32602, message)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +299,7 @@ def test_unsupported_version(corpora: Path, requested: str, versions: tuple[str,
     schema_of(corpora, "2026-07-28", "UnsupportedProtocolVersionError").validate(whole)
 
 
-def test_a_server_of_modern_clients_alone() -> None:
+def test_a_server_with_modern_versions_only() -> None:
     handshake = server(versions=MODERN_VERSIONS)
     with pytest.raises(RpcError) as caught:
         ask(handshake, "initialize", INITIALIZE)
@@ -313,13 +307,13 @@ def test_a_server_of_modern_clients_alone() -> None:
         -32022,
         {"supported": ["2026-07-28"], "requested": "2025-06-18"},
     )
-    assert refused(handshake, "prompts/list")[0] == -32602
+    assert error_of(handshake, "prompts/list")[0] == -32602
     assert isinstance(ask(handshake, "prompts/list", {"_meta": META}), RequestRules)
 
 
-def test_a_server_of_legacy_clients_alone() -> None:
+def test_a_server_with_legacy_versions_only() -> None:
     handshake = server(versions=HANDSHAKE_VERSIONS)
-    assert refused(handshake, "server/discover", {"_meta": META}) == (-32601, "Method not found")
+    assert error_of(handshake, "server/discover", {"_meta": META}) == (-32601, "Method not found")
     assert not handshake.receive_notification(Notification("notifications/cancelled"))
     assert isinstance(ask(handshake, "initialize", INITIALIZE), HandshakeReply)
     context = ask(handshake, "prompts/list", {"_meta": META})
@@ -344,7 +338,7 @@ def test_required_capability(corpora: Path) -> None:
     assert caught.value.code == -32600
 
 
-def test_complete() -> None:
+def test_complete_adds_the_members_of_the_revision() -> None:
     handshake = server(ttl_ms=7)
     modern, legacy = ask(handshake, "prompts/list", {"_meta": META}), ask(initialized(), "prompts/list")
     assert isinstance(modern, RequestRules)
@@ -362,18 +356,15 @@ def test_complete() -> None:
         "content": [],
         "_meta": info,
     }
-    asked = {"resultType": "input_required", "requestState": "x"}
-    assert handshake.complete(modern.revision, "resources/read", asked) == {**asked, "_meta": info}
+    required = {"resultType": "input_required", "requestState": "x"}
+    assert handshake.complete(modern.revision, "resources/read", required) == {**required, "_meta": info}
     assert handshake.complete(legacy.revision, "prompts/list", {"prompts": [], "ttlMs": 1, "resultType": "x"}) == {
         "prompts": []
     }
 
 
-# Messages of other libraries.
-
-
 def test_official_requests_are_served(corpora: Path) -> None:
-    """Every request of the specification's pages, on the stream that its revision needs."""
+    """Each request in the examples of the specification, with the handshake of its revision."""
     served = 0
     for line in (corpora / "mcp/spec_messages.ndjson").read_text().splitlines():
         entry = json.loads(line)
@@ -383,7 +374,7 @@ def test_official_requests_are_served(corpora: Path) -> None:
         version, method = entry["version"], message["method"]
         if method not in REVISIONS[version].client_requests or method == "initialize":
             continue
-        if REVISIONS[version].is_modern:  # some pages leave it out
+        if REVISIONS[version].is_modern:  # some examples omit it
             params = message.setdefault("params", {})
             params["_meta"] = {**META, **params.get("_meta", {})}
         handshake = server() if REVISIONS[version].is_modern else initialized(protocolVersion=version)

@@ -1,4 +1,4 @@
-"""What serving functions ask their client: by requests, or by results that want input."""
+"""Requests of functions to their client: sent directly, or in input_required results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def schemas(corpora: Path) -> Schemas:
 
 
 def asking(*methods: str, params: dict[str, Any] | None = None, **options: Any) -> Server:
-    """A server with a tool that asks for one thing after the other, and gives back all answers."""
+    """A server with a tool that makes these requests in turn and returns all responses."""
     server = Server("asking", "1")
 
     @server.tool()
@@ -68,11 +68,8 @@ def text_of(result: dict[str, Any]) -> str:
     return text
 
 
-# Up to 2025-11-25.
-
-
 @pytest.mark.parametrize("version", LEGACY)
-async def test_a_legacy_client_is_sent_requests(version: str, schemas: Schemas) -> None:
+async def test_a_legacy_client_gets_requests(version: str, schemas: Schemas) -> None:
     async with converse(asking_server.server, version, ALL) as client:
         id = client.request("tools/call", {"name": "introduce"})
         methods = ["elicitation/create", "sampling/createMessage", "roots/list"]
@@ -92,14 +89,14 @@ async def test_a_legacy_client_is_sent_requests(version: str, schemas: Schemas) 
             assert text_of(result) == "Hello! file:///a"
 
 
-async def test_a_legacy_client_that_lacks_the_capability() -> None:
+async def test_a_legacy_client_without_the_capability() -> None:
     async with converse(asking("roots/list"), "2025-11-25", {"elicitation": {}}) as client:
         error = await client.error("tools/call", {"name": "ask"})
         assert error == (-32600, "the client lacks the capability roots", None)
         assert client.notifications == []
 
 
-async def test_a_legacy_client_that_is_not_initialized_is_not_asked() -> None:
+async def test_a_legacy_client_gets_no_request_before_it_is_initialized() -> None:
     async with converse(asking("roots/list"), "") as client:
         client.send(
             {
@@ -118,7 +115,7 @@ async def test_a_legacy_client_that_is_not_initialized_is_not_asked() -> None:
         assert error == (-32600, "the client cannot receive this message", None)
 
 
-async def test_the_error_of_a_legacy_client() -> None:
+async def test_an_error_response_of_a_legacy_client() -> None:
     server = Server("asking", "1")
 
     @server.tool()
@@ -136,18 +133,18 @@ async def test_the_error_of_a_legacy_client() -> None:
         assert text_of((await client.answer(id))["result"]) == "-1 no [1]"
 
 
-async def test_the_request_is_cancelled_with_the_one_that_is_served() -> None:
+async def test_cancelling_a_request_cancels_the_requests_of_its_function() -> None:
     async with converse(asking("roots/list"), "2025-11-25", ALL) as client:
         id = client.request("tools/call", {"name": "ask"})
         request = await client.notification("roots/list")
         client.notify("notifications/cancelled", {"requestId": id})
         cancelled = await client.notification("notifications/cancelled")
         assert cancelled["params"]["requestId"] == request["id"]
-        answer(client, request, result=ROOTS)  # too late, and no matter
+        answer(client, request, result=ROOTS)  # too late: it is ignored
         assert await client.result("ping") == {}
 
 
-async def test_the_request_has_a_deadline() -> None:
+async def test_a_request_to_the_client_has_a_deadline() -> None:
     server = Server("asking", "1")
 
     @server.tool()
@@ -160,11 +157,8 @@ async def test_the_request_has_a_deadline() -> None:
         assert text_of(await client.result("tools/call", {"name": "ask"})) == "late"
 
 
-# 2026-07-28.
-
-
 async def rounds(client: Conversation, method: str, params: dict[str, Any], schemas: Schemas) -> tuple[list[Any], Any]:
-    """Answers all that a request wants. Returns the methods that each round asked for, and the result."""
+    """Respond to all input requests. Return the methods of each round, and the result."""
     asked = []
     inputs: dict[str, Any] = {}
     while True:
@@ -180,7 +174,7 @@ async def rounds(client: Conversation, method: str, params: dict[str, Any], sche
             inputs["requestState"] = result["requestState"]
 
 
-async def test_a_modern_client_gets_results_that_want_input(schemas: Schemas) -> None:
+async def test_a_modern_client_gets_input_required_results(schemas: Schemas) -> None:
     async with converse(asking_server.server, MODERN, ALL) as client:
         asked, result = await rounds(client, "tools/call", {"name": "introduce"}, schemas)
         assert asked == [["elicitation/create"], ["sampling/createMessage", "roots/list"]]
@@ -192,10 +186,10 @@ async def test_a_modern_client_gets_results_that_want_input(schemas: Schemas) ->
         asked, result = await rounds(client, "resources/read", {"uri": "memo://where"}, schemas)
         assert asked == [["roots/list"]]
         assert result["contents"][0]["text"] == "file:///a"
-        assert client.notifications == []  # nor requests
+        assert client.notifications == []  # and no requests
 
 
-async def test_the_same_request_asked_twice_has_two_answers(schemas: Schemas) -> None:
+async def test_the_same_request_sent_twice_has_two_responses(schemas: Schemas) -> None:
     async with converse(asking("roots/list", "roots/list"), MODERN, ALL) as client:
         first = await client.result("tools/call", {"name": "ask"})
         [key] = first["inputRequests"]
@@ -207,7 +201,7 @@ async def test_the_same_request_asked_twice_has_two_answers(schemas: Schemas) ->
         assert last["structuredContent"] == {"answers": [{"roots": []}, ROOTS]}
 
 
-async def test_an_answer_counts_for_the_request_that_it_was_given_to(schemas: Schemas) -> None:
+async def test_a_response_belongs_to_its_request_only(schemas: Schemas) -> None:
     server = Server("asking", "1")
     files = ["a", "b"]
 
@@ -243,7 +237,7 @@ URL = {"mode": "url", "message": "Sign in", "url": "https://a.test/"}
         ("elicitation/create", URL, {"elicitation": {}}, {"elicitation": {"url": {}}}, {"elicitation": {"url": {}}}),
     ],
 )
-async def test_a_modern_client_that_lacks_the_capability(
+async def test_a_modern_client_without_the_capability(
     method: str, params: Any, lacks: Any, has: Any, required: Any, schemas: Schemas
 ) -> None:
     async with converse(asking(method, params=params), MODERN, lacks) as client:
@@ -256,7 +250,7 @@ async def test_a_modern_client_that_lacks_the_capability(
 
 
 @pytest.mark.parametrize("factory", [None, getattr(asyncio, "eager_task_factory", None)])
-async def test_what_a_run_without_its_answers_makes_of_that_is_void(
+async def test_the_outcome_of_a_run_without_a_response_is_ignored(
     caplog: pytest.LogCaptureFixture, factory: Any
 ) -> None:
     server = Server("asking", "1")
@@ -305,7 +299,7 @@ async def test_what_a_run_without_its_answers_makes_of_that_is_void(
     assert done == ["cleaned up", "cleaned up"]
 
 
-async def test_what_cannot_be_asked_for_in_2026_07_28() -> None:
+async def test_requests_that_2026_07_28_does_not_allow() -> None:
     server = asking("ping")
 
     @server.method("own/method")
@@ -336,13 +330,13 @@ async def test_what_cannot_be_asked_for_in_2026_07_28() -> None:
         {"requestState": " " * MAX_STATE_BYTES + "{}"},
     ],
 )
-async def test_answers_that_are_none(given: dict[str, Any]) -> None:
+async def test_invalid_input_responses(given: dict[str, Any]) -> None:
     async with converse(asking("roots/list"), MODERN, ALL) as client:
         if given.get("requestState") == "\udcff":
             client.transport.send(
                 b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"ask","requestState":"\\udcff"}}'
             )
-            await client.settle()  # it is no message, and gets no answer
+            await client.settle()  # it is not a valid message, so there is no response
         else:
             code, message, data = await client.error("tools/call", {"name": "ask", **given})
             [name] = given
@@ -351,7 +345,7 @@ async def test_answers_that_are_none(given: dict[str, Any]) -> None:
         assert (await client.result("tools/call", {"name": "ask"}))["resultType"] == "input_required"
 
 
-async def test_answers_to_what_was_not_asked_are_passed_over_and_not_kept() -> None:
+async def test_responses_to_unknown_requests_are_ignored_and_not_kept() -> None:
     async with converse(asking("roots/list"), MODERN, ALL) as client:
         given = {"inputResponses": {"unknown": ROOTS}, "requestState": '{"other": {"a": 1}}'}
         result = await client.result("tools/call", {"name": "ask", **given})
@@ -359,7 +353,7 @@ async def test_answers_to_what_was_not_asked_are_passed_over_and_not_kept() -> N
         assert "requestState" not in result
 
 
-async def test_a_function_names_what_it_asks_for(schemas: Schemas) -> None:
+async def test_a_function_chooses_the_keys_of_its_requests(schemas: Schemas) -> None:
     server = Server("naming", "1")
 
     @server.tool()
@@ -386,10 +380,10 @@ async def test_a_function_names_what_it_asks_for(schemas: Schemas) -> None:
         assert json.loads(second["requestState"]) == {"github_login": ACCEPTED}
         inputs = {"inputResponses": {'the "code"': ACCEPTED}, "requestState": second["requestState"]}
         assert text_of(await client.result("tools/call", {"name": "login", **inputs})) == "Ada Ada Ada"
-        # Of two requests with one name the first one is asked for.
+        # Of two requests with one key only the first one is sent.
         result = await client.result("tools/call", {"name": "twice"})
         assert result["inputRequests"] == {"same": {"method": "roots/list"}}
-    # To a legacy client a name means nothing.
+    # A legacy client does not see the key.
     async with converse(server, "2025-11-25", ALL) as client:
         id = client.request("tools/call", {"name": "login"})
         for _ in range(3):
@@ -402,7 +396,7 @@ LOGIN = {"method": "elicitation/create", "params": {"message": "Who?", "requeste
 
 
 def stateful(result: Any) -> Server:
-    """A server whose functions make results that want input by themselves."""
+    """A server whose functions return input_required results."""
     server = Server("stateful", "1")
 
     @server.tool()
@@ -438,21 +432,21 @@ REQUESTS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("requests", [{"github_login": LOGIN, "more": {"method": "roots/list"}}, None])
-async def test_a_function_makes_the_result_that_wants_input(schemas: Schemas, requests: Any) -> None:
-    wanted = {"resultType": "input_required", "requestState": "not JSON, and signed"}
+async def test_a_function_returns_an_input_required_result(schemas: Schemas, requests: Any) -> None:
+    required = {"resultType": "input_required", "requestState": "not JSON, and signed"}
     if requests is not None:
-        wanted["inputRequests"] = requests
+        required["inputRequests"] = requests
 
-    async with converse(stateful(wanted), MODERN, ALL) as client:
+    async with converse(stateful(required), MODERN, ALL) as client:
         for method, params in REQUESTS:
             result = await client.result(method, params)
             schemas.check(MODERN, "InputRequiredResult", result)
-            assert {name: value for name, value in result.items() if name != "_meta"} == wanted
+            assert {name: value for name, value in result.items() if name != "_meta"} == required
             given = {"requestState": result["requestState"], "inputResponses": {"github_login": ACCEPTED}}
             result = await client.result(method, {**params, **given})
             assert result["resultType"] == "complete"
             assert "not JSON, and signed" in json.dumps(result)
-    async with converse(stateful(wanted), "2025-11-25", ALL) as client:
+    async with converse(stateful(required), "2025-11-25", ALL) as client:
         for method, params in REQUESTS:
             assert await client.error(method, params) == (-32600, "the client cannot receive this message", None)
 
@@ -469,7 +463,7 @@ async def test_a_function_makes_the_result_that_wants_input(schemas: Schemas, re
         {"requestState": "x" * (MAX_STATE_BYTES + 1)},
     ],
 )
-async def test_a_wrong_result_that_wants_input_is_an_error(
+async def test_an_invalid_input_required_result_is_an_error(
     wrong: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
@@ -479,17 +473,17 @@ async def test_a_wrong_result_that_wants_input_is_an_error(
     assert "check_input_required" in caplog.text
 
 
-async def test_a_result_that_wants_what_the_client_cannot_give() -> None:
-    wanted = {"resultType": "input_required", "inputRequests": {"login": LOGIN}}
+async def test_an_input_required_result_that_the_client_does_not_support() -> None:
+    required = {"resultType": "input_required", "inputRequests": {"login": LOGIN}}
 
-    async with converse(stateful(wanted), MODERN, {"roots": {}}) as client:
+    async with converse(stateful(required), MODERN, {"roots": {}}) as client:
         for method, params in REQUESTS:
             code, _, data = await client.error(method, params)
             assert (code, data) == (-32021, {"requiredCapabilities": {"elicitation": {"form": {}}}})
         assert await client.error("vendor/own") == (-32600, "the client cannot receive this message", None)
 
 
-async def test_answers_that_are_too_large_to_carry() -> None:
+async def test_responses_that_are_too_large_for_the_state() -> None:
     async with converse(asking("roots/list", "roots/list"), MODERN, ALL) as client:
         [key] = (await client.result("tools/call", {"name": "ask"}))["inputRequests"]
         large = {"roots": [{"uri": "file:///" + "x" * MAX_STATE_BYTES}]}
@@ -497,7 +491,7 @@ async def test_answers_that_are_too_large_to_carry() -> None:
         assert error == (-32603, "the input responses have more than 1048576 bytes", None)
 
 
-async def test_what_a_function_does_to_an_answer_is_not_carried() -> None:
+async def test_a_response_that_the_function_changes_is_kept_unchanged() -> None:
     server = Server("asking", "1")
 
     @server.tool()
@@ -512,14 +506,12 @@ async def test_what_a_function_does_to_an_answer_is_not_carried() -> None:
         assert json.loads(wants["requestState"]) == {key: ROOTS}
 
 
-# Clients.
-
 HANDLERS: Any = {method: lambda params, result=result: result for method, (_, result) in KINDS.items()}
 COMMAND = [sys.executable, str(PEERS / "asking_server.py")]
 
 
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
-async def test_our_client(version: str) -> None:
+async def test_the_client_of_this_package(version: str) -> None:
     ours, theirs = memory_pair(profile=asking_server.server.profile)
     serving = asyncio.create_task(asking_server.server.run(theirs))
     async with mcp.connect(ours, mode=version, handlers=HANDLERS) as client:
@@ -545,8 +537,8 @@ async def test_the_python_sdk(mode: str) -> None:
     async def sample(context: Any, params: Any) -> Any:
         content = params.messages[0].content
         asked.append(content.text)
-        said = types.TextContent(type="text", text="Hello!")
-        return types.CreateMessageResult(role="assistant", model="m", content=said)
+        text = types.TextContent(type="text", text="Hello!")
+        return types.CreateMessageResult(role="assistant", model="m", content=text)
 
     async def list_roots(context: Any) -> Any:
         asked.append("roots")
@@ -571,9 +563,9 @@ async def test_the_python_sdk(mode: str) -> None:
 def test_the_typescript_sdk(mode: str) -> None:
     ran = subprocess.run(node_command("asking_client.mjs", mode, *COMMAND), capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stderr) == (0, "")
-    told: dict[str, Any] = json.loads(ran.stdout)
-    asked = told.pop("asked")
-    assert told == {"tool": "Greet Ada. Hello! file:///a", "prompt": "file:///a", "resource": "file:///a"}
+    output: dict[str, Any] = json.loads(ran.stdout)
+    asked = output.pop("asked")
+    assert output == {"tool": "Greet Ada. Hello! file:///a", "prompt": "file:///a", "resource": "file:///a"}
     assert (asked[0], sorted(asked[1:3]), asked[3:]) == (
         "elicitation/create",
         ["roots/list", "sampling/createMessage"],

@@ -1,4 +1,4 @@
-"""What a server answers: to the letter, and held against the schema of each revision."""
+"""The results of a server: exact values, and checked against the schema of each revision."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def schemas(corpora: Path) -> Schemas:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_every_answer_is_as_the_schema_has_it(version: str, schemas: Schemas) -> None:
+async def test_every_result_matches_the_schema(version: str, schemas: Schemas) -> None:
     requests: list[tuple[str, dict[str, Any], str]] = [
         ("tools/list", {}, "ListToolsResult"),
         ("tools/call", {"name": "add", "arguments": {"a": 1}}, "CallToolResult"),
@@ -72,9 +72,6 @@ async def test_every_answer_is_as_the_schema_has_it(version: str, schemas: Schem
             schemas.check(version, kind, await client.notification(method))
 
 
-# Tools.
-
-
 async def test_calling_tools() -> None:
     async with converse(sample(), "2025-11-25") as client:
 
@@ -96,27 +93,27 @@ async def test_calling_tools() -> None:
         }
 
 
-async def test_a_faulty_call_is_a_result_for_the_model_without_the_values(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_call_is_an_error_result_without_values(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
         async with converse(sample(), "2025-11-25") as client:
 
-            async def told(name: str, **arguments: Any) -> str:
+            async def text_of(name: str, **arguments: Any) -> str:
                 result = await client.result("tools/call", {"name": name, "arguments": arguments})
                 assert result["isError"] is True
                 [block] = result["content"]
                 assert "secret" not in block["text"]
                 return str(block["text"])
 
-            text = await told("add", a="a secret argument", b=1000, c="a secret argument")
+            text = await text_of("add", a="a secret argument", b=1000, c="a secret argument")
             assert text.startswith("Invalid arguments for tool add:\n")
             assert {line.partition(":")[0] for line in text.splitlines()[1:]} == {"/a", "/b", "/"}
-            assert await told("add") == "Invalid arguments for tool add:\n/a: is required"
-            assert await told("fail") == "Tool fail failed"
-            assert (await told("picture", wide=False)).startswith("The result of tool picture does not match")
+            assert await text_of("add") == "Invalid arguments for tool add:\n/a: is required"
+            assert await text_of("fail") == "Tool fail failed"
+            assert (await text_of("picture", wide=False)).startswith("The result of tool picture does not match")
     [record] = caplog.records
     assert (record.name, record.levelname) == ("jsonrpc_fast.mcp", "ERROR")
     assert record.getMessage().startswith("tool fail failed, request ")
-    assert "ValueError: a secret" in caplog.text  # an exception's text is the server's own
+    assert "ValueError: a secret" in caplog.text  # only the log has the text of the exception
     assert "a secret argument" not in caplog.text
 
 
@@ -130,12 +127,12 @@ async def test_a_faulty_call_is_a_result_for_the_model_without_the_values(caplog
         ({"name": "refuse"}, (-32000, "not today", {"why": "closed"})),
     ],
 )
-async def test_an_error_of_the_protocol(params: dict[str, Any], error: tuple[int, str, Any]) -> None:
+async def test_a_call_that_is_a_jsonrpc_error(params: dict[str, Any], error: tuple[int, str, Any]) -> None:
     async with converse(sample(), "2025-11-25") as client:
         assert await client.error("tools/call", params) == error
 
 
-async def test_calls_run_side_by_side_and_can_be_cancelled() -> None:
+async def test_calls_run_concurrently_and_can_be_cancelled() -> None:
     server = Server("slow", "1")
     ended: list[str] = []
 
@@ -157,14 +154,14 @@ async def test_calls_run_side_by_side_and_can_be_cancelled() -> None:
             await asyncio.wait_for(client.answer(long), 0.05)
 
 
-async def test_progress_goes_to_those_who_asked() -> None:
+async def test_progress_is_sent_only_to_clients_that_asked() -> None:
     async with converse(sample(), "2025-11-25") as client:
         await client.result("tools/call", {"name": "work", "arguments": {"steps": 1}})
         assert [heard["method"] for heard in client.notifications] == ["notifications/message"]
         params = {"name": "work", "arguments": {"steps": 1}, "_meta": {"progressToken": 7}}
         await client.result("tools/call", params)
-        told = await client.notification("notifications/progress")
-        assert told["params"] == {"progressToken": 7, "progress": 1, "total": 1, "message": "working"}
+        progress = await client.notification("notifications/progress")
+        assert progress["params"] == {"progressToken": 7, "progress": 1, "total": 1, "message": "working"}
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
@@ -188,9 +185,6 @@ async def test_a_tool_sees_its_client(version: str) -> None:
             assert (code, data) == (-32600, None)
         else:
             assert (code, data) == (-32021, {"requiredCapabilities": {"elicitation": {"url": {}}}})
-
-
-# Prompts.
 
 
 async def test_prompts() -> None:
@@ -227,13 +221,13 @@ async def test_prompts() -> None:
         ({"name": "dialogue", "arguments": {"count": "many"}}, "arguments: wrong type: count"),
     ],
 )
-async def test_a_prompt_that_cannot_be_had(params: dict[str, Any], message: str) -> None:
+async def test_an_invalid_request_for_a_prompt(params: dict[str, Any], message: str) -> None:
     async with converse(sample(), "2025-11-25") as client:
         assert await client.error("prompts/get", params) == (-32602, message, None)
 
 
 @pytest.mark.parametrize("returned", [None, 1, {"role": "system", "content": ""}, [{"content": ""}], {"text": ""}])
-async def test_what_a_prompt_must_not_return(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_results_of_a_prompt(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("wrong", "1")
     server.prompt("wrong")(lambda: returned)
 
@@ -241,9 +235,6 @@ async def test_what_a_prompt_must_not_return(returned: Any, caplog: pytest.LogCa
         async with converse(server, "2025-11-25") as client:
             assert await client.error("prompts/get", {"name": "wrong"}) == (-32603, "Internal error", None)
     assert "TypeError" in caplog.text
-
-
-# Resources.
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -270,9 +261,6 @@ async def test_resources(version: str) -> None:
             code, message, data = await client.error("resources/read", wrong)
             assert (code, data) == (-32602, None)
             assert "no uri" not in message
-
-
-# Lists.
 
 
 async def test_a_list_in_pages() -> None:
@@ -311,9 +299,6 @@ async def test_the_definition_of_a_tool() -> None:
         }
 
 
-# Completion.
-
-
 async def test_completion() -> None:
     async with converse(sample(), "2025-11-25") as client:
 
@@ -346,13 +331,10 @@ async def test_completion() -> None:
         (7, {"name": "a", "value": ""}, "ref must be an object"),
     ],
 )
-async def test_completion_of_what_is_not_there(ref: Any, argument: Any, message: str) -> None:
+async def test_an_invalid_request_for_a_completion(ref: Any, argument: Any, message: str) -> None:
     async with converse(sample(), "2025-11-25") as client:
         error = await client.error("completion/complete", {"ref": ref, "argument": argument})
         assert error == (-32602, message, None)
-
-
-# Any params.
 
 
 JSON = st.recursive(
@@ -373,8 +355,8 @@ VALUES = NAMES | JSON | st.dictionaries(PARTS, NAMES | JSON, max_size=3)
     st.dictionaries(st.sampled_from(MEMBERS), VALUES, max_size=4),
     st.sampled_from(VERSIONS),
 )
-async def test_no_params_make_an_internal_error(method: str, params: dict[str, Any], version: str) -> None:
-    assume(method != "subscriptions/listen" or "notifications" not in params)  # which would be open for ever
+async def test_arbitrary_params_cause_no_internal_error(method: str, params: dict[str, Any], version: str) -> None:
+    assume(method != "subscriptions/listen" or "notifications" not in params)  # it would stay open
     if version == "2026-07-28" and "_meta" in params:
         del params["_meta"]
 

@@ -27,7 +27,7 @@ def test_pages() -> None:
     assert page(["a", "b"]) == (["a", "b"], None)
 
 
-def test_a_cursor_holds_while_items_come_and_go() -> None:
+def test_a_cursor_stays_valid_when_items_are_added_and_removed() -> None:
     _, cursor = page(["a", "b", "c", "d"])
     assert page(["a0", "c", "d"], cursor) == (["c", "d"], None)
     assert page(["a"], cursor) == ([], None)
@@ -37,7 +37,7 @@ def test_a_cursor_holds_while_items_come_and_go() -> None:
     "cursor",
     ["", "b", "SECRET", 5, {}, True, "a" * 10_000, "é", "YQ==", "YWZ0ZXI6YQ", base64.b64encode(b"after:\xff").decode()],
 )
-def test_no_cursor(cursor: object) -> None:
+def test_invalid_cursors(cursor: object) -> None:
     with pytest.raises(RpcError) as caught:
         page(["a"], cursor)
     assert (caught.value.code, caught.value.message) == (-32602, "Invalid cursor")

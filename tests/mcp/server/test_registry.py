@@ -1,3 +1,5 @@
+"""The decorators of a server: names, descriptions, and what they refuse."""
+
 from __future__ import annotations
 
 import socket
@@ -17,7 +19,7 @@ from ...support.mcp_conversation import converse
 from ...support.mcp_sample import sample
 
 
-def test_what_cannot_be_registered() -> None:
+def test_invalid_registrations() -> None:
     server = sample()
 
     with pytest.raises(ValueError, match="add is already registered"):
@@ -87,7 +89,7 @@ async def test_decorators_with_and_without_parentheses(with_parentheses: bool) -
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a,b", "a/b", "naïve", "x" * 129, "<lambda>", "a\n"])
-def test_a_tool_name_is_as_the_revision_of_2025_11_25_has_it(name: str) -> None:
+def test_a_tool_name_follows_the_rule_of_2025_11_25(name: str) -> None:
     server = Server("names", "1")
     with pytest.raises(ValueError, match=r"^tool .*: the name must be 1 to 128 of A-Z, a-z, 0-9, _, - and \.$"):
         server.tool(name)(lambda: None)
@@ -108,7 +110,7 @@ class CustomMember(TypedDict):
     x: Custom
 
 
-def test_a_type_that_cannot_be_served_is_refused_when_it_is_registered() -> None:
+def test_an_unsupported_parameter_type_is_refused_at_registration() -> None:
     server = Server("types", "1")
 
     def taken(value: Custom) -> None: ...
@@ -148,7 +150,7 @@ def returning(annotation: Any) -> Any:
         complex,
     ],
 )
-def test_a_result_that_cannot_be_served_is_refused_when_it_is_registered(annotation: Any) -> None:
+def test_an_unsupported_result_type_is_refused_at_registration(annotation: Any) -> None:
     server = Server("types", "1")
     for decorator in (server.tool, server.prompt, server.method):
         with pytest.raises(TypeError, match=r"^(tool|prompt|method) given: a result of type .* is not supported$"):
@@ -157,7 +159,7 @@ def test_a_result_that_cannot_be_served_is_refused_when_it_is_registered(annotat
         server.resource("x:y", name="given")(returning(annotation))
 
 
-def test_what_a_prompt_a_resource_and_a_method_cannot_return() -> None:
+def test_result_types_that_a_prompt_a_resource_and_a_method_refuse() -> None:
     server = Server("types", "1")
     for annotation in (int, float, bool, bytes, None, Awaitable[int]):
         with pytest.raises(TypeError, match=r"^prompt given: a result of type"):
@@ -184,7 +186,7 @@ def test_what_a_prompt_a_resource_and_a_method_cannot_return() -> None:
     "annotation",
     [Any, object, None, NoReturn, Path, ToolResult, Inner, list[Inner], Awaitable[dict[str, int]], str | None, tuple],
 )
-def test_a_result_that_a_tool_can_return(annotation: Any) -> None:
+def test_result_types_that_a_tool_accepts(annotation: Any) -> None:
     Server("types", "1").tool("given")(returning(annotation))
 
 

@@ -1,4 +1,4 @@
-"""A server made in code, over a transport in memory: its clients, what it tells them, and what they may not do."""
+"""A server over a transport in memory: its clients, notifications, invalid messages and extensions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def schemas(corpora: Path) -> Schemas:
 
 
 @pytest.mark.parametrize("version", LEGACY)
-async def test_initialize_tells_what_is_registered(version: str, schemas: Schemas) -> None:
+async def test_initialize_declares_what_is_registered(version: str, schemas: Schemas) -> None:
     async with converse(sample(), "") as client:
         result = await client.initialize(version)
     schemas.check(version, "InitializeResult", result)
@@ -58,14 +58,14 @@ async def test_initialize_tells_what_is_registered(version: str, schemas: Schema
     ) | ({"description": "Some of everything"} if version >= "2025-11-25" else {})
 
 
-async def test_a_server_without_anything_declares_nothing_and_finds_no_methods() -> None:
+async def test_an_empty_server_declares_nothing_and_finds_no_methods() -> None:
     async with converse(Server("empty", "1"), "") as client:
         assert (await client.initialize("2025-11-25"))["capabilities"] == {"logging": {}}
         for method in ("tools/list", "prompts/get", "resources/read", "completion/complete", "resources/subscribe"):
             assert await client.error(method, {"name": "a", "uri": "a:b"}) == NOT_FOUND
 
 
-async def test_old_and_new_clients_on_one_stream() -> None:
+async def test_legacy_and_modern_requests_on_one_stream() -> None:
     async with converse(sample(), "2025-11-25") as client:
         assert "resultType" not in await client.result("tools/list")
         client.version = "2026-07-28"
@@ -77,7 +77,7 @@ async def test_old_and_new_clients_on_one_stream() -> None:
         assert "resultType" not in await client.result("tools/list")
 
 
-async def test_before_initialize_every_request_is_answered_at_once() -> None:
+async def test_before_initialize_every_request_gets_an_immediate_response() -> None:
     async with converse(sample(), "") as client:
         assert await client.error("tools/list") == (-32600, "the session is not initialized", None)
         assert await client.error("vendor/method") == NOT_FOUND
@@ -87,10 +87,7 @@ async def test_before_initialize_every_request_is_answered_at_once() -> None:
         assert (await client.error("initialize", {"protocolVersion": "2025-11-25"}))[0] == -32600
 
 
-# Changes.
-
-
-async def test_a_legacy_client_is_told_once_of_what_changes_together() -> None:
+async def test_a_legacy_client_gets_one_notification_for_simultaneous_changes() -> None:
     server = sample()
     async with converse(server, "2025-11-25") as client:
         server.tool("one")(lambda: None)
@@ -110,7 +107,7 @@ async def test_a_legacy_client_is_told_once_of_what_changes_together() -> None:
             server.unregister("tools", "echo")
 
 
-async def test_nobody_is_told_of_what_was_not_declared_or_too_early() -> None:
+async def test_no_notification_of_undeclared_lists_or_before_initialized() -> None:
     server = Server("empty", "1")
     server.prompt("one")(lambda: "")
     async with converse(server, "") as client:
@@ -143,19 +140,19 @@ async def test_a_legacy_client_subscribes_to_a_resource() -> None:
         assert (await client.error("resources/subscribe", {"uri": "no uri"}))[0] == -32602
 
 
-async def test_a_modern_client_listens(schemas: Schemas) -> None:
+async def test_a_modern_client_subscribes(schemas: Schemas) -> None:
     server = sample()
     async with converse(server, "2026-07-28") as client:
-        wanted = {"toolsListChanged": True, "promptsListChanged": False, "resourceSubscriptions": ["notes://index"]}
-        first = client.request("subscriptions/listen", {"notifications": wanted})
+        filter = {"toolsListChanged": True, "promptsListChanged": False, "resourceSubscriptions": ["notes://index"]}
+        first = client.request("subscriptions/listen", {"notifications": filter})
         second = client.request("subscriptions/listen", {"notifications": {"promptsListChanged": True}})
         for id, kept in (
             (first, {"toolsListChanged": True, "resourceSubscriptions": ["notes://index"]}),
             (second, {"promptsListChanged": True}),
         ):
-            told = await client.notification("notifications/subscriptions/acknowledged")
-            assert told["params"] == {"_meta": {SUBSCRIPTION_ID_KEY: id}, "notifications": kept}
-            schemas.check("2026-07-28", "SubscriptionsAcknowledgedNotification", told)
+            acknowledgement = await client.notification("notifications/subscriptions/acknowledged")
+            assert acknowledgement["params"] == {"_meta": {SUBSCRIPTION_ID_KEY: id}, "notifications": kept}
+            schemas.check("2026-07-28", "SubscriptionsAcknowledgedNotification", acknowledgement)
         server.tool("new")(lambda: None)
         server.resource("notes://new")(lambda: "")
         server.resource_updated("notes://index")
@@ -175,10 +172,10 @@ async def test_a_modern_client_listens(schemas: Schemas) -> None:
         assert [heard["params"] for heard in client.notifications] == [{"_meta": {SUBSCRIPTION_ID_KEY: second}}]
 
 
-async def test_a_stream_that_is_cancelled_at_once_is_gone() -> None:
+async def test_a_stream_that_is_cancelled_immediately() -> None:
     server = sample()
     async with converse(server, "2026-07-28") as client:
-        for _ in range(200):  # more than there may be at a time
+        for _ in range(200):  # more than the limit
             id = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
             client.notify("notifications/cancelled", {"requestId": id})
         await client.result("tools/list")
@@ -190,7 +187,7 @@ async def test_a_stream_that_is_cancelled_at_once_is_gone() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "filter",
     [
         None,
         [],
@@ -201,12 +198,12 @@ async def test_a_stream_that_is_cancelled_at_once_is_gone() -> None:
         {"resourceSubscriptions": ["a:" + "b" * 2048]},
     ],
 )
-async def test_a_filter_that_is_wrong(asked: Any) -> None:
+async def test_an_invalid_filter(filter: Any) -> None:
     async with converse(sample(), "2026-07-28") as client:
-        assert (await client.error("subscriptions/listen", {"notifications": asked}))[0] == -32602
+        assert (await client.error("subscriptions/listen", {"notifications": filter}))[0] == -32602
 
 
-async def test_there_are_only_so_many_streams() -> None:
+async def test_the_number_of_streams_is_limited() -> None:
     async with converse(sample(), "2026-07-28") as client:
         for _ in range(64):
             client.request("subscriptions/listen", {"notifications": {}})
@@ -215,7 +212,7 @@ async def test_there_are_only_so_many_streams() -> None:
         await client.result("tools/list")
 
 
-async def test_a_stream_ends_with_an_answer_when_the_server_ends(schemas: Schemas) -> None:
+async def test_a_stream_ends_with_a_response_when_the_server_ends(schemas: Schemas) -> None:
     server = sample()
     ours, theirs = memory_pair(profile=server.profile)
     serving = asyncio.create_task(server.run(theirs))
@@ -232,10 +229,7 @@ async def test_a_stream_ends_with_an_answer_when_the_server_ends(schemas: Schema
     await ours.close()
 
 
-# The log of the protocol.
-
-
-async def test_a_legacy_client_sets_its_level() -> None:
+async def test_a_legacy_client_sets_its_log_level() -> None:
     server = sample()
     async with converse(server, "2025-11-25") as client:
         server.log("debug", "no")
@@ -253,7 +247,7 @@ async def test_a_legacy_client_sets_its_level() -> None:
             server.log("loud", "no")
 
 
-async def test_a_modern_request_asks_for_its_own_messages() -> None:
+async def test_a_modern_request_sets_its_own_log_level() -> None:
     server = sample()
     async with converse(server, "2026-07-28") as client:
         server.log("emergency", "no")
@@ -267,10 +261,7 @@ async def test_a_modern_request_asks_for_its_own_messages() -> None:
         assert await client.error("logging/setLevel", {"level": "debug"}) == NOT_FOUND
 
 
-# Messages that break a rule.
-
-
-async def test_a_batch_is_for_clients_of_2025_03_26() -> None:
+async def test_only_clients_of_2025_03_26_may_send_batches() -> None:
     batch = [{"jsonrpc": "2.0", "id": f"b{number}", "method": "ping"} for number in range(2)] + [{"id": "b2"}]
     async with converse(sample(), "2025-03-26") as client:
         client.send(batch)
@@ -284,7 +275,7 @@ async def test_a_batch_is_for_clients_of_2025_03_26() -> None:
                 await asyncio.wait_for(client.answer("b0"), 0.02)
 
 
-async def test_requests_are_checked_although_the_transport_lets_all_through() -> None:
+async def test_requests_are_checked_even_if_the_transport_accepts_all() -> None:
     async with converse(sample(), "2025-11-25", profile=JSONRPC) as client:
         client.send({"jsonrpc": "2.0", "id": "a", "method": ""})
         client.send({"jsonrpc": "2.0", "id": "b", "method": "tools/list", "params": [1]})
@@ -303,7 +294,7 @@ async def test_requests_are_checked_although_the_transport_lets_all_through() ->
         (JSONRPC, None, 1),
     ],
 )
-async def test_messages_are_judged_again_only_where_the_transport_is_looser(
+async def test_messages_are_checked_again_only_if_the_transport_is_looser(
     profile: Profile | None,
     limits: Limits | None,
     times: int,
@@ -311,10 +302,10 @@ async def test_messages_are_judged_again_only_where_the_transport_is_looser(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = sample()
-    judged: list[Any] = []
+    checked: list[Any] = []
 
     def counted(obj: Any, rules: Profile) -> Any:
-        judged.append(obj["method"])
+        checked.append(obj["method"])
         assert rules == server.profile
         return parse(obj, rules)
 
@@ -325,7 +316,7 @@ async def test_messages_are_judged_again_only_where_the_transport_is_looser(
             assert result["structuredContent"] == {"sum": 3}
         assert (await client.result("tools/call", {"name": "fail"}))["isError"]
         assert (await client.error("tools/call", {"name": "none"}))[0] == -32602
-    assert judged == 5 * times * ["tools/call"]
+    assert checked == 5 * times * ["tools/call"]
 
 
 @pytest.mark.parametrize("raw", [False, True])
@@ -346,7 +337,7 @@ async def test_a_method_of_an_extension(raw: bool) -> None:
 
 
 @pytest.mark.parametrize("returned", [[1], "text", None, 7])
-async def test_a_result_that_is_none_becomes_an_error_and_is_logged(
+async def test_an_invalid_result_becomes_an_error_and_is_logged(
     returned: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("wrong", "1")
@@ -370,7 +361,7 @@ async def test_one_server_has_many_clients() -> None:
         assert other.notifications == []
 
 
-async def test_a_client_that_reads_nothing_does_not_fill_the_memory() -> None:
+async def test_a_client_that_does_not_read_does_not_fill_the_memory() -> None:
     server = sample()
     async with converse(server, "2025-11-25") as client:
         client.transport.pause_reading()
@@ -384,18 +375,16 @@ async def test_a_client_that_reads_nothing_does_not_fill_the_memory() -> None:
         assert connection._transport.write_buffer_bytes < 2 * 1024 * 1024
         client.transport.resume_reading()
         await client.notification("notifications/tools/list_changed")
-        while connection._changed_lists:  # what waits for the buffer
+        while connection._changed_lists:  # until the client reads again
             await asyncio.sleep(0.01)
         await client.result("ping")
 
-
-# Extensions, and what they need.
 
 TASKS = "io.modelcontextprotocol/tasks"
 
 
 def server_of_tasks() -> Server:
-    """A server that declares tasks as each revision has them, beside what is registered."""
+    """A server that declares tasks in the form of each revision."""
     declared = {
         "tasks": {"requests": {"tools": {"call": {}}}},
         "extensions": {TASKS: {}, "com.example/more": {"depth": 2}},
@@ -421,8 +410,8 @@ def server_of_tasks() -> Server:
 
 async def test_tasks_are_declared_and_served_in_2025_11_25(schemas: Schemas) -> None:
     async with converse(server_of_tasks(), "") as client:
-        told = (await client.initialize("2025-11-25"))["capabilities"]
-        assert told == {
+        declared = (await client.initialize("2025-11-25"))["capabilities"]
+        assert declared == {
             "tasks": {"requests": {"tools": {"call": {}}}},
             "experimental": {"own": {}},
             "logging": {},
@@ -459,7 +448,7 @@ async def test_an_extension_is_declared_and_served_in_2026_07_28(schemas: Schema
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-async def test_a_function_tells_what_an_extension_has(version: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_function_sends_notifications_of_an_extension(version: str, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("tells", "1")
     kept: list[Context] = []
 
@@ -468,7 +457,7 @@ async def test_a_function_tells_what_an_extension_has(version: str, caplog: pyte
         kept.append(context)
         await context.notify("notifications/tasks/status", {"taskId": "t", "when": date(2026, 1, 2)})
         await context.notify("com.example/bare")
-        return "told"
+        return "sent"
 
     @server.tool
     async def fail(context: Context, method: str = "notifications/x", faulty: bool = False) -> None:
@@ -481,7 +470,7 @@ async def test_a_function_tells_what_an_extension_has(version: str, caplog: pyte
                 ("notifications/tasks/status", {"taskId": "t", "when": "2026-01-02"}),
                 ("com.example/bare", None),
             ]
-            await kept[0].notify("com.example/late")  # its request was answered long ago
+            await kept[0].notify("com.example/late")  # after the response to its request
             await client.notification("com.example/late")
             for arguments in (
                 {"method": "notifications/progress"},
@@ -499,7 +488,7 @@ async def test_a_function_tells_what_an_extension_has(version: str, caplog: pyte
     ]
 
 
-async def test_nothing_is_told_before_the_client_is_ready() -> None:
+async def test_notify_is_refused_before_the_client_is_initialized() -> None:
     server = Server("tells", "1")
 
     @server.tool
@@ -514,7 +503,7 @@ async def test_nothing_is_told_before_the_client_is_ready() -> None:
         await client.notification("com.example/early")
 
 
-async def test_an_sdk_client_takes_the_results_of_an_extension() -> None:
+async def test_an_sdk_client_reads_the_results_of_an_extension() -> None:
     extension = pytest.importorskip("mcp.client.extension", reason="mcp 2 is not installed")
     import mcp_types as types
     from mcp.client import Client
@@ -540,16 +529,13 @@ async def test_an_sdk_client_takes_the_results_of_an_extension() -> None:
         assert (await client.call_tool("begin")).content[0].text == "t1"
 
 
-async def test_a_declared_kind_is_served_before_anything_of_it_is_registered() -> None:
+async def test_a_declared_kind_is_served_before_anything_is_registered() -> None:
     server = Server("late", "1", capabilities=ServerCapabilities.from_dict({"tools": {"listChanged": True}}))
     async with converse(server, "2025-11-25") as client:
         assert (await client.result("tools/list"))["tools"] == []
         server.tool("late")(lambda: None)
         await client.notification("notifications/tools/list_changed")
         assert [tool["name"] for tool in (await client.result("tools/list"))["tools"]] == ["late"]
-
-
-# What clients tell.
 
 
 async def test_a_function_is_called_for_a_notification(caplog: pytest.LogCaptureFixture) -> None:
@@ -567,8 +553,8 @@ async def test_a_function_is_called_for_a_notification(caplog: pytest.LogCapture
             assert context.request_id is None
             heard.append(await context.call("roots/list"))
 
-        @server.notification("vendor/told")
-        def told(number: int, context: Context) -> None:
+        @server.notification("vendor/number")
+        def number_sent(number: int, context: Context) -> None:
             heard.append((number, context.params["_meta"]))
             raise ValueError
 
@@ -578,15 +564,15 @@ async def test_a_function_is_called_for_a_notification(caplog: pytest.LogCapture
             asked = await client.notification("roots/list")
             client.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}})
             await client.settle()
-            client.notify("vendor/told", {"number": 3, "_meta": {"a": 1}})
-            client.notify("vendor/told", {"number": "three"})
+            client.notify("vendor/number", {"number": 3, "_meta": {"a": 1}})
+            client.notify("vendor/number", {"number": "three"})
             client.notify("vendor/other")
             client.notify("notifications/initialized")
             await client.result("ping")
             assert heard == ["initialized", {"roots": []}, (3, {"a": 1})]
             assert client.notifications == []
         heard.clear()
-        # Before `initialize` nothing is heard, and a client of 2026-07-28 tells nothing of this kind.
+        # The function is not called before `initialize`, nor for a modern client.
         async with converse(server, "2026-07-28", {"roots": {}}) as client:
             client.notify("notifications/roots/list_changed")
             client.notify("notifications/initialized")
@@ -595,7 +581,7 @@ async def test_a_function_is_called_for_a_notification(caplog: pytest.LogCapture
     assert [name in caplog.text for name in ("ValueError", "RpcError")] == [True, True]
 
 
-def test_notifications_that_the_session_takes_are_refused() -> None:
+def test_notifications_that_the_session_handles_are_refused() -> None:
     server = Server("listening", "1")
     for method in ("notifications/cancelled", "notifications/progress"):
         with pytest.raises(ValueError, match=f"the session handles {method}"):
@@ -605,10 +591,7 @@ def test_notifications_that_the_session_takes_are_refused() -> None:
         server.notification("notifications/initialized")(lambda: None)
 
 
-# Options of the session.
-
-
-async def test_run_takes_the_options_of_a_session() -> None:
+async def test_run_accepts_the_options_of_a_session() -> None:
     class Hooks:
         def __init__(self) -> None:
             self.served: list[Any] = []
@@ -630,7 +613,7 @@ async def test_run_takes_the_options_of_a_session() -> None:
     await ours.start()
     await client.initialize("2025-11-25")
     await client.error("vendor/none")
-    # The client does not answer what it is asked.
+    # The client does not respond to requests.
     assert await client.result("vendor/ask") == {"error": "CallTimeout"}
     await ours.close()
     await serving
@@ -697,7 +680,7 @@ async def serving(server: Server, version: str, **options: Any) -> AsyncIterator
 
 @pytest.mark.parametrize("has_source", [False, True])
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-async def test_slow_calls_silence_neither_ping_nor_lists(version: str, has_source: bool) -> None:
+async def test_slow_calls_do_not_delay_ping_and_lists(version: str, has_source: bool) -> None:
     release = asyncio.Event()
     async with serving(busy_server(has_source, release), version) as client:
         calls = [client.request("tools/call", {"name": "slow"}) for _ in range(300)]
@@ -716,7 +699,7 @@ async def test_slow_calls_silence_neither_ping_nor_lists(version: str, has_sourc
         assert sorted(resource["name"] for resource in listed) == names
         assert (await client.result("resources/templates/list"))["resourceTemplates"] == []
         assert await client.error("vendor/unknown") == NOT_FOUND
-        # A function has to wait for its turn.
+        # A function has to wait for a slot.
         waiting = client.request("tools/call", {"name": "quick"})
         await client.settle()
         assert waiting not in client._answers
@@ -725,7 +708,7 @@ async def test_slow_calls_silence_neither_ping_nor_lists(version: str, has_sourc
             assert "result" in await client.answer(id)
 
 
-async def test_subscriptions_hold_no_slot() -> None:
+async def test_subscriptions_need_no_slot() -> None:
     server = busy_server(False, asyncio.Event())
     async with serving(server, "2026-07-28", max_handlers=2) as client:
         streams = []
@@ -738,14 +721,14 @@ async def test_subscriptions_hold_no_slot() -> None:
         await client.result("tools/list")
         server.tool("new")(lambda: None)
         await client.result("tools/list")
-        told = [heard["params"]["_meta"][SUBSCRIPTION_ID_KEY] for heard in client.notifications]
-        assert told == streams[:1]
+        notified = [heard["params"]["_meta"][SUBSCRIPTION_ID_KEY] for heard in client.notifications]
+        assert notified == streams[:1]
         server.end_subscriptions()
         assert (await client.answer(streams[0]))["result"]["_meta"][SUBSCRIPTION_ID_KEY] == streams[0]
 
 
 @pytest.mark.parametrize("has_source", [False, True])
-async def test_calls_beyond_all_bounds_are_refused_and_lists_are_not(has_source: bool) -> None:
+async def test_calls_over_the_limits_are_refused_but_lists_are_not(has_source: bool) -> None:
     release = asyncio.Event()
     server = busy_server(has_source, release)
     async with serving(server, "2025-11-25", max_handlers=2, max_inbox=3) as client:
@@ -761,7 +744,7 @@ async def test_calls_beyond_all_bounds_are_refused_and_lists_are_not(has_source:
             assert "result" in await client.answer(id)
 
 
-def test_serve_stdio_takes_the_options_of_a_session_and_of_a_transport() -> None:
+def test_serve_stdio_accepts_the_options_of_a_session_and_a_transport() -> None:
     code = (
         "import sys\n"
         "from jsonrpc_fast.mcp.server import Server\n"

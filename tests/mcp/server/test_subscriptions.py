@@ -1,3 +1,5 @@
+"""The subscriptions of one connection."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -18,24 +20,24 @@ ALL = ServerCapabilities(
 UPDATED = "notifications/resources/updated"
 
 
-def test_a_filter_keeps_what_was_declared() -> None:
-    asked = {
+def test_a_filter_keeps_what_the_server_declared() -> None:
+    filter = {
         "toolsListChanged": True,
         "promptsListChanged": True,
         "resourcesListChanged": False,
         "resourceSubscriptions": ["a:b"],
         "laterListChanged": True,
     }
-    assert Subscriptions(ALL).open(1, asked).filter == {
+    assert Subscriptions(ALL).open(1, filter).filter == {
         "toolsListChanged": True,
         "promptsListChanged": True,
         "resourceSubscriptions": ["a:b"],
     }
     some = ServerCapabilities(prompts=ListChanged(), resources=Resources(list_changed=True))
-    assert Subscriptions(some).open(1, asked).filter == {}
+    assert Subscriptions(some).open(1, filter).filter == {}
 
 
-def test_each_stream_is_told_with_its_own_id() -> None:
+def test_each_notification_carries_the_id_of_its_stream() -> None:
     subscriptions = Subscriptions(ALL)
     one = subscriptions.open(1, {"toolsListChanged": True})
     other = subscriptions.open("1", {"toolsListChanged": True, "resourceSubscriptions": ["a:b"]})
@@ -65,19 +67,19 @@ def test_a_legacy_client_has_one_set_of_uris() -> None:
 
 
 class Visited(list[str]):
-    """A list that refuses to be looked into."""
+    """A list that must not be iterated."""
 
     def __iter__(self) -> Iterator[str]:
-        raise AssertionError("the list was looked into")
+        raise AssertionError("the list was iterated")
 
 
-def test_the_bounds() -> None:
+def test_the_limits() -> None:
     subscriptions = Subscriptions(ALL)
     with pytest.raises(RpcError, match="notifications/resourceSubscriptions is too large"):
         subscriptions.open(1, {"resourceSubscriptions": Visited(["a:b"] * (MAX_URIS + 1))})
     for number in range(MAX_URIS):
         subscriptions.subscribe(f"a:{number}")
-    subscriptions.subscribe("a:0")  # it is there already
+    subscriptions.subscribe("a:0")  # already subscribed
     with pytest.raises(RpcError, match="too many subscriptions"):
         subscriptions.subscribe("a:b")
     for number in range(MAX_STREAMS):

@@ -1,4 +1,4 @@
-"""Tools: definitions for each revision, checked arguments, results."""
+"""Tools: definitions for each revision, validation of arguments, results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tool(name: str, **members: Any) -> Tool:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_members_are_those_of_the_schema(corpora: Path, version: str) -> None:
+def test_members_match_the_schema(corpora: Path, version: str) -> None:
     definitions = definitions_of(corpora, version)
     compare(Tool, definitions["Tool"], definitions, version)
     if version != "2024-11-05":
@@ -69,7 +69,7 @@ def test_defaults() -> None:
     assert now.check_arguments({"anything": 1}) is None
 
 
-def test_an_output_that_is_no_object_is_new() -> None:
+def test_only_2026_07_28_has_outputs_that_are_not_objects() -> None:
     names = CheckedTool(tool("names", output_schema={"type": "array", "items": {"type": "string"}}))
     assert "outputSchema" not in names.definition(REVISION_11)
     assert "outputSchema" in names.definition(LATEST)
@@ -86,7 +86,7 @@ def test_an_output_that_is_no_object_is_new() -> None:
         ({"output_schema": {"type": "strin"}}, "tool x: the schema cannot be used: /type"),
     ],
 )
-def test_a_tool_that_cannot_be_used(changes: dict[str, Any], text: str) -> None:
+def test_an_invalid_tool(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         CheckedTool(tool("x", **changes))
 
@@ -155,6 +155,6 @@ def test_output_schema() -> None:
     assert texts.result("a", LATEST) == {"content": [{"type": "text", "text": "a"}], "structuredContent": "a"}
 
 
-def test_a_result_that_json_does_not_have() -> None:
+def test_a_result_without_a_json_form() -> None:
     with pytest.raises(EncodeError):
         CheckedTool(tool("x")).result({"a": object()}, LATEST)

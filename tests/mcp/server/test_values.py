@@ -1,4 +1,4 @@
-"""Types: what their schema says, their check keeps; and one conversion for both ways."""
+"""Annotated types: schema and conversion agree, from JSON and to JSON."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class BoundedByField:
 
 
 def both(annotation: Any, value: Any) -> tuple[bool, bool]:
-    """Whether a value fits by the schema, and by the check."""
+    """Whether a value matches the schema, and whether it converts."""
     of = type_of(annotation)
     schema = Schema(object_schema({"a": of}, {}))
     try:
@@ -128,7 +128,7 @@ BOUNDED = [
 
 @pytest.mark.parametrize("annotation", BOUNDED, ids=str)
 @pytest.mark.parametrize("wrap", [None, list, dict, "union", "nested", Box], ids=str)
-def test_constraints_hold_in_schema_and_check(annotation: Any, wrap: Any) -> None:
+def test_constraints_apply_to_schema_and_conversion(annotation: Any, wrap: Any) -> None:
     annotated: Any
     annotated, around = {
         None: (annotation, lambda value: value),
@@ -139,14 +139,14 @@ def test_constraints_hold_in_schema_and_check(annotation: Any, wrap: Any) -> Non
         Box: (Box[annotation], lambda value: {"item": value}),
     }[wrap]
     if wrap is Box and type_of(annotation).__class__ is MsgspecType and annotation is not BOUNDED[0]:
-        annotated = list[annotation]  # within a class they are refused: see below
+        annotated = list[annotation]  # inside a class they are refused: see below
         around = lambda value: [value]  # noqa: E731
     for value in (1, 5):
         assert both(annotated, around(value)) == (True, True)
     for value in (0, 6, 99, "1"):
         schema_fits, fits = both(annotated, around(value))
         assert schema_fits is False
-        # pydantic reads a number in a text, but the schema is asked first.
+        # pydantic converts a string to a number, but the schema refuses it first.
         assert fits is False or value == "1"
 
 
@@ -177,7 +177,7 @@ def test_other_constraints(annotation: Any, valid: list[Any], invalid: list[Any]
 
 
 @pytest.mark.parametrize(
-    ("annotation", "said"),
+    ("annotation", "text"),
     [
         (Bounded, "in a class has no effect"),
         (list[Bounded], "in a class has no effect"),
@@ -207,12 +207,12 @@ def test_other_constraints(annotation: Any, valid: list[Any], invalid: list[Any]
     ],
     ids=str,
 )
-def test_a_constraint_that_cannot_hold_is_refused(annotation: Any, said: str) -> None:
-    with pytest.raises(TypeError, match=said):
+def test_a_constraint_that_has_no_effect_is_refused(annotation: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
         type_of(annotation)
 
 
-def test_a_constraint_that_cannot_hold_names_tool_and_parameter() -> None:
+def test_the_error_about_a_constraint_names_tool_and_parameter() -> None:
     def find(text: Annotated[str, Field(ge=1)]) -> None: ...
 
     with pytest.raises(TypeError, match=r"^tool find: the type of text is not supported: the constraint ge cannot be"):
@@ -235,7 +235,7 @@ def test_a_constraint_that_cannot_hold_names_tool_and_parameter() -> None:
     ],
     ids=str,
 )
-def test_a_constraint_that_pydantic_checks_by_a_function_holds(annotation: Any, valid: Any, invalid: Any) -> None:
+def test_a_constraint_that_pydantic_checks_with_a_function_applies(annotation: Any, valid: Any, invalid: Any) -> None:
     of = type_of(annotation)
     of.convert(valid, strict=True)
     with pytest.raises(ValueError, match="validation error"):
@@ -305,7 +305,7 @@ VALUES: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("annotation", "written", "value"), VALUES, ids=lambda value: str(value)[:40])
-def test_what_is_read_is_written_again(annotation: Any, written: Any, value: Any) -> None:
+def test_converted_values_are_written_in_the_same_form(annotation: Any, written: Any, value: Any) -> None:
     of = type_of(annotation)
     assert of.convert(written, strict=True) == value
     assert loads(dumps(to_json(value))) == written
@@ -345,7 +345,7 @@ class Number(int):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_other_values_are_written_as_well(value: Any, written: Any) -> None:
+def test_other_values_with_a_json_form(value: Any, written: Any) -> None:
     assert loads(dumps(to_json(value))) == written
 
 
@@ -354,12 +354,12 @@ def test_other_values_are_written_as_well(value: Any, written: Any) -> None:
     [object(), {"a": object()}, Colour, {None: 1}, {(1, 2): 3}, 1j, (n for n in ()), ipaddress.ip_address("::1")],
     ids=lambda value: type(value).__name__,
 )
-def test_what_json_does_not_have(value: Any) -> None:
+def test_values_without_a_json_form(value: Any) -> None:
     with pytest.raises(EncodeError):
         to_json(value)
 
 
-def test_a_circle_is_no_value() -> None:
+def test_a_circular_value_has_no_json_form() -> None:
     circle: list[Any] = []
     circle.append(circle)
     with pytest.raises(EncodeError):
@@ -367,7 +367,7 @@ def test_a_circle_is_no_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotation", "given", "read"),
+    ("annotation", "value", "expected"),
     [
         (int, 1.0, 1),
         (int, -0.0, 0),
@@ -382,24 +382,24 @@ def test_a_circle_is_no_value() -> None:
     ],
     ids=str,
 )
-def test_an_integral_number_is_an_integer(annotation: Any, given: Any, read: Any) -> None:
-    converted = type_of(annotation).convert(given, strict=True)
-    assert converted == read
+def test_an_integral_number_is_an_integer(annotation: Any, value: Any, expected: Any) -> None:
+    converted = type_of(annotation).convert(value, strict=True)
+    assert converted == expected
     assert not isinstance(converted, float)
-    assert both(annotation, given) == (True, True)
+    assert both(annotation, value) == (True, True)
 
 
-def test_a_number_that_is_no_integer_is_none() -> None:
+def test_a_fractional_number_is_not_an_integer() -> None:
     for value in (1.5, float("inf"), "1", True):
         with pytest.raises(ValueError, match="Expected"):
             MsgspecType(int).convert(value, strict=True)
     assert type(MsgspecType(float).convert(1.0, strict=True)) is float
     assert type(MsgspecType(Any).convert(1.0, strict=True)) is float
     with pytest.raises(ValueError, match="Expected"):
-        MsgspecType(list[int]).convert([1.0] * 1_000_001, strict=True)  # too large to look for them
+        MsgspecType(list[int]).convert([1.0] * 1_000_001, strict=True)  # too large to search for such numbers
 
 
-def test_two_types_of_one_name() -> None:
+def test_two_types_with_the_same_name() -> None:
     class Inner(BaseModel):
         x: int
 
@@ -408,8 +408,8 @@ def test_two_types_of_one_name() -> None:
         object_schema({"a": type_of(first), "b": type_of(Other)}, {})
 
 
-def test_a_closed_tuple_is_told_without_a_false_schema() -> None:
-    """Some clients read no schema that is false; `maxItems` says the same."""
+def test_the_schema_of_a_tuple_has_no_false() -> None:
+    """Some clients cannot read a schema that is false; `maxItems` means the same."""
     schema = object_schema({"a": type_of(tuple[int, str]), "b": type_of(list[tuple[int]])}, {})
     assert schema["properties"] == {
         "a": {"type": "array", "minItems": 2, "maxItems": 2, "prefixItems": [{"type": "integer"}, {"type": "string"}]},
@@ -421,7 +421,7 @@ def test_a_closed_tuple_is_told_without_a_false_schema() -> None:
     assert [fault.path for fault in Schema(schema).faults({"a": [1, "a", 2], "b": [[1, 2]]})] == ["/a", "/b/0"]
 
 
-def test_pydantic_is_imported_for_its_own_types_alone() -> None:
+def test_pydantic_is_imported_only_for_its_own_types() -> None:
     script = """
 import json, sys
 from typing import Annotated
