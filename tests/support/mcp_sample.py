@@ -1,13 +1,11 @@
-"""A server with some of everything, and the official schemas to hold its answers against."""
+"""A server with some of everything."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import jsonschema_rs
 import msgspec
 
 from jsonrpc_fast.errors import RpcError
@@ -89,22 +87,3 @@ def sample() -> Server:
         return f"{name} {number}" if number < 10 else None
 
     return server
-
-
-class Schemas:
-    """The official schemas: whether a result is one of its kind in a revision."""
-
-    def __init__(self, corpora: Path) -> None:
-        self._folder = corpora / "mcp" / "schema"
-
-    def check(self, version: str, kind: str, value: Any) -> None:
-        schema = json.loads((self._folder / f"{version}.schema.json").read_text())
-        definitions = "$defs" if "$defs" in schema else "definitions"
-        schema["$ref"] = f"#/{definitions}/{kind}"
-        for combinator in ("anyOf", "oneOf", "type", "properties"):
-            schema.pop(combinator, None)
-        faults = [
-            f"{list(error.instance_path)}: {error.message}"
-            for error in jsonschema_rs.validator_for(schema, validate_formats=False).iter_errors(value)
-        ]
-        assert faults == []

@@ -15,7 +15,7 @@ from jsonrpc_fast.mcp.protocol.meta import HandshakeReply
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS
 from jsonrpc_fast.mcp.server.handshake import RequestRules, ServerHandshake
 
-from ..protocol.test_capabilities import schema_of
+from ...support.mcp_schemas import schema_of
 
 SERVER = Implementation(name="server", version="1", title="The server")
 

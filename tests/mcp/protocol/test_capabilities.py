@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-import jsonschema_rs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from msgspec import UNSET
 
 from jsonrpc_fast.mcp.protocol.capabilities import (
     ClientCapabilities,
-    Elicitation,
-    Icon,
     Implementation,
-    ListChanged,
-    Roots,
     ServerCapabilities,
     required_capabilities,
 )
-from jsonrpc_fast.mcp.protocol.records import EmptyObject, Record, members_of
+from jsonrpc_fast.mcp.protocol.records import Record
 from jsonrpc_fast.mcp.protocol.versions import VERSIONS
 
-from .test_versions import definitions_of
+from ...support.mcp_schemas import check_members, definitions_of, schema_of
 
 KEYS = {
     "clientInfo": "Implementation",
@@ -71,13 +63,6 @@ def official_records(corpora: Path) -> list[tuple[str, str, Any]]:
     return found
 
 
-def schema_of(corpora: Path, version: str, name: str) -> jsonschema_rs.Validator:
-    definitions = definitions_of(corpora, version)
-    keyword = "definitions" if version < "2025-11-25" else "$defs"
-    draft = jsonschema_rs.Draft7Validator if keyword == "definitions" else jsonschema_rs.Draft202012Validator
-    return draft({"$ref": f"#/{keyword}/{name}", keyword: definitions}, offline=True)
-
-
 def test_official_records_round_trip_and_match_their_schema(corpora: Path) -> None:
     records = official_records(corpora)
     assert len(records) > 60
@@ -89,25 +74,11 @@ def test_official_records_round_trip_and_match_their_schema(corpora: Path) -> No
         schema_of(corpora, version, name).validate(record.to_dict())
 
 
-def compare(cls: type[Record], schema: dict[str, Any], definitions: dict[str, Any], version: str) -> None:
-    """Check that a record and the records in it have the members of their schemas."""
-    if "$ref" in schema:
-        schema = definitions[schema["$ref"].rpartition("/")[2]]
-    members = members_of(cls, version)
-    properties = schema.get("properties", {})
-    assert members.keys() == properties.keys()
-    assert {name for name, member in members.items() if member.is_required} == set(schema.get("required", []))
-    for name, member in members.items():
-        for kind in (member.type, *get_args(member.type)):
-            if isinstance(kind, type) and issubclass(kind, Record):
-                compare(kind, properties[name].get("items", properties[name]), definitions, version)
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", CLASSES)
 def test_members_match_the_schema(corpora: Path, name: str, version: str) -> None:
     definitions = definitions_of(corpora, version)
-    compare(CLASSES[name], definitions[name], definitions, version)
+    check_members(CLASSES[name], definitions[name], definitions, version)
 
 
 FULL: dict[str, Any] = {
@@ -122,62 +93,6 @@ FULL: dict[str, Any] = {
     },
     "extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html"]}},
 }
-
-
-@pytest.mark.parametrize(
-    ("version", "names"),
-    [
-        ("2024-11-05", {"experimental", "roots", "sampling"}),
-        ("2025-06-18", {"experimental", "roots", "sampling", "elicitation"}),
-        ("2025-11-25", {"experimental", "roots", "sampling", "elicitation", "tasks"}),
-        ("2026-07-28", {"experimental", "roots", "sampling", "elicitation", "extensions"}),
-    ],
-)
-def test_each_revision_gets_only_its_own_members(version: str, names: set[str]) -> None:
-    written = ClientCapabilities.from_dict(FULL).to_dict(version)
-    assert set(written) == names
-    assert (written["roots"] == {}) is (version == "2026-07-28")
-    assert (written["sampling"] == {}) is (version < "2025-11-25")
-
-
-json_values = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=3)),
-    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(st.text(max_size=3), inner, max_size=2)),
-    max_leaves=5,
-)
-unknown = st.dictionaries(st.text(max_size=4).map("x-{}".format), json_values, max_size=3)
-
-
-@given(unknown, unknown, unknown, st.permutations(list(FULL)), st.sampled_from((None, *VERSIONS)))
-def test_unknown_members_survive_at_every_level(
-    top: dict[str, Any], inner: dict[str, Any], deep: dict[str, Any], names: list[str], version: str | None
-) -> None:
-    obj = {**top, **{name: FULL[name] for name in names}}
-    obj["sampling"] = {**inner, "tools": deep, "context": {}}
-    obj["roots"] = {**inner, "listChanged": False, **deep}
-    obj["tasks"] = {"requests": {**inner, "sampling": {"createMessage": deep, **top}}}
-    record = ClientCapabilities.from_dict(obj, version)
-    assert json.dumps(record.to_dict()) == json.dumps(obj)
-    assert ClientCapabilities.from_dict(record.to_dict(), version) == record
-
-
-def test_null_counts_as_absent() -> None:
-    capabilities = ClientCapabilities.from_dict({"roots": None, "sampling": {"tools": None}, "later": None})
-    assert capabilities.roots is UNSET
-    assert not capabilities.supports("sampling.tools")
-    assert capabilities.to_dict() == {"sampling": {}, "later": None}
-    info = Implementation.from_dict({"name": "a", "title": None, "version": "1", "icons": None})
-    assert info.to_dict() == {"name": "a", "version": "1"}
-
-
-def test_empty_is_not_absent() -> None:
-    capabilities = ServerCapabilities.from_dict({"logging": {}, "tools": {}})
-    assert capabilities.logging == EmptyObject()
-    assert capabilities.completions is UNSET
-    assert capabilities.to_dict() == {"logging": {}, "tools": {}}
-    assert ServerCapabilities().to_dict() == {}
-    assert ServerCapabilities() != capabilities
-    assert ServerCapabilities() != ClientCapabilities()
 
 
 @pytest.mark.parametrize(
@@ -205,59 +120,6 @@ def test_empty_is_not_absent() -> None:
 )
 def test_supports(obj: dict[str, Any], path: str, supported: bool) -> None:
     assert ClientCapabilities.from_dict(obj).supports(path) is supported
-
-
-def test_members_by_attribute() -> None:
-    capabilities = ClientCapabilities(roots=Roots(list_changed=True), elicitation=Elicitation(url=EmptyObject()))
-    assert capabilities.elicitation.url  # type: ignore[union-attr]
-    assert capabilities.to_dict() == {"roots": {"listChanged": True}, "elicitation": {"url": {}}}
-    info = Implementation(name="a", version="1", website_url="https://a.example", icons=[Icon(src="data:,")])
-    assert info.to_dict()["icons"] == [{"src": "data:,"}]
-    assert info.to_dict("2025-06-18") == {"name": "a", "version": "1"}
-    assert ServerCapabilities(tools=ListChanged(list_changed=False)).to_dict() == {"tools": {"listChanged": False}}
-
-
-@pytest.mark.parametrize(
-    ("cls", "obj", "version", "text"),
-    [
-        (ClientCapabilities, ["SECRET"], None, "the value must be an object"),
-        (ClientCapabilities, {"roots": []}, None, "/roots must be an object"),
-        (Implementation, {"name": None, "version": "1"}, None, "/name is missing"),
-        (ClientCapabilities, {f"m{n}": 1 for n in range(1001)}, None, "the value has more than 1000 members"),
-        (Implementation, {"name": "", "version": "", "icons": [{}] * 1001}, None, "/icons has more than 1000 entries"),
-        (
-            ClientCapabilities,
-            {"experimental": {f"m{n}": {} for n in range(1001)}},
-            None,
-            "/experimental has more than 1000 entries",
-        ),
-        (ClientCapabilities, {"roots": {"listChanged": "SECRET"}}, None, "/roots/listChanged must be a boolean"),
-        (ClientCapabilities, {"experimental": {"SECRET": 1}}, None, "/experimental must be an object of objects"),
-        (ServerCapabilities, {"tasks": "SECRET"}, "2025-11-25", "/tasks must be an object"),
-        (Implementation, {"name": "SECRET"}, None, "/version is missing"),
-        (Implementation, {"name": 1, "version": "1"}, None, "/name must be a string"),
-        (Implementation, {"name": "", "version": "", "icons": {}}, None, "/icons must be an array"),
-        (Implementation, {"name": "", "version": "", "icons": [{}]}, None, "/icons/0/src is missing"),
-        (
-            Implementation,
-            {"name": "", "version": "", "icons": [{"src": "", "sizes": [1]}]},
-            None,
-            "/icons/0/sizes must be an array of strings",
-        ),
-        (Icon, {"src": "", "theme": "SECRET"}, None, "/theme must be one of dark, light"),
-    ],
-)
-def test_faults_name_the_member(cls: type[Record], obj: object, version: str | None, text: str) -> None:
-    with pytest.raises(ValueError, match=text) as caught:
-        cls.from_dict(obj, version)
-    assert str(caught.value) == text
-    assert caught.value.__context__ is None
-
-
-def test_a_revision_checks_only_its_own_members() -> None:
-    obj = {"tasks": 5, "roots": {"listChanged": "yes"}}
-    assert ClientCapabilities.from_dict(obj, "2026-07-28").to_dict() == obj
-    assert ServerCapabilities.from_dict(obj, "2024-11-05").to_dict() == obj
 
 
 def test_required_capabilities(corpora: Path) -> None:

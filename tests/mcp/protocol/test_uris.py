@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast.errors import RpcError
-from jsonrpc_fast.mcp.protocol.definitions import Annotations, Resource, ResourceTemplate
 from jsonrpc_fast.mcp.protocol.uris import (
     UnsafePart,
     UriFault,
@@ -21,10 +19,9 @@ from jsonrpc_fast.mcp.protocol.uris import (
     text_contents,
     validate_uri,
 )
-from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
+from jsonrpc_fast.mcp.protocol.versions import REVISIONS
 
-from .test_capabilities import compare, schema_of
-from .test_versions import definitions_of
+from ...support.mcp_schemas import schema_of
 
 
 @pytest.mark.parametrize(
@@ -85,35 +82,6 @@ def test_not_found() -> None:
     error = not_found("mem://x", REVISIONS["2025-11-25"])
     assert (error.code, error.message, error.data) == (-32002, "Resource not found", {"uri": "mem://x"})
     assert not_found("mem://x", REVISIONS["2026-07-28"]).code == -32602
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_members_match_the_schema(corpora: Path, version: str) -> None:
-    definitions = definitions_of(corpora, version)
-    compare(Resource, definitions["Resource"], definitions, version)
-    compare(ResourceTemplate, definitions["ResourceTemplate"], definitions, version)
-
-
-def test_official_resources_round_trip(corpora: Path) -> None:
-    examples = json.loads((corpora / "mcp/examples-2026-07-28.json").read_text())
-    for name, list_name, cls in (
-        ("ListResourcesResult/resources-list-with-cursor-and-ttl.json", "resources", Resource),
-        (
-            "ListResourceTemplatesResult/resource-templates-list-with-cursor-and-ttl.json",
-            "resourceTemplates",
-            ResourceTemplate,
-        ),
-    ):
-        items = json.loads(examples[name])[list_name]
-        assert items
-        for item in items:
-            assert json.dumps(cls.from_dict(item, "2026-07-28").to_dict()) == json.dumps(item)
-    one = json.loads(examples["Resource/file-resource-with-annotations.json"])
-    assert Resource.from_dict(one).to_dict() == one
-
-
-def test_priority_may_be_written_as_an_integer() -> None:
-    assert Annotations.from_dict({"priority": 1}).to_dict() == {"priority": 1}
 
 
 def test_contents(corpora: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,7 @@ from jsonrpc_fast.mcp.protocol.versions import (
     negotiate,
 )
 
-
-def definitions_of(corpora: Path, version: str) -> dict[str, Any]:
-    schema = json.loads((corpora / f"mcp/schema/{version}.schema.json").read_text())
-    return schema.get("definitions") or schema["$defs"]  # type: ignore[no-any-return]
+from ...support.mcp_schemas import definitions_of
 
 
 def methods_of(definitions: dict[str, Any], name: str) -> set[str]:

@@ -22,7 +22,7 @@ from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.mcp.server.tools import ToolResult
 
 from ...support.mcp_conversation import converse
-from ...support.mcp_sample import Schemas
+from ...support.mcp_schemas import Schemas
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -16,7 +16,7 @@ from jsonrpc_fast.mcp.protocol.meta import CLIENT_INFO_KEY, LOG_LEVEL_KEY, LOG_L
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS, VERSIONS
 from jsonrpc_fast.mcp.server.handshake import RequestRules, ServerHandshake
 
-from ..protocol.test_capabilities import schema_of
+from ...support.mcp_schemas import schema_of
 
 SERVER = Implementation(name="server", version="1", title="The server")
 CLIENT = Implementation(name="client", version="2")

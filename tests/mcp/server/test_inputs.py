@@ -24,7 +24,7 @@ from jsonrpc_fast.transports import memory_pair
 from ...peers import asking_server
 from ...peers.node import node_command
 from ...support.mcp_conversation import Conversation, converse
-from ...support.mcp_sample import Schemas
+from ...support.mcp_schemas import Schemas
 from ...support.places import PEERS
 
 pytestmark = pytest.mark.timeout(60)

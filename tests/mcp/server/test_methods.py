@@ -18,7 +18,8 @@ from jsonrpc_fast.mcp.server.context import Context
 from jsonrpc_fast.mcp.server.server import Server
 
 from ...support.mcp_conversation import converse
-from ...support.mcp_sample import Schemas, sample
+from ...support.mcp_sample import sample
+from ...support.mcp_schemas import Schemas
 
 pytestmark = pytest.mark.timeout(60)
 

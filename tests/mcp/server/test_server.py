@@ -27,7 +27,8 @@ from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.transports import memory_pair
 
 from ...support.mcp_conversation import Conversation, converse
-from ...support.mcp_sample import Schemas, sample
+from ...support.mcp_sample import sample
+from ...support.mcp_schemas import Schemas
 
 pytestmark = pytest.mark.timeout(60)
 

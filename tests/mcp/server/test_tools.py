@@ -13,8 +13,7 @@ from jsonrpc_fast.mcp.protocol.definitions import Tool, ToolAnnotations
 from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
 from jsonrpc_fast.mcp.server.tools import CheckedTool, ToolResult, error_result
 
-from ..protocol.test_capabilities import compare, schema_of
-from ..protocol.test_versions import definitions_of
+from ...support.mcp_schemas import schema_of
 
 ADD = Tool(
     name="add",
@@ -34,14 +33,6 @@ REVISION_11 = REVISIONS["2025-11-25"]
 
 def tool(name: str, **members: Any) -> Tool:
     return Tool(name=name, **{"input_schema": {"type": "object"}, **members})
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_members_match_the_schema(corpora: Path, version: str) -> None:
-    definitions = definitions_of(corpora, version)
-    compare(Tool, definitions["Tool"], definitions, version)
-    if version != "2024-11-05":
-        compare(ToolAnnotations, definitions["ToolAnnotations"], definitions, version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -13,14 +13,11 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast.errors import RpcError
-from jsonrpc_fast.mcp.protocol.definitions import Prompt
-from jsonrpc_fast.mcp.protocol.versions import VERSIONS
 from jsonrpc_fast.mcp.templates import prompts as prompts_module
 from jsonrpc_fast.mcp.templates.prompts import Changes, TemplatePrompts
 from jsonrpc_fast.mcp.templates.rendering import RenderLimits
 
-from ..protocol.test_capabilities import compare, schema_of
-from ..protocol.test_versions import definitions_of
+from ...support.mcp_schemas import schema_of
 
 REVIEW = """{#
   Reviews a piece
@@ -391,12 +388,6 @@ def test_nothing_is_rendered_after_close(opened: Opened) -> None:
     prompts.close()
     prompts.close()
     assert refused(prompts, "a") == (-32603, "the template could not be rendered: RuntimeError")
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_record_of_a_prompt_has_the_members_of_the_schema(corpora: Path, version: str) -> None:
-    definitions = definitions_of(corpora, version)
-    compare(Prompt, definitions["Prompt"], definitions, version)
 
 
 def test_the_log_of_many_bad_files_is_short(opened: Opened, folder: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,56 @@
+"""The official MCP schemas, and checks against them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import jsonschema_rs
+
+from jsonrpc_fast.mcp.protocol.records import Record, members_of
+
+
+def definitions_of(corpora: Path, version: str) -> dict[str, Any]:
+    schema = json.loads((corpora / f"mcp/schema/{version}.schema.json").read_text())
+    return schema.get("definitions") or schema["$defs"]  # type: ignore[no-any-return]
+
+
+def schema_of(corpora: Path, version: str, name: str) -> jsonschema_rs.Validator:
+    definitions = definitions_of(corpora, version)
+    keyword = "definitions" if version < "2025-11-25" else "$defs"
+    draft = jsonschema_rs.Draft7Validator if keyword == "definitions" else jsonschema_rs.Draft202012Validator
+    return draft({"$ref": f"#/{keyword}/{name}", keyword: definitions}, offline=True)
+
+
+def check_members(cls: type[Record], schema: dict[str, Any], definitions: dict[str, Any], version: str) -> None:
+    """Check that a record and the records in it have the members of their schemas."""
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].rpartition("/")[2]]
+    members = members_of(cls, version)
+    properties = schema.get("properties", {})
+    assert members.keys() == properties.keys()
+    assert {name for name, member in members.items() if member.is_required} == set(schema.get("required", []))
+    for name, member in members.items():
+        for kind in (member.type, *get_args(member.type)):
+            if isinstance(kind, type) and issubclass(kind, Record):
+                check_members(kind, properties[name].get("items", properties[name]), definitions, version)
+
+
+class Schemas:
+    """Checks values against the official schemas of all revisions."""
+
+    def __init__(self, corpora: Path) -> None:
+        self._folder = corpora / "mcp" / "schema"
+
+    def check(self, version: str, kind: str, value: Any) -> None:
+        schema = json.loads((self._folder / f"{version}.schema.json").read_text())
+        definitions = "$defs" if "$defs" in schema else "definitions"
+        schema["$ref"] = f"#/{definitions}/{kind}"
+        for combinator in ("anyOf", "oneOf", "type", "properties"):
+            schema.pop(combinator, None)
+        faults = [
+            f"{list(error.instance_path)}: {error.message}"
+            for error in jsonschema_rs.validator_for(schema, validate_formats=False).iter_errors(value)
+        ]
+        assert faults == []
