@@ -50,17 +50,18 @@ _LOG_ENDS: Final = "the rest of this direction is not logged"
 def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Run the command `tap` with the server `command`. Return the exit status."""
     _fill_standard_descriptors()
-    log = 2
+    profile = PRESETS[options.profile]
+    if options.log is None:
+        return _tap(command, 2, options.framing, profile)
     try:
-        if options.log is not None:
-            log = os.open(options.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-        return _tap(command, log, options.framing, PRESETS[options.profile])
+        log = os.open(options.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     except OSError as error:
         print_error(f"cannot write {printable(options.log)}: {error.strerror}")
         return FAILURE
+    try:
+        return _tap(command, log, options.framing, profile)
     finally:
-        if log != 2:
-            os.close(log)
+        os.close(log)
 
 
 def _tap(command: Sequence[str], log: int, framing: Framing, profile: Profile) -> int:
