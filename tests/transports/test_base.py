@@ -1,4 +1,4 @@
-"""The rules of `ByteTransport`, over a channel that is nothing but the loop."""
+"""The rules of `ByteTransport`, on a pair of `MemoryTransport`."""
 
 from __future__ import annotations
 
@@ -27,23 +27,14 @@ from jsonrpc_fast.transports import MemoryTransport, Transport, base, memory_pai
 from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
 
 from ..support.examples import scaled_examples
+from ..support.transports import Recorder
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("each_loop")]
 
 
-class Ends:
-    """What a transport told, in order."""
-
-    def __init__(self, transport: MemoryTransport) -> None:
-        self.told: list[Any] = []
-        transport.onmessage = self.told.append
-        transport.onerror = self.told.append
-        transport.onclose = lambda: self.told.append("closed")
-
-
-async def started(**options: Any) -> tuple[MemoryTransport, MemoryTransport, Ends, Ends]:
+async def started(**options: Any) -> tuple[MemoryTransport, MemoryTransport, Recorder, Recorder]:
     one, other = memory_pair(**options)
-    ends = Ends(one), Ends(other)
+    ends = Recorder(one), Recorder(other)
     await one.start()
     await other.start()
     return one, other, *ends
@@ -71,7 +62,7 @@ async def test_messages_arrive_in_order_both_ways() -> None:
     other.send(Response(1, 3))
     other.send(Response(None, error=Error(-1, "no")))
     await turns()
-    assert at_other.told == [
+    assert at_other.events == [
         Request(1, "add", [1, 2]),
         Notification("seen"),
         [Request("a", "x"), Notification("y")],
@@ -79,7 +70,7 @@ async def test_messages_arrive_in_order_both_ways() -> None:
         Notification("ready"),
         Notification("ready"),
     ]
-    assert at_one.told == [Response(1, 3), Response(None, error=Error(-1, "no"))]
+    assert at_one.events == [Response(1, 3), Response(None, error=Error(-1, "no"))]
     await one.close()
     await other.wait_closed()
 
@@ -90,7 +81,7 @@ async def test_what_is_no_message_is_not_sent() -> None:
     one.send([])
     one.send(Notification("n"))
     await turns()
-    assert at_other.told == [Notification("n")]
+    assert at_other.events == [Notification("n")]
     await one.disconnect()
     await other.wait_closed()
 
@@ -119,7 +110,7 @@ async def test_one_write_for_each_turn(written: list[bytes]) -> None:
     # The answers leave in the very turn in which the requests came.
     assert [data.count(b"\n") for data in written] == [3, 3]
     await turns()
-    assert at_one.told == [Response(0, None), Response(1, None), Response(2, None)]
+    assert at_one.events == [Response(0, None), Response(1, None), Response(2, None)]
     one.send(Notification("n", ["x" * 70_000]))
     assert len(written[2]) > 70_000  # so much does not wait for the end of the turn
     await one.disconnect()
@@ -143,7 +134,7 @@ async def test_frames_linger_for_others(written: list[bytes]) -> None:
     one.send(Notification("4"))
     await one.close()  # waits for nothing
     await other.wait_closed()
-    assert at_other.told == [*[Notification(str(number)) for number in range(5)], "closed"]
+    assert at_other.events == [*[Notification(str(number)) for number in range(5)], "closed"]
 
 
 async def test_a_message_that_cannot_be_written_queues_nothing() -> None:
@@ -159,14 +150,14 @@ async def test_a_message_that_cannot_be_written_queues_nothing() -> None:
     assert one.write_buffer_bytes == 0
     one.send(Notification("good"))
     await turns()
-    assert at_other.told == [Notification("good")]
+    assert at_other.events == [Notification("good")]
     await one.disconnect()
     await other.wait_closed()
 
 
 async def test_states() -> None:
     one, other = memory_pair()
-    at_one = Ends(one)
+    at_one = Recorder(one)
     assert not one.is_connected
     with pytest.raises(StateError, match="not connected"):
         one.send(Notification("n"))
@@ -186,7 +177,7 @@ async def test_states() -> None:
     await other.start()
     await asyncio.gather(one.close(), one.close())
     assert not one.is_connected
-    assert at_one.told == ["closed"]
+    assert at_one.events == ["closed"]
     await one.close()
     await one.disconnect()
     for again in (one.connect, one.start):
@@ -196,22 +187,22 @@ async def test_states() -> None:
         one.send(Notification("n"))
     with pytest.raises(ConnectionLost):
         await one.drain()
-    assert at_one.told == ["closed"]
+    assert at_one.events == ["closed"]
     await other.wait_closed()
 
 
 @pytest.mark.parametrize("way", ["close", "disconnect"])
 async def test_closing_what_was_never_connected(way: str) -> None:
     one, other = memory_pair()
-    at_one, at_other = Ends(one), Ends(other)
+    at_one, at_other = Recorder(one), Recorder(other)
     await other.start()
     await getattr(one, way)()
     await getattr(one, way)()
-    assert at_one.told == ["closed"]
+    assert at_one.events == ["closed"]
     with pytest.raises(StateError):
         await one.connect()
     await other.wait_closed()
-    assert at_other.told == ["closed"]
+    assert at_other.events == ["closed"]
 
 
 async def test_a_fault_in_one_message_does_not_stop_the_stream() -> None:
@@ -221,20 +212,20 @@ async def test_a_fault_in_one_message_does_not_stop_the_stream() -> None:
     one.send(b'[1,{"jsonrpc":"2.0","method":"n"}]')
     one.send(Notification("n"))
     await turns()
-    batch = at_other.told[4]
-    assert [fault.code for fault in at_other.told[:4]] == [
+    batch = at_other.events[4]
+    assert [fault.code for fault in at_other.events[:4]] == [
         ParseErrorCode.MALFORMED_JSON,
         ParseErrorCode.MISSING_METHOD,
         ParseErrorCode.MESSAGE_TOO_LARGE,
         ParseErrorCode.EMPTY_BATCH,
     ]
     assert isinstance(batch[0], ParseError)
-    assert batch[1] == at_other.told[5] == Notification("n")
+    assert batch[1] == at_other.events[5] == Notification("n")
     other.onerror = None  # nobody listens: that is no fault
     one.send(b"{]")
     one.send(Notification("last"))
     await turns()
-    assert at_other.told[6:] == [Notification("last")]
+    assert at_other.events[6:] == [Notification("last")]
     await one.disconnect()
     await other.wait_closed()
 
@@ -255,7 +246,7 @@ async def test_an_exception_of_a_callback_is_reported_and_reading_goes_on() -> N
     one.send(Notification("a"))
     one.send(Notification("b"))
     await turns()
-    assert at_other.told == [fault, fault]
+    assert at_other.events == [fault, fault]
     assert contexts == []
     other.onerror = fail_again
     one.send(Notification("c"))
@@ -276,7 +267,7 @@ async def test_pausing_holds_back_the_rest_of_a_chunk() -> None:
     one, other, _, at_other = await started()
 
     def pause_at_two(message: Any) -> None:
-        at_other.told.append(message)
+        at_other.events.append(message)
         if message.method == "2":
             other.pause_reading()
 
@@ -284,26 +275,26 @@ async def test_pausing_holds_back_the_rest_of_a_chunk() -> None:
     for number in range(5):
         one.send(Notification(str(number)))
     await turns()
-    assert at_other.told == [Notification("0"), Notification("1"), Notification("2")]
+    assert at_other.events == [Notification("0"), Notification("1"), Notification("2")]
     one.send(Notification("5"))
     other.pause_reading()
     await turns()
-    assert len(at_other.told) == 3
+    assert len(at_other.events) == 3
     other.resume_reading()
     other.resume_reading()
-    assert len(at_other.told) == 3  # not from inside
+    assert len(at_other.events) == 3  # not from inside
     await turns()
-    assert [message.method for message in at_other.told] == ["0", "1", "2", "3", "4", "5"]
+    assert [message.method for message in at_other.events] == ["0", "1", "2", "3", "4", "5"]
     # What is held back when the peer ends comes after all, and then the end.
     other.pause_reading()
     one.send(Notification("6"))
     closing = asyncio.ensure_future(one.close())
     await turns()
-    assert len(at_other.told) == 6
+    assert len(at_other.events) == 6
     other.resume_reading()
     await closing
     await other.wait_closed()
-    assert at_other.told[6:] == [Notification("6"), "closed"]
+    assert at_other.events[6:] == [Notification("6"), "closed"]
 
 
 async def test_nothing_is_delivered_after_a_callback_closes() -> None:
@@ -311,7 +302,7 @@ async def test_nothing_is_delivered_after_a_callback_closes() -> None:
     closing: list[Awaitable[None]] = []
 
     def close_at_one(message: Any) -> None:
-        at_other.told.append(message)
+        at_other.events.append(message)
         closing.append(asyncio.ensure_future(other.disconnect()))
 
     other.onmessage = close_at_one
@@ -321,7 +312,7 @@ async def test_nothing_is_delivered_after_a_callback_closes() -> None:
     one.send(Notification("2"))
     await closing[0]
     await turns()
-    assert at_other.told == [Notification("1"), "closed"]
+    assert at_other.events == [Notification("1"), "closed"]
     await one.wait_closed()
 
 
@@ -341,7 +332,7 @@ async def test_drain_waits_for_the_reader() -> None:
     other.resume_reading()
     await one.drain()
     assert one.write_buffer_bytes < HIGH_WATER_BYTES
-    while len(at_other.told) < sent:
+    while len(at_other.events) < sent:
         await asyncio.sleep(0)
     assert one.write_buffer_bytes == 0
     other.pause_reading()
@@ -375,9 +366,9 @@ async def test_an_echo_with_a_slow_reader_stays_bounded() -> None:
             await asyncio.sleep(0)
             most = max(most, other.write_buffer_bytes)
         one.resume_reading()
-        while len(at_one.told) < sent:
+        while len(at_one.events) < sent:
             await asyncio.sleep(0)
-        assert all(len(batch) == 2 for batch in at_one.told)
+        assert all(len(batch) == 2 for batch in at_one.events)
         await one.disconnect()
         await other.wait_closed()
         return most
@@ -399,10 +390,10 @@ async def test_close_writes_what_was_accepted() -> None:
     other.send(Notification("too late"))
     other.resume_reading()
     await closing
-    assert [message.params[0] for message in at_other.told[:2000]] == list(range(2000))
+    assert [message.params[0] for message in at_other.events[:2000]] == list(range(2000))
     await other.wait_closed()
-    assert at_other.told[2000:] == ["closed"]
-    assert at_one.told == ["closed"]
+    assert at_other.events[2000:] == ["closed"]
+    assert at_one.events == ["closed"]
 
 
 async def test_close_gives_up_after_its_time() -> None:
@@ -410,10 +401,10 @@ async def test_close_gives_up_after_its_time() -> None:
     other.pause_reading()
     one.send(Notification("n", ["x" * 1_000_000]))
     await one.close()
-    assert at_one.told == ["closed"]
+    assert at_one.events == ["closed"]
     other.resume_reading()
     await other.wait_closed()
-    assert at_other.told == ["closed"]
+    assert at_other.events == ["closed"]
 
 
 async def test_a_cancelled_close_goes_on() -> None:
@@ -425,28 +416,28 @@ async def test_a_cancelled_close_goes_on() -> None:
     closing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await closing
-    assert at_one.told == []
+    assert at_one.events == []
     other.resume_reading()
     await one.wait_closed()
-    assert at_one.told == ["closed"]
+    assert at_one.events == ["closed"]
     await other.wait_closed()
 
 
 async def test_onend_leaves_time_for_answers() -> None:
     one, other, at_one, at_other = await started()
-    other.onend = lambda: at_other.told.append("end")
+    other.onend = lambda: at_other.events.append("end")
     one.send(Request(1, "slow"))
     closing = asyncio.ensure_future(one.close())
     await turns()
-    assert at_other.told == [Request(1, "slow"), "end"]
+    assert at_other.events == [Request(1, "slow"), "end"]
     assert other.is_connected
     other.pause_reading()
     other.resume_reading()
     other.send(Response(1, "done"))
     await other.close()
     await closing
-    assert at_other.told == [Request(1, "slow"), "end", "closed"]
-    assert at_one.told == ["closed"]
+    assert at_other.events == [Request(1, "slow"), "end", "closed"]
+    assert at_one.events == ["closed"]
 
 
 STEPS = st.lists(
@@ -494,9 +485,9 @@ async def check_that_all_arrives(framing: Framing, steps: list[Any], closes: boo
         elif step == "resume":
             other.resume_reading()
         elif step == "turn":
-            before = len(at_other.told)
+            before = len(at_other.events)
             await turns(1)
-            assert other._is_paused is False or len(at_other.told) == before
+            assert other._is_paused is False or len(at_other.events) == before
         else:
             one.send(step)
             sent.append(step)
@@ -504,13 +495,13 @@ async def check_that_all_arrives(framing: Framing, steps: list[Any], closes: boo
     if closes:
         await one.close()
         await other.wait_closed()
-        assert at_other.told == [*sent, "closed"]
+        assert at_other.events == [*sent, "closed"]
     else:
-        while one.write_buffer_bytes or len(at_other.told) < len(sent):
+        while one.write_buffer_bytes or len(at_other.events) < len(sent):
             await asyncio.sleep(0)
         await one.disconnect()
         await other.wait_closed()
-        assert at_other.told == [*sent, "closed"]
+        assert at_other.events == [*sent, "closed"]
 
 
 @pytest.mark.parametrize("line", [b"x\n", b"{}\n", b'{"jsonrpc":"2.0","method":"n"}\n'])
@@ -519,12 +510,12 @@ async def test_one_chunk_is_delivered_in_many_turns(line: bytes, monkeypatch: py
     one, other, _, ends = await started()
     peak = before = 0
     other._bytes_received(line * 10_000)
-    while len(ends.told) < 10_000:
-        peak = max(peak, len(ends.told) - before)
-        before = len(ends.told)
+    while len(ends.events) < 10_000:
+        peak = max(peak, len(ends.events) - before)
+        before = len(ends.events)
         await asyncio.sleep(0)
     assert 0 < peak <= 2 * base.TURN_ITEMS
-    assert len(ends.told) == 10_000
+    assert len(ends.events) == 10_000
     await one.close()
     await other.wait_closed()
 
@@ -533,10 +524,10 @@ async def test_batches_are_delivered_one_in_each_turn(monkeypatch: pytest.Monkey
     monkeypatch.setattr(base, "TURN_SECONDS", 0.0)
     one, other, _, ends = await started()
     other._bytes_received((b"[" + b",".join([b"1"] * 1000) + b"]\n") * 10)
-    told = [len(ends.told)]
-    while len(ends.told) < 10:
+    told = [len(ends.events)]
+    while len(ends.events) < 10:
         await asyncio.sleep(0)
-        told.append(len(ends.told))
+        told.append(len(ends.events))
     assert told == list(range(1, 11))
     await one.close()
     await other.wait_closed()
@@ -553,26 +544,26 @@ async def test_what_waits_for_its_turn_comes_before_the_end(how: str) -> None:
     other._bytes_received(MANY)
     if how == "pause":
         other.pause_reading()
-        told = len(ends.told)
+        told = len(ends.events)
         await turns()
-        assert len(ends.told) == told
+        assert len(ends.events) == told
         other._bytes_received(encode_notification("last"))
         other._end_received()
         await turns()
-        assert len(ends.told) == told
+        assert len(ends.events) == told
         other.resume_reading()
     if "end" in how:
         other._bytes_received(encode_notification("last")[:-1])
         other._end_received()
     if "loss" in how:
         other._channel_lost(broken)
-        assert len(ends.told) < 10
+        assert len(ends.events) < 10
         with pytest.raises(ConnectionLost):
             other.send(Notification("n"))
     await other.wait_closed()
     last = [] if how == "loss" else [Notification("last")]
     fault = [broken] if "loss" in how else []
-    assert ends.told == [*(Notification("n", [number]) for number in range(1000)), *last, *fault, "closed"]
+    assert ends.events == [*(Notification("n", [number]) for number in range(1000)), *last, *fault, "closed"]
     await one.disconnect()
 
 
@@ -586,5 +577,5 @@ async def test_what_waits_for_its_turn_is_dropped_by_closing(way: str, is_lost: 
         other._channel_lost(None)
     await one.disconnect()
     await getattr(other, way)()
-    assert len(ends.told) < 10
-    assert ends.told[-1] == "closed"
+    assert len(ends.events) < 10
+    assert ends.events[-1] == "closed"

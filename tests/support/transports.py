@@ -1,0 +1,77 @@
+"""Helpers for tests of transports: record what a transport reports, serve on loopback, wait for a condition."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from jsonrpc_fast import Request, Response
+from jsonrpc_fast.transports import ByteTransport, StreamServer, StreamTransport, TcpClient, TcpServer
+
+
+class Recorder:
+    """Records what a transport reports, in order: messages, errors and "closed"."""
+
+    def __init__(self, transport: ByteTransport) -> None:
+        self.events: list[Any] = []
+        transport.onmessage = self.events.append
+        transport.onerror = self.events.append
+        transport.onclose = lambda: self.events.append("closed")
+
+    async def wait_for(self, count: int) -> None:
+        while len(self.events) < count:
+            await asyncio.sleep(0.001)
+
+
+class RecordedConnections(list[Recorder]):
+    """A `serve` function that starts each connection and records it."""
+
+    async def __call__(self, transport: StreamTransport) -> None:
+        self.append(Recorder(transport))
+        await transport.start()
+
+
+async def echo(transport: StreamTransport) -> None:
+    """Serve a connection: reply to each request with its params."""
+
+    def reply(message: Any) -> None:
+        if isinstance(message, Request):
+            transport.send(Response(message.id, message.params))
+
+    transport.onmessage = reply
+    await transport.start()
+
+
+@contextlib.asynccontextmanager
+async def serving(serve: Any = echo, **options: Any) -> AsyncIterator[TcpServer]:
+    """A server on a free port, closed at the end."""
+    server = TcpServer(serve, "127.0.0.1", 0, **options)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+async def connected(server: StreamServer, **options: Any) -> tuple[TcpClient, Recorder]:
+    """Return a started client of a server, and its recorder."""
+    client = TcpClient(*server.address[:2], **options)
+    recorder = Recorder(client)
+    await client.start()
+    return client, recorder
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def reset(peer: socket.socket) -> None:
+    """Close a connection with RST."""
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()

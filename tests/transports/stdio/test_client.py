@@ -1,0 +1,428 @@
+"""`StdioClient` with real child processes: messages, stderr, exit codes, signals, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast import Notification, Request, Response
+from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
+from jsonrpc_fast.transports import (
+    StdioClient,
+    StdioServer,
+)
+from jsonrpc_fast.transports.stdio import client, descriptors
+from jsonrpc_fast.transports.stdio.client import LINE_BYTES
+
+from ...support.stdio_process import ECHO, echo, script
+from ...support.transports import Recorder
+
+pytestmark = [
+    pytest.mark.timeout(40),
+    pytest.mark.usefixtures("loop", "no_descriptor_left", "no_child_left"),
+    pytest.mark.skipif(sys.platform == "win32", reason="the tests use POSIX signals and descriptors"),
+]
+
+
+class Child(StdioClient):
+    """A child process whose transport is recorded."""
+
+    def __init__(self, command: list[str], **options: Any) -> None:
+        super().__init__(command, **options)
+        self.recorder = Recorder(self)
+        self.events = self.recorder.events
+
+
+async def test_a_child_answers_and_ends() -> None:
+    child = Child(echo())
+    assert child.pid is None
+    await child.start()
+    child.send(Request(1, "echo", [1]))
+    child.send(Request(2, "echo", ["x" * 1_000_000]))
+    await child.recorder.wait_for(2)
+    assert child.events == [Response(1, [1]), Response(2, ["x" * 1_000_000])]
+    assert child.returncode is None
+    os.kill(child.pid or 0, 0)
+    await child.close()
+    assert child.events[2:] == ["closed"]
+    assert child.returncode == 0
+    with pytest.raises(StateError):
+        await child.connect()
+
+
+async def test_close_writes_what_was_accepted(tmp_path: Path) -> None:
+    child = Child(["sh", "-c", f"sleep 0.5; cat > {tmp_path / 'out'}"])
+    await child.start()
+    for number in range(3000):
+        child.send(Notification("n", [number, "x" * 1000]))
+    await child.close()
+    assert child.events == ["closed"]
+    lines = (tmp_path / "out").read_bytes().splitlines()
+    assert len(lines) == 3000
+    assert lines[-1].startswith(b'{"jsonrpc":"2.0","method":"n","params":[2999,"x')
+
+
+@pytest.mark.parametrize(
+    ("trap", "returncode", "least", "most"),
+    [("", -signal.SIGTERM, 0.3, 5), ("trap '' TERM;", -signal.SIGKILL, 0.6, 5)],
+)
+async def test_a_child_that_will_not_end(trap: str, returncode: int, least: float, most: float) -> None:
+    child = Child(["sh", "-c", f"{trap} while :; do sleep 0.05; done"], exit_seconds=0.3, terminate_seconds=0.3)
+    await child.start()
+    await asyncio.sleep(0.2)
+    started = time.monotonic()
+    await child.close()
+    assert least < time.monotonic() - started < most
+    assert child.returncode == returncode
+    assert child.events == ["closed"]  # it was this side's wish
+
+
+async def test_disconnect_does_not_wait_for_the_child() -> None:
+    child = Child(["sleep", "30"])
+    await child.start()
+    child.send(Notification("n", ["x" * 1_000_000]))
+    started = time.monotonic()
+    await child.disconnect()
+    assert time.monotonic() - started < 1
+    assert child.returncode == -signal.SIGTERM
+    assert child.events == ["closed"]
+
+
+async def test_a_child_that_does_not_read_is_given_up() -> None:
+    child = Child(["sleep", "30"], drain_seconds=0.3)
+    await child.start()
+    child.send(Notification("n", ["x" * 1_000_000]))
+    assert child.write_buffer_bytes > 900_000
+    started = time.monotonic()
+    await child.close()
+    assert 0.3 < time.monotonic() - started < 2
+    assert child.returncode == -signal.SIGTERM
+
+
+async def test_a_killed_child() -> None:
+    changes = """
+        def answer(transport, message):
+            if message.method == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            transport.send(Response(message.id, message.params))
+            transport._flush()
+    """
+
+    child = Child(echo(changes))
+    await child.start()
+    for number in range(100):
+        child.send(Request(number, "echo", [number]))
+    child.send(Request("last", "die"))
+    await child.wait_closed()
+    assert child.events[:100] == [Response(number, [number]) for number in range(100)]
+    assert [str(error) for error in child.events[100:101]] == ["the child process ended by signal 9"]
+    assert child.events[101:] == ["closed"]
+    assert child.returncode == -9
+    with pytest.raises(ConnectionLost) as caught:
+        child.send(Notification("n"))
+    assert caught.value.__cause__ is child.events[100]
+
+
+async def test_a_child_that_fails() -> None:
+    child = Child(["sh", "-c", 'echo \'{"jsonrpc":"2.0","method":"bye"}\'; printf \'{"js\'; exit 3'])
+    await child.start()
+    await child.wait_closed()
+    assert child.events[0] == Notification("bye")
+    assert isinstance(child.events[1], ParseError)
+    assert isinstance(child.events[2], ConnectionLost)
+    assert str(child.events[2]) == "the child process ended with exit code 3"
+    assert child.events[3:] == ["closed"]
+
+
+async def test_a_child_that_ends_before_it_is_started() -> None:
+    child = Child(["echo", '{"jsonrpc":"2.0","method":"bye"}'])
+    await child.connect()
+    await asyncio.sleep(0.3)
+    assert child.returncode == 0
+    assert child.events == []
+    await child.start()
+    await child.wait_closed()
+    assert child.events == [Notification("bye"), "closed"]
+
+
+async def test_a_child_that_reads_no_more() -> None:
+    child = Child(["sh", "-c", 'exec <&-; echo \'{"jsonrpc":"2.0","method":"deaf"}\'; sleep 0.3'])
+    await child.start()
+    await child.recorder.wait_for(1)
+    child.send(Notification("n"))
+    await child.wait_closed()
+    assert child.events[0] == Notification("deaf")
+    assert isinstance(child.events[1], BrokenPipeError)
+    assert child.events[2:] == ["closed"]
+    assert child.returncode == 0
+
+
+async def test_a_program_that_is_not_there() -> None:
+    child = Child(["/nonexistent/program"])
+    for _ in range(2):  # it may be tried again
+        with pytest.raises(FileNotFoundError):
+            await child.start()
+    assert child.events == []
+    await child.close()
+    assert child.events == ["closed"]
+
+
+async def test_given_up_before_it_was_begun() -> None:
+    child = Child(["sleep", "30"], stderr=lambda line: None)
+    connecting = asyncio.ensure_future(child.start())
+    connecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await connecting
+    assert child.events == []
+    assert child.pid is None
+
+
+async def test_given_up_when_it_was_just_begun() -> None:
+    child = Child(["sleep", "30"], stderr=lambda line: None, exit_seconds=0.01)
+    connecting = asyncio.ensure_future(child.start())
+    await asyncio.sleep(0)
+    await child.close()
+    await connecting
+    assert child.events == ["closed"]
+    assert child.returncode == -signal.SIGTERM
+
+
+def test_an_unclosed_child_ends_with_the_loop() -> None:
+    children: list[Child] = []
+
+    async def start() -> None:
+        children.append(Child(["sleep", "30"]))
+        await children[0].start()
+
+    with pytest.warns(ResourceWarning, match="unclosed stdio client of process"):
+        asyncio.run(asyncio.wait_for(start(), 30))
+    assert children[0].events == ["closed"]
+    assert children[0].returncode == -signal.SIGTERM
+
+
+def test_a_child_whose_task_closes_it_at_the_loops_end_is_given_its_time() -> None:
+    children: list[Child] = []
+    using: list[asyncio.Future[None]] = []
+
+    async def use() -> None:
+        child = Child(["sh", "-c", "cat > /dev/null; sleep 0.2; exit 7"])
+        children.append(child)
+        await child.start()
+        try:
+            await asyncio.sleep(30)
+        finally:
+            await child.close()
+
+    async def start() -> None:
+        using.append(asyncio.ensure_future(use()))
+        while not children or children[0].pid is None:
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(start(), 30))
+    assert children[0].returncode == 7
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread waits for each child")
+async def test_where_a_sandbox_refuses_pidfds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    child = Child(["sh", "-c", "exit 3"])
+    await child.start()
+    await child.wait_closed()
+    assert str(child.events[0]) == "the child process ended with exit code 3"
+    assert child.events[1:] == ["closed"]
+
+
+def test_arguments_that_cannot_be() -> None:
+    with pytest.raises(TypeError):
+        StdioClient("one string")
+    with pytest.raises(ValueError, match="stderr"):
+        StdioClient(["cat"], stderr="elsewhere")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="framing"):
+        StdioServer(framing="morse")
+
+
+async def test_stderr_line_by_line() -> None:
+    lines: list[str] = []
+
+    code = f"""
+            import os
+            os.write(2, b"one\\r\\ntwo\\n\\xff\\n\\n" + b"x" * {2 * LINE_BYTES + 5} + b"\\nlast")
+        """
+    child = Child(script(code), stderr=lines.append)
+    await child.start()
+    await child.wait_closed()
+    assert child.events == ["closed"]
+    assert lines[:4] == ["one", "two", "\\xff", ""]
+    assert "".join(lines[4:-1]) == "x" * (2 * LINE_BYTES + 5)
+    assert max(map(len, lines)) == LINE_BYTES  # where it is cut depends on the chunks
+    assert lines[-1] == "last"
+
+
+async def test_a_fault_of_the_stderr_callback_is_reported() -> None:
+    fault = KeyError("mine")
+
+    def fail(line: str) -> None:
+        raise fault
+
+    child = Child(["sh", "-c", "echo a >&2; echo b >&2"], stderr=fail)
+    await child.start()
+    await child.wait_closed()
+    assert child.events == [fault, fault, "closed"]
+
+
+async def test_stderr_elsewhere(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    command = ["sh", "-c", "echo heard >&2"]
+    await Child(command).start()
+    with (tmp_path / "errors").open("wb") as errors:
+        children = [Child(command, stderr="discard"), Child(command), Child(command, stderr=errors)]
+        for child in children:
+            await child.start()
+    for child in children:
+        await child.wait_closed()
+        assert child.events == ["closed"]
+    assert capfd.readouterr().err == "heard\nheard\n"
+    assert (tmp_path / "errors").read_bytes() == b"heard\n"
+
+
+async def test_environment_and_directory(tmp_path: Path) -> None:
+    command = ["/bin/sh", "-c", 'echo "{\\"jsonrpc\\":\\"2.0\\",\\"method\\":\\"$MINE $PWD\\"}"']
+    child = Child(command, env={"MINE": "yes"}, cwd=tmp_path)
+    await child.start()
+    await child.wait_closed()
+    assert child.events == [Notification(f"yes {tmp_path}"), "closed"]
+
+
+@pytest.mark.parametrize("own_session", [True, False])
+async def test_what_a_child_started(own_session: bool, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+
+    # The grandchild holds the pipes open. Its parent ends at once, or must be terminated.
+    child = Child(["sh", "-c", f"sleep 30 & echo $! > {note}; sleep 30"], own_session=own_session, exit_seconds=0.2)
+    await child.start()
+    while not note.exists() or not note.read_text().strip():
+        await asyncio.sleep(0.01)
+    started = time.monotonic()
+    await child.close()
+    assert time.monotonic() - started < 2
+    assert child.returncode == -signal.SIGTERM
+    time.sleep(0.1)
+    stat = Path(f"/proc/{note.read_text().strip()}/stat")
+    is_running = stat.exists() and stat.read_text().split()[2] != "Z"
+    assert is_running is not own_session
+    if is_running:
+        os.kill(int(note.read_text()), signal.SIGKILL)
+
+
+async def test_a_stdout_that_outlives_the_child() -> None:
+    child = Child(["sh", "-c", 'sleep 3 & echo \'{"jsonrpc":"2.0","method":"bye"}\''])
+    await child.start()
+    started = time.monotonic()
+    await child.wait_closed()
+    assert time.monotonic() - started < 2
+    assert child.events == [Notification("bye"), "closed"]
+
+
+async def test_a_stray_print_of_a_child_costs_one_line() -> None:
+    child = Child(["sh", "-c", 'echo starting; echo \'{"jsonrpc":"2.0","method":"m"}\''])
+    await child.start()
+    await child.wait_closed()
+    assert isinstance(child.events[0], ParseError)
+    assert child.events[1:] == [Notification("m"), "closed"]
+
+
+def test_a_server_whose_client_is_killed_ends() -> None:
+    flood = """
+        import asyncio
+        from jsonrpc_fast import encode_request
+        from jsonrpc_fast.errors import ConnectionLost
+        from jsonrpc_fast.transports import StdioClient
+
+        async def main():
+            client = StdioClient(eval(sys.argv[1]))
+            await client.start()
+            print(client.pid, flush=True)
+            client.pause_reading()
+            while True:
+                client.send(encode_request(1, "echo", ["x" * 100_000]))
+                await client.drain()
+
+        asyncio.run(main())
+    """
+    with subprocess.Popen([*script(ECHO, flood), repr(echo())], stdout=subprocess.PIPE) as client:
+        assert client.stdout is not None
+        server = Path(f"/proc/{int(client.stdout.readline())}")
+        time.sleep(0.3)  # now both wait for the other to read
+        assert server.exists()
+        client.kill()
+    deadline = time.monotonic() + 5
+    while server.exists() and server.joinpath("stat").read_text().split()[2] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads read and write, as on Windows, where the loop cannot wait for descriptors."""
+    monkeypatch.setattr(client, "open_reader", descriptors.ThreadReader)
+    monkeypatch.setattr(client, "open_writer", descriptors.ThreadWriter)
+
+
+@pytest.mark.usefixtures("in_threads")
+async def test_a_child_in_threads() -> None:
+    child = Child(echo())
+    child.pauses_when_blocked = False
+    await child.start()
+    child.pause_reading()
+    for number in range(200):
+        child.send(Request(number, "echo", [number, "x" * 10_000]))
+    child.resume_reading()
+    await child.drain()
+    await child.recorder.wait_for(200)
+    assert child.events == [Response(number, [number, "x" * 10_000]) for number in range(200)]
+    assert child.write_buffer_bytes == 0
+    await child.close()
+    assert child.events[200:] == ["closed"]
+    assert child.returncode == 0
+
+
+@pytest.mark.usefixtures("in_threads")
+async def test_a_killed_child_in_threads() -> None:
+    changes = """
+        def answer(transport, message):
+            transport.send(Response(message.id, message.params))
+            transport._flush()
+            if message.method == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+    """
+
+    child = Child(echo(changes), stderr=lambda line: None)
+    await child.start()
+    child.send(Request(1, "echo"))
+    child.send(Request(2, "die"))
+    await child.wait_closed()
+    assert child.events[:2] == [Response(1), Response(2)]
+    assert str(child.events[2]) == "the child process ended by signal 9"
+    assert child.events[3:] == ["closed"]
+
+
+@pytest.mark.usefixtures("in_threads")
+async def test_a_child_that_does_not_read_in_threads() -> None:
+    child = Child(["sleep", "30"], drain_seconds=0.2)
+    await child.start()
+    child.send(Notification("n", ["x" * 1_000_000]))
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(child.drain(), 0.05)
+    await child.close()
+    assert child.returncode == -signal.SIGTERM
+    assert child.events == ["closed"]

@@ -1,0 +1,250 @@
+"""`run_stdio` in real processes: signals, sessions, exit codes, and what is printed at the end."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ...support.stdio_process import ANSWER, ECHO, ONE, echo, end_of, script
+
+pytestmark = [
+    pytest.mark.timeout(40),
+    pytest.mark.usefixtures("loop", "no_descriptor_left", "no_child_left"),
+    pytest.mark.skipif(sys.platform == "win32", reason="the tests use POSIX signals and descriptors"),
+]
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_started_without_a_stream(closed: str) -> None:
+    run = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *echo()], capture_output=True, input=b"", timeout=20)
+    assert run.returncode == 1
+    assert run.stderr == b"this process was started with a closed stdin or stdout\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_it_after_what_was_accepted(number: signal.Signals) -> None:
+    changes = """
+        def answer(transport, message):
+            transport.send(Response(message.id, message.params))
+            for _ in range(1000):
+                transport.send(Response(message.id, "x" * 1000))
+            os.kill(os.getpid(), message.params[0])
+    """
+    with subprocess.Popen(echo(changes), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"echo","params":[%d]}\n' % number)
+        process.stdin.flush()
+        time.sleep(0.5)  # the pipe is full, and stdin stays open
+        lines = process.stdout.readlines()
+        assert process.wait(20) == -number
+    assert len(lines) == 1001
+    assert all(line.endswith(b'"}\n') for line in lines[1:])
+
+
+def test_a_second_signal_does_not_wait() -> None:
+    changes = """
+        def answer(transport, message):
+            transport.send(Response(message.id, "x" * 10_000_000))
+            print("ready", file=sys.stderr, flush=True)
+    """
+    with subprocess.Popen(
+        echo(changes), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(ONE)
+        process.stdin.flush()
+        assert process.stderr.readline() == b"ready\n"
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(2) == -signal.SIGTERM
+
+
+def test_the_first_signal_is_told_before_the_channel_closes() -> None:
+    """What `on_signal` sends is written, and what a task sends that it wakes."""
+    changes = """
+        import asyncio
+
+        async def serve(transport):
+            global channel, signalled
+            channel, signalled = transport, asyncio.Event()
+            await transport.start()
+            print("ready", file=sys.stderr, flush=True)
+            await signalled.wait()
+            transport.send(Response(2, []))
+
+        def on_signal():
+            channel.send(Response(1, []))
+            signalled.set()
+    """
+    command = script(ECHO, changes, "raise SystemExit(run_stdio(serve, on_signal=on_signal))")
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == b"".join(
+            b'{"jsonrpc":"2.0","id":%d,"result":[]}\n' % number for number in (1, 2)
+        )
+        assert process.wait(20) == -signal.SIGTERM
+
+
+def test_what_serve_raises_comes_out() -> None:
+    changes = """
+        async def serve(transport):
+            await transport.start()
+            raise KeyError("mine")
+    """
+    stdout, stderr, code = end_of(echo(changes), ONE)
+    assert stdout == b""
+    assert b"KeyError: 'mine'" in stderr
+    assert code == 1
+
+
+def test_a_serve_that_goes_on_is_ended() -> None:
+    changes = """
+        import asyncio
+
+        async def serve(transport):
+            transport.onmessage = lambda message: answer(transport, message)
+            await transport.start()
+            try:
+                await asyncio.sleep(100)
+            finally:
+                print("put away", file=sys.stderr)
+    """
+    assert end_of(echo(changes), ONE) == (ANSWER, b"put away\n", 0)
+
+
+SESSION = """
+    import asyncio, os, sys, time
+    from jsonrpc_fast import Response
+    from jsonrpc_fast.session import Session
+    from jsonrpc_fast.transports import run_stdio
+
+    async def work(seconds):
+        await asyncio.sleep(seconds)
+        return seconds
+
+    async def serve(transport):
+        async with Session(transport, {"work": work}) as session:
+            await session.wait_closed()
+
+    GRACE = 5.0
+"""
+
+
+RUN_SESSION = """
+    sys.exit(run_stdio(serve, grace_seconds=GRACE))
+"""
+
+
+def asked(seconds: float) -> bytes:
+    return b'{"jsonrpc":"2.0","id":1,"method":"work","params":[%g]}\n' % seconds
+
+
+def answered(seconds: float) -> bytes:
+    return b'{"jsonrpc":"2.0","id":1,"result":%g}\n' % seconds
+
+
+def end_by_signals(command: list[str], data: bytes, *signals: signal.Signals) -> tuple[bytes, bytes, int]:
+    """The end of a process that has begun to work on `data`."""
+    first = b'{"jsonrpc":"2.0","id":0,"method":"none"}\n'
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(data + first)
+        process.stdin.flush()
+        process.stdout.readline()  # the answer to `first`
+        for number in signals:
+            process.send_signal(number)
+            time.sleep(0.1)
+        process.wait(20)
+        return process.stdout.read(), process.stderr.read(), process.returncode
+
+
+@pytest.mark.parametrize("grace", ["5.0", "None"])
+def test_a_handler_at_work_answers_after_a_signal(grace: str) -> None:
+    command = script(SESSION, f"GRACE = {grace}", RUN_SESSION)
+    assert end_by_signals(command, asked(0.5), signal.SIGTERM) == (answered(0.5), b"", -signal.SIGTERM)
+
+
+def test_an_answer_that_is_cut_off_is_told() -> None:
+    stdout, stderr, code = end_by_signals(script(SESSION, "GRACE = 0.2", RUN_SESSION), asked(30), signal.SIGTERM)
+    assert (stdout, code) == (b"", -signal.SIGTERM)
+    assert stderr.splitlines()[-1] == b"the server ended with unanswered requests: 1"
+
+
+def test_a_second_signal_does_not_wait_for_handlers() -> None:
+    command = script(SESSION, "GRACE = None", RUN_SESSION)
+    started = time.monotonic()
+    stdout, _, code = end_by_signals(command, asked(30), signal.SIGTERM, signal.SIGINT)
+    assert (stdout, code) == (b"", -signal.SIGTERM)
+    assert time.monotonic() - started < 10
+
+
+def test_after_the_end_of_stdin_a_handler_has_as_long_as_it_takes() -> None:
+    changes = """
+        async def serve(transport):
+            async with Session(transport, {"work": work}, close_seconds=0.1) as session:
+                await session.wait_closed()
+    """
+    assert end_of(script(SESSION, changes, RUN_SESSION), asked(1)) == (answered(1), b"", 0)
+
+
+def test_a_session_that_is_closed_too_early_is_an_exit_code() -> None:
+    changes = """
+        async def serve(transport):
+            async with Session(transport, {"work": work}) as session:
+                await asyncio.sleep(0.5)
+                await session.close(grace_seconds=0)
+    """
+    with subprocess.Popen(
+        script(SESSION, changes, RUN_SESSION), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(asked(30))
+        process.stdin.flush()
+        assert process.wait(20) == 1
+        assert process.stdout.read() == b""
+        assert b"the server ended with unanswered requests: 1\n" in process.stderr.read()
+
+
+def test_bytes_that_the_client_does_not_take_in_time_are_an_exit_code() -> None:
+    changes = """
+        async def work(seconds):
+            return "x" * 1_000_000
+    """
+    run = "sys.exit(run_stdio(serve, drain_seconds=0.2))"
+    with subprocess.Popen(
+        script(SESSION, changes, run), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(asked(0))
+        process.stdin.close()
+        assert process.wait(20) == 1
+        assert re.fullmatch(rb"the client did not read all output in time; dropped bytes: \d+\n", process.stderr.read())
+
+
+def test_what_is_printed_after_the_end_does_not_reach_the_wire() -> None:
+    changes = """
+        code = run_stdio(serve)
+        print("printed", flush=True)
+        os.system("echo by a child")
+        sys.exit(code)
+    """
+    stdout, stderr, code = end_of(script(ECHO, changes), ONE)
+    assert (stdout, code) == (ANSWER, 0)
+    assert stderr == b"printed\nby a child\n"

@@ -1,0 +1,448 @@
+"""Servers on TCP ports and Unix sockets: addresses, limits, HTTP, `serve` functions and their end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast import Notification, Request, Response
+from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
+from jsonrpc_fast.framing.frames import FRAMINGS, Framing
+from jsonrpc_fast.session import Session
+from jsonrpc_fast.transports import (
+    StreamTransport,
+    TcpClient,
+    TcpServer,
+    UnixClient,
+    UnixServer,
+)
+
+from ...support.transports import RecordedConnections, Recorder, connected, echo, eventually, reset, serving
+
+pytestmark = [pytest.mark.timeout(40), pytest.mark.usefixtures("each_loop", "no_descriptor_left")]
+needs_unix = pytest.mark.skipif(sys.platform == "win32", reason="asyncio has no Unix sockets on Windows")
+
+
+@needs_unix
+async def test_a_unix_server_leaves_another_ones_socket(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    one, other = UnixServer(echo, path), UnixServer(echo, path)
+    await one.start()
+    path.unlink()
+    await other.start()  # in its place
+    await one.close()
+    assert path.exists()
+    client = UnixClient(path)
+    await client.start()
+    await client.close()
+    await other.close()
+    assert not path.exists()
+
+
+async def test_states_of_a_server() -> None:
+    server = TcpServer(echo, "127.0.0.1", 0)
+    with pytest.raises(StateError):
+        _ = server.address
+    await server.start()
+    with pytest.raises(StateError):
+        await server.start()
+    other = TcpServer(echo, "127.0.0.1", server.address[1])
+    with pytest.raises(OSError, match="in use"):
+        await other.start()
+    address = server.address
+    await asyncio.gather(server.close(), server.close())
+    await server.close()
+    with pytest.raises(StateError):
+        _ = server.address
+    with pytest.raises(StateError):
+        await server.start()
+    await TcpServer(echo, "127.0.0.1", 0).close()
+    client = TcpClient(*address)
+    for _ in range(2):
+        with pytest.raises(ConnectionRefusedError):
+            await client.start()
+    await client.close()
+
+
+async def test_a_server_that_is_started_twice_or_closed_while_it_starts_listens_once_or_not_at_all() -> None:
+    server = TcpServer(echo, "127.0.0.1", 0)
+    results = await asyncio.gather(server.start(), server.start(), return_exceptions=True)
+    assert [type(result) for result in results] == [type(None), StateError]
+    port = server.address[1]
+    await server.close()
+    with pytest.raises(StateError):
+        await server.start()
+
+    taken = socket.create_server(("127.0.0.1", 0))
+    server = TcpServer(echo, *taken.getsockname())
+    with pytest.raises(OSError, match="address already in use"):
+        await server.start()
+    taken.close()
+    await server.start()
+    await server.close()
+
+    server = TcpServer(echo, "127.0.0.1", port)
+    starting = asyncio.Task(server.start())  # an eager one has started it
+    await asyncio.sleep(0)
+    await server.close()
+    with pytest.raises(StateError):
+        await starting
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+
+
+async def test_a_connection_over_the_limit_is_closed() -> None:
+    async with serving(max_connections=2) as server:
+        one, _ = await connected(server)
+        two, _ = await connected(server)
+        three, recorder = await connected(server)
+        await three.wait_closed()
+        assert recorder.events[-1] == "closed"
+        assert server.connections == 2
+        await one.close()
+        await eventually(lambda: server.connections == 1)
+        four, recorder = await connected(server)
+        four.send(Request(1, "echo"))
+        await recorder.wait_for(1)
+        await two.close()
+        await four.close()
+
+
+async def test_a_peer_that_is_gone_before_it_is_served() -> None:
+    contexts: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
+
+    async def serve(transport: StreamTransport) -> None:
+        await asyncio.sleep(0.1)
+        await transport.start()
+
+    async with serving(serve) as server:
+        peer = socket.create_connection(server.address)
+        await asyncio.sleep(0.05)
+        reset(peer)
+        await asyncio.sleep(0.2)
+        assert server.connections == 0
+    assert contexts == []
+
+
+async def test_what_serve_raises() -> None:
+    contexts: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
+    fault = KeyError("mine")
+
+    async def serve(transport: StreamTransport) -> None:
+        raise fault
+
+    async with serving(serve) as server:
+        client, recorder = await connected(server)
+        await client.wait_closed()
+        assert recorder.events[-1] == "closed"
+        await eventually(lambda: server.connections == 0)
+    assert [context["exception"] for context in contexts] == [fault]
+
+
+async def test_a_server_that_closes_writes_what_was_accepted() -> None:
+    cancelled: list[bool] = []
+
+    async def serve(transport: StreamTransport) -> None:
+        await transport.start()
+        for number in range(3000):
+            transport.send(Notification("n", [number, "x" * 1000]))
+        try:
+            await asyncio.sleep(100)
+        finally:
+            cancelled.append(True)
+
+    async with serving(serve) as server:
+        address = server.address
+        clients = []
+        for _ in range(3):
+            client = TcpClient(*address)
+            recorder = Recorder(client)
+            await client.connect()
+            clients.append((client, recorder))
+        idle = socket.create_connection(address)  # reads nothing, closes nothing
+        await eventually(lambda: server.connections == 4)
+        await asyncio.sleep(0.05)
+        closing = asyncio.ensure_future(server.close(drain_seconds=1.0))
+        await asyncio.sleep(0.05)
+        with pytest.raises(ConnectionRefusedError):
+            await TcpClient(*address).connect()
+        started = time.monotonic()
+        for client, _ in clients:
+            await client.start()
+        for client, recorder in clients:
+            await client.wait_closed()
+            assert [message.params[0] for message in recorder.events[:-1]] == list(range(3000))
+            assert recorder.events[-1] == "closed"
+        assert time.monotonic() - started < 0.9
+        await closing
+        assert 0.8 < time.monotonic() - started < 3
+        assert cancelled == [True] * 4
+        idle.close()
+
+
+async def test_a_connection_may_close_the_server() -> None:
+    closing: list[str] = []
+
+    async def serve(transport: StreamTransport) -> None:
+        await transport.start()
+        await server.close()
+        closing.append("done")
+
+    server = TcpServer(serve, "127.0.0.1", 0)
+    await server.start()
+    client, recorder = await connected(server)
+    await client.wait_closed()
+    assert recorder.events == ["closed"]
+    await eventually(lambda: closing == ["done"])
+
+
+def test_a_wrong_option_is_told_at_once() -> None:
+    with pytest.raises(ValueError, match="framing"):
+        TcpServer(echo, "127.0.0.1", 0, framing="morse")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        TcpClient("127.0.0.1", 0, framming="newline")  # type: ignore[call-arg]
+
+
+HTTP = b"POST /rpc HTTP/1.1\r\nHost: localhost:4000\r\nContent-Type: text/plain\r\nContent-Length: 60\r\n\r\n"
+"""What a browser sends for a form or a `no-cors` request of a web page."""
+
+
+MINE = b'{"jsonrpc":"2.0","id":1,"method":"first"}'
+
+
+HTTP_STARTS = {
+    "post": HTTP,
+    "get": b"GET / HTTP/1.1\r\n",
+    "options": b"OPTIONS * HTTP/1.1\r\n",
+    "absolute": b"GET http://localhost:4000/x?a=b:c HTTP/1.0\r\n",
+    "long target": b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n",
+    "own method": b"M-SEARCH * HTTP/1.1\r\n",
+    "http2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "blank lines": b"\r\n\r\n" + HTTP,
+}
+
+
+@pytest.mark.usefixtures("loop")
+@pytest.mark.parametrize("framing", FRAMINGS)
+@pytest.mark.parametrize("start", HTTP_STARTS)
+async def test_http_is_refused_unread(start: str, framing: Framing) -> None:
+    body = MINE + b"\n" + b"Content-Length: %d\r\n\r\n" % len(MINE) + MINE + b"\n"
+    request = HTTP_STARTS[start] + body
+
+    seen = RecordedConnections()
+
+    async def ask(pieces: list[bytes]) -> None:
+        seen.clear()
+        reader, writer = await asyncio.open_connection(*server.address)
+        with contextlib.suppress(ConnectionError):
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0.001)
+            assert await reader.read() == b""
+        await eventually(lambda: server.connections == 0)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        if seen:
+            assert [str(told) for told in seen[0].events] == ["the peer speaks HTTP", "closed"]
+
+    async with serving(seen, framing=framing) as server:
+        await ask([request])
+        assert seen
+        for cut in range(1, 30) if start in ("post", "blank lines") else ():
+            await ask([request[:cut], request[cut:]])
+
+
+@pytest.mark.usefixtures("loop")
+@pytest.mark.parametrize(
+    ("first", "faults"),
+    [
+        (b"", 0),
+        (b" \t\r\n", 0),
+        (b"\xef\xbb\xbf", 0),
+        (b"GET\n", 1),
+        (b"GET / HTTQ/1.1\n", 1),
+        (b"GET / HTTP\n", 1),
+        (b"GET /\n", 1),
+        (b"get  HTTP1\n", 1),
+        (b"Content-Length: HTTP/1.1\n", 1),
+        (b'"a" / HTTP/1.1\n', 1),
+        (b"A" * 33 + b" / HTTP/1.1\n", 1),
+    ],
+)
+async def test_what_only_looks_a_little_like_http_is_read(first: bytes, faults: int) -> None:
+    seen = RecordedConnections()
+    async with serving(seen) as server:
+        for size in (1, 1000):
+            seen.clear()
+            _, writer = await asyncio.open_connection(*server.address)
+            text = first + MINE + b"\n"
+            for at in range(0, len(text), size):
+                writer.write(text[at : at + size])
+                await asyncio.sleep(0.0001)
+            writer.close()
+            await eventually(lambda: bool(seen) and seen[0].events[-1:] == ["closed"])
+            assert [isinstance(told, ParseError) for told in seen[0].events[:-2]] == [True] * faults
+            assert seen[0].events[-2:] == [Request(1, "first"), "closed"]
+
+
+async def test_the_times_of_closing_are_checked() -> None:
+    async with serving() as server:
+        for times in ({"drain_seconds": -1}, {"grace_seconds": float("nan")}):
+            with pytest.raises(ValueError, match="seconds"):
+                await server.close(**times)
+        client, _ = await connected(server)  # it goes on
+        await client.close()
+
+
+async def test_all_addresses_of_a_host_have_one_port() -> None:
+    server = TcpServer(echo, None, 0)  # type: ignore[arg-type]
+    await server.start()
+    assert server._server is not None
+    assert {listener.getsockname()[1] for listener in server._server.sockets} == {server.address[1]}
+    client = TcpClient("127.0.0.1", server.address[1])
+    recorder = Recorder(client)
+    await client.start()
+    client.send(Request(1, "echo", [1]))
+    await recorder.wait_for(1)
+    await client.close()
+    await server.close()
+
+
+@needs_unix
+@pytest.mark.skipif(sys.platform != "linux", reason="abstract names are Linux's")
+async def test_an_abstract_name() -> None:
+    name = f"\0jsonrpc_fast test {os.getpid()}"
+    for _ in range(2):
+        server = UnixServer(echo, name)
+        await server.start()
+        client = UnixClient(name)
+        recorder = Recorder(client)
+        await client.start()
+        client.send(Request(1, "echo", [1]))
+        await recorder.wait_for(1)
+        assert recorder.events == [Response(1, [1])]
+        await client.close()
+        await server.close()
+
+
+@needs_unix
+async def test_a_path_that_answers_is_refused_and_one_that_does_not_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    server, second = UnixServer(echo, path), UnixServer(echo, path)
+    await server.start()
+    with pytest.raises(OSError, match="another server listens on this path") as caught:
+        await second.start()
+    assert caught.value.errno == errno.EADDRINUSE
+    client = UnixClient(path)
+    recorder = Recorder(client)
+    await client.start()
+    client.send(Request(1, "echo", [1]))
+    await recorder.wait_for(1)
+    server.stop_accepting()
+    assert not path.exists()
+    await second.start()  # now it is free, although the first one serves on
+    client.send(Request(2, "echo", [2]))
+    await recorder.wait_for(2)
+    await client.close()
+    await server.close()
+    assert path.exists()
+    await second.close()
+    assert not path.exists()
+    stale = socket.socket(socket.AF_UNIX)
+    stale.bind(str(path))
+    stale.close()
+    third = UnixServer(echo, path)
+    await third.start()
+    await third.close()
+    path.write_text("no socket")
+    with pytest.raises(OSError, match="in use"):
+        await UnixServer(echo, path).start()
+    assert path.read_text() == "no socket"
+
+
+class Worker:
+    """A server of sessions whose handler takes until it is told."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.release = asyncio.Event()
+        self.server = TcpServer(self.serve, "127.0.0.1", 0)
+
+    async def serve(self, transport: StreamTransport) -> None:
+        async with Session(transport, {"work": self.work, "stop": self.stop}) as session:
+            await session.wait_closed()
+
+    async def work(self) -> str:
+        self.begun += 1
+        await self.release.wait()
+        return "done"
+
+    async def stop(self) -> str:
+        await self.server.close(grace_seconds=None)
+        return "stopped"
+
+
+async def test_a_server_that_closes_lets_handlers_finish() -> None:
+    worker = Worker()
+    await worker.server.start()
+    async with Session(TcpClient(*worker.server.address)) as client, Session(TcpClient(*worker.server.address)):
+        call = asyncio.ensure_future(client.call("work"))
+        await eventually(lambda: worker.begun == 1)
+        closing = asyncio.ensure_future(worker.server.close(grace_seconds=None))
+        await eventually(lambda: worker.server.connections == 1)  # who waits for nothing is let go at once
+        with pytest.raises(ConnectionRefusedError):
+            await TcpClient(*client._transport._channel.get_extra_info("peername")).connect()  # type: ignore[attr-defined]
+        assert not closing.done()
+        worker.release.set()
+        assert await call == "done"
+        await closing
+
+
+async def test_a_server_that_closes_gives_handlers_no_more_than_their_time() -> None:
+    worker = Worker()
+    await worker.server.start()
+    async with Session(TcpClient(*worker.server.address)) as client:
+        call = asyncio.ensure_future(client.call("work"))
+        await eventually(lambda: worker.begun == 1)
+        await asyncio.wait_for(worker.server.close(grace_seconds=0.05), 3)
+        with pytest.raises(ConnectionLost):
+            await call
+
+
+async def test_a_server_that_accepts_no_more_serves_on() -> None:
+    worker = Worker()
+    worker.release.set()
+    await worker.server.start()
+    address = worker.server.address
+    async with Session(TcpClient(*address)) as client:
+        assert await client.call("work") == "done"
+        worker.server.stop_accepting()
+        worker.server.stop_accepting()
+        with pytest.raises(StateError):
+            _ = worker.server.address
+        with pytest.raises(ConnectionRefusedError):
+            await TcpClient(*address).connect()
+        assert await client.call("work") == "done"
+        await worker.server.close()
+
+
+async def test_a_handler_may_close_its_server() -> None:
+    worker = Worker()
+    await worker.server.start()
+    async with Session(TcpClient(*worker.server.address)) as client:
+        with pytest.raises(ConnectionLost):
+            await asyncio.wait_for(client.call("stop"), 4)
+    await worker.server.close()
