@@ -1,4 +1,4 @@
-"""`check`: what it finds and what it says. Through `main`, or as a process."""
+"""`check`: its counts, faults and output, through `main` or as a process."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_max_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert capsys.readouterr().out == summary
 
 
-def test_max_faults_is_for_each_file(
+def test_max_faults_applies_to_each_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -353,7 +353,7 @@ def test_json_of_several_files(tmp_path: Path) -> None:
     assert process.returncode == 2
 
 
-# What the input holds stays unseen.
+# The output holds nothing of the input.
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
@@ -383,11 +383,11 @@ def test_no_content_in_the_output(form: list[str], profile: str) -> None:
     assert done.stdout.count("TRUNCATED") >= 1
 
 
-# Messages that nobody here made up.
+# Messages of other programs.
 
 
 def summaries(capsys: pytest.CaptureFixture[str], *arguments: str) -> Iterator[tuple[str, str]]:
-    """What `check` says of each file, which must be no more than one line, and its name."""
+    """Yield the output of `check` for each file, which must be one line, and the file's name."""
     assert cli.main(["check", *arguments]) == 0
     for line in capsys.readouterr().out.splitlines():
         file, summary = line.split(": ", 1)
@@ -435,7 +435,7 @@ def test_wire(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def counted(request: int = 0, notification: int = 0, result: int = 0, error: int = 0, batch: int = 0) -> str:
-    """The summary of a valid file."""
+    """Return the summary of a valid file."""
     return f"request {request}, notification {notification}, result {result}, error {error}, batch {batch}, invalid 0"
 
 

@@ -1,4 +1,4 @@
-"""`info` and the command line itself, as processes where a process is what is tested, else through `main`."""
+"""The command line and `info`, through `main`, or as processes where that is the point."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_info_tells_why_the_core_is_not_in_use() -> None:
+def test_info_shows_why_the_core_is_not_in_use() -> None:
     done = run("info", env=environment(JSONRPC_FAST_PURE="1"))
     assert (done.returncode, done.stderr) == (0, "")
     assert "\nbackend     python\ncore_fault  JSONRPC_FAST_PURE is set\n" in done.stdout

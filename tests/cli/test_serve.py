@@ -1,4 +1,4 @@
-"""`serve` as a process: its command line, its end, and what it tells of changes."""
+"""`serve` as a process: its command line, its end, and notifications of changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +19,11 @@ from jsonrpc_fast.cli.main import main
 from jsonrpc_fast.cli.serve import ServeConfiguration
 from jsonrpc_fast.mcp.protocol.meta import SUBSCRIPTION_ID_KEY
 
+from ..support.command_line import posix
 from ..support.mcp_conversation import modern_meta
 from ..support.serve_process import LOOPING, SECONDS, Process
 
 pytestmark = pytest.mark.timeout(60)
-
-POSIX = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals, links and permissions")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "templates"
-    folder.mkdir()
-    (folder / "greeting.txt").write_text("Hello {{ name }}")
-    return folder
-
-
-@pytest.fixture
-def server(folder: Path) -> Iterator[Process]:
-    process = Process(folder)
-    yield process
-    process.close()
 
 
 def options(**changes: Any) -> argparse.Namespace:
@@ -77,7 +61,7 @@ def test_a_folder_that_cannot_be_served(
     assert capsys.readouterr() == ("", f"jsonrpc-fast serve: {message}\n")
 
 
-@POSIX
+@posix
 def test_a_folder_that_cannot_be_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder.chmod(0)
     try:
@@ -96,7 +80,7 @@ def test_the_folder_is_templates_by_default(tmp_path: Path) -> None:
     assert run.stderr == "jsonrpc-fast serve: there is no folder templates\n"
 
 
-def test_without_the_extra_it_says_so(folder: Path, tmp_path: Path) -> None:
+def test_a_missing_extra_is_reported(folder: Path, tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     missing.mkdir()
     (missing / "msgspec.py").write_text("raise ModuleNotFoundError('No module named msgspec', name='msgspec')")
@@ -127,7 +111,7 @@ def test_the_end_of_stdin_ends_it(server: Process, rest: bytes) -> None:
     assert server.end() == (0, "")
 
 
-def test_what_was_asked_before_the_end_is_answered(server: Process) -> None:
+def test_requests_before_the_end_are_answered(server: Process) -> None:
     server.initialize()
     id = server.request("prompts/get", {"name": "greeting", "arguments": {"name": "Ada"}})
     assert server.end() == (0, "")
@@ -140,12 +124,12 @@ def children_of(pid: int) -> list[int]:
         try:
             return [int(child) for task in tasks for child in (task / "children").read_text().split()]
         except (FileNotFoundError, ProcessLookupError):
-            pass  # a thread has ended meanwhile: its children are another thread's now
+            pass  # a thread has ended meanwhile, and its children belong to another one
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_signal_ends_it_and_what_it_started(server: Process, folder: Path, number: signal.Signals) -> None:
+def test_a_signal_ends_the_server_and_its_children(server: Process, folder: Path, number: signal.Signals) -> None:
     (folder / "looping.txt").write_text(LOOPING)
     server.initialize()
     server.greet()
@@ -156,26 +140,26 @@ def test_a_signal_ends_it_and_what_it_started(server: Process, folder: Path, num
     children = children_of(server.popen.pid)
     assert children
     os.kill(server.popen.pid, number)
-    code, told = server.wait()
+    code, errors = server.wait()
     assert code == -number
     if number == signal.SIGKILL:
-        assert told == ""
+        assert errors == ""
     else:
-        assert told.endswith("the server ended with unanswered requests: 1\n")
+        assert errors.endswith("the server ended with unanswered requests: 1\n")
     deadline = time.monotonic() + 10
     while any(Path(f"/proc/{child}").exists() for child in children):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
-@POSIX
+@posix
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_its_subscriptions_with_their_answers(server: Process, number: signal.Signals) -> None:
+def test_a_signal_ends_subscriptions_with_a_response(server: Process, number: signal.Signals) -> None:
     wanted = {"notifications": {"promptsListChanged": True}, "_meta": modern_meta()}
     ids = [server.request("subscriptions/listen", wanted) for _ in range(3)]
-    for _ in range(2):  # the answers to the first may come before the acknowledgements
+    for _ in range(2):  # their responses may come before the acknowledgements
         server.result("prompts/list", {"_meta": modern_meta()})
-    assert [told["method"] for told in server.notifications] == ["notifications/subscriptions/acknowledged"] * 3
+    assert [message["method"] for message in server.notifications] == ["notifications/subscriptions/acknowledged"] * 3
     os.kill(server.popen.pid, number)
     for id in ids:
         result = server.answer(id)["result"]
@@ -183,10 +167,10 @@ def test_a_signal_ends_its_subscriptions_with_their_answers(server: Process, num
     assert server.wait() == (-number, "")
 
 
-@POSIX
+@posix
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_waits_for_no_rendering(server: Process, folder: Path, number: signal.Signals) -> None:
-    """However many of them there are: all threads that could do something else may be taken."""
+def test_a_signal_does_not_wait_for_renderings(server: Process, folder: Path, number: signal.Signals) -> None:
+    """However many there are: they may take all worker threads."""
     (folder / "looping.txt").write_text(LOOPING)
     server.initialize()
     while len(server.result("prompts/list")["prompts"]) < 2:
@@ -198,12 +182,12 @@ def test_a_signal_waits_for_no_rendering(server: Process, folder: Path, number: 
     began = time.monotonic()
     os.kill(server.popen.pid, number)
     assert server.wait()[0] == -number
-    assert time.monotonic() - began < 4  # less than one of them takes
+    assert time.monotonic() - began < 4  # less than one rendering takes
 
 
-@POSIX
+@posix
 def test_a_client_that_goes_away_ends_it(server: Process) -> None:
-    """Its stdout cannot be written any more, and its stdin is still open."""
+    """stdout cannot be written any more, while stdin is still open."""
     read, write = os.pipe()
     os.close(read)
     command = server.popen.args
@@ -219,13 +203,13 @@ def test_a_client_that_goes_away_ends_it(server: Process) -> None:
 # Changes.
 
 
-def test_changes_of_the_folder_are_told(server: Process, folder: Path) -> None:
+def test_clients_are_notified_of_changes(server: Process, folder: Path) -> None:
     server.initialize()
     uri = "resource://templates/greeting.txt"
     server.result("resources/subscribe", {"uri": uri})
-    server.result("prompts/list")  # what is there before it was read for the first time is no change
+    server.result("prompts/list")  # files that exist at the first reading are not changes
 
-    def told(*methods: str) -> list[Any]:
+    def notified(*methods: str) -> list[Any]:
         deadline = time.monotonic() + SECONDS
         while {message["method"] for message in server.notifications} != set(methods):
             server.result("ping")
@@ -235,13 +219,13 @@ def test_changes_of_the_folder_are_told(server: Process, folder: Path) -> None:
         return heard
 
     (folder / "more.txt").write_text("More")
-    told("notifications/prompts/list_changed", "notifications/resources/list_changed")
+    notified("notifications/prompts/list_changed", "notifications/resources/list_changed")
     assert [prompt["name"] for prompt in server.result("prompts/list")["prompts"]] == ["greeting", "more"]
     (folder / "greeting.txt").write_text("Hallo {{ name }}")
-    [updated] = told("notifications/resources/updated")
+    [updated] = notified("notifications/resources/updated")
     assert updated["params"] == {"uri": uri}
     assert server.greet() == "Hallo Ada"
     (folder / "more.txt").unlink()
-    told("notifications/prompts/list_changed", "notifications/resources/list_changed")
+    notified("notifications/prompts/list_changed", "notifications/resources/list_changed")
     assert [prompt["name"] for prompt in server.result("prompts/list")["prompts"]] == ["greeting"]
     assert server.end() == (0, "")

@@ -1,11 +1,10 @@
-"""Clients and templates that mean `serve` no good: all is answered or reported, and it serves on."""
+"""Hostile clients and templates: `serve` replies or reports, and goes on serving."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +12,10 @@ import pytest
 
 from jsonrpc_fast.mcp.protocol.meta import CLIENT_CAPABILITIES_KEY, PROTOCOL_VERSION_KEY
 
+from ..support.command_line import posix
 from ..support.serve_process import LOOPING, Process
 
 pytestmark = pytest.mark.timeout(60)
-POSIX = pytest.mark.skipif(sys.platform == "win32", reason="symbolic links")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "templates"
-    folder.mkdir()
-    (folder / "greeting.txt").write_text("Hello {{ name }}")
-    return folder
-
-
-@pytest.fixture
-def server(folder: Path) -> Iterator[Process]:
-    process = Process(folder)
-    yield process
-    process.close()
 
 
 def meta(version: Any) -> dict[str, Any]:
@@ -92,7 +76,7 @@ def test_malformed_lines(folder: Path, arguments: list[str]) -> None:
     if not arguments:
         assert said == ""
     else:
-        # Each fault is told, and nothing of it shown.
+        # Each fault is logged, without its contents.
         for word in ("not JSON", "not UTF-8", "id is not of a type", "more than once", "no batches", "is empty"):
             assert word in said
         assert "nonsense" not in said
@@ -118,7 +102,7 @@ def test_lines_of_ten_megabytes(server: Process) -> None:
     if sys.platform == "linux":
         status = Path(f"/proc/{server.popen.pid}/status").read_text()
         [used] = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")]
-        assert used < 300_000  # kB: of all that, nothing is kept
+        assert used < 300_000  # kB: nothing of it is kept
     assert server.end() == (0, "")
 
 
@@ -164,8 +148,8 @@ def test_wrong_versions_and_requests_before_initialize(server: Process) -> None:
     assert server.end() == (0, "")
 
 
-@POSIX
-def test_nothing_outside_of_the_folder_is_read(folder: Path, tmp_path: Path) -> None:
+@posix
+def test_nothing_outside_the_folder_is_read(folder: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("the secret")
     (folder / "link.txt").symlink_to(secret)
@@ -222,7 +206,7 @@ def test_nothing_outside_of_the_folder_is_read(folder: Path, tmp_path: Path) -> 
         server.close()
 
 
-def test_a_template_that_loops_holds_up_nothing(folder: Path) -> None:
+def test_a_template_that_loops_blocks_nothing_else(folder: Path) -> None:
     (folder / "looping.txt").write_text(LOOPING)
     (folder / "large.txt").write_text("{{ 'x' * 10 ** 10 }}")
     (folder / "number.txt").write_text("{{ 9 ** (9 ** (n | length)) }}")
@@ -244,8 +228,8 @@ def test_a_template_that_loops_holds_up_nothing(folder: Path) -> None:
         server.close()
 
 
-def test_a_template_that_takes_long_to_compile_does_not_keep_a_client_from_beginning(folder: Path) -> None:
-    (folder / "constant.txt").write_text("{{ 9 ** (9 ** 9) }}")  # which the compiler works out
+def test_a_template_that_compiles_slowly_does_not_delay_initialize(folder: Path) -> None:
+    (folder / "constant.txt").write_text("{{ 9 ** (9 ** 9) }}")  # the compiler computes this
     started = time.monotonic()
     server = Process(folder)
     try:
@@ -257,7 +241,7 @@ def test_a_template_that_takes_long_to_compile_does_not_keep_a_client_from_begin
         server.close()
 
 
-def test_a_storm_of_requests_that_are_cancelled(server: Process) -> None:
+def test_many_cancelled_requests(server: Process) -> None:
     server.initialize()
     for number in range(500):
         get = {"jsonrpc": "2.0", "id": f"s{number}", "method": "prompts/get", "params": {"name": "greeting"}}

@@ -1,4 +1,4 @@
-"""`check` as a process among others: files, pipes, terminals, signals."""
+"""`check` as a process: files, pipes, terminals and signals."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_non_blocking_standard_input_loses_nothing() -> None:
     process = subprocess.Popen(command("check"), stdin=reader, stdout=subprocess.PIPE, env=environment())
     os.close(reader)
     with open(writer, "wb", buffering=0) as stream:
-        time.sleep(0.5)  # the process waits before there is anything
+        time.sleep(0.5)  # the process waits before there is any input
         for _ in range(5):
             stream.write(REQUEST[:20])
             time.sleep(0.05)
@@ -119,7 +119,7 @@ def test_non_blocking_standard_input_loses_nothing() -> None:
 
 @posix
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_reader_that_goes_away(form: list[str]) -> None:
+def test_the_reader_of_the_output_goes_away(form: list[str]) -> None:
     process = subprocess.Popen(
         command("check", "--max-faults", "1000000", *form),
         stdin=subprocess.PIPE,
@@ -143,7 +143,7 @@ def test_reader_that_goes_away(form: list[str]) -> None:
 
 @posix
 @pytest.mark.parametrize("arguments", [["info"], ["--help"], ["check", os.devnull]])
-def test_reader_that_was_never_there(arguments: list[str]) -> None:
+def test_output_without_a_reader(arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     process = subprocess.run(
@@ -183,7 +183,7 @@ def test_interrupt() -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(),
-        # A test run in the background may have been told to ignore it.
+        # A test run in the background may ignore SIGINT.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdin is not None
@@ -192,7 +192,7 @@ def test_interrupt() -> None:
     process.stdin.flush()
     assert process.stdout.readline() == b"-:1: byte 0: NOT_AN_OBJECT: the message is not an object\n"
     process.send_signal(signal.SIGINT)
-    # Not `communicate`, which would end the input too.
+    # Not `communicate`, which would close stdin as well.
     assert process.wait(SECONDS) == 130
     output, errors = process.communicate(timeout=SECONDS)
     assert (output, errors) == (b"", b"")
@@ -202,7 +202,7 @@ def test_interrupt() -> None:
 
 
 class Terminal:
-    """A terminal for a process; what was written on it is collected from the start."""
+    """A terminal for a process, which collects what is written on it."""
 
     def __init__(self) -> None:
         fcntl = pytest.importorskip("fcntl")
@@ -224,7 +224,7 @@ class Terminal:
             self.written += data
 
     def text(self) -> str:
-        """All that was written, once no process has the terminal any more."""
+        """Return all that was written, when no process uses the terminal any more."""
         os.close(self.writer)
         self._thread.join(SECONDS)
         os.close(self._reader)
@@ -265,7 +265,7 @@ def test_bar_on_a_terminal(long_file: Path) -> None:
     shown = terminal.text()
     assert BAR.search(shown)
     assert "byte 12000000" not in shown
-    assert shown.endswith("\r")  # wiped at the end
+    assert shown.endswith("\r")  # cleared at the end
     assert output.decode() == LONG_OUTPUT
     assert process.returncode == 1
 
@@ -290,7 +290,7 @@ def test_bar_leaves_the_output_its_lines(long_file: Path) -> None:
 
 
 @posix
-def test_no_bar_elsewhere(long_file: Path) -> None:
+def test_no_bar_without_a_terminal(long_file: Path) -> None:
     done = run("check", long_file.name, cwd=long_file.parent)
     assert done.stdout == LONG_OUTPUT
     assert done.stderr == ""
@@ -314,7 +314,7 @@ def test_no_bar_for_short_input(tmp_path: Path) -> None:
 
 
 @posix
-def test_bar_for_slow_input_of_no_known_size() -> None:
+def test_bar_for_slow_input_of_unknown_size() -> None:
     pytest.importorskip("tqdm")
     terminal = Terminal()
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The tap, around real processes: what goes through it is what comes out, and the log tells of each message."""
+"""`tap` around real processes: all bytes are passed on, and each message is logged."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from typing import Any
 
 import pytest
 
-import jsonrpc_fast
 from jsonrpc_fast import JSONRPC
 from jsonrpc_fast.cli import tap
 from jsonrpc_fast.codes import Hint
 from jsonrpc_fast.framing.frames import frame
 
+from ..support.command_line import environment
 from ..support.places import PEERS
 
 pytestmark = [
@@ -33,12 +33,7 @@ pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="pipes, signals and terminals as POSIX has them"),
 ]
 
-PACKAGE = Path(jsonrpc_fast.__file__).resolve().parents[1]
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": os.pathsep.join(filter(None, [str(PACKAGE), os.environ.get("PYTHONPATH", "")])),
-    "PYTHONUNBUFFERED": "1",
-}
+ENVIRONMENT = environment(PYTHONUNBUFFERED="1")
 SECONDS = 40
 
 REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"add","params":["secret"]}\n'
@@ -47,19 +42,19 @@ LINE = re.compile(r"\d\d:\d\d:\d\d\.\d\d\d (->|<-|--) (.*)")
 
 
 def tapped(*command: str, options: list[str] | None = None) -> list[str]:
-    """The command line of a tap around a command."""
+    """Return the command line of a tap around a command."""
     return [sys.executable, "-m", "jsonrpc_fast", "tap", *(options or []), "--", *command]
 
 
 def python(code: str) -> list[str]:
-    """The command line of a server in Python."""
+    """Return the command line of a server in Python."""
     return [sys.executable, "-c", textwrap.dedent(code)]
 
 
 def run(
     *command: str, data: bytes | None = b"", options: list[str] | None = None, **more: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs a tap around a command, with `data` on its standard input."""
+    """Run a tap around a command, with `data` on its stdin."""
     given: dict[str, Any] = {} if data is None else {"input": data}
     return subprocess.run(
         tapped(*command, options=options), env=ENVIRONMENT, capture_output=True, timeout=SECONDS, **given, **more
@@ -67,7 +62,7 @@ def run(
 
 
 def lines_of(log: bytes) -> list[tuple[str, str]]:
-    """Direction and text of each line."""
+    """Return direction and text of each line of a log."""
     found = [LINE.fullmatch(line) for line in log.decode().splitlines()]
     assert None not in found
     return [(match[1], re.sub(r"\d+\.\d ms", "N ms", match[2])) for match in found if match]
@@ -75,7 +70,7 @@ def lines_of(log: bytes) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes that are ended with the test."""
+    """A list of processes that are ended with the test."""
     started: list[subprocess.Popen[bytes]] = []
     yield started
     for process in started:
@@ -86,11 +81,11 @@ def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
         process.wait(SECONDS)
 
 
-# What goes through
+# Bytes
 
 
 @pytest.mark.parametrize("size", [0, 1, 65536, 3_000_000])
-def test_any_bytes_go_through(size: int, tmp_path: Path) -> None:
+def test_all_bytes_are_passed_on(size: int, tmp_path: Path) -> None:
     data = random.Random(size).randbytes(size)
     done = run("cat", data=data, options=["--log", str(tmp_path / "log")])
     assert (done.returncode, done.stderr) == (0, b"")
@@ -110,13 +105,13 @@ def test_a_large_message(framing: Any) -> None:
     ]
 
 
-def test_the_server_s_standard_error_stays(tmp_path: Path) -> None:
+def test_the_servers_stderr_is_unchanged(tmp_path: Path) -> None:
     done = run("sh", "-c", "echo trouble >&2", options=["--log", str(tmp_path / "log")])
     assert (done.stdout, done.stderr) == (b"", b"trouble\n")
 
 
-def test_prompt(processes: list[subprocess.Popen[bytes]]) -> None:
-    """Each byte goes through before the next one comes."""
+def test_bytes_are_passed_on_at_once(processes: list[subprocess.Popen[bytes]]) -> None:
+    """Each byte is passed on before the next one is written."""
     process = subprocess.Popen(
         tapped("cat"),
         env=ENVIRONMENT,
@@ -183,7 +178,7 @@ def test_a_non_blocking_pipe(processes: list[subprocess.Popen[bytes]]) -> None:
         assert back.read() == 50_000 * b"x"
 
 
-# How it ends
+# Its end
 
 
 @pytest.mark.parametrize(
@@ -227,13 +222,13 @@ def test_usage(arguments: list[str]) -> None:
     assert b"usage: jsonrpc-fast" in done.stderr
 
 
-def test_arguments_of_the_command_are_its_own() -> None:
+def test_arguments_after_the_dashes_belong_to_the_server() -> None:
     done = run(*python("import sys; print(sys.argv[1:])"), "--log", "x", "--", "-h")
     assert done.stdout == b"['--log', 'x', '--', '-h']\n"
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_signals_go_on(name: str, processes: list[subprocess.Popen[bytes]]) -> None:
+def test_signals_are_passed_on(name: str, processes: list[subprocess.Popen[bytes]]) -> None:
     server = python(f"""
         import signal, sys, time
         def end(number, frame):
@@ -259,7 +254,7 @@ def test_signals_go_on(name: str, processes: list[subprocess.Popen[bytes]]) -> N
     assert process.wait(SECONDS) == 7
 
 
-def test_a_client_that_goes() -> None:
+def test_a_client_that_leaves() -> None:
     started = time.monotonic()
     with subprocess.Popen(
         tapped("yes"), env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -272,13 +267,13 @@ def test_a_client_that_goes() -> None:
 
 
 def write_on(descriptor: int) -> None:
-    """Writes a little now and then, until that fails."""
+    """Write a little now and then, until that fails."""
     while True:
         os.write(descriptor, REQUEST)
         time.sleep(0.01)
 
 
-def test_a_server_that_reads_no_more(processes: list[subprocess.Popen[bytes]]) -> None:
+def test_a_server_that_stops_reading(processes: list[subprocess.Popen[bytes]]) -> None:
     server = python("""
         import os, sys, time
         os.close(0)
@@ -298,7 +293,7 @@ def test_a_server_that_reads_no_more(processes: list[subprocess.Popen[bytes]]) -
     assert process.wait(SECONDS) == 128 + signal.SIGTERM
 
 
-def test_what_the_server_leaves_behind_holds_nothing_up() -> None:
+def test_processes_left_by_the_server_delay_nothing() -> None:
     started = time.monotonic()
     done = run(
         "sh", "-c", "printf before; (sleep 50; echo late) 2>/dev/null & exit 5", data=None, stdin=subprocess.DEVNULL
@@ -307,7 +302,7 @@ def test_what_the_server_leaves_behind_holds_nothing_up() -> None:
     assert time.monotonic() - started < 30
 
 
-def test_the_end_of_the_client_s_stream_reaches_the_server() -> None:
+def test_the_end_of_the_clients_stream_reaches_the_server() -> None:
     server = python("""
         import sys
         data = sys.stdin.buffer.read()
@@ -321,7 +316,7 @@ def test_the_end_of_the_client_s_stream_reaches_the_server() -> None:
 # A slow side
 
 
-def test_a_slow_client_holds_up_the_server(tmp_path: Path, processes: list[subprocess.Popen[bytes]]) -> None:
+def test_a_slow_client_slows_down_the_server(tmp_path: Path, processes: list[subprocess.Popen[bytes]]) -> None:
     server = python(f"""
         import os, time
         os.set_blocking(1, False)
@@ -345,14 +340,14 @@ def test_a_slow_client_holds_up_the_server(tmp_path: Path, processes: list[subpr
         time.sleep(0.05)
     written = int((tmp_path / "written").read_text())
     assert 0 < written < 1_000_000
-    # The server has ended; all that it wrote is still the client's.
+    # The server has ended; the client still gets all that it wrote.
     time.sleep(0.5)
     output, _ = process.communicate(timeout=SECONDS)
     assert output == written // 4096 * (b"x" * 4095 + b"\n")
     assert process.returncode == 0
 
 
-def test_a_log_that_nobody_reads_holds_nothing_up(processes: list[subprocess.Popen[bytes]]) -> None:
+def test_an_unread_log_delays_nothing(processes: list[subprocess.Popen[bytes]]) -> None:
     data = 30_000 * b'{"jsonrpc":"2.0","method":"m"}\n'
     process = subprocess.Popen(
         tapped("cat"), env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -383,7 +378,7 @@ def test_a_long_log_is_written_to_its_end(tmp_path: Path) -> None:
     assert lines[-1] == ("--", "the server ended with status 0; unanswered requests: 8192")
 
 
-def test_a_log_that_is_gone() -> None:
+def test_a_log_whose_reader_leaves() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     data = 1000 * REQUEST
@@ -396,25 +391,25 @@ def test_a_log_that_is_gone() -> None:
 
 
 def run_with_closed(closings: str, *command: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Runs a tap that finds some of its standard descriptors closed."""
+    """Run a tap with some of its standard descriptors closed."""
     closing = ["sh", "-c", f'exec "$@" {closings}', "sh", *tapped(*command)]
     return subprocess.run(closing, env=ENVIRONMENT, input=data, capture_output=True, timeout=SECONDS)
 
 
-def test_a_closed_standard_input_is_an_empty_one() -> None:
+def test_a_closed_stdin_counts_as_empty() -> None:
     ran = run_with_closed("<&-", "sh", "-c", "echo hi; cat; exit 3", data=REQUEST)
     assert (ran.returncode, ran.stdout) == (3, b"hi\n")
     assert [direction for direction, _ in lines_of(ran.stderr)] == ["<-", "--"]
 
 
-def test_a_closed_standard_output_is_a_client_that_is_gone() -> None:
+def test_a_closed_stdout_counts_as_a_client_that_left() -> None:
     ran = run_with_closed(">&-", "sh", "-c", "cat; exit 3", data=REQUEST)
     assert (ran.returncode, ran.stdout) == (3, b"")
     assert [direction for direction, _ in lines_of(ran.stderr)] == ["->", "<-", "--"]
 
 
 @pytest.mark.parametrize("closings", ["2>&-", "2>&- <&-", "2>&- >&-", "2>&- >&- <&-"])
-def test_no_line_goes_elsewhere_where_standard_error_is_closed(closings: str, tmp_path: Path) -> None:
+def test_with_a_closed_stderr_the_log_goes_nowhere(closings: str, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     server = 'cat >"$1"; cat "$1"; exit 3'
     ran = run_with_closed(closings, "sh", "-c", server, "sh", str(seen), data=3 * REQUEST)
@@ -496,7 +491,7 @@ def test_profile_and_framing(tmp_path: Path) -> None:
     ]
 
 
-def test_each_direction_tells_its_own_framing() -> None:
+def test_each_direction_detects_its_own_framing() -> None:
     done = run("sh", "-c", r"cat > /dev/null; printf 'Content-Length: 2\r\n\r\n{}'", data=REQUEST)
     assert lines_of(done.stderr)[:2] == [
         ("->", "request add id=1 59 B"),
@@ -529,7 +524,7 @@ def test_pending_calls_have_a_bound() -> None:
     ]
 
 
-def test_what_the_log_had_no_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_skipped_by_a_slow_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tap, "_WAITING_BYTES", 100_000)
     reader, writer = os.pipe()
     with open(reader, "rb") as log:
@@ -553,7 +548,7 @@ def test_what_the_log_had_no_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
 
 
-def test_bytes_are_missed_where_messages_are_not_lines() -> None:
+def test_skipped_bytes_end_the_log_unless_messages_are_lines() -> None:
     client, server = sides()
     headed = b"Content-Length: 60\r\n\r\n" + REQUEST
     assert list(client.lines(0.0, headed, server)) == ["request add id=1 60 B"]

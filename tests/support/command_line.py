@@ -1,4 +1,4 @@
-"""What the tests of the command line share: streams to check, and the command as a process."""
+"""Helpers for tests of the command line: streams to check, and commands as processes."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ MIXED_SUMMARY = """\
 """
 
 
-# What a process writes must not hang on the settings of whoever runs the tests.
+# The output of processes must not depend on the user's settings.
 _SETTINGS = {"PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "", "COLUMNS": "100"}
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """The environment of a process that finds the package from any directory."""
+    """Return an environment in which a process finds the package from any directory."""
     package = str(Path(jsonrpc_fast.__file__).resolve().parents[1])
     path = os.pathsep.join(filter(None, [variables.pop("PYTHONPATH", ""), package, os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": path, **_SETTINGS, **variables}
@@ -62,7 +62,7 @@ def command(*arguments: str | bytes | Path) -> list[str | bytes | Path]:
 def run(
     *arguments: str | bytes | Path, data: bytes = b"", cwd: Path | None = None, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command with `data` on its standard input; its outputs as text."""
+    """Run a command with `data` on its stdin; its outputs are text."""
     done = subprocess.run(
         command(*arguments), input=data, cwd=cwd, env=env or environment(), capture_output=True, timeout=SECONDS
     )

@@ -1,4 +1,4 @@
-"""`serve` as a process, and a client that says what it is told to."""
+"""`serve` as a process, with a simple client."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 
 SECONDS = 20
 LOOPING = "{% for a in range(9999) %}" * 3 + "{% endfor %}" * 3
-"""A template that is not done before its time is over."""
+"""A template that runs until its time limit."""
 
 
 class Process:
-    """`serve` and its three streams. Nothing here waits longer than SECONDS."""
+    """`serve` and its three streams. No method waits longer than SECONDS."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         command = [sys.executable, "-m", "jsonrpc_fast", "serve", "--template-dir", str(folder), *arguments]
@@ -52,7 +52,7 @@ class Process:
         return self._last_id
 
     def answer(self, id: Any, seconds: float = SECONDS) -> Any:
-        """The answer to a request. Raises queue.Empty when none comes."""
+        """Return the response to a request. Raises queue.Empty if none comes."""
         deadline = time.monotonic() + seconds
         while id not in self._answers:
             heard = json.loads(self._lines.get(timeout=max(0.001, deadline - time.monotonic())))
@@ -78,16 +78,16 @@ class Process:
         return result
 
     def greet(self) -> str:
-        """Whether the server still serves."""
+        """Return whether the server still serves."""
         result = self.result("prompts/get", {"name": "greeting", "arguments": {"name": "Ada"}})
         return str(result["messages"][0]["content"]["text"])
 
     def ids(self) -> set[Any]:
-        """What was answered so far."""
+        """Return the responses so far."""
         return set(self._answers)
 
     def end(self) -> tuple[int, str]:
-        """Closes its stdin. Returns its exit code and what it wrote to stderr."""
+        """Close its stdin. Return its exit code and what it wrote to stderr."""
         assert self.popen.stdin is not None
         self.popen.stdin.close()
         return self.wait()

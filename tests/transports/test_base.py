@@ -75,7 +75,7 @@ async def test_messages_arrive_in_order_both_ways() -> None:
     await other.wait_closed()
 
 
-async def test_what_is_no_message_is_not_sent() -> None:
+async def test_empty_texts_and_batches_are_not_sent() -> None:
     one, other, _, at_other = await started()
     one.send(b"")
     one.send([])
@@ -88,15 +88,15 @@ async def test_what_is_no_message_is_not_sent() -> None:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What was written, write by write."""
+    """The bytes of each write."""
     written: list[bytes] = []
     write = MemoryTransport._write
 
-    def noting(self: MemoryTransport, data: bytes) -> None:
+    def record(self: MemoryTransport, data: bytes) -> None:
         written.append(data)
         write(self, data)
 
-    monkeypatch.setattr(MemoryTransport, "_write", noting)
+    monkeypatch.setattr(MemoryTransport, "_write", record)
     return written
 
 
@@ -107,17 +107,17 @@ async def test_one_write_for_each_turn(written: list[bytes]) -> None:
         one.send(Request(id, "m"))
     assert written == []
     await turns(2)
-    # The answers leave in the very turn in which the requests came.
+    # The replies leave in the turn in which the requests arrived.
     assert [data.count(b"\n") for data in written] == [3, 3]
     await turns()
     assert at_one.events == [Response(0, None), Response(1, None), Response(2, None)]
     one.send(Notification("n", ["x" * 70_000]))
-    assert len(written[2]) > 70_000  # so much does not wait for the end of the turn
+    assert len(written[2]) > 70_000  # so many bytes are written before the end of the turn
     await one.disconnect()
     await other.wait_closed()
 
 
-async def test_frames_linger_for_others(written: list[bytes]) -> None:
+async def test_frames_linger_to_leave_together(written: list[bytes]) -> None:
     one, other, _, at_other = await started()
     one.linger_turns = 3
     for number in range(3):
@@ -165,7 +165,7 @@ async def test_states() -> None:
         await one.drain()
     await one.connect()
     assert one.is_connected
-    one.send(Notification("n"))  # before it is started, too
+    one.send(Notification("n"))  # even before it is started
     await one.drain()
     with pytest.raises(StateError):
         await one.connect()
@@ -192,7 +192,7 @@ async def test_states() -> None:
 
 
 @pytest.mark.parametrize("way", ["close", "disconnect"])
-async def test_closing_what_was_never_connected(way: str) -> None:
+async def test_closing_a_transport_that_was_never_connected(way: str) -> None:
     one, other = memory_pair()
     at_one, at_other = Recorder(one), Recorder(other)
     await other.start()
@@ -221,7 +221,7 @@ async def test_a_fault_in_one_message_does_not_stop_the_stream() -> None:
     ]
     assert isinstance(batch[0], ParseError)
     assert batch[1] == at_other.events[5] == Notification("n")
-    other.onerror = None  # nobody listens: that is no fault
+    other.onerror = None  # without callbacks
     one.send(b"{]")
     one.send(Notification("last"))
     await turns()
@@ -285,7 +285,7 @@ async def test_pausing_holds_back_the_rest_of_a_chunk() -> None:
     assert len(at_other.events) == 3  # not from inside
     await turns()
     assert [message.method for message in at_other.events] == ["0", "1", "2", "3", "4", "5"]
-    # What is held back when the peer ends comes after all, and then the end.
+    # What is held back is delivered before the end of the stream.
     other.pause_reading()
     one.send(Notification("6"))
     closing = asyncio.ensure_future(one.close())
@@ -338,7 +338,7 @@ async def test_drain_waits_for_the_reader() -> None:
     other.pause_reading()
     while one.write_buffer_bytes <= HIGH_WATER_BYTES:
         one.send(line)
-    waiting = asyncio.Task(one.drain())  # never an eager one, which would be too early
+    waiting = asyncio.Task(one.drain())  # not an eager task, which would start too early
     await turns()
     await one.disconnect()
     with pytest.raises(ConnectionLost):
@@ -352,7 +352,7 @@ async def test_an_echo_with_a_slow_reader_stays_bounded() -> None:
     async def most_buffered(pauses: bool) -> int:
         one, other, at_one, _ = await started()
         other.pauses_when_blocked = pauses
-        one.pauses_when_blocked = False  # who asks goes on reading, or both may wait for each other
+        one.pauses_when_blocked = False  # goes on reading: otherwise both may wait for each other
         other.onmessage = lambda message: other.send([message, message])  # type: ignore[list-item]
         one.pause_reading()
         line = encode_notification("n", ["x" * 1000])
@@ -396,7 +396,7 @@ async def test_close_writes_what_was_accepted() -> None:
     assert at_one.events == ["closed"]
 
 
-async def test_close_gives_up_after_its_time() -> None:
+async def test_close_gives_up_after_drain_seconds() -> None:
     one, other, at_one, at_other = await started(drain_seconds=0.1)
     other.pause_reading()
     one.send(Notification("n", ["x" * 1_000_000]))
@@ -423,7 +423,7 @@ async def test_a_cancelled_close_goes_on() -> None:
     await other.wait_closed()
 
 
-async def test_onend_leaves_time_for_answers() -> None:
+async def test_onend_leaves_time_for_replies() -> None:
     one, other, at_one, at_other = await started()
     other.onend = lambda: at_other.events.append("end")
     one.send(Request(1, "slow"))
@@ -461,18 +461,14 @@ def tiny_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("loop", "tiny_turns")
 @scaled_examples(0.1)
 @given(framing=st.sampled_from(FRAMINGS), steps=STEPS, closes=st.booleans())
-async def test_whatever_is_done_meanwhile_all_arrives_in_tiny_turns(
-    framing: Framing, steps: list[Any], closes: bool
-) -> None:
+async def test_everything_arrives_in_tiny_turns(framing: Framing, steps: list[Any], closes: bool) -> None:
     await check_that_all_arrives(framing, steps, closes)
 
 
 @pytest.mark.usefixtures("loop")
 @scaled_examples(0.2)
 @given(framing=st.sampled_from(FRAMINGS), steps=STEPS, closes=st.booleans())
-async def test_whatever_is_done_meanwhile_all_that_was_sent_arrives(
-    framing: Framing, steps: list[Any], closes: bool
-) -> None:
+async def test_everything_arrives(framing: Framing, steps: list[Any], closes: bool) -> None:
     await check_that_all_arrives(framing, steps, closes)
 
 
@@ -524,11 +520,11 @@ async def test_batches_are_delivered_one_in_each_turn(monkeypatch: pytest.Monkey
     monkeypatch.setattr(base, "TURN_SECONDS", 0.0)
     one, other, _, ends = await started()
     other._bytes_received((b"[" + b",".join([b"1"] * 1000) + b"]\n") * 10)
-    told = [len(ends.events)]
+    counts = [len(ends.events)]
     while len(ends.events) < 10:
         await asyncio.sleep(0)
-        told.append(len(ends.events))
-    assert told == list(range(1, 11))
+        counts.append(len(ends.events))
+    assert counts == list(range(1, 11))
     await one.close()
     await other.wait_closed()
 
@@ -538,19 +534,19 @@ MANY = b"".join(encode_notification("n", [number]) for number in range(1000))
 
 @pytest.mark.usefixtures("tiny_turns")
 @pytest.mark.parametrize("how", ["end", "loss", "end and loss", "pause"])
-async def test_what_waits_for_its_turn_comes_before_the_end(how: str) -> None:
+async def test_the_backlog_is_delivered_before_the_end(how: str) -> None:
     one, other, _, ends = await started()
     broken = BrokenPipeError()
     other._bytes_received(MANY)
     if how == "pause":
         other.pause_reading()
-        told = len(ends.events)
+        count = len(ends.events)
         await turns()
-        assert len(ends.events) == told
+        assert len(ends.events) == count
         other._bytes_received(encode_notification("last"))
         other._end_received()
         await turns()
-        assert len(ends.events) == told
+        assert len(ends.events) == count
         other.resume_reading()
     if "end" in how:
         other._bytes_received(encode_notification("last")[:-1])
@@ -570,7 +566,7 @@ async def test_what_waits_for_its_turn_comes_before_the_end(how: str) -> None:
 @pytest.mark.usefixtures("tiny_turns")
 @pytest.mark.parametrize("is_lost", [False, True])
 @pytest.mark.parametrize("way", ["close", "disconnect"])
-async def test_what_waits_for_its_turn_is_dropped_by_closing(way: str, is_lost: bool) -> None:
+async def test_closing_drops_the_backlog(way: str, is_lost: bool) -> None:
     one, other, _, ends = await started()
     other._bytes_received(MANY)
     if is_lost:

@@ -1,4 +1,4 @@
-"""What the log tells, and what it must not."""
+"""The debug log: its lines, how it is turned on, and that it holds no payload."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("loop")]
 
 @pytest.fixture
 def log(capsys: pytest.CaptureFixture[str]) -> Iterator[pytest.CaptureFixture[str]]:
-    """The log turned on for one test."""
+    """Turn the log on for one test."""
     before = debug.logger.level, debug.logger.propagate, list(debug.logger.handlers)
     debug.enable()
     debug.enable()
@@ -57,33 +57,33 @@ async def test_lines(log: pytest.CaptureFixture[str]) -> None:
     lines = text.err.splitlines()
     assert all(re.match(r"\d\d:\d\d:\d\d\.\d\d\d jsonrpc_fast: memory ", line) for line in lines)
     assert all(line.isprintable() and len(line) < 300 for line in lines)
-    told = [line.partition("jsonrpc_fast: memory ")[2] for line in lines]
-    assert told[:2] == ["connected, framing newline"] * 2
-    assert told[2] == "-> request 'tools/call' id 1, 73 bytes"
-    assert told[3].startswith("-> request 'x\\r\\n\\x00yyy")
-    assert "id 'a\\n12:00:00.000 jsonrpc_fast: forged\\x1b[2J\\u202e\\u2028'" in told[3]
-    assert told[4:9] == [
+    logged = [line.partition("jsonrpc_fast: memory ")[2] for line in lines]
+    assert logged[:2] == ["connected, framing newline"] * 2
+    assert logged[2] == "-> request 'tools/call' id 1, 73 bytes"
+    assert logged[3].startswith("-> request 'x\\r\\n\\x00yyy")
+    assert "id 'a\\n12:00:00.000 jsonrpc_fast: forged\\x1b[2J\\u202e\\u2028'" in logged[3]
+    assert logged[4:9] == [
         "-> notification 'n', 51 bytes",
         "-> batch of 2, 84 bytes",
         "-> result id 7, 43 bytes",
         "-> error id 8, 80 bytes",
         "-> invalid, 56 bytes",
     ]
-    assert told[9] == "<- request 'tools/call' id 1, 72 bytes"
-    assert told[11:16] == [
+    assert logged[9] == "<- request 'tools/call' id 1, 72 bytes"
+    assert logged[11:16] == [
         "<- notification 'n', 50 bytes",
         "<- batch of 2, 83 bytes",
         "<- result id 7, 42 bytes",
         "<- error id 8, 79 bytes",
         "<- invalid INVALID_METHOD_TYPE id 9, 55 bytes",
     ]
-    assert sorted(re.sub(r"\d\.\d{3}", "0", line) for line in told[16:]) == [
+    assert sorted(re.sub(r"\d\.\d{3}", "0", line) for line in logged[16:]) == [
         "closed after 0 s, 0 received, 7 sent",
         "closed after 0 s, 7 received, 0 sent",
     ]
 
 
-async def test_faults_are_told_without_their_text(log: pytest.CaptureFixture[str]) -> None:
+async def test_faults_are_logged_without_their_text(log: pytest.CaptureFixture[str]) -> None:
     def fail(message: object) -> None:
         raise KeyError("secret")
 
@@ -118,7 +118,7 @@ async def test_sizes_of_chunked_messages_and_addresses(log: pytest.CaptureFixtur
     assert re.search(r"connection with 127\.0\.0\.1:\d+ connected", text)
 
 
-async def test_silent_although_the_root_logger_is_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_root_logger_does_not_turn_it_on(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         await talk()
     assert [record for record in caplog.records if record.name == "jsonrpc_fast"] == []
@@ -179,17 +179,17 @@ asyncio.run(main())
 
 
 @pytest.mark.timeout(60)
-async def test_what_both_ends_of_a_process_tell_holds_no_payload_and_no_forged_line(
+async def test_the_logs_of_both_ends_hold_no_payload_and_no_forged_line(
     log: pytest.CaptureFixture[str],
 ) -> None:
     """Secrets are in params, results, errors and faults; control characters in a method, an id and a fault's id."""
-    told: list[str] = []
+    theirs: list[str] = []
     secret = "open sesame"
 
     client = StdioClient(
         [sys.executable, "-c", SERVER_WITH_SECRETS],
         env={**os.environ, "JSONRPC_FAST_DEBUG": "1"},
-        stderr=told.append,
+        stderr=theirs.append,
     )
     ids = itertools.count()
     session = Session(client, id_factory=lambda: f"{next(ids)}\n12:00:00.000 forged\x1b[2J\u202e")
@@ -206,19 +206,19 @@ async def test_what_both_ends_of_a_process_tell_holds_no_payload_and_no_forged_l
         assert await session.call("echo", [secret]) == secret
     ours = log.readouterr().err.splitlines()
     assert len(ours) > 20
-    assert len(told) > 20
+    assert len(theirs) > 20
     beginning = re.compile(r"\d\d:\d\d:\d\d\.\d\d\d jsonrpc_fast")
     faults = ["ValueError: the server's own words"] * 2 + ['KeyError: "the server\'s own words"']
-    assert sorted(line for line in told if line.endswith(("words", 'words"'))) == sorted(faults)
-    for line in ours + told:
+    assert sorted(line for line in theirs if line.endswith(("words", 'words"'))) == sorted(faults)
+    for line in ours + theirs:
         assert "sesame" not in line
         assert line.isprintable()
-        # The rest are the tracebacks of what handlers raised, which hold the server's code and its own words.
+        # The rest are tracebacks of handlers' exceptions, with the server's code and texts.
         is_of_traceback = line == "Traceback (most recent call last):" or line.startswith(("  File ", "    "))
-        assert beginning.match(line) or (line in told and (is_of_traceback or line in faults))
+        assert beginning.match(line) or (line in theirs and (is_of_traceback or line in faults))
     for found in (
         "request 'refuse' id '1\\n12:00",
         "notification 'fail'",
         "invalid INVALID_METHOD_TYPE id '\\nforged'",
     ):
-        assert any(found in line for line in told), found
+        assert any(found in line for line in theirs), found

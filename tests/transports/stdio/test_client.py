@@ -41,7 +41,7 @@ class Child(StdioClient):
         self.events = self.recorder.events
 
 
-async def test_a_child_answers_and_ends() -> None:
+async def test_a_child_replies_and_ends() -> None:
     child = Child(echo())
     assert child.pid is None
     await child.start()
@@ -74,7 +74,7 @@ async def test_close_writes_what_was_accepted(tmp_path: Path) -> None:
     ("trap", "returncode", "least", "most"),
     [("", -signal.SIGTERM, 0.3, 5), ("trap '' TERM;", -signal.SIGKILL, 0.6, 5)],
 )
-async def test_a_child_that_will_not_end(trap: str, returncode: int, least: float, most: float) -> None:
+async def test_a_child_that_does_not_end(trap: str, returncode: int, least: float, most: float) -> None:
     child = Child(["sh", "-c", f"{trap} while :; do sleep 0.05; done"], exit_seconds=0.3, terminate_seconds=0.3)
     await child.start()
     await asyncio.sleep(0.2)
@@ -82,7 +82,7 @@ async def test_a_child_that_will_not_end(trap: str, returncode: int, least: floa
     await child.close()
     assert least < time.monotonic() - started < most
     assert child.returncode == returncode
-    assert child.events == ["closed"]  # it was this side's wish
+    assert child.events == ["closed"]  # no error: this side closed it
 
 
 async def test_disconnect_does_not_wait_for_the_child() -> None:
@@ -96,7 +96,7 @@ async def test_disconnect_does_not_wait_for_the_child() -> None:
     assert child.events == ["closed"]
 
 
-async def test_a_child_that_does_not_read_is_given_up() -> None:
+async def test_closing_a_child_that_does_not_read() -> None:
     child = Child(["sleep", "30"], drain_seconds=0.3)
     await child.start()
     child.send(Notification("n", ["x" * 1_000_000]))
@@ -153,7 +153,7 @@ async def test_a_child_that_ends_before_it_is_started() -> None:
     assert child.events == [Notification("bye"), "closed"]
 
 
-async def test_a_child_that_reads_no_more() -> None:
+async def test_a_child_that_closes_its_stdin() -> None:
     child = Child(["sh", "-c", 'exec <&-; echo \'{"jsonrpc":"2.0","method":"deaf"}\'; sleep 0.3'])
     await child.start()
     await child.recorder.wait_for(1)
@@ -165,7 +165,7 @@ async def test_a_child_that_reads_no_more() -> None:
     assert child.returncode == 0
 
 
-async def test_a_program_that_is_not_there() -> None:
+async def test_a_missing_program() -> None:
     child = Child(["/nonexistent/program"])
     for _ in range(2):  # it may be tried again
         with pytest.raises(FileNotFoundError):
@@ -175,7 +175,7 @@ async def test_a_program_that_is_not_there() -> None:
     assert child.events == ["closed"]
 
 
-async def test_given_up_before_it_was_begun() -> None:
+async def test_a_cancelled_start_runs_nothing() -> None:
     child = Child(["sleep", "30"], stderr=lambda line: None)
     connecting = asyncio.ensure_future(child.start())
     connecting.cancel()
@@ -185,7 +185,7 @@ async def test_given_up_before_it_was_begun() -> None:
     assert child.pid is None
 
 
-async def test_given_up_when_it_was_just_begun() -> None:
+async def test_a_close_while_starting() -> None:
     child = Child(["sleep", "30"], stderr=lambda line: None, exit_seconds=0.01)
     connecting = asyncio.ensure_future(child.start())
     await asyncio.sleep(0)
@@ -208,7 +208,7 @@ def test_an_unclosed_child_ends_with_the_loop() -> None:
     assert children[0].returncode == -signal.SIGTERM
 
 
-def test_a_child_whose_task_closes_it_at_the_loops_end_is_given_its_time() -> None:
+def test_a_task_may_still_close_its_child_at_the_end_of_the_loop() -> None:
     children: list[Child] = []
     using: list[asyncio.Future[None]] = []
 
@@ -231,7 +231,7 @@ def test_a_child_whose_task_closes_it_at_the_loops_end_is_given_its_time() -> No
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread waits for each child")
-async def test_where_a_sandbox_refuses_pidfds(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_pidfds(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> int:
         raise PermissionError
 
@@ -243,7 +243,7 @@ async def test_where_a_sandbox_refuses_pidfds(monkeypatch: pytest.MonkeyPatch) -
     assert child.events[1:] == ["closed"]
 
 
-def test_arguments_that_cannot_be() -> None:
+def test_wrong_arguments() -> None:
     with pytest.raises(TypeError):
         StdioClient("one string")
     with pytest.raises(ValueError, match="stderr"):
@@ -265,11 +265,11 @@ async def test_stderr_line_by_line() -> None:
     assert child.events == ["closed"]
     assert lines[:4] == ["one", "two", "\\xff", ""]
     assert "".join(lines[4:-1]) == "x" * (2 * LINE_BYTES + 5)
-    assert max(map(len, lines)) == LINE_BYTES  # where it is cut depends on the chunks
+    assert max(map(len, lines)) == LINE_BYTES  # the place of the split depends on the chunks
     assert lines[-1] == "last"
 
 
-async def test_a_fault_of_the_stderr_callback_is_reported() -> None:
+async def test_an_exception_of_the_stderr_callback_is_reported() -> None:
     fault = KeyError("mine")
 
     def fail(line: str) -> None:
@@ -281,7 +281,7 @@ async def test_a_fault_of_the_stderr_callback_is_reported() -> None:
     assert child.events == [fault, fault, "closed"]
 
 
-async def test_stderr_elsewhere(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+async def test_stderr_discarded_or_in_a_file(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     command = ["sh", "-c", "echo heard >&2"]
     await Child(command).start()
     with (tmp_path / "errors").open("wb") as errors:
@@ -304,7 +304,7 @@ async def test_environment_and_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("own_session", [True, False])
-async def test_what_a_child_started(own_session: bool, tmp_path: Path) -> None:
+async def test_processes_that_a_child_started(own_session: bool, tmp_path: Path) -> None:
     note = tmp_path / "pid"
 
     # The grandchild holds the pipes open. Its parent ends at once, or must be terminated.
@@ -333,7 +333,7 @@ async def test_a_stdout_that_outlives_the_child() -> None:
     assert child.events == [Notification("bye"), "closed"]
 
 
-async def test_a_stray_print_of_a_child_costs_one_line() -> None:
+async def test_a_stray_print_of_a_child_is_one_fault() -> None:
     child = Child(["sh", "-c", 'echo starting; echo \'{"jsonrpc":"2.0","method":"m"}\''])
     await child.start()
     await child.wait_closed()

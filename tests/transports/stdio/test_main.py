@@ -20,14 +20,14 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-"])
-def test_started_without_a_stream(closed: str) -> None:
+def test_a_process_started_with_a_closed_stream(closed: str) -> None:
     run = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *echo()], capture_output=True, input=b"", timeout=20)
     assert run.returncode == 1
     assert run.stderr == b"this process was started with a closed stdin or stdout\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_end_it_after_what_was_accepted(number: signal.Signals) -> None:
+def test_a_signal_ends_the_server_after_it_wrote_what_was_accepted(number: signal.Signals) -> None:
     changes = """
         def answer(transport, message):
             transport.send(Response(message.id, message.params))
@@ -68,8 +68,8 @@ def test_a_second_signal_does_not_wait() -> None:
         assert process.wait(2) == -signal.SIGTERM
 
 
-def test_the_first_signal_is_told_before_the_channel_closes() -> None:
-    """What `on_signal` sends is written, and what a task sends that it wakes."""
+def test_on_signal_is_called_before_the_channel_closes() -> None:
+    """What `on_signal` sends is written, and what is sent by a task that it wakes."""
     changes = """
         import asyncio
 
@@ -97,7 +97,7 @@ def test_the_first_signal_is_told_before_the_channel_closes() -> None:
         assert process.wait(20) == -signal.SIGTERM
 
 
-def test_what_serve_raises_comes_out() -> None:
+def test_run_stdio_raises_what_serve_raises() -> None:
     changes = """
         async def serve(transport):
             await transport.start()
@@ -109,7 +109,7 @@ def test_what_serve_raises_comes_out() -> None:
     assert code == 1
 
 
-def test_a_serve_that_goes_on_is_ended() -> None:
+def test_a_serve_function_that_goes_on_is_cancelled() -> None:
     changes = """
         import asyncio
 
@@ -156,7 +156,7 @@ def answered(seconds: float) -> bytes:
 
 
 def end_by_signals(command: list[str], data: bytes, *signals: signal.Signals) -> tuple[bytes, bytes, int]:
-    """The end of a process that has begun to work on `data`."""
+    """Send signals to a process that works on `data`; return its outputs and exit code."""
     first = b'{"jsonrpc":"2.0","id":0,"method":"none"}\n'
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -173,12 +173,12 @@ def end_by_signals(command: list[str], data: bytes, *signals: signal.Signals) ->
 
 
 @pytest.mark.parametrize("grace", ["5.0", "None"])
-def test_a_handler_at_work_answers_after_a_signal(grace: str) -> None:
+def test_a_running_handler_replies_after_a_signal(grace: str) -> None:
     command = script(SESSION, f"GRACE = {grace}", RUN_SESSION)
     assert end_by_signals(command, asked(0.5), signal.SIGTERM) == (answered(0.5), b"", -signal.SIGTERM)
 
 
-def test_an_answer_that_is_cut_off_is_told() -> None:
+def test_unanswered_requests_are_reported() -> None:
     stdout, stderr, code = end_by_signals(script(SESSION, "GRACE = 0.2", RUN_SESSION), asked(30), signal.SIGTERM)
     assert (stdout, code) == (b"", -signal.SIGTERM)
     assert stderr.splitlines()[-1] == b"the server ended with unanswered requests: 1"
@@ -192,7 +192,7 @@ def test_a_second_signal_does_not_wait_for_handlers() -> None:
     assert time.monotonic() - started < 10
 
 
-def test_after_the_end_of_stdin_a_handler_has_as_long_as_it_takes() -> None:
+def test_after_the_end_of_stdin_handlers_have_no_time_limit() -> None:
     changes = """
         async def serve(transport):
             async with Session(transport, {"work": work}, close_seconds=0.1) as session:
@@ -201,7 +201,7 @@ def test_after_the_end_of_stdin_a_handler_has_as_long_as_it_takes() -> None:
     assert end_of(script(SESSION, changes, RUN_SESSION), asked(1)) == (answered(1), b"", 0)
 
 
-def test_a_session_that_is_closed_too_early_is_an_exit_code() -> None:
+def test_the_exit_code_of_a_session_closed_too_early() -> None:
     changes = """
         async def serve(transport):
             async with Session(transport, {"work": work}) as session:
@@ -221,7 +221,7 @@ def test_a_session_that_is_closed_too_early_is_an_exit_code() -> None:
         assert b"the server ended with unanswered requests: 1\n" in process.stderr.read()
 
 
-def test_bytes_that_the_client_does_not_take_in_time_are_an_exit_code() -> None:
+def test_the_exit_code_when_the_client_does_not_read_in_time() -> None:
     changes = """
         async def work(seconds):
             return "x" * 1_000_000
@@ -238,7 +238,7 @@ def test_bytes_that_the_client_does_not_take_in_time_are_an_exit_code() -> None:
         assert re.fullmatch(rb"the client did not read all output in time; dropped bytes: \d+\n", process.stderr.read())
 
 
-def test_what_is_printed_after_the_end_does_not_reach_the_wire() -> None:
+def test_output_printed_after_the_end_does_not_reach_the_wire() -> None:
     changes = """
         code = run_stdio(serve)
         print("printed", flush=True)

@@ -36,7 +36,7 @@ def test_end_inside_a_message() -> None:
     assert end_of(echo(), ONE + ONE[:20]) == (ANSWER, b"ParseError ParseErrorCode.TRUNCATED\n", 0)
 
 
-def test_answers_after_the_end_of_stdin() -> None:
+def test_replies_after_the_end_of_stdin() -> None:
     changes = """
         import asyncio
 
@@ -62,7 +62,7 @@ def test_files(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_bytes() == ANSWER * 20_000
 
 
-def test_nothing_on_both_sides() -> None:
+def test_null_devices() -> None:
     run = subprocess.run(echo(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=20)
     assert run.returncode == 0
 
@@ -91,14 +91,14 @@ def test_terminal() -> None:
         while len(received) < len(ANSWER):
             received += os.read(ours, 4096)
         assert received == ANSWER
-        # The terminal is the shell's, too: it blocks as before.
+        # The shell shares the terminal: it is still blocking.
         assert os.get_blocking(theirs)
         os.close(theirs)
         os.close(ours)
         assert process.wait(20) == 0
 
 
-def test_a_reader_that_has_gone() -> None:
+def test_a_client_that_stopped_reading() -> None:
     with subprocess.Popen(echo(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -154,7 +154,7 @@ def test_stray_output_does_not_reach_the_wire() -> None:
         assert stderr.count(stray) == times, stray
 
 
-def test_stray_output_where_stderr_is_closed() -> None:
+def test_stray_output_with_a_closed_stderr() -> None:
     changes = """
         def answer(transport, message):
             print("stray", flush=True)
@@ -167,7 +167,7 @@ def test_stray_output_where_stderr_is_closed() -> None:
     assert (run.stdout, run.returncode) == (ANSWER, 0)
 
 
-def test_children_do_not_hold_the_wire() -> None:
+def test_children_do_not_inherit_the_wire() -> None:
     changes = """
         def answer(transport, message):
             child = subprocess.Popen(["sleep", "30"])
@@ -189,7 +189,7 @@ def test_children_do_not_hold_the_wire() -> None:
     os.kill(int(found[1]), signal.SIGKILL)
 
 
-def test_descriptors_that_are_shared_stay_blocking() -> None:
+def test_shared_descriptors_stay_blocking() -> None:
     changes = """
         def answer(transport, message):
             transport.send(Response(message.id, [os.get_blocking(2), os.get_blocking(0), os.get_blocking(1)]))

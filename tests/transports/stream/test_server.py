@@ -33,7 +33,7 @@ needs_unix = pytest.mark.skipif(sys.platform == "win32", reason="asyncio has no 
 
 
 @needs_unix
-async def test_a_unix_server_leaves_another_ones_socket(tmp_path: Path) -> None:
+async def test_a_unix_server_does_not_remove_the_socket_of_another(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     one, other = UnixServer(echo, path), UnixServer(echo, path)
     await one.start()
@@ -91,7 +91,7 @@ async def test_a_server_that_is_started_twice_or_closed_while_it_starts_listens_
     await server.close()
 
     server = TcpServer(echo, "127.0.0.1", port)
-    starting = asyncio.Task(server.start())  # an eager one has started it
+    starting = asyncio.Task(server.start())  # an eager task has started it already
     await asyncio.sleep(0)
     await server.close()
     with pytest.raises(StateError):
@@ -117,7 +117,7 @@ async def test_a_connection_over_the_limit_is_closed() -> None:
         await four.close()
 
 
-async def test_a_peer_that_is_gone_before_it_is_served() -> None:
+async def test_a_peer_that_leaves_before_it_is_served() -> None:
     contexts: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
 
@@ -134,7 +134,7 @@ async def test_a_peer_that_is_gone_before_it_is_served() -> None:
     assert contexts == []
 
 
-async def test_what_serve_raises() -> None:
+async def test_an_exception_of_serve_is_reported() -> None:
     contexts: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
     fault = KeyError("mine")
@@ -207,7 +207,7 @@ async def test_a_connection_may_close_the_server() -> None:
     await eventually(lambda: closing == ["done"])
 
 
-def test_a_wrong_option_is_told_at_once() -> None:
+def test_a_wrong_option_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="framing"):
         TcpServer(echo, "127.0.0.1", 0, framing="morse")  # type: ignore[arg-type]
     with pytest.raises(TypeError):
@@ -215,7 +215,7 @@ def test_a_wrong_option_is_told_at_once() -> None:
 
 
 HTTP = b"POST /rpc HTTP/1.1\r\nHost: localhost:4000\r\nContent-Type: text/plain\r\nContent-Length: 60\r\n\r\n"
-"""What a browser sends for a form or a `no-cors` request of a web page."""
+"""The start of a form or a `no-cors` request that a web page makes a browser send."""
 
 
 MINE = b'{"jsonrpc":"2.0","id":1,"method":"first"}'
@@ -236,7 +236,7 @@ HTTP_STARTS = {
 @pytest.mark.usefixtures("loop")
 @pytest.mark.parametrize("framing", FRAMINGS)
 @pytest.mark.parametrize("start", HTTP_STARTS)
-async def test_http_is_refused_unread(start: str, framing: Framing) -> None:
+async def test_http_requests_are_dropped_unread(start: str, framing: Framing) -> None:
     body = MINE + b"\n" + b"Content-Length: %d\r\n\r\n" % len(MINE) + MINE + b"\n"
     request = HTTP_STARTS[start] + body
 
@@ -282,7 +282,7 @@ async def test_http_is_refused_unread(start: str, framing: Framing) -> None:
         (b"A" * 33 + b" / HTTP/1.1\n", 1),
     ],
 )
-async def test_what_only_looks_a_little_like_http_is_read(first: bytes, faults: int) -> None:
+async def test_text_that_resembles_http_is_read(first: bytes, faults: int) -> None:
     seen = RecordedConnections()
     async with serving(seen) as server:
         for size in (1, 1000):
@@ -298,12 +298,12 @@ async def test_what_only_looks_a_little_like_http_is_read(first: bytes, faults: 
             assert seen[0].events[-2:] == [Request(1, "first"), "closed"]
 
 
-async def test_the_times_of_closing_are_checked() -> None:
+async def test_the_durations_of_closing_are_checked() -> None:
     async with serving() as server:
         for times in ({"drain_seconds": -1}, {"grace_seconds": float("nan")}):
             with pytest.raises(ValueError, match="seconds"):
                 await server.close(**times)
-        client, _ = await connected(server)  # it goes on
+        client, _ = await connected(server)  # it still serves
         await client.close()
 
 
@@ -323,7 +323,7 @@ async def test_all_addresses_of_a_host_have_one_port() -> None:
 
 @needs_unix
 @pytest.mark.skipif(sys.platform != "linux", reason="abstract names are Linux's")
-async def test_an_abstract_name() -> None:
+async def test_an_abstract_unix_name() -> None:
     name = f"\0jsonrpc_fast test {os.getpid()}"
     for _ in range(2):
         server = UnixServer(echo, name)
@@ -339,7 +339,7 @@ async def test_an_abstract_name() -> None:
 
 
 @needs_unix
-async def test_a_path_that_answers_is_refused_and_one_that_does_not_is_taken(tmp_path: Path) -> None:
+async def test_a_socket_in_use_is_refused_and_a_stale_one_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     server, second = UnixServer(echo, path), UnixServer(echo, path)
     await server.start()
@@ -353,7 +353,7 @@ async def test_a_path_that_answers_is_refused_and_one_that_does_not_is_taken(tmp
     await recorder.wait_for(1)
     server.stop_accepting()
     assert not path.exists()
-    await second.start()  # now it is free, although the first one serves on
+    await second.start()  # now it is free, although the first server still serves
     client.send(Request(2, "echo", [2]))
     await recorder.wait_for(2)
     await client.close()
@@ -374,7 +374,7 @@ async def test_a_path_that_answers_is_refused_and_one_that_does_not_is_taken(tmp
 
 
 class Worker:
-    """A server of sessions whose handler takes until it is told."""
+    """A server of sessions whose handler runs until it is released."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -402,7 +402,7 @@ async def test_a_server_that_closes_lets_handlers_finish() -> None:
         call = asyncio.ensure_future(client.call("work"))
         await eventually(lambda: worker.begun == 1)
         closing = asyncio.ensure_future(worker.server.close(grace_seconds=None))
-        await eventually(lambda: worker.server.connections == 1)  # who waits for nothing is let go at once
+        await eventually(lambda: worker.server.connections == 1)  # idle connections are closed at once
         with pytest.raises(ConnectionRefusedError):
             await TcpClient(*client._transport._channel.get_extra_info("peername")).connect()  # type: ignore[attr-defined]
         assert not closing.done()
@@ -411,7 +411,7 @@ async def test_a_server_that_closes_lets_handlers_finish() -> None:
         await closing
 
 
-async def test_a_server_that_closes_gives_handlers_no_more_than_their_time() -> None:
+async def test_a_server_that_closes_cancels_handlers_after_the_grace_period() -> None:
     worker = Worker()
     await worker.server.start()
     async with Session(TcpClient(*worker.server.address)) as client:
@@ -422,7 +422,7 @@ async def test_a_server_that_closes_gives_handlers_no_more_than_their_time() -> 
             await call
 
 
-async def test_a_server_that_accepts_no_more_serves_on() -> None:
+async def test_a_server_that_stops_accepting_keeps_its_connections() -> None:
     worker = Worker()
     worker.release.set()
     await worker.server.start()

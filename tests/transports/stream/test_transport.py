@@ -50,7 +50,7 @@ async def test_echo_on_tcp(framing: Framing) -> None:
 
 
 @pytest.mark.parametrize("spoken", ["newline", "content-length"])
-async def test_auto_answers_as_it_is_asked(spoken: Framing) -> None:
+async def test_auto_framing_replies_in_the_framing_of_the_peer(spoken: Framing) -> None:
     async with serving(framing="auto") as server:
         client, recorder = await connected(server, framing=spoken)
         client.send(Request(1, "echo"))
@@ -61,7 +61,7 @@ async def test_auto_answers_as_it_is_asked(spoken: Framing) -> None:
         await client.close()
 
 
-async def test_a_fault_of_the_framing_closes_the_connection() -> None:
+async def test_a_framing_fault_closes_the_connection() -> None:
     told: list[Any] = []
     ended: list[bool] = []
 
@@ -107,7 +107,7 @@ async def test_echo_on_a_unix_socket(tmp_path: Path) -> None:
         await UnixClient(path).connect()
 
 
-async def test_what_comes_before_start_waits() -> None:
+async def test_a_request_waits_for_start() -> None:
     started = asyncio.Event()
 
     async def slow(transport: StreamTransport) -> None:
@@ -125,12 +125,12 @@ async def test_what_comes_before_start_waits() -> None:
         await client.close()
 
 
-async def test_the_peers_end() -> None:
+async def test_the_end_of_the_peers_stream() -> None:
     async with serving() as server:
         reader, writer = await asyncio.open_connection(*server.address)
         writer.write(encode_request(1, "echo") + encode_request(2, "echo", delimited=False))
         writer.write_eof()
-        # What is answered in time still arrives.
+        # Replies that are ready in time still arrive.
         assert (await reader.read()).count(b'"result":null}\n') == 2
         writer.close()
         await writer.wait_closed()
@@ -139,7 +139,7 @@ async def test_the_peers_end() -> None:
 
 @pytest.mark.usefixtures("loop")
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell the memory in use")
-async def test_a_connection_that_is_little_used_takes_little_memory() -> None:
+async def test_a_connection_with_little_traffic_uses_little_memory() -> None:
     def memory() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -184,7 +184,7 @@ async def test_writing_to_a_connection_that_was_reset_is_not_logged(caplog: pyte
 
 
 @pytest.mark.parametrize("cause", [asyncio.CancelledError, GeneratorExit])
-async def test_an_exception_that_is_no_error_costs_neither_messages_nor_the_connection(
+async def test_a_base_exception_of_a_callback_does_not_break_the_connection(
     cause: type[BaseException],
 ) -> None:
     contexts: list[dict[str, Any]] = []
@@ -213,7 +213,7 @@ async def test_an_exception_that_is_no_error_costs_neither_messages_nor_the_conn
     assert [type(context["exception"]) for context in contexts] == [cause]
 
 
-async def test_a_reset() -> None:
+async def test_a_reset_by_the_peer() -> None:
     seen = RecordedConnections()
     async with serving(seen) as server:
         peer = socket.create_connection(server.address)
@@ -224,8 +224,8 @@ async def test_a_reset() -> None:
         assert seen[0].events[1:] == ["closed"]
 
 
-async def test_close_writes_what_was_accepted_although_the_peer_sends() -> None:
-    """Bytes that were not read when a socket closes make it a reset, which may take away what was sent."""
+async def test_close_writes_what_was_accepted_while_the_peer_sends() -> None:
+    """Closing a socket with unread bytes resets the connection, and the peer may lose what was sent."""
 
     received: list[Any] = []
 
@@ -267,7 +267,7 @@ async def test_an_echo_with_a_slow_reader_stays_bounded() -> None:
             client.send(Request(sent, "echo", ["x" * 1000]))
             sent += 1
             most = max(most, *[transport.write_buffer_bytes for transport in transports], 0)
-        assert 1000 < sent < 20_000  # it was stopped
+        assert 1000 < sent < 20_000  # it was blocked
         assert most < HIGH_WATER_BYTES + 140_000
         client.resume_reading()
         await recorder.wait_for(sent)
@@ -275,7 +275,7 @@ async def test_an_echo_with_a_slow_reader_stays_bounded() -> None:
         await client.close()
 
 
-async def test_disconnect_drops_at_once() -> None:
+async def test_disconnect_closes_at_once() -> None:
     async with serving() as server:
         client, recorder = await connected(server)
         client.send(Request(1, "echo"))
@@ -316,8 +316,8 @@ async def test_a_cancelled_connect_may_be_tried_again() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 0.02])
-async def test_what_comes_before_start_is_kept(seconds: float) -> None:
-    """A client that writes and ends its stream at once, and a server that takes its time."""
+async def test_messages_and_the_end_before_start_are_kept(seconds: float) -> None:
+    """The client writes and ends its stream at once, and the server starts late."""
 
     async def serve(transport: StreamTransport) -> None:
         recorders.append(Recorder(transport))
@@ -338,7 +338,7 @@ async def test_what_comes_before_start_is_kept(seconds: float) -> None:
             assert recorders[0].events == [Request(1, "first"), Request(2, "second", ["x" * 500_000]), "closed"]
 
 
-async def test_a_server_that_speaks_first_is_heard() -> None:
+async def test_messages_of_a_server_that_speaks_first_are_kept() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     with listener:
         listener.setblocking(False)
@@ -358,7 +358,7 @@ async def test_a_server_that_speaks_first_is_heard() -> None:
 
 
 @pytest.mark.parametrize("text", [b"x\n" * 5000, b"{}\n" * 5000, (b"[" + b",".join([b"1"] * 400) + b"]\n") * 10])
-async def test_a_connection_that_brings_only_faults_is_closed(text: bytes) -> None:
+async def test_a_connection_with_too_many_faults_is_closed(text: bytes) -> None:
     seen = RecordedConnections()
     async with serving(seen) as server:
         reader, writer = await asyncio.open_connection(*server.address)
@@ -373,7 +373,7 @@ async def test_a_connection_that_brings_only_faults_is_closed(text: bytes) -> No
 
 
 @pytest.mark.parametrize("bound", [0, 5, None])
-async def test_the_bound_of_faults_is_an_option(bound: int | None) -> None:
+async def test_max_faults(bound: int | None) -> None:
     seen = RecordedConnections()
     async with serving(seen, max_faults=bound) as server:
         with socket.create_connection(server.address, 5) as peer:
@@ -385,8 +385,8 @@ async def test_the_bound_of_faults_is_an_option(bound: int | None) -> None:
 
 @pytest.mark.parametrize("unwritten", [0, 20_000_000])
 @pytest.mark.parametrize("who", ["transport", "server", "session"])
-async def test_closing_after_the_peer_has_reset_raises_nothing(who: str, unwritten: int) -> None:
-    """In the same turn of the loop: the transport has not heard of the reset."""
+async def test_closing_after_a_reset_raises_nothing(who: str, unwritten: int) -> None:
+    """In the same turn of the loop, before the transport notices the reset."""
 
     transports: list[StreamTransport] = []
     reports: list[object] = []
@@ -421,8 +421,8 @@ async def test_closing_after_the_peer_has_reset_raises_nothing(who: str, unwritt
 
 
 @pytest.mark.parametrize("size", [10, 300_000, 8_000_000])
-async def test_a_half_closing_client_gets_a_large_answer(size: int) -> None:
-    """As `nc -N` does it."""
+async def test_a_half_closing_client_gets_a_large_response(size: int) -> None:
+    """Like `nc -N`."""
 
     reports: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, report: reports.append(report))

@@ -1,0 +1,25 @@
+"""Fixtures for tests of `serve`: a folder of templates, and a server process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..support.serve_process import Process
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "templates"
+    folder.mkdir()
+    (folder / "greeting.txt").write_text("Hello {{ name }}")
+    return folder
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[Process]:
+    process = Process(folder)
+    yield process
+    process.close()
