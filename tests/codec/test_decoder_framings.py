@@ -19,7 +19,7 @@ from jsonrpc_fast.profile import LSP, Limits
 from ..mutations import LINES, MADE, mutated
 from ..support.chunks import bytewise, cut
 from ..support.describe import Description, describe, notification, request, text_fault
-from ..support.timing import least_seconds, thread_seconds
+from ..support.timing import min_seconds, thread_seconds
 
 ONE = b'{"jsonrpc":"2.0","id":1,"method":"m"}'
 TWO = b'{"jsonrpc":"2.0","method":"n"}'
@@ -349,7 +349,7 @@ def test_one_byte_at_a_time_is_linear(impl: ModuleType, framing: Any) -> None:
         return taken
 
     # Sixteen times the bytes; quadratic cost would be 256 times.
-    few, many = least_seconds(lambda: seconds(5_000), lambda: seconds(80_000))
+    few, many = min_seconds(lambda: seconds(5_000), lambda: seconds(80_000))
     assert many < 64 * few
 
 
@@ -568,5 +568,5 @@ def test_many_small_turns_cost_linear_time(impl: ModuleType, framing: Any) -> No
         1000 * frame(TWO, framing) + frame(b'{"jsonrpc":"2.0","id":1,"result":"%b"}' % (30_000_000 * b"x"), framing), 1
     )
     for fed in (b"", frame(TWO, framing)):
-        least, most = least_seconds(partial(seconds, few, fed), partial(seconds, many, fed), rounds=2)
+        least, most = min_seconds(partial(seconds, few, fed), partial(seconds, many, fed), rounds=2)
         assert most < 20 * least + 0.1

@@ -16,7 +16,7 @@ from jsonrpc_fast.codec._scanner import Envelope, Malformed, Value, scan
 
 from ..mutations import mutated
 from ..support.examples import scaled_examples
-from ..support.timing import least_seconds, thread_seconds
+from ..support.timing import min_seconds, thread_seconds
 from .test_json import VALUES
 
 JSON_TEXT = st.tuples(VALUES, st.booleans(), st.sampled_from([None, 0, 1])).map(
@@ -267,7 +267,7 @@ def test_a_hostile_text_costs_no_more_a_byte_when_it_is_longer(name: str) -> Non
         return thread_seconds(lambda: faults.add(len(text) - (fault_of(text) or 0))) / len(text)
 
     faults: set[int] = set()
-    short, long = least_seconds(lambda: seconds(100_000), lambda: seconds(800_000), rounds=2)
+    short, long = min_seconds(lambda: seconds(100_000), lambda: seconds(800_000), rounds=2)
     assert long < 4 * short
     assert faults <= {0, 1}
 
@@ -282,5 +282,5 @@ def test_pieces_save_most_of_the_time(name: str, monkeypatch: pytest.MonkeyPatch
         return thread_seconds(lambda: fault_of(text))
 
     small_piece = _scanner._SMALL_PIECE
-    with_pieces, without = least_seconds(lambda: seconds(small_piece), lambda: seconds(10**9))
+    with_pieces, without = min_seconds(lambda: seconds(small_piece), lambda: seconds(10**9))
     assert 2 * with_pieces < without

@@ -14,7 +14,7 @@ from jsonrpc_fast.framing.detector import FramingDetector
 from jsonrpc_fast.framing.frames import MAX_HEADER_BYTES, MAX_SKIPPED_BYTES, Frame
 
 from ..support.chunks import bytewise, cut
-from ..support.timing import least_seconds, thread_seconds
+from ..support.timing import min_seconds, thread_seconds
 
 BOM = b"\xef\xbb\xbf"
 PIECES = st.lists(
@@ -301,7 +301,7 @@ def test_one_byte_at_a_time_is_linear() -> None:
         return taken
 
     # Sixteen times the bytes; quadratic cost would be 256 times.
-    few, many = least_seconds(lambda: seconds(10_000), lambda: seconds(160_000))
+    few, many = min_seconds(lambda: seconds(10_000), lambda: seconds(160_000))
     assert many < 64 * few
 
 

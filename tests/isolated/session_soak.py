@@ -1,11 +1,11 @@
-"""Two sessions that call each other, over memory, TCP and pipes, with delays, errors, cancellations and deadlines.
+"""Run two sessions that call each other, over memory, TCP and pipes, with delays, errors, cancellations and deadlines.
 
     python -m tests.isolated.session_soak
     python -m tests.isolated.session_soak --channel tcp --calls 1000000 --seed 2
 
-Over TCP and pipes the other end is a process of its own. Both ends make `--calls` calls. After that the peer is
-killed in the midst of it, `--kills` times; in memory it closes. It fails unless each call settled exactly once and by
-what it had to, nothing is left in either end, and memory stays where it was after the first tenth of the calls.
+Over TCP and pipes the far end is another process. Both ends make `--calls` calls. After that, the far end is killed
+`--kills` times during calls; in memory it closes. The run fails unless every call settles exactly once and with the
+expected outcome, nothing is left in either end, and memory does not grow after the first tenth of the calls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from jsonrpc_fast import LSP, Notification
@@ -32,17 +31,17 @@ from jsonrpc_fast.session import LspConvention, Outcome, Session, SessionContext
 from jsonrpc_fast.transports import StdioClient, StdioServer, TcpClient, TcpServer, Transport, memory_pair
 
 from ..support import loops
+from ..support.places import ROOT
 from .stream_memory import resident_bytes
 
 CHANNELS: Final = ("memory", "tcp", "pipes")
-ROOT: Final = Path(__file__).resolve().parents[2]
 WORKERS: Final = 64
 SETTLED_BYTES: Final = 6_000_000
-"""By how much a process may grow after the first tenth of its calls: what allocators keep, and no more."""
+"""How much a process may grow after the first tenth of its calls: what allocators keep."""
 
 
 class Ledger:
-    """Hooks that keep the book: each call that was sent is settled once."""
+    """Hooks that check that every call settles exactly once."""
 
     def __init__(self) -> None:
         self.open: set[int | str] = set()
@@ -71,7 +70,7 @@ class Ledger:
 
 @dataclass
 class Report:
-    """What one end has to say. growth: bytes since the first tenth of its calls."""
+    """The report of one end. `growth` is in bytes, since the first tenth of its calls."""
 
     calls: int
     seconds: float
@@ -125,7 +124,7 @@ class End:
         )
 
     async def traffic(self, calls: int, seed: int) -> dict[str, Any]:
-        """Makes that many calls, and reports."""
+        """Make calls and return a report."""
         numbers = random.Random(seed)
         started = time.monotonic()
         first = max(calls // 10, 1)
@@ -142,7 +141,7 @@ class End:
         return asdict(report)
 
     def left(self) -> dict[str, int]:
-        """What it holds when both ends have nothing to do, and calls that did not settle once."""
+        """Return what this end holds while both ends are idle, and the number of calls that did not settle once."""
         peer = self.session._peer
         return {
             "calls": len(self.ledger.open),
@@ -154,7 +153,7 @@ class End:
             "deadlines": max(0, len(peer.calls._deadlines) - 100),
             "tokens": len(peer._calls_by_token),
             "batches": len(peer._open_batches),
-            "line": len(self.session._line),
+            "waiting": len(self.session._wait_queue),
             "violations": self.ledger.violations,
         }
 
@@ -168,7 +167,7 @@ class End:
         await asyncio.gather(*[worker() for _ in range(min(WORKERS, calls))])
 
     async def _call(self, number: int, numbers: random.Random) -> None:
-        """One call of a random kind. Raises AssertionError for another outcome than it has to have."""
+        """Make a call of a random kind. Raises AssertionError if the outcome is wrong."""
         session, kind = self.session, numbers.random()
         if kind < 0.50:
             value = ["x" * int(numbers.paretovariate(1.0) % 5000), number]
@@ -188,7 +187,7 @@ class End:
             assert isinstance(error, RpcError)
             assert error.code == code
         elif kind < 0.83:
-            # Some of the answers come just before the deadline, some just after it.
+            # Some responses arrive just before the deadline, some just after it.
             seconds = numbers.random() * 0.01
             with contextlib.suppress(CallTimeout):
                 assert await session.call("wait", [seconds], timeout=numbers.random() * 0.01) == seconds
@@ -219,7 +218,7 @@ class End:
 
         def settle(result: Any) -> None:
             self.waiting_callbacks -= 1
-            done.set_result(result)  # a second one raises InvalidStateError, which is a fault
+            done.set_result(result)  # a second call would raise InvalidStateError, which is a fault
 
         id = self.session.call_soon("wait", [0.002], on_result=settle, on_error=settle)
         self.waiting_callbacks += 1
@@ -233,11 +232,8 @@ class End:
 
 
 def _seconds(numbers: random.Random) -> list[float] | None:
-    """For `wait`; for `hang` it is one argument too many, and an error."""
+    """Return the params for `wait`. For `hang` they are one argument too many, and an error."""
     return [numbers.random() * 0.005] if numbers.random() < 0.5 else None
-
-
-# The two ends.
 
 
 def peer_command(*arguments: str) -> list[str]:
@@ -294,14 +290,11 @@ OPEN: Final[dict[str, Any]] = {"memory": over_memory, "pipes": over_pipes, "tcp"
 
 
 async def serve_as_peer(channel: str, port: int) -> None:
-    """The other end, in a process of its own."""
+    """Run the far end, in another process."""
     transport: Transport
     transport = StdioServer(profile=LSP) if channel == "pipes" else TcpClient("127.0.0.1", port, profile=LSP)
     async with End(transport).session as session:
         await session.wait_closed()
-
-
-# The checks.
 
 
 def check(report: Report, *, is_flat: bool) -> None:
@@ -311,7 +304,7 @@ def check(report: Report, *, is_flat: bool) -> None:
 
 
 async def check_nothing_left(before: set[asyncio.Task[Any]]) -> None:
-    """No task of a session outlives it."""
+    """Check that no task of a session outlives it."""
     for _ in range(100):
         if asyncio.all_tasks() <= before:
             return
@@ -320,12 +313,12 @@ async def check_nothing_left(before: set[asyncio.Task[Any]]) -> None:
 
 
 async def soak(channel: str, calls: int, seed: int) -> list[Report]:
-    """Both ends make `calls` calls at the same time. Returns their reports, the near end's first."""
+    """Make `calls` calls from both ends at the same time. Returns their reports, the near end's first."""
     before = asyncio.all_tasks()
     async with OPEN[channel]() as (end, _):
         far = asyncio.ensure_future(end.session.call("traffic", [calls, seed + 1], timeout=None))
         reports = [Report(**await end.traffic(calls, seed)), Report(**await far)]
-        await asyncio.sleep(0.1)  # cancelled handlers end, and late answers come
+        await asyncio.sleep(0.1)  # cancelled handlers end, and late responses arrive
         for left in (end.left(), await end.session.call("left") | {"requests": 0}):
             assert not any(left.values()), f"left behind: {left}"
     await check_nothing_left(before)
@@ -335,7 +328,7 @@ async def soak(channel: str, calls: int, seed: int) -> list[Report]:
 
 
 async def kill(channel: str, seed: int) -> Counter[str]:
-    """Both ends are busy when the far one is killed. Returns how the calls of the near end settled."""
+    """Kill the far end while both are busy. Returns how the calls of the near end settled."""
     numbers = random.Random(seed)
     before = asyncio.all_tasks()
     end: End
@@ -349,7 +342,7 @@ async def kill(channel: str, seed: int) -> Counter[str]:
         end.is_peer_ending = True
         await kill_peer()
         results = await asyncio.wait_for(ends, 20)
-        # In memory the far end closes, and refuses what its own calls need.
+        # In memory the far end closes, and refuses the requests that its own calls need.
         is_refused = isinstance(results[0], RpcError) and results[0].code == SessionErrorCode.SERVER_BUSY
         assert is_refused or isinstance(results[0], ConnectionLost), results[0]
         assert {type(result) for result in results[1:]} == {ConnectionLost}
@@ -367,7 +360,7 @@ async def _until_lost(end: End, numbers: random.Random) -> None:
         try:
             await end._call(number, numbers)
         except (AssertionError, RpcError):
-            # A batch or a callback tells the loss as a result; and a far end that closes refuses what comes.
+            # A batch or a callback reports the loss as a result, and a far end that closes refuses requests.
             if not end.session.is_connected:
                 raise ConnectionLost from None
             if not end.is_peer_ending:
@@ -378,10 +371,12 @@ async def _until_lost(end: End, numbers: random.Random) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--channel", choices=[*CHANNELS, "all"], default="all")
-    parser.add_argument("--calls", type=int, default=100_000, help="of each end (default: %(default)s)")
-    parser.add_argument("--kills", type=int, default=20, help="of each channel (default: %(default)s)")
+    parser.add_argument("--calls", type=int, default=100_000, help="calls of each end (default: %(default)s)")
+    parser.add_argument("--kills", type=int, default=20, help="kills on each channel (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--loop", choices=loops.LOOPS, default="asyncio", help="of both ends (default: %(default)s)")
+    parser.add_argument(
+        "--loop", choices=loops.LOOPS, default="asyncio", help="event loop of both ends (default: %(default)s)"
+    )
     parser.add_argument("--peer", choices=CHANNELS, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()

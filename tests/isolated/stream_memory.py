@@ -1,9 +1,9 @@
-"""A long stream through `Decoder`: its memory, and what a byte costs, for a short stream and a long one.
+"""Measure the memory and the time per byte of `Decoder` on a short and on a long stream.
 
     python -m tests.isolated.stream_memory
 
-For each size of chunk it feeds 1 MB and then 1 GB of messages, and prints the time per byte and by how much the process
-has grown. Nothing is kept but the chunk.
+For each chunk size it feeds 1 MB and then 1 GB of messages, and prints the time per byte and the growth of the process.
+Only the chunk is kept.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ LINE = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","
 
 
 def resident_bytes() -> int:
-    """What of the process is in memory (Linux)."""
+    """Return the resident memory of the process (Linux)."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 def run(block: bytes, repeats: int, chunk_bytes: int) -> tuple[float, int]:
-    """Feeds `block` again and again. Returns nanoseconds a byte, and the growth in bytes from the first round on."""
+    """Feed `block` repeatedly. Returns nanoseconds per byte, and the growth in bytes after the first round."""
     lines = block.count(b"\n")
-    # The cuts go through the messages at ever other places: the block is no multiple of a chunk.
+    # The block is not a multiple of the chunk, so the cuts move through the messages.
     chunks = [block[start : start + chunk_bytes] for start in range(0, len(block), chunk_bytes)]
     decoder = Decoder()
     before = 0
@@ -48,7 +48,7 @@ def run(block: bytes, repeats: int, chunk_bytes: int) -> tuple[float, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, default=1000, help="of the long stream (default: %(default)s)")
+    parser.add_argument("--megabytes", type=int, default=1000, help="size of the long stream (default: %(default)s)")
     options = parser.parse_args()
     lines: list[bytes] = []
     while sum(map(len, lines)) < 1_000_000:
@@ -57,7 +57,7 @@ def main() -> None:
     for chunk_bytes in (65536, 7):
         for repeats in (1, options.megabytes):
             cost, growth = run(block, repeats, chunk_bytes)
-            print(f"chunks of {chunk_bytes:5} bytes, {repeats:5} MB: {cost:6.2f} ns a byte, {growth / 1e6:+.1f} MB")
+            print(f"chunks of {chunk_bytes:5} bytes, {repeats:5} MB: {cost:6.2f} ns per byte, {growth / 1e6:+.1f} MB")
 
 
 if __name__ == "__main__":

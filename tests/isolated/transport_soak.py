@@ -1,15 +1,14 @@
-"""Two processes on real pipes: is everything there, in order and whole, and does nobody hang?
+"""Run two processes on real pipes: every message arrives, in order and whole, and no process hangs.
 
     python -m tests.isolated.transport_soak
 
-runs each scene with 100,000 messages of random sizes up to 1 MB. The messages are numbered, and both sides know what
-each of them has to hold.
+Each scene has 100,000 messages of random sizes up to 1 MB. They are numbered, and both sides know their contents.
 
     both ways     both send at the same time, as fast as they can
-    slow readers  both stop reading again and again
-    echo          one asks, the other one answers, and stops reading while its answers are not taken
-    slow writer   one writes in pieces that are cut anywhere, with pauses
-    killed        one is killed, by itself, while both send: what it wrote before arrives, and the other one is told
+    slow readers  both pause reading again and again
+    echo          the child replies, and stops reading while its replies are not read
+    slow writer   the child writes pieces of any size, with pauses
+    killed        the child kills itself while both send: what it wrote arrives, and the parent is notified
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 from jsonrpc_fast import Notification, Request, Response, encode_notification, encode_request, encode_result
@@ -33,13 +31,14 @@ from jsonrpc_fast.transports import StdioClient, run_stdio
 from jsonrpc_fast.transports.base import ByteTransport
 
 from ..support import loops
+from ..support.places import ROOT
 
 LARGEST = 1_000_000
 TEXT = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=LARGEST + 1000))
 
 
 def sizes(seed: int, messages: int) -> list[int]:
-    """Most are small; one in a thousand is large, and the last is the largest."""
+    """Return random sizes: most are small, one in a thousand is large, and the last is the largest."""
     chance = random.Random(seed)
     bounds = chance.choices((200, 5_000, 60_000, LARGEST), (900, 90, 9, 1), k=messages)
     return [*(chance.randrange(bound) for bound in bounds[1:]), LARGEST]
@@ -51,13 +50,13 @@ def text_of(number: int, size: int) -> str:
 
 
 class Check:
-    """Sees to it that numbered messages come in order and whole."""
+    """Check that numbered messages arrive in order and whole."""
 
     def __init__(self, seed: int, messages: int) -> None:
         self.received = 0
         self._sizes = sizes(seed, messages)
 
-    def take(self, content: Any) -> None:
+    def receive(self, content: Any) -> None:
         number = self.received
         if content != [number, text_of(number, self._sizes[number])]:
             raise AssertionError(f"message {number} is missing, torn or out of order")
@@ -71,42 +70,39 @@ async def send_all(transport: ByteTransport, seed: int, messages: int) -> None:
 
 
 def rest_now_and_then(transport: ByteTransport, every: int) -> Callable[[int], None]:
-    """Called with each number: stops reading for a while at every so many."""
+    """Return a function to call with each number: it pauses reading for a moment at every multiple of `every`."""
 
-    def take(number: int) -> None:
+    def rest(number: int) -> None:
         if number % every == 0:
             transport.pause_reading()
             asyncio.get_running_loop().call_later(0.002, transport.resume_reading)
 
-    return take
-
-
-# The child process of each scene.
+    return rest
 
 
 def child_both_ways(messages: int, every: int) -> int:
     async def serve(transport: ByteTransport) -> None:
         check = Check(1, messages)
         rest = rest_now_and_then(transport, every) if every else None
-        all_came = asyncio.Event()
+        all_received = asyncio.Event()
 
-        def take(message: Any) -> None:
-            check.take(message.params)
+        def receive(message: Any) -> None:
+            check.receive(message.params)
             if rest is not None:
                 rest(check.received)
             if check.received == messages:
-                all_came.set()
+                all_received.set()
 
         def fail(error: Exception) -> None:
             print(repr(error), file=sys.stderr)
             os._exit(3)
 
         transport.pauses_when_blocked = False
-        transport.onmessage = take
+        transport.onmessage = receive
         transport.onerror = fail
         await transport.start()
         await send_all(transport, 2, messages)
-        await all_came.wait()
+        await all_received.wait()
         transport.send(Notification("done", [check.received]))
         await transport.close()
 
@@ -136,7 +132,7 @@ def child_slow_writer(messages: int, every: int) -> int:
 
 
 def child_killed(messages: int, every: int) -> int:
-    """Notes how many messages it wrote, and is killed at one half of them; it reads a little now and then."""
+    """Record how many messages are written, and be killed after half of them. Reads a little now and then."""
     note = os.open(os.environ["SOAK_NOTE"], os.O_WRONLY)
     for number, size in enumerate(sizes(2, messages)[: messages // 2]):
         line = memoryview(encode_notification("n", [number, text_of(number, size)]))
@@ -161,16 +157,12 @@ CHILDREN = {
 def child(name: str, messages: int, every: int = 0, **environment: str) -> StdioClient:
     command = [sys.executable, "-m", "tests.isolated.transport_soak", "--loop", loops.current, "--child", name]
     command += ["--messages", str(messages), "--every", str(every)]
-    root = Path(__file__).parents[2]
-    transport = StdioClient(command, cwd=root, env={**os.environ, **environment}, drain_seconds=60)
+    transport = StdioClient(command, cwd=ROOT, env={**os.environ, **environment}, drain_seconds=60)
     transport.pauses_when_blocked = False
     return transport
 
 
-# The scenes, as the parent sees them. Each raises AssertionError, or ends.
-
-
-def take_errors(transport: ByteTransport) -> list[Exception]:
+def record_errors(transport: ByteTransport) -> list[Exception]:
     errors: list[Exception] = []
     transport.onerror = errors.append
     return errors
@@ -178,20 +170,20 @@ def take_errors(transport: ByteTransport) -> list[Exception]:
 
 async def both_ways(messages: int, every: int = 0) -> None:
     transport = child("both", messages, every)
-    errors = take_errors(transport)
+    errors = record_errors(transport)
     check = Check(2, messages)
     rest = rest_now_and_then(transport, every) if every else None
     done: list[Any] = []
 
-    def take(message: Any) -> None:
+    def receive(message: Any) -> None:
         if message.method == "done":
             done.append(message.params)
         else:
-            check.take(message.params)
+            check.receive(message.params)
             if rest is not None:
                 rest(check.received)
 
-    transport.onmessage = take
+    transport.onmessage = receive
     await transport.start()
     await send_all(transport, 1, messages)
     await transport.wait_closed()
@@ -207,17 +199,17 @@ async def slow_readers(messages: int) -> None:
 
 async def echo(messages: int) -> None:
     transport = child("echo", messages)
-    errors = take_errors(transport)
+    errors = record_errors(transport)
     check = Check(1, messages)
     rest = rest_now_and_then(transport, 100)
 
-    def take(message: Any) -> None:
+    def receive(message: Any) -> None:
         assert isinstance(message, Response)
         assert message.id == check.received
-        check.take(message.result)
+        check.receive(message.result)
         rest(check.received)
 
-    transport.onmessage = take
+    transport.onmessage = receive
     await transport.start()
     for number, size in enumerate(sizes(1, messages)):
         transport.send(encode_request(number, "echo", [number, text_of(number, size)]))
@@ -232,9 +224,9 @@ async def echo(messages: int) -> None:
 
 async def slow_writer(messages: int) -> None:
     transport = child("slow-writer", messages)
-    errors = take_errors(transport)
+    errors = record_errors(transport)
     check = Check(2, messages)
-    transport.onmessage = lambda message: check.take(message.params)  # type: ignore[union-attr]
+    transport.onmessage = lambda message: check.receive(message.params)  # type: ignore[union-attr]
     await transport.start()
     await transport.wait_closed()
     assert errors == []
@@ -245,9 +237,9 @@ async def slow_writer(messages: int) -> None:
 async def killed(messages: int) -> None:
     with tempfile.NamedTemporaryFile() as note:
         transport = child("killed", messages, SOAK_NOTE=note.name)
-        errors = take_errors(transport)
+        errors = record_errors(transport)
         check = Check(2, messages)
-        transport.onmessage = lambda message: check.take(message.params)  # type: ignore[union-attr]
+        transport.onmessage = lambda message: check.receive(message.params)  # type: ignore[union-attr]
         await transport.start()
         lost = False
         try:
@@ -275,9 +267,11 @@ SCENES: dict[str, Callable[[int], Coroutine[Any, Any, None]]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--messages", type=int, default=100_000, help="each way (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=600, help="a scene may take (default: %(default)s)")
-    parser.add_argument("--loop", choices=loops.LOOPS, default="asyncio", help="of both ends (default: %(default)s)")
+    parser.add_argument("--messages", type=int, default=100_000, help="messages each way (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=600, help="time limit of a scene (default: %(default)s)")
+    parser.add_argument(
+        "--loop", choices=loops.LOOPS, default="asyncio", help="event loop of both ends (default: %(default)s)"
+    )
     parser.add_argument("--child", choices=CHILDREN, help=argparse.SUPPRESS)
     parser.add_argument("--every", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -295,7 +289,7 @@ def run(options: argparse.Namespace) -> None:
         asyncio.run(asyncio.wait_for(scene(options.messages), options.seconds))
         took = time.monotonic() - started
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"{name:13} {took:6.1f} s, {options.messages / took:8,.0f} messages a second, {grown:.0f} MB at most")
+        print(f"{name:13} {took:6.1f} s, {options.messages / took:8,.0f} messages per second, {grown:.0f} MB maximum")
 
 
 if __name__ == "__main__":

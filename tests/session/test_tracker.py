@@ -16,7 +16,7 @@ from jsonrpc_fast.session.tracker import Call, Outcome, Serving, Tracker
 from jsonrpc_fast.types import MessageId
 
 from ..support.examples import scaled_examples
-from ..support.timing import least_seconds, thread_seconds
+from ..support.timing import min_seconds, thread_seconds
 
 ANSWERS = st.sampled_from([Outcome.RESULT, Outcome.ERROR, Outcome.FAULT])
 SECONDS = st.one_of(st.none(), st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 5.0]))
@@ -293,5 +293,5 @@ def seconds_per_call(pending: int) -> float:
 
 
 def test_a_hundred_times_the_calls_do_not_cost_a_hundred_times_the_time() -> None:
-    few, many = least_seconds(lambda: seconds_per_call(1_000), lambda: seconds_per_call(100_000))
+    few, many = min_seconds(lambda: seconds_per_call(1_000), lambda: seconds_per_call(100_000))
     assert many < 5 * few

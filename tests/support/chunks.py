@@ -1,4 +1,4 @@
-"""Ways to cut a stream."""
+"""Streams in chunks."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import jsonrpc_fast
+from .places import PACKAGE
 
 SECONDS = 60
 
-posix = pytest.mark.skipif(os.name != "posix", reason="terminals, signals and file descriptors as POSIX has them")
+posix = pytest.mark.skipif(os.name != "posix", reason="needs the terminals, signals and file descriptors of POSIX")
 
 REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"add"}\n'  # 40 bytes
 MIXED = (
@@ -50,8 +50,8 @@ _SETTINGS = {"PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "", "COLUMNS": "10
 
 def environment(**variables: str) -> dict[str, str]:
     """Return an environment in which a process finds the package from any directory."""
-    package = str(Path(jsonrpc_fast.__file__).resolve().parents[1])
-    path = os.pathsep.join(filter(None, [variables.pop("PYTHONPATH", ""), package, os.environ.get("PYTHONPATH", "")]))
+    own, outer = variables.pop("PYTHONPATH", ""), os.environ.get("PYTHONPATH", "")
+    path = os.pathsep.join(filter(None, [own, str(PACKAGE.parent), outer]))
     return {**os.environ, "PYTHONPATH": path, **_SETTINGS, **variables}
 
 

@@ -1,6 +1,6 @@
-"""Messages as plain tuples: what either backend makes can be compared with literals, and with the other backend's.
+"""Messages as plain tuples, to compare those of either backend with literals and with the other backend's.
 
-Compare the `repr` of two descriptions where 1, 1.0 and True are to be three things.
+Compare the `repr` of two descriptions where 1, 1.0 and True must differ.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ REQUEST, NOTIFICATION, RESULT, ERROR, FAULT = "Request", "Notification", "Result
 
 
 def fill(template: str, *tokens: str) -> str:
-    """A text with a token for each `%s`; JSON is full of what `str.format` reads."""
+    """Return the template with a token for each `%s`. `str.format` would read the braces of JSON."""
     return template % tokens
 
 
@@ -30,27 +30,27 @@ def result(id: object, value: object) -> Description:
 
 
 def error(id: object, code: int, message: str, data: object = "UNSET") -> Description:
-    """`data` as it is, in a list of one; "UNSET" where there is none."""
+    """Describe an error. `data` is a list of one value, or "UNSET" if it is absent."""
     return ERROR, id, code, message, data
 
 
 def fault(code: str, id: object = None, *, reply: bool = True, index: int | None = None) -> Description:
-    """A fault of a message."""
+    """Describe a fault of a message."""
     return FAULT, code, -32600, id, None, index, reply
 
 
 def text_fault(code: str, offset: int | None, id: object = None, *, reply: bool = True) -> Description:
-    """A fault of the text."""
+    """Describe a fault of the text."""
     return FAULT, code, -32700, id, offset, None, reply
 
 
 def payload(value: Any) -> Any:
-    """A payload as it is; of one that is left as text, the text."""
+    """Describe a payload: its value, or its text if it is Raw."""
     return ("Raw", bytes(value)) if type(value).__name__ == "Raw" else value
 
 
 def describe(item: Any) -> Description:
-    """What decoding returned, as the functions above describe it."""
+    """Describe what decoding returned."""
     if isinstance(item, list):
         return [describe(each) for each in item]
     kind = type(item).__name__

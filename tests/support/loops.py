@@ -1,10 +1,10 @@
-"""The event loops that tests run on, chosen for whatever calls `asyncio.run` in a test.
+"""The event loops that `asyncio.run` uses in a test.
 
-A module or a test asks for them with `pytest.mark.usefixtures`, see conftest.py:
+A module or a test requests them with `pytest.mark.usefixtures` (see conftest.py):
 
     loop       asyncio and uvloop
-    each_loop  asyncio in debug mode and with eager tasks (Python 3.12) as well; a slow test of such a module asks for
-               `loop` to leave them out
+    each_loop  also asyncio in debug mode and with eager tasks (Python 3.12); a slow test of such a module requests
+               `loop` instead
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ FIXTURES: Final = {
     "loop": ("asyncio", "uvloop"),
     "each_loop": LOOPS,
 }
-"""The fixtures, and the loops that a test runs on with each."""
+"""The fixtures and their loops."""
 
 current = "asyncio"
-"""The loop of the test that runs."""
+"""The loop of the running test."""
 
 _new_event_loop: Final = asyncio.events.new_event_loop
 
@@ -44,22 +44,22 @@ def _eager() -> asyncio.AbstractEventLoop:
 
 
 def factory(name: str) -> NewLoop:
-    """A function that makes a loop of that name. Raises SkipTest, which skips a test, where there is none."""
+    """Return a function that makes a loop of that name. Raises SkipTest, which skips a test, if it is not available."""
     if name == "uvloop":
         try:
             import uvloop
         except ImportError:
             raise SkipTest("uvloop is not installed") from None
-        uvloop.new_event_loop().close()  # the first one opens descriptors that the process keeps
+        uvloop.new_event_loop().close()  # the first loop opens descriptors that the process keeps
         return uvloop.new_event_loop
     if name == "eager" and sys.version_info < (3, 12):
-        raise SkipTest("eager tasks came with Python 3.12")
+        raise SkipTest("eager tasks need Python 3.12")
     return {"asyncio": _new_event_loop, "debug": _debug, "eager": _eager}[name]
 
 
 @contextmanager
 def running_on(name: str) -> Iterator[None]:
-    """`asyncio.run` uses the loop of that name, in this process."""
+    """Make `asyncio.run` use the loop of that name in this process."""
     global current
     new_event_loop: Any = factory(name)
     before = asyncio.events.new_event_loop, current
@@ -71,7 +71,7 @@ def running_on(name: str) -> Iterator[None]:
 
 
 def prelude() -> str:
-    """The first lines of a script that runs on the current loop, in a process of its own."""
+    """Return the first lines of a script that runs on the current loop in another process."""
     if current == "uvloop":
         return "import asyncio.events, uvloop\nasyncio.events.new_event_loop = uvloop.new_event_loop\n"
     return ""

@@ -1,4 +1,4 @@
-"""What the tests of `Peer` share: a line in, and the one event that it has to bring."""
+"""Helpers for the tests of `Peer`: receive a line, and get the only event that it causes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of `Session` share: two ends over memory."""
+"""Pairs of sessions over memory, for the tests of `Session`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def sessions(
     client_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> AsyncIterator[tuple[Session, Session]]:
-    """A client and a server that are connected. options: the server's."""
+    """Connect a client and a server. `options` are the server's."""
     one, other = memory_pair()
     async with (
         Session(other, handlers, **options) as server,
@@ -30,7 +30,7 @@ async def sessions(
 
 
 class Wire:
-    """The other end of a session, by hand: what came, and `send`."""
+    """The peer of a session, driven by the test: it records what it receives."""
 
     def __init__(self, transport: MemoryTransport) -> None:
         self.transport = transport
@@ -48,7 +48,7 @@ class Wire:
         self.transport.send(text)
 
     async def next(self) -> Any:
-        """The next message; takes it away."""
+        """Return and remove the next message."""
         while not self.received:
             await asyncio.sleep(0)
         return self.received.pop(0)
@@ -58,7 +58,7 @@ class Wire:
 async def session_and_wire(
     handlers: Handlers | Mapping[str, Callable[..., Any]] | None = None, **options: Any
 ) -> AsyncIterator[tuple[Session, Wire]]:
-    """A session, and its other end by hand."""
+    """Connect a session and a peer that the test drives."""
     one, other = memory_pair()
     wire = Wire(other)
     await other.start()
@@ -70,13 +70,13 @@ async def session_and_wire(
 
 
 async def settle(turns: int = 20) -> None:
-    """Lets the loop turn some times."""
+    """Wait for some turns of the loop."""
     for _ in range(turns):
         await asyncio.sleep(0)
 
 
 class Faults:
-    """Hooks that keep what went wrong."""
+    """Hooks that record faults."""
 
     def __init__(self) -> None:
         self.seen: list[Exception] = []
@@ -86,11 +86,11 @@ class Faults:
 
 
 def asking_handlers() -> dict[str, Callable[..., Any]]:
-    """What both ends serve in tests of two sessions that call each other from their handlers."""
+    """Return the handlers for two sessions that call each other from their handlers."""
     noted = 0
 
     async def ask(context: SessionContext, value: int, depth: int = 0) -> int:
-        """Asks the peer back, which asks back `depth` more times."""
+        """Call the peer, which calls back `depth` more times."""
         if depth:
             return int(await context.session.call("ask", [value, depth - 1]))
         return int(await context.session.call("double", [value]))

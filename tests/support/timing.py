@@ -1,4 +1,4 @@
-"""Times that a loaded machine does not spoil: the least of several rounds, in which all sides take turns."""
+"""Times that are robust on a loaded machine: the minimum of several rounds in which all sides take turns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def thread_seconds(work: Callable[[], object]) -> float:
     return time.thread_time() - started
 
 
-def least_seconds(*sides: Callable[[], float], rounds: int = 3) -> list[float]:
-    """Return the least number of seconds that each side returned, the sides called in turn in each round."""
+def min_seconds(*sides: Callable[[], float], rounds: int = 3) -> list[float]:
+    """Return the minimum that each side returned. In each round the sides are called in turn."""
     measured = [[side() for side in sides] for _ in range(rounds)]
     return [min(seconds) for seconds in zip(*measured, strict=True)]
