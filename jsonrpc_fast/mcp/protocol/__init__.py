@@ -1,0 +1,12 @@
+"""The data of MCP, for server and client.
+
+    versions      the revisions, their rules and methods
+    records       the base class of the typed records
+    capabilities  capabilities, name and version of a client or a server
+    definitions   tools, prompts and resources
+    schemas       JSON Schemas of tools
+    uris          URIs and contents of resources
+    meta          names in `_meta`, log levels, shared constants and errors
+
+Needs the extra `mcp`.
+"""

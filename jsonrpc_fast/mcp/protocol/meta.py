@@ -1,4 +1,4 @@
-"""What both sides of MCP share besides records: names in `_meta`, log levels, methods, replies of the handshake."""
+"""Constants and helpers of both sides: names in `_meta`, log levels, missing methods, replies of the handshake."""
 
 from __future__ import annotations
 

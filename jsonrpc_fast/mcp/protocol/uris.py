@@ -19,7 +19,7 @@ import jsonschema_rs
 
 from ...codec._json import has_surrogates
 from ...codes import ErrorCode, McpErrorCode
-from ...errors import RpcError
+from ...errors import RpcError, invalid_params
 from .versions import Revision
 
 MAX_URI_CHARACTERS: Final = 8192
@@ -77,7 +77,7 @@ def check_uri(uri: object) -> str:
     report = validate_uri(uri)
     if isinstance(uri, str) and report.valid:
         return uri
-    raise RpcError(ErrorCode.INVALID_PARAMS, "; ".join([fault.value for fault in report.errors]))
+    raise invalid_params("; ".join([fault.value for fault in report.errors]))
 
 
 def not_found(uri: str, revision: Revision) -> RpcError:

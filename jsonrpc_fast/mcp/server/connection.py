@@ -18,8 +18,7 @@ from typing import Any, Final
 
 from ...codec import Notification, Request, Response
 from ...codec._payloads import decoded
-from ...codes import ErrorCode
-from ...errors import LOOP_EXITS, ConnectionLost, RpcError, StateError
+from ...errors import LOOP_EXITS, ConnectionLost, RpcError, StateError, invalid_params
 from ...profile import Profile
 from ...session import SessionOptions
 from ...session.context import SessionContext
@@ -32,7 +31,7 @@ from ..protocol.uris import check_uri
 from ..protocol.versions import Revision
 from ..session import McpSession
 from .context import Context
-from .functions import ServingFunction
+from .functions import RegisteredFunction
 from .handshake import RequestRules, ServerHandshake
 from .inputs import Inputs, cannot_send, check_input_required
 from .methods import Method, Methods, call_method
@@ -40,7 +39,6 @@ from .subscriptions import Stream, Subscriptions
 
 DEFAULT_LOG_LEVEL: Final = "info"
 """The minimum level of log messages for a legacy client that has set none."""
-
 
 _MAX_UNWRITTEN_BYTES: Final = 1024 * 1024  # a client with more than this does not read
 _BLOCKED_SECONDS: Final = 0.5
@@ -84,7 +82,7 @@ class ServerConnection:
         handshake: ServerHandshake,
         capabilities: ServerCapabilities,
         methods: Methods,
-        notifications: Mapping[str, ServingFunction],
+        notifications: Mapping[str, RegisteredFunction],
         profile: Profile,
         transport: Transport,
         options: SessionOptions,
@@ -181,7 +179,7 @@ class ServerConnection:
     def _set_level(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         level = params.get("level")
         if level not in LOG_LEVELS:
-            raise RpcError(ErrorCode.INVALID_PARAMS, f"level must be one of {', '.join(LOG_LEVELS)}")
+            raise invalid_params(f"level must be one of {', '.join(LOG_LEVELS)}")
         self._log_level = level
         return {}
 

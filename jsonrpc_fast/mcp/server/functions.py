@@ -36,7 +36,7 @@ _REFUSED: Final[dict[Role, tuple[type, ...]]] = {
 """By role: types that are never a valid result."""
 
 
-class ServingFunction:
+class RegisteredFunction:
     """A registered function and its arguments.
 
     Args:

@@ -23,7 +23,6 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from ...codes import ErrorCode
 from ...errors import EncodeError, RpcError, invalid_params
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.definitions import Prompt, Resource
@@ -31,7 +30,7 @@ from ..protocol.meta import MAX_COMPLETIONS, method_not_found
 from ..protocol.uris import UnsafePart, check_uri, is_unsafe_part, is_unsafe_uri, not_found
 from .contents import made_blocks, made_contents, made_prompt
 from .context import Context, WholeResult
-from .functions import ServingFunction
+from .functions import RegisteredFunction
 from .paging import paginate
 from .registry import Completer, Registry
 from .tools import error_result
@@ -75,7 +74,7 @@ class Methods:
             "tools/call": ("tools", self._call_tool),
             "tools/list": ("tools", self._list_tools),
         }
-        # Without sources the lists need not wait.
+        # Without sources the lists are sync: nothing has to be awaited.
         self._lists: dict[str, Method] = {
             "prompts/list": self._list_own_prompts,
             "resources/list": self._list_own_resources,
@@ -105,7 +104,7 @@ class Methods:
     async def _call_tool(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         tool = self._registry.tools.get(_text(params, "name"))
         if tool is None:
-            raise RpcError(ErrorCode.INVALID_PARAMS, "Unknown tool")
+            raise invalid_params("Unknown tool")
         arguments = _object(params, "arguments")
         if (refusal := tool.checked.check_arguments(arguments)) is not None:
             return refusal
@@ -151,7 +150,7 @@ class Methods:
             for source in self._registry.sources:
                 if (found := await source.get(name, arguments)) is not None:
                     return made_prompt(found, context.revision, None)
-            raise RpcError(ErrorCode.INVALID_PARAMS, "Unknown prompt")
+            raise invalid_params("Unknown prompt")
         converted = _converted(registered.function, arguments, strict=False)
         value = await _awaited(registered.function.call(converted, context))
         with _named_in_errors(f"prompt {name}"):
@@ -259,7 +258,7 @@ class Methods:
         return result if next_cursor is None else {**result, "nextCursor": next_cursor}
 
 
-async def call_method(function: ServingFunction, params: Mapping[str, Any], context: Context) -> Any:
+async def call_method(function: RegisteredFunction, params: Mapping[str, Any], context: Context) -> Any:
     """Call the function of a method or a notification and return its result in JSON."""
     given = dict(params)
     given.pop("_meta", None)
@@ -324,7 +323,7 @@ def _texts(members: Mapping[str, Any], name: str, path: str | None = None) -> di
     return value
 
 
-def _converted(function: ServingFunction, arguments: Mapping[str, Any], *, strict: bool = True) -> dict[str, Any]:
+def _converted(function: RegisteredFunction, arguments: Mapping[str, Any], *, strict: bool = True) -> dict[str, Any]:
     try:
         return function.convert(arguments, strict=strict)
     except ValueError as error:

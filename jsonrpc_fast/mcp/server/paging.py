@@ -11,8 +11,7 @@ import binascii
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from ...codes import ErrorCode
-from ...errors import RpcError
+from ...errors import invalid_params
 
 T = TypeVar("T")
 
@@ -57,4 +56,4 @@ def _read(cursor: object) -> str:
                 return text[len(_PREFIX) :].decode()
         except (binascii.Error, UnicodeError):
             pass
-    raise RpcError(ErrorCode.INVALID_PARAMS, "Invalid cursor")
+    raise invalid_params("Invalid cursor")

@@ -32,7 +32,7 @@ from ..protocol.definitions import Prompt, PromptArgument, Resource, ResourceTem
 from ..protocol.records import EmptyObject
 from ..protocol.uris import UriTemplate, check_uri
 from ..protocol.versions import REVISIONS
-from .functions import ServingFunction, name_of
+from .functions import RegisteredFunction, name_of
 from .tools import CheckedTool
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -74,7 +74,7 @@ class RegisteredTool:
     """A tool and its function."""
 
     checked: CheckedTool
-    function: ServingFunction
+    function: RegisteredFunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class RegisteredPrompt:
     """A prompt, its function, and completers by argument."""
 
     prompt: Prompt
-    function: ServingFunction
+    function: RegisteredFunction
     completers: Mapping[str, Completer]
 
 
@@ -91,7 +91,7 @@ class RegisteredResource:
     """A resource and its function."""
 
     resource: Resource
-    function: ServingFunction
+    function: RegisteredFunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class RegisteredTemplate:
 
     template: ResourceTemplate
     uris: UriTemplate
-    function: ServingFunction
+    function: RegisteredFunction
     completers: Mapping[str, Completer] = field(default_factory=dict)
 
 
@@ -109,6 +109,15 @@ class Registry:
 
     Args:
         provider: The host in the URIs of resources that are registered without a URI.
+
+    Attributes:
+        tools: Tools by name.
+        prompts: Prompts by name.
+        resources: Resources by URI.
+        resource_templates: Resource templates by URI template.
+        methods: Functions by method, for methods of extensions and tasks.
+        notifications: Functions by notification.
+        sources: The sources, in the order they were added.
     """
 
     def __init__(self, provider: str = "server") -> None:
@@ -117,8 +126,8 @@ class Registry:
         self.prompts: dict[str, RegisteredPrompt] = {}
         self.resources: dict[str, RegisteredResource] = {}
         self.resource_templates: dict[str, RegisteredTemplate] = {}
-        self.methods: dict[str, ServingFunction] = {}
-        self.notifications: dict[str, ServingFunction] = {}
+        self.methods: dict[str, RegisteredFunction] = {}
+        self.notifications: dict[str, RegisteredFunction] = {}
         self.sources: list[Source] = []
         self._unsafe_sources: list[Source] = []
 
@@ -189,7 +198,7 @@ class Registry:
         """
 
         def register(function: Function) -> Function:
-            serving = ServingFunction(function, input_schema is None, "tool", given)
+            serving = RegisteredFunction(function, input_schema is None, "tool", given)
             tool = Tool(
                 name=_name(given, function),
                 title=_or_unset(title),
@@ -253,7 +262,7 @@ class Registry:
         """
 
         def register(function: Function) -> Function:
-            serving = ServingFunction(function, role="prompt", name=given)
+            serving = RegisteredFunction(function, role="prompt", name=given)
             arguments = [_argument(serving, argument) for argument in serving.parameters]
             prompt = Prompt(
                 name=_name(given, function),
@@ -332,7 +341,7 @@ class Registry:
         """
 
         def register(function: Function) -> Function:
-            serving = ServingFunction(function, role="resource", name=name or given)
+            serving = RegisteredFunction(function, role="resource", name=name or given)
             address = self._address(serving) if given is None else given
             uris = UriTemplate(address, unsafe_parts=unsafe_parts)
             if set(uris.names) != serving.parameters.keys():
@@ -392,7 +401,7 @@ class Registry:
             methods = frozenset().union(*[revision.client_requests for revision in REVISIONS.values()])
             if method in methods and not method.startswith("tasks/"):
                 raise ValueError(f"{method} is a method of the protocol")
-            self._add(self.methods, method, ServingFunction(function, role="method", name=given), None)
+            self._add(self.methods, method, RegisteredFunction(function, role="method", name=given), None)
             return function
 
         given = _explicit_name(name)
@@ -422,7 +431,7 @@ class Registry:
         def register(function: Function) -> Function:
             if method in McpConvention.methods:
                 raise ValueError(f"the session handles {method}")
-            self._add(self.notifications, method, ServingFunction(function), None)
+            self._add(self.notifications, method, RegisteredFunction(function), None)
             return function
 
         return register
@@ -466,7 +475,7 @@ class Registry:
         """Return whether a source was added with `unsafe_uris=True`."""
         return any(known is source for known in self._unsafe_sources)
 
-    def _address(self, function: ServingFunction) -> str:
+    def _address(self, function: RegisteredFunction) -> str:
         """The URI or template of a resource that is registered without one."""
         parts = [f"{{{name}}}" for name in function.parameters]
         return "/".join([f"resource://{quote(self._provider, safe='')}", function.name, *parts])
@@ -499,12 +508,12 @@ def _or_unset(value: Any) -> Any:
     return UNSET if value is None else value
 
 
-def _argument(function: ServingFunction, name: str) -> PromptArgument:
+def _argument(function: RegisteredFunction, name: str) -> PromptArgument:
     described = _or_unset(function.descriptions().get(name))
     return PromptArgument(name=name, description=described, required=name in function.required)
 
 
-def _completers(complete: Mapping[str, Completer] | None, function: ServingFunction) -> Mapping[str, Completer]:
+def _completers(complete: Mapping[str, Completer] | None, function: RegisteredFunction) -> Mapping[str, Completer]:
     if complete and not complete.keys() <= function.parameters.keys():
         raise TypeError(f"{function.name}: complete names an unknown argument")
     return dict(complete or {})

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from jsonrpc_fast.mcp.server.context import Context
-from jsonrpc_fast.mcp.server.functions import ServingFunction
+from jsonrpc_fast.mcp.server.functions import RegisteredFunction
 
 NO_CONTEXT: Any = None
 
@@ -31,7 +31,7 @@ def test_the_schema_of_a_signature() -> None:
         note: Any = 0,
     ) -> None: ...
 
-    assert ServingFunction(plot).schema() == {
+    assert RegisteredFunction(plot).schema() == {
         "type": "object",
         "properties": {
             "points": {"type": "array", "items": {"$ref": "#/$defs/Point"}},
@@ -51,8 +51,8 @@ def test_the_schema_of_a_signature() -> None:
             }
         },
     }
-    assert ServingFunction(plot).descriptions() == {"width": "in millimetres"}
-    assert ServingFunction(plot).required == {"points"}
+    assert RegisteredFunction(plot).descriptions() == {"width": "in millimetres"}
+    assert RegisteredFunction(plot).required == {"points"}
 
 
 def test_a_function_without_arguments() -> None:
@@ -60,7 +60,7 @@ def test_a_function_without_arguments() -> None:
         """Answers."""
         return "pong"
 
-    function = ServingFunction(ping)
+    function = RegisteredFunction(ping)
     assert function.schema() == {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
     assert (function.name, function.description) == ("ping", "Answers.")
     assert function.call(function.convert({}), NO_CONTEXT) == "pong"
@@ -70,7 +70,7 @@ def test_arguments_are_converted_to_the_annotated_types() -> None:
     def at(point: Point, day: date, count: int = 1) -> tuple[Any, ...]:
         return point, day, count
 
-    function = ServingFunction(at)
+    function = RegisteredFunction(at)
     converted = function.convert({"point": {"x": 1}, "day": "2026-07-28"})
     assert function.call(converted, NO_CONTEXT) == (Point(1, 0), date(2026, 7, 28), 1)
     texts = function.convert({"point": {"x": "1"}, "day": "2026-07-28", "count": "3"}, strict=False)
@@ -90,7 +90,7 @@ def test_a_fault_names_the_argument_and_shows_no_value(arguments: dict[str, Any]
     def at(point: Point, day: date) -> None: ...
 
     with pytest.raises(ValueError, match=f"^{text}$") as raised:
-        ServingFunction(at).convert(arguments)
+        RegisteredFunction(at).convert(arguments)
     assert "secret" not in str(raised.value)
     assert raised.value.__suppress_context__ or raised.value.__context__ is None
 
@@ -99,7 +99,7 @@ def test_the_context_is_not_an_argument() -> None:
     def named(name: str, context: Context) -> tuple[str, Any]:
         return name, context
 
-    function = ServingFunction(named)
+    function = RegisteredFunction(named)
     assert list(function.parameters) == ["name"]
     context: Any = object()
     assert function.call({"name": "a"}, context) == ("a", context)
@@ -111,7 +111,7 @@ def test_arguments_without_conversion() -> None:
     def anything(**members: Any) -> dict[str, Any]:
         return members
 
-    function = ServingFunction(anything, converts=False)
+    function = RegisteredFunction(anything, converts=False)
     assert function.call(function.convert({"a": "1", "b": [2]}), NO_CONTEXT) == {"a": "1", "b": [2]}
 
 
@@ -123,9 +123,9 @@ def test_a_bound_method_and_a_callable_object() -> None:
         def __call__(self, a: int) -> int:
             return a
 
-    assert ServingFunction(Adder().add).call({"a": 1, "b": 2}, NO_CONTEXT) == 3
-    assert ServingFunction(Adder().add).name == "add"
-    called = ServingFunction(Adder())
+    assert RegisteredFunction(Adder().add).call({"a": 1, "b": 2}, NO_CONTEXT) == 3
+    assert RegisteredFunction(Adder().add).name == "add"
+    called = RegisteredFunction(Adder())
     assert (called.call({"a": 1}, NO_CONTEXT), called.name, called.description) == (1, "Adder", None)
 
 
@@ -138,8 +138,8 @@ def test_unsupported_signatures_are_refused() -> None:
     exec("from __future__ import annotations\ndef unknown(a: Nowhere): ...", unknown)
     for function in (positional, more, named):
         with pytest.raises(TypeError, match="it must be possible to pass"):
-            ServingFunction(function)
+            RegisteredFunction(function)
     with pytest.raises(TypeError, match="Nowhere"):
-        ServingFunction(unknown["unknown"])
+        RegisteredFunction(unknown["unknown"])
     with pytest.raises(TypeError, match="must be callable, not str"):
-        ServingFunction("function")  # type: ignore[arg-type]
+        RegisteredFunction("function")  # type: ignore[arg-type]
