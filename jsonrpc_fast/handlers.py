@@ -230,7 +230,7 @@ class Handlers:
         if not isinstance(method, str):
             raise TypeError(f"method must be a str, not {type(method).__name__}")
         if method.startswith("rpc."):
-            raise ValueError("methods that begin with rpc. belong to JSON-RPC itself")
+            raise ValueError("method names that begin with rpc. are reserved by JSON-RPC")
         if function is None:
             return lambda decorated: self.register(method, decorated, unpack=unpack)
         if method in self._handlers:
@@ -401,7 +401,7 @@ class _Dispatch:
             return reply
         if isinstance(reply, Coroutine):
             reply.close()
-        return self._fail(item, TypeError("the function is async: dispatch_async serves it, dispatch does not"))
+        return self._fail(item, TypeError("the function is async: use dispatch_async"))
 
     def _begin(self, item: Any) -> bytes | Awaitable[Any]:
         """Return the reply to an item, or the awaitable of its result."""

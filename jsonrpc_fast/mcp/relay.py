@@ -51,7 +51,7 @@ from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import ConnectionLost, EncodeError, StateError
 from ..session.budget import ReplyBudget, ReplyPolicy, budget_for
 from ..session.events import InboundBatch
-from ..session.tracker import Call, Outcome, Serving, Tracker
+from ..session.tracker import Call, Outcome, Serving, Tracker, id_in_flight, unknown_answer
 from ..transports.base import HIGH_WATER_BYTES
 from ..transports.protocol import Received, Transport
 from ..types import UNSET
@@ -293,7 +293,7 @@ class Relay:
             if not request.method:
                 raise ParseError.empty_method(request.id)
             if side.requests.find(request.id) is not None:
-                raise StateError("the peer used an id that is in flight")
+                raise id_in_flight()
         except (ParseError, StateError) as error:
             refusal = ErrorCode.INVALID_REQUEST, RPC_MESSAGES[ErrorCode.INVALID_REQUEST]
             self._report(side, error)
@@ -335,7 +335,7 @@ class Relay:
         call = side.calls.settle(response.id, Outcome.RESULT if error is None else Outcome.ERROR)
         if call is None:
             if not side.calls.is_late_answer(response.id):
-                self._report(side, StateError("the peer answered no call that is in flight"))
+                self._report(side, unknown_answer())
             return
         route: _Route = call.trace
         is_single = route.batch is None

@@ -264,7 +264,7 @@ class Caller:
         if not self._is_started:
             raise StateError("the session is not started")
         if not self._loop.is_running():
-            raise StateError("the session's loop does not run")
+            raise StateError("the session's loop is not running")
         ticket = _Ticket()
         future = ticket.future
         try:

@@ -38,13 +38,12 @@ from ..codec import (
     encode_result,
 )
 from ..codes import RPC_MESSAGES, ErrorCode, ParseErrorCode
-from ..errors import StateError
 from ..handlers import decoded
 from ..types import UNSET
 from .budget import ReplyBudget, ReplyPolicy, budget_for
 from .conventions import Cancellation, Convention, Progress, ProgressToken
 from .events import Cancelled, InboundBatch, InboundRequest, OutboundBatch, PeerEvent, PeerFault, Progressed
-from .tracker import Call, Outcome, Serving, Tracker
+from .tracker import Call, Outcome, Serving, Tracker, id_in_flight, unknown_answer
 
 _INVALID_REQUEST: Final = RPC_MESSAGES[ErrorCode.INVALID_REQUEST]
 
@@ -316,7 +315,7 @@ class Peer:
                     reply = encode_error(
                         request.id, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST, delimited=batch is None
                     )
-                    self._report(StateError("the peer used an id that is in flight"), reply, events, batch, index)
+                    self._report(id_in_flight(), reply, events, batch, index)
                     return
                 self.serving.begin_beside(request.id, request)
             if batch is not None:
@@ -345,7 +344,7 @@ class Peer:
                     self._forget(call)
                     events.append(call)
         else:
-            events.append(PeerFault(StateError("the peer answered no call that is in flight"), b""))
+            events.append(PeerFault(unknown_answer(), b""))
 
     def _receive_notification(self, message: Notification, now: float, events: list[PeerEvent]) -> None:
         if message.method not in self._convention_methods:

@@ -13,7 +13,7 @@ Rules:
     bounds of their own;
   - while more than `reply_bytes` wait in the transport's write buffer, the peer does not read, and nothing is served:
     messages are held, within the same bounds. At the bounds, reading pauses until the peer reads. If it reads nothing
-    for REST_SECONDS it may have paused as well, so reading resumes and messages are refused, until there are too many
+    for PAUSE_SECONDS it may have paused as well, so reading resumes and messages are refused, until there are too many
     refusals for a peer that works;
   - each handler runs in a copy of the context (`contextvars`) in which the session was created;
   - an RpcError that a handler raises is the answer. Any other exception except KeyboardInterrupt, and a result that
@@ -47,7 +47,7 @@ from .peer import Peer
 from .running import Item, Run, RunState, Trace, current_run
 from .tracker import Outcome
 
-REST_SECONDS: Final = 0.5
+PAUSE_SECONDS: Final = 0.5
 """Seconds for which reading pauses for a peer that reads nothing."""
 
 _REFUSAL_FACTOR: Final = 16
@@ -130,9 +130,9 @@ class Dispatcher:
         self._refusal_bytes = 0
         self._is_paused = False
         self._is_in_batch = False  # nothing is read meanwhile
-        self._is_pressing = False  # reading continues although too much is held
-        self._rest_timer: asyncio.TimerHandle | None = None
-        self._rest_level = 0  # of the write buffer
+        self._reads_regardless = False  # reading continues although too much is held
+        self._pause_timer: asyncio.TimerHandle | None = None
+        self._pause_level = 0  # of the write buffer
         self._drainer: asyncio.Task[None] | None = None
         self._bytes = 0  # total size of everything that waits
         # The end.
@@ -179,7 +179,7 @@ class Dispatcher:
                 self._refusal_bytes += len(text)
                 if self._refusal_bytes > _REFUSAL_FACTOR * self._reply_bytes:
                     self._pause()
-                self._watch()
+                self._start_drainer()
             self._send(text)
 
     def refuse_busy(self, request: InboundRequest, trace: Trace = None) -> None:
@@ -196,7 +196,7 @@ class Dispatcher:
 
     def _refuse_for_room(self, item: Item, trace: Trace = None) -> None:
         """Refuse a message because there is no room for it."""
-        fault = StateError("more messages wait than the session has room for")
+        fault = StateError("too many messages wait to be served")
         if self._is_overloaded:
             self._hooks.peer_fault(fault)
         else:
@@ -223,15 +223,15 @@ class Dispatcher:
     def _hold(self, item: Item) -> None:
         size = _size(item.params, self._max_bytes)
         if not self._has_room(size):
-            if self._is_pressing:
+            if self._reads_regardless:
                 self._refuse_for_room(item)
                 return
-            self._rest()
+            self._pause_for_a_while()
         self._held.append((item, size))
         self._bytes += size
-        self._watch()
+        self._start_drainer()
 
-    def _watch(self) -> None:
+    def _start_drainer(self) -> None:
         if self._drainer is None:
             self._drainer = asyncio.Task(self._drain(), loop=asyncio.get_running_loop())  # never an eager one
 
@@ -241,8 +241,8 @@ class Dispatcher:
             while self._held or self._refusal_bytes:
                 await self._transport.drain()
                 self._refusal_bytes = 0
-                self._is_pressing = False
-                self._stop_rest_timer()
+                self._reads_regardless = False
+                self._stop_pause_timer()
                 for _ in range(_TURN_MESSAGES):
                     if not self._held:
                         break
@@ -272,27 +272,27 @@ class Dispatcher:
         if not self._is_in_batch:
             self._transport.resume_reading()
 
-    def _rest(self) -> None:
-        """Stop reading until the peer reads, for REST_SECONDS at least."""
+    def _pause_for_a_while(self) -> None:
+        """Stop reading until the peer reads, for PAUSE_SECONDS at least."""
         if not self._is_paused:
             self._pause()
-            self._rest_level = self._transport.write_buffer_bytes
-            self._rest_timer = asyncio.get_running_loop().call_later(REST_SECONDS, self._end_rest)
+            self._pause_level = self._transport.write_buffer_bytes
+            self._pause_timer = asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._check_pause)
 
-    def _end_rest(self) -> None:
+    def _check_pause(self) -> None:
         level = self._transport.write_buffer_bytes
-        if level < self._rest_level:
-            self._rest_level = level
-            self._rest_timer = asyncio.get_running_loop().call_later(REST_SECONDS, self._end_rest)
+        if level < self._pause_level:
+            self._pause_level = level
+            self._pause_timer = asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._check_pause)
         else:
-            self._rest_timer = None
-            self._is_pressing = True
+            self._pause_timer = None
+            self._reads_regardless = True
             self._resume()
 
-    def _stop_rest_timer(self) -> None:
-        if self._rest_timer is not None:
-            self._rest_timer.cancel()
-            self._rest_timer = None
+    def _stop_pause_timer(self) -> None:
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+            self._pause_timer = None
 
     # Handlers.
 
@@ -540,7 +540,7 @@ class Dispatcher:
                 self._give_up(item, None)
         for run in list(self._queue):
             self.abandon(run)
-        self._stop_rest_timer()
+        self._stop_pause_timer()
         tasks = {task for task, run in self._tasks.items() if run is not but and run not in self._closing}
         if self._drainer is not None:
             tasks.add(self._drainer)

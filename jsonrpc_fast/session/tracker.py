@@ -181,7 +181,7 @@ class Tracker:
             raise TypeError(f"an id must be an int or a str, not {type(id).__name__}")
         # A late answer to the given-up call would be mistaken for the answer to the new one.
         if id in self._pending or id in self._tombstones:
-            raise StateError("the id is that of another call in flight")
+            raise StateError("the id belongs to another call")
         return id
 
     def find(self, id: MessageId) -> Call | None:
@@ -328,6 +328,16 @@ class Serving(Generic[T]):
         self._requests.clear()
         self._others.clear()
         return requests
+
+
+def unknown_answer() -> StateError:
+    """Return the fault of an answer whose id belongs to no call."""
+    return StateError("the peer answered no call that is in flight")
+
+
+def id_in_flight() -> StateError:
+    """Return the fault of a request whose id is in flight already."""
+    return StateError("the peer reused an id that is in flight")
 
 
 def _key(id: MessageId) -> Hashable:

@@ -54,7 +54,7 @@ class WaitQueue:
                 waiter = self._waiters[place] = loop.create_future()
                 await waiter
                 if is_late:
-                    raise CallTimeout("it could not be sent in time")
+                    raise CallTimeout("the call could not be sent in time")
         finally:
             del self._waiters[place]
             if timer is not None:

@@ -91,7 +91,7 @@ async def test_an_id_in_flight_is_refused_and_the_first_goes_on(left: End, right
     request = b'{"jsonrpc":"2.0","id":5,"method":"m"}'
     await left.send(request, request, b'{"jsonrpc":"2.0","id":"5","method":"m"}')
     assert left.take() == [b'{"jsonrpc":"2.0","id":5,"error":{"code":-32600,"message":"Invalid Request"}}']
-    assert [str(fault) for _, fault in faults] == ["the peer used an id that is in flight"]
+    assert [str(fault) for _, fault in faults] == ["the peer reused an id that is in flight"]
     await right.send(b'{"jsonrpc":"2.0","id":1,"result":1}')
     assert left.take() == [b'{"jsonrpc":"2.0","id":5,"result":1}']
     await left.send(request)

@@ -15,7 +15,6 @@ import pytest
 from jsonrpc_fast import Notification, ParseError, Request, Response
 from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, EncodeError, RpcError, StateError
 from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Session, SessionContext
-from jsonrpc_fast.session.wait_queue import WaitQueue
 from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
 from ..support.session_pairs import Faults, Wire, session_and_wire, sessions, settle
@@ -332,18 +331,6 @@ async def test_a_waiting_call_times_out() -> None:
             await session.call("waits", timeout=0.02)
         assert len(session._wait_queue) == 0
         assert [request.method for request in wire.received] == ["m"]
-
-
-async def test_a_waiting_call_that_is_told_to_look_all_the_time_times_out() -> None:
-    line = WaitQueue()
-    loop = asyncio.get_running_loop()
-    waiting = asyncio.create_task(line.wait(lambda: False, loop.time() + 0.02))
-    while not waiting.done():
-        line.wake()
-        await asyncio.sleep(0)
-    with pytest.raises(CallTimeout):
-        await waiting
-    assert len(line) == 0
 
 
 @pytest.mark.parametrize("timeout", [-1, math.nan, -math.inf])
