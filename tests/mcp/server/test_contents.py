@@ -6,7 +6,6 @@ import logging
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -55,11 +54,6 @@ CONTENTS = {"uri": "a:b", "text": "x"}
 
 def text(value: str) -> dict[str, Any]:
     return {"type": "text", "text": value}
-
-
-@pytest.fixture(scope="module")
-def schemas(corpora: Path) -> Schemas:
-    return Schemas(corpora)
 
 
 BLOCKS: list[tuple[Any, dict[str, Any]]] = [

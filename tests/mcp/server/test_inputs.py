@@ -8,7 +8,6 @@ import logging
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,11 +39,6 @@ KINDS = {
     "roots/list": ("ListRootsRequest", ROOTS),
     "sampling/createMessage": ("CreateMessageRequest", SAID),
 }
-
-
-@pytest.fixture(scope="module")
-def schemas(corpora: Path) -> Schemas:
-    return Schemas(corpora)
 
 
 def asking(*methods: str, params: dict[str, Any] | None = None, **options: Any) -> Server:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,11 +20,6 @@ from ...support.mcp_sample import sample
 from ...support.mcp_schemas import Schemas
 
 pytestmark = pytest.mark.timeout(60)
-
-
-@pytest.fixture(scope="module")
-def schemas(corpora: Path) -> Schemas:
-    return Schemas(corpora)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -153,39 +146,6 @@ async def test_calls_run_concurrently_and_can_be_cancelled() -> None:
         assert ended == ["short False", "long True"]
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(client.answer(long), 0.05)
-
-
-async def test_progress_is_sent_only_to_clients_that_asked() -> None:
-    async with converse(sample(), "2025-11-25") as client:
-        await client.result("tools/call", {"name": "work", "arguments": {"steps": 1}})
-        assert [heard["method"] for heard in client.notifications] == ["notifications/message"]
-        params = {"name": "work", "arguments": {"steps": 1}, "_meta": {"progressToken": 7}}
-        await client.result("tools/call", params)
-        progress = await client.notification("notifications/progress")
-        assert progress["params"] == {"progressToken": 7, "progress": 1, "total": 1, "message": "working"}
-
-
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-async def test_a_tool_sees_its_client(version: str) -> None:
-    server = Server("curious", "1")
-
-    @server.tool()
-    def who(context: Context) -> Any:
-        name = None if context.client_info is None else context.client_info.name
-        return [name, context.client_capabilities.supports("elicitation.url"), context.revision.version]
-
-    @server.tool()
-    def needs(context: Context) -> None:
-        context.require("elicitation.url")
-
-    async with converse(server, version) as client:
-        [block] = (await client.result("tools/call", {"name": "who"}))["content"]
-        assert json.loads(block["text"]) == ["test" if version == "2025-11-25" else None, False, version]
-        code, _, data = await client.error("tools/call", {"name": "needs"})
-        if version == "2025-11-25":
-            assert (code, data) == (-32600, None)
-        else:
-            assert (code, data) == (-32021, {"requiredCapabilities": {"elicitation": {"url": {}}}})
 
 
 async def test_prompts() -> None:

@@ -1,26 +1,19 @@
-"""A server over a transport in memory: its clients, notifications, invalid messages and extensions."""
+"""A server: what it declares, tasks and extensions, options."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from jsonrpc_fast import JSONRPC, MCP_2025_11_25, Limits, Profile, parse
-from jsonrpc_fast.codes import SessionErrorCode
-from jsonrpc_fast.errors import CallTimeout, ConnectionLost, StateError
+from jsonrpc_fast.errors import CallTimeout
 from jsonrpc_fast.mcp.protocol.capabilities import ServerCapabilities
-from jsonrpc_fast.mcp.protocol.definitions import Prompt, Resource
-from jsonrpc_fast.mcp.protocol.meta import LOG_LEVEL_KEY, SERVER_INFO_KEY, SUBSCRIPTION_ID_KEY
+from jsonrpc_fast.mcp.protocol.meta import SERVER_INFO_KEY
 from jsonrpc_fast.mcp.protocol.versions import VERSIONS
 from jsonrpc_fast.mcp.server.context import Context, WholeResult
 from jsonrpc_fast.mcp.server.server import Server
@@ -33,13 +26,7 @@ from ...support.mcp_schemas import Schemas
 pytestmark = pytest.mark.timeout(60)
 
 LEGACY = VERSIONS[:-1]
-CLIENT = {"name": "test", "version": "1"}
 NOT_FOUND = (-32601, "Method not found", None)
-
-
-@pytest.fixture(scope="module")
-def schemas(corpora: Path) -> Schemas:
-    return Schemas(corpora)
 
 
 @pytest.mark.parametrize("version", LEGACY)
@@ -88,238 +75,6 @@ async def test_before_initialize_every_request_gets_an_immediate_response() -> N
         assert (await client.error("initialize", {"protocolVersion": "2025-11-25"}))[0] == -32600
 
 
-async def test_a_legacy_client_gets_one_notification_for_simultaneous_changes() -> None:
-    server = sample()
-    async with converse(server, "2025-11-25") as client:
-        server.tool("one")(lambda: None)
-        server.tool("two")(lambda: None)
-        server.unregister("tools", "echo")
-        server.prompt("more")(lambda: "")
-        server.resource("notes://more")(lambda: "")
-        server.unregister("resources", "notes://{name}/{number}")
-        await client.result("ping")
-        assert client.notifications == [
-            {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"},
-            {"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"},
-            {"jsonrpc": "2.0", "method": "notifications/resources/list_changed"},
-        ]
-        assert (await client.result("resources/templates/list"))["resourceTemplates"] == []
-        with pytest.raises(KeyError):
-            server.unregister("tools", "echo")
-
-
-async def test_no_notification_of_undeclared_lists_or_before_initialized() -> None:
-    server = Server("empty", "1")
-    server.prompt("one")(lambda: "")
-    async with converse(server, "") as client:
-        server.prompt("early")(lambda: "")
-        await client.settle()
-        await client.initialize("2025-11-25")
-        await client.result("ping")
-        server.tool("late")(lambda: None)
-        server.resource_updated("notes://a")
-        await client.result("ping")
-        assert client.notifications == []
-        assert await client.error("tools/list") == NOT_FOUND
-
-
-async def test_a_legacy_client_subscribes_to_a_resource() -> None:
-    server = sample()
-    async with converse(server, "2025-11-25") as client:
-        assert await client.result("resources/subscribe", {"uri": "notes://index"}) == {}
-        server.resource_updated("notes://index")
-        server.resource_updated("notes://index")
-        server.resource_updated("notes://blob")
-        await client.result("ping")
-        assert client.notifications == [
-            {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "notes://index"}}
-        ]
-        await client.result("resources/unsubscribe", {"uri": "notes://index"})
-        server.resource_updated("notes://index")
-        await client.result("ping")
-        assert len(client.notifications) == 1
-        assert (await client.error("resources/subscribe", {"uri": "no uri"}))[0] == -32602
-
-
-async def test_a_modern_client_subscribes(schemas: Schemas) -> None:
-    server = sample()
-    async with converse(server, "2026-07-28") as client:
-        filter = {"toolsListChanged": True, "promptsListChanged": False, "resourceSubscriptions": ["notes://index"]}
-        first = client.request("subscriptions/listen", {"notifications": filter})
-        second = client.request("subscriptions/listen", {"notifications": {"promptsListChanged": True}})
-        for id, kept in (
-            (first, {"toolsListChanged": True, "resourceSubscriptions": ["notes://index"]}),
-            (second, {"promptsListChanged": True}),
-        ):
-            acknowledgement = await client.notification("notifications/subscriptions/acknowledged")
-            assert acknowledgement["params"] == {"_meta": {SUBSCRIPTION_ID_KEY: id}, "notifications": kept}
-            schemas.check("2026-07-28", "SubscriptionsAcknowledgedNotification", acknowledgement)
-        server.tool("new")(lambda: None)
-        server.resource("notes://new")(lambda: "")
-        server.resource_updated("notes://index")
-        assert await client.notification("notifications/tools/list_changed") == {
-            "jsonrpc": "2.0",
-            "method": "notifications/tools/list_changed",
-            "params": {"_meta": {SUBSCRIPTION_ID_KEY: first}},
-        }
-        updated = await client.notification("notifications/resources/updated")
-        assert updated["params"] == {"_meta": {SUBSCRIPTION_ID_KEY: first}, "uri": "notes://index"}
-        schemas.check("2026-07-28", "ResourceUpdatedNotification", updated)
-        client.notify("notifications/cancelled", {"requestId": first})
-        await client.result("tools/list")
-        server.tool("newer")(lambda: None)
-        server.prompt("new")(lambda: "")
-        await client.result("tools/list")
-        assert [heard["params"] for heard in client.notifications] == [{"_meta": {SUBSCRIPTION_ID_KEY: second}}]
-
-
-async def test_a_stream_that_is_cancelled_immediately() -> None:
-    server = sample()
-    async with converse(server, "2026-07-28") as client:
-        for _ in range(200):  # more than the limit
-            id = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-            client.notify("notifications/cancelled", {"requestId": id})
-        await client.result("tools/list")
-        await client.settle()  # the last cancellations take some turns of the loop
-        client.notifications.clear()
-        server.tool("new")(lambda: None)
-        await client.result("tools/list")
-        assert client.notifications == []
-
-
-@pytest.mark.parametrize(
-    "filter",
-    [
-        None,
-        [],
-        {"toolsListChanged": 1},
-        {"resourceSubscriptions": "notes://a"},
-        {"resourceSubscriptions": [1]},
-        {"resourceSubscriptions": ["a:"] * 1025},
-        {"resourceSubscriptions": ["a:" + "b" * 2048]},
-    ],
-)
-async def test_an_invalid_filter(filter: Any) -> None:
-    async with converse(sample(), "2026-07-28") as client:
-        assert (await client.error("subscriptions/listen", {"notifications": filter}))[0] == -32602
-
-
-async def test_the_number_of_streams_is_limited() -> None:
-    async with converse(sample(), "2026-07-28") as client:
-        for _ in range(64):
-            client.request("subscriptions/listen", {"notifications": {}})
-        error = await client.error("subscriptions/listen", {"notifications": {}})
-        assert error == (-32603, "too many subscriptions", None)
-        await client.result("tools/list")
-
-
-async def test_a_stream_ends_with_a_response_when_the_server_ends(schemas: Schemas) -> None:
-    server = sample()
-    ours, theirs = memory_pair(profile=server.profile)
-    serving = asyncio.create_task(server.run(theirs))
-    client = Conversation(ours, "2026-07-28")
-    await ours.start()
-    id = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-    await client.notification("notifications/subscriptions/acknowledged")
-    serving.cancel()
-    answer = await client.answer(id)
-    assert answer["result"]["_meta"][SUBSCRIPTION_ID_KEY] == id
-    schemas.check("2026-07-28", "SubscriptionsListenResultResponse", answer)
-    with pytest.raises(asyncio.CancelledError):
-        await serving
-    await ours.close()
-
-
-async def test_a_legacy_client_sets_its_log_level() -> None:
-    server = sample()
-    async with converse(server, "2025-11-25") as client:
-        server.log("debug", "no")
-        server.log("info", "one")
-        await client.result("logging/setLevel", {"level": "error"})
-        server.log("warning", "no")
-        server.log("emergency", {"two": 2}, "sample")
-        await client.result("tools/call", {"name": "work", "arguments": {"steps": 1}})
-        assert [heard["params"] for heard in client.notifications] == [
-            {"level": "info", "data": "one"},
-            {"level": "emergency", "data": {"two": 2}, "logger": "sample"},
-        ]
-        assert (await client.error("logging/setLevel", {"level": "loud"}))[0] == -32602
-        with pytest.raises(ValueError, match=r"^level must be one of debug, info"):
-            server.log("loud", "no")
-
-
-async def test_a_modern_request_sets_its_own_log_level() -> None:
-    server = sample()
-    async with converse(server, "2026-07-28") as client:
-        server.log("emergency", "no")
-        call = {"name": "work", "arguments": {"steps": 1}}
-        assert (await client.result("tools/call", call))["content"] == [{"type": "text", "text": "2026-07-28"}]
-        await client.result("tools/call", {**call, "_meta": {LOG_LEVEL_KEY: "error"}})
-        await client.result("tools/call", {**call, "_meta": {LOG_LEVEL_KEY: "debug"}})
-        assert [heard["params"] for heard in client.notifications] == [
-            {"level": "info", "data": {"step": 0}, "logger": "worker"}
-        ]
-        assert await client.error("logging/setLevel", {"level": "debug"}) == NOT_FOUND
-
-
-async def test_only_clients_of_2025_03_26_may_send_batches() -> None:
-    batch = [{"jsonrpc": "2.0", "id": f"b{number}", "method": "ping"} for number in range(2)] + [{"id": "b2"}]
-    async with converse(sample(), "2025-03-26") as client:
-        client.send(batch)
-        assert (await client.answer("b0"))["result"] == (await client.answer("b1"))["result"] == {}
-        assert (await client.answer("b2"))["error"]["code"] == -32600
-    for version in ("", "2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"):
-        async with converse(sample(), version) as client:
-            client.send(batch)
-            assert (await client.answer(client.request("tools/call", {"name": "none"})))["error"]
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(client.answer("b0"), 0.02)
-
-
-async def test_requests_are_checked_even_if_the_transport_accepts_all() -> None:
-    async with converse(sample(), "2025-11-25", profile=JSONRPC) as client:
-        client.send({"jsonrpc": "2.0", "id": "a", "method": ""})
-        client.send({"jsonrpc": "2.0", "id": "b", "method": "tools/list", "params": [1]})
-        client.send({"jsonrpc": "2.0", "id": 1.5, "method": "tools/list"})
-        for id in ("a", "b", 1.5):
-            assert (await client.answer(id))["error"] == {"code": -32600, "message": "Invalid Request"}
-
-
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-@pytest.mark.parametrize(
-    ("profile", "limits", "times"),
-    [
-        (None, None, 0),
-        (MCP_2025_11_25, Limits(message_bytes=10_000), 0),
-        (MCP_2025_11_25, Limits(id_bytes=513), 1),
-        (JSONRPC, None, 1),
-    ],
-)
-async def test_messages_are_checked_again_only_if_the_transport_is_looser(
-    profile: Profile | None,
-    limits: Limits | None,
-    times: int,
-    version: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    server = sample()
-    checked: list[Any] = []
-
-    def counted(obj: Any, rules: Profile) -> Any:
-        checked.append(obj["method"])
-        assert rules == server.profile
-        return parse(obj, rules)
-
-    async with converse(server, version, profile=profile or server.profile, limits=limits) as client:
-        monkeypatch.setattr("jsonrpc_fast.validator.parse", counted)
-        for _ in range(3):
-            result = await client.result("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
-            assert result["structuredContent"] == {"sum": 3}
-        assert (await client.result("tools/call", {"name": "fail"}))["isError"]
-        assert (await client.error("tools/call", {"name": "none"}))[0] == -32602
-    assert checked == 5 * times * ["tools/call"]
-
-
 @pytest.mark.parametrize("raw", [False, True])
 async def test_a_method_of_an_extension(raw: bool) -> None:
     server = Server("extended", "1")
@@ -337,19 +92,6 @@ async def test_a_method_of_an_extension(raw: bool) -> None:
         assert (await client.error("vendor/sum", {"numbers": ["1"]}))[0] == -32602
 
 
-@pytest.mark.parametrize("returned", [[1], "text", None, 7])
-async def test_an_invalid_result_becomes_an_error_and_is_logged(
-    returned: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    server = Server("wrong", "1")
-    server.method("vendor/wrong")(lambda: returned)
-
-    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
-        async with converse(server, "2025-11-25") as client:
-            assert await client.error("vendor/wrong") == (-32603, "Internal error", None)
-    assert "INVALID_RESULT_TYPE at /result" in caplog.text
-
-
 async def test_one_server_has_many_clients() -> None:
     server = sample()
     async with converse(server, "2025-11-25") as one, converse(server, "2026-07-28") as other:
@@ -360,25 +102,6 @@ async def test_one_server_has_many_clients() -> None:
         await one.notification("notifications/tools/list_changed")
         await other.result("tools/list")
         assert other.notifications == []
-
-
-async def test_a_client_that_does_not_read_does_not_fill_the_memory() -> None:
-    server = sample()
-    async with converse(server, "2025-11-25") as client:
-        client.transport.pause_reading()
-        await client.settle()
-        [connection] = server._connections
-        for _ in range(40):
-            for _ in range(100):
-                server.log("error", "x" * 1000)
-            server.list_changed("tools")
-            await asyncio.sleep(0)
-        assert connection._transport.write_buffer_bytes < 2 * 1024 * 1024
-        client.transport.resume_reading()
-        await client.notification("notifications/tools/list_changed")
-        while connection._changed_lists:  # until the client reads again
-            await asyncio.sleep(0.01)
-        await client.result("ping")
 
 
 TASKS = "io.modelcontextprotocol/tasks"
@@ -448,62 +171,6 @@ async def test_an_extension_is_declared_and_served_in_2026_07_28(schemas: Schema
         assert (code, data) == (-32021, {"requiredCapabilities": {"extensions": {TASKS: {}}}})
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-async def test_a_function_sends_notifications_of_an_extension(version: str, caplog: pytest.LogCaptureFixture) -> None:
-    server = Server("tells", "1")
-    kept: list[Context] = []
-
-    @server.tool
-    async def tell(context: Context) -> str:
-        kept.append(context)
-        await context.notify("notifications/tasks/status", {"taskId": "t", "when": date(2026, 1, 2)})
-        await context.notify("com.example/bare")
-        return "sent"
-
-    @server.tool
-    async def fail(context: Context, method: str = "notifications/x", faulty: bool = False) -> None:
-        await context.notify(method, {"x": object()} if faulty else {})
-
-    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
-        async with serving(server, version) as client:
-            await client.result("tools/call", {"name": "tell"})
-            assert [(heard["method"], heard.get("params")) for heard in client.notifications] == [
-                ("notifications/tasks/status", {"taskId": "t", "when": "2026-01-02"}),
-                ("com.example/bare", None),
-            ]
-            await kept[0].notify("com.example/late")  # after the response to its request
-            await client.notification("com.example/late")
-            for arguments in (
-                {"method": "notifications/progress"},
-                {"method": "notifications/message"},
-                {"method": "notifications/tools/list_changed"},
-                {"faulty": True},
-            ):
-                failed = await client.result("tools/call", {"name": "fail", "arguments": arguments})
-                assert failed["isError"] is True
-        with pytest.raises((ConnectionLost, StateError)):
-            await kept[0].notify("com.example/late")
-    assert [type(record.exc_info[1]).__name__ for record in caplog.records if record.exc_info] == [
-        *["ValueError"] * 3,
-        "EncodeError",
-    ]
-
-
-async def test_notify_is_refused_before_the_client_is_initialized() -> None:
-    server = Server("tells", "1")
-
-    @server.tool
-    async def tell(context: Context) -> None:
-        await context.notify("com.example/early")
-
-    async with converse(server, "") as client:
-        client.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT})
-        assert (await client.error("tools/call", {"name": "tell"}))[0] == -32600
-        client.notify("notifications/initialized")
-        await client.result("tools/call", {"name": "tell"})
-        await client.notification("com.example/early")
-
-
 async def test_an_sdk_client_reads_the_results_of_an_extension() -> None:
     extension = pytest.importorskip("mcp.client.extension", reason="mcp 2 is not installed")
     import mcp_types as types
@@ -537,49 +204,6 @@ async def test_a_declared_kind_is_served_before_anything_is_registered() -> None
         server.tool("late")(lambda: None)
         await client.notification("notifications/tools/list_changed")
         assert [tool["name"] for tool in (await client.result("tools/list"))["tools"]] == ["late"]
-
-
-async def test_a_function_is_called_for_a_notification(caplog: pytest.LogCaptureFixture) -> None:
-    heard: list[Any] = []
-
-    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
-        server = Server("listening", "1")
-
-        @server.notification("notifications/initialized")
-        def initialized() -> None:
-            heard.append("initialized")
-
-        @server.notification("notifications/roots/list_changed")
-        async def roots_changed(context: Context) -> None:
-            assert context.request_id is None
-            heard.append(await context.call("roots/list"))
-
-        @server.notification("vendor/number")
-        def number_sent(number: int, context: Context) -> None:
-            heard.append((number, context.params["_meta"]))
-            raise ValueError
-
-        async with converse(server, "2025-11-25", {"roots": {}}) as client:
-            assert heard == ["initialized"]
-            client.notify("notifications/roots/list_changed")
-            asked = await client.notification("roots/list")
-            client.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}})
-            await client.settle()
-            client.notify("vendor/number", {"number": 3, "_meta": {"a": 1}})
-            client.notify("vendor/number", {"number": "three"})
-            client.notify("vendor/other")
-            client.notify("notifications/initialized")
-            await client.result("ping")
-            assert heard == ["initialized", {"roots": []}, (3, {"a": 1})]
-            assert client.notifications == []
-        heard.clear()
-        # The function is not called before `initialize`, nor for a modern client.
-        async with converse(server, "2026-07-28", {"roots": {}}) as client:
-            client.notify("notifications/roots/list_changed")
-            client.notify("notifications/initialized")
-            await client.result("server/discover")
-            assert heard == []
-    assert [name in caplog.text for name in ("ValueError", "RpcError")] == [True, True]
 
 
 def test_notifications_that_the_session_handles_are_refused() -> None:
@@ -622,127 +246,6 @@ async def test_run_accepts_the_options_of_a_session() -> None:
     for options in ({"max_handlers": 0}, {"timeout": -1}, {"unknown": 1}):
         with pytest.raises((ValueError, TypeError)):
             await server.run(memory_pair()[0], **options)  # type: ignore[arg-type]
-
-
-class Pages:
-    """A source with one prompt and one resource."""
-
-    async def prompts(self) -> list[Prompt]:
-        await asyncio.sleep(0)
-        return [Prompt(name="of the source")]
-
-    async def resources(self) -> list[Resource]:
-        await asyncio.sleep(0)
-        return [Resource(uri="source:one", name="of the source")]
-
-    async def get(self, name: str, arguments: dict[str, str]) -> dict[str, Any] | None:
-        return None
-
-    async def read(self, uri: str) -> dict[str, Any] | None:
-        return None
-
-    async def complete(self, name: str, argument: dict[str, str]) -> dict[str, Any] | None:
-        return None
-
-
-def busy_server(has_source: bool, release: asyncio.Event) -> Server:
-    server = Server("busy", "1")
-
-    @server.tool
-    async def slow() -> str:
-        await release.wait()
-        return "done"
-
-    @server.tool
-    async def quick() -> str:
-        return "quick"
-
-    server.prompt("own")(lambda: "")
-    server.resource("own:one", name="own")(lambda: "")
-    if has_source:
-        server.add_source(Pages())
-    return server
-
-
-@asynccontextmanager
-async def serving(server: Server, version: str, **options: Any) -> AsyncIterator[Conversation]:
-    ours, theirs = memory_pair(profile=server.profile)
-    task = asyncio.create_task(server.run(theirs, **options))
-    client = Conversation(ours, version)
-    await ours.start()
-    try:
-        if version != "2026-07-28":
-            await client.initialize(version)
-        yield client
-    finally:
-        await ours.close()
-        await asyncio.wait_for(task, 10)
-
-
-@pytest.mark.parametrize("has_source", [False, True])
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-async def test_slow_calls_do_not_delay_ping_and_lists(version: str, has_source: bool) -> None:
-    release = asyncio.Event()
-    async with serving(busy_server(has_source, release), version) as client:
-        calls = [client.request("tools/call", {"name": "slow"}) for _ in range(300)]
-        names = ["of the source", "own"] if has_source else ["own"]
-        if version == "2025-11-25":
-            assert await client.result("ping") == {}
-            assert await client.result("logging/setLevel", {"level": "error"}) == {}
-            assert await client.result("resources/subscribe", {"uri": "own:one"}) == {}
-        else:
-            assert (await client.result("server/discover"))["supportedVersions"] == ["2026-07-28"]
-            client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-            await client.notification("notifications/subscriptions/acknowledged")
-        assert len((await client.result("tools/list"))["tools"]) == 2
-        assert [prompt["name"] for prompt in (await client.result("prompts/list"))["prompts"]] == names
-        listed = (await client.result("resources/list"))["resources"]
-        assert sorted(resource["name"] for resource in listed) == names
-        assert (await client.result("resources/templates/list"))["resourceTemplates"] == []
-        assert await client.error("vendor/unknown") == NOT_FOUND
-        # A function has to wait for a slot.
-        waiting = client.request("tools/call", {"name": "quick"})
-        await client.settle()
-        assert waiting not in client._answers
-        release.set()
-        for id in [*calls, waiting]:
-            assert "result" in await client.answer(id)
-
-
-async def test_subscriptions_need_no_slot() -> None:
-    server = busy_server(False, asyncio.Event())
-    async with serving(server, "2026-07-28", max_handlers=2) as client:
-        streams = []
-        for _ in range(20):
-            streams.append(client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
-            await client.notification("notifications/subscriptions/acknowledged")
-        assert (await client.result("tools/call", {"name": "quick"}))["content"][0]["text"] == "quick"
-        for id in streams[1:]:
-            client.notify("notifications/cancelled", {"requestId": id})
-        await client.result("tools/list")
-        server.tool("new")(lambda: None)
-        await client.result("tools/list")
-        notified = [heard["params"]["_meta"][SUBSCRIPTION_ID_KEY] for heard in client.notifications]
-        assert notified == streams[:1]
-        server.end_subscriptions()
-        assert (await client.answer(streams[0]))["result"]["_meta"][SUBSCRIPTION_ID_KEY] == streams[0]
-
-
-@pytest.mark.parametrize("has_source", [False, True])
-async def test_calls_over_the_limits_are_refused_but_lists_are_not(has_source: bool) -> None:
-    release = asyncio.Event()
-    server = busy_server(has_source, release)
-    async with serving(server, "2025-11-25", max_handlers=2, max_inbox=3) as client:
-        calls = [client.request("tools/call", {"name": "slow"}) for _ in range(9)]
-        assert await client.result("ping") == {}
-        lists = [client.request(method) for method in ("prompts/list", "resources/list", "prompts/list")]
-        for id in lists:
-            assert "result" in await client.answer(id)
-        refused = [await client.answer(id) for id in calls[5:]]
-        assert {answer["error"]["code"] for answer in refused} == {SessionErrorCode.SERVER_BUSY}
-        release.set()
-        for id in calls[:5]:
-            assert "result" in await client.answer(id)
 
 
 def test_serve_stdio_accepts_the_options_of_a_session_and_a_transport() -> None:
