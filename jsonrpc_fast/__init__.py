@@ -6,7 +6,7 @@
     if isinstance(message, Request):
         reply = encode_result(message.id, sum(message.params))
 
-Nothing here does IO. `BACKEND` tells which twin is in use: "cython" or "python".
+Nothing here does IO. `BACKEND` is the backend in use: "cython" or "python".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How messages show themselves: whole envelopes, shortened payloads."""
+"""The repr of messages: whole envelopes, shortened payloads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Final
 
 SHOWN_BYTES: Final = 64
-"""The first and last bytes that decide how longer bytes are shown."""
+"""Longer bytes are shown by half as many at each end."""
 
 
 class _Shortener(reprlib.Repr):
@@ -21,7 +21,7 @@ class _Shortener(reprlib.Repr):
         return repr(x) if x.bit_length() < 512 else f"<int of {x.bit_length()} bits>"
 
     def repr_bytes(self, x: bytes, level: int) -> str:
-        # The base class writes all of it first.
+        # The base class makes the whole repr first.
         if len(x) > SHOWN_BYTES:
             x = x[: SHOWN_BYTES // 2] + x[-SHOWN_BYTES // 2 :]
         return self.repr_instance(x, level)
@@ -29,7 +29,7 @@ class _Shortener(reprlib.Repr):
     repr_bytearray = repr_bytes
 
     def repr_Error(self, x: object, level: int) -> str:
-        # A message's own part, shortened already.
+        # Its repr is shortened already.
         return repr(x)
 
     def repr_dict(self, x: dict[Any, Any], level: int) -> str:
@@ -44,5 +44,5 @@ _shortener = _Shortener()
 
 
 def shorten(value: object) -> str:
-    """`repr(value)`, cut so that its length and the time it takes have a bound."""
+    """Return `repr(value)`, shortened so that its length and its time are bounded."""
     return _shortener.repr(value)

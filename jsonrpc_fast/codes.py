@@ -1,7 +1,7 @@
-"""Error codes by the band they belong to, and the codes of the faults that decoding finds.
+"""Error codes by band, and the codes of the faults that decoding finds.
 
-A band is a range of codes and whoever allocates them. The same number may mean two things in two
-protocols (-32002 does), so each protocol has an enum of its own.
+A band is a range of codes with one allocator. A number may have different meanings in two protocols (-32002 has), so
+each protocol has an enum of its own.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class LspErrorCode(enum.IntEnum):
 
 
 class SessionErrorCode(enum.IntEnum):
-    """The codes that a session of this package answers with, in the implementation-defined band."""
+    """The codes that a session of this package sends, in the implementation-defined band."""
 
-    SERVER_BUSY = -32009  # not served, and may be sent again: too much waits, or the session is closing
+    SERVER_BUSY = -32009  # not handled, may be sent again: too many messages wait, or the session is closing
 
 
 class ErrorBand(enum.Enum):
@@ -58,7 +58,7 @@ class ErrorBand(enum.Enum):
 
 
 def error_band(code: int) -> ErrorBand:
-    """Who allocates the error code `code` (specification, section 5.1; LSP 3.17 for its own range)."""
+    """Return who allocates an error code (specification, section 5.1; LSP 3.17 for its own range)."""
     if code == -32700 or -32603 <= code <= -32600:
         return ErrorBand.JSONRPC
     if -32099 <= code <= -32000:
@@ -71,12 +71,17 @@ def error_band(code: int) -> ErrorBand:
 
 
 def is_error_code(value: object) -> TypeGuard[int]:
-    """Whether `value` may be an error's code: an integer of 64 bits, because wider ones are read as floats."""
+    """Return whether `value` is a valid error code: an integer of 64 bits, because wider integers decode to floats."""
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**64
 
 
 def plain_error_code(value: object) -> int:
-    """An error's code as a plain int. Raises TypeError for another type, ValueError for one beyond 64 bits."""
+    """Return an error code as an int, also if it is of a subclass.
+
+    Raises:
+        TypeError: `value` is not an int.
+        ValueError: `value` is beyond 64 bits.
+    """
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"code must be an int, not {type(value).__name__}")
     code = int.__int__(value)
@@ -86,12 +91,12 @@ def plain_error_code(value: object) -> int:
 
 
 class ParseErrorCode(enum.Enum):
-    """What is wrong with a message. The value is the text that `ParseError.message` begins with."""
+    """What is wrong with a message. `ParseError.message` begins with the value."""
 
     MALFORMED_JSON = "the text is not JSON"
     INVALID_UTF8 = "the text is not UTF-8"
     TRUNCATED = "the stream ended inside a message"
-    INVALID_FRAMING = "the framing is not valid"
+    INVALID_FRAMING = "the framing is invalid"
 
     MESSAGE_TOO_LARGE = "the message is larger than the limit"
     TOO_DEEP = "the message nests deeper than the limit"
@@ -102,28 +107,28 @@ class ParseErrorCode(enum.Enum):
 
     NOT_AN_OBJECT = "the message is not an object"
     EMPTY_BATCH = "the batch is empty"
-    BATCH_NOT_ALLOWED = "the protocol has no batches"
+    BATCH_NOT_ALLOWED = "the protocol does not allow batches"
 
-    DUPLICATE_MEMBER = "a member is there more than once"
+    DUPLICATE_MEMBER = "a member occurs more than once"
     MISSING_JSONRPC = "jsonrpc is missing"
     INVALID_JSONRPC_VERSION = 'jsonrpc is not the string "2.0"'
-    INVALID_ID_TYPE = "id is not of a type that the protocol allows here"
+    INVALID_ID_TYPE = "the protocol does not allow this type of id here"
     MISSING_ID = "the response has no id"
-    AMBIGUOUS_MESSAGE = "method stands beside result or error"
-    MISSING_METHOD = "there is no method, no result and no error"
+    AMBIGUOUS_MESSAGE = "method is present together with result or error"
+    MISSING_METHOD = "the message has no method, result or error"
     INVALID_METHOD_TYPE = "method is not a string"
     EMPTY_METHOD = "method is empty"
-    INVALID_PARAMS_TYPE = "params is not of a type that the protocol allows"
-    RESULT_AND_ERROR = "result and error are both there"
+    INVALID_PARAMS_TYPE = "the protocol does not allow this type of params"
+    RESULT_AND_ERROR = "both result and error are present"
     INVALID_RESULT_TYPE = "result is not an object"
     INVALID_ERROR_TYPE = "error is not an object"
-    INVALID_ERROR_CODE = "the error's code is not an integer of 64 bits"
-    INVALID_ERROR_MESSAGE = "the error's message is not a string"
-    UNEXPECTED_MEMBER = "there is a member that the protocol does not name"
+    INVALID_ERROR_CODE = "the code of the error is not a 64-bit integer"
+    INVALID_ERROR_MESSAGE = "the message of the error is not a string"
+    UNEXPECTED_MEMBER = "there is a member that the protocol does not define"
 
     @property
     def rpc_code(self) -> ErrorCode:
-        """The code that a reply carries: -32700 for a fault of the text, else -32600."""
+        """The code of the error response: -32700 for a fault of the text, else -32600."""
         if self in _TEXT_FAULTS:
             return ErrorCode.PARSE_ERROR
         return ErrorCode.INVALID_REQUEST
@@ -140,20 +145,20 @@ _TEXT_FAULTS: Final = frozenset(
 
 
 class Hint(enum.Enum):
-    """What a fault of a stream looks like, or what is wrong with a header. The value ends `ParseError.message`."""
+    """What the bytes at a fault look like, or what is wrong with a header. `ParseError.message` ends with the value."""
 
-    NEWLINE_FRAMING = "it looks like newline framing, a message a line without headers"
+    NEWLINE_FRAMING = "it looks like newline framing: one message per line, without headers"
     CONTENT_LENGTH_FRAMING = "it looks like a header of Content-Length framing"
     SSE_FRAMING = "it looks like a server-sent event"
-    PRINTED_TEXT = "it looks like a log line or a print on the standard output, which is for messages alone"
+    PRINTED_TEXT = "it looks like a log line or printed text, but standard output is reserved for messages"
 
-    MISSING_LENGTH = "there is no Content-Length"
-    DUPLICATE_LENGTH = "Content-Length is there more than once"
+    MISSING_LENGTH = "Content-Length is missing"
+    DUPLICATE_LENGTH = "there is more than one Content-Length"
     INVALID_LENGTH = "Content-Length is not a whole number"
-    LENGTH_TOO_LARGE = "Content-Length is more than any message has"
-    LENGTH_TOO_SMALL = "the body before may be longer than its Content-Length, which counts bytes"
+    LENGTH_TOO_LARGE = "Content-Length is larger than any message"
+    LENGTH_TOO_SMALL = "the previous body may be longer than its Content-Length, which counts bytes"
     UNKNOWN_CHARSET = "the charset is not UTF-8"
-    HEADER_TOO_LARGE = "the headers are larger than the bound"
+    HEADER_TOO_LARGE = "the headers are larger than the limit"
 
 
 RPC_MESSAGES: Final = {
@@ -163,7 +168,7 @@ RPC_MESSAGES: Final = {
     ErrorCode.INVALID_PARAMS: "Invalid params",
     ErrorCode.INTERNAL_ERROR: "Internal error",
 }
-"""The messages that the specification gives its own codes (section 5.1)."""
+"""The messages that the specification defines for its codes (section 5.1)."""
 
 BUSY_MESSAGE: Final = "Server busy"
 """The message of `SessionErrorCode.SERVER_BUSY`."""

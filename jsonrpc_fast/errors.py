@@ -2,23 +2,23 @@
 
     Exception
     ├── TypeError
-    │   └── EncodeError          a value that cannot be written as JSON
+    │   └── EncodeError          a value cannot be written as JSON
     ├── ValueError
-    │   └── ParseError           a message that breaks a rule; decoding returns it and does not raise it
+    │   └── ParseError           a message breaks a rule; decoding returns it and does not raise it
     ├── RuntimeError
-    │   ├── StateError           what the state of a transport or of a session does not allow
-    │   └── HandshakeError       two peers have no version of a protocol in common
+    │   ├── StateError           the state of a transport or a session does not allow the call
+    │   └── HandshakeError       the handshake of a protocol failed
     ├── ConnectionError
-    │   └── ConnectionLost       the channel is closed, or broke
+    │   └── ConnectionLost       the channel to the peer is closed or broke
     ├── TimeoutError
-    │   └── CallTimeout          a call's deadline passed
-    ├── CallCancelled            a call was given up on this side
-    └── RpcError                 an error response: the peer's, or the one a handler wants to give
+    │   └── CallTimeout          the deadline of a call passed
+    ├── CallCancelled            this side cancelled a call
+    └── RpcError                 an error response, from the peer or from a handler
 
-The five before the last are local: no peer can make them, and none of them is ever taken for a peer's error.
+StateError, HandshakeError, ConnectionLost, CallTimeout and CallCancelled are local: no peer can cause one by sending an
+error response.
 
-Each twin of the codec derives its own `ParseError` from the one here, only to say which `Response` class
-`to_response` builds.
+Each backend derives a `ParseError` from the one here, whose `to_response` makes a `Response` of that backend.
 """
 
 from __future__ import annotations
@@ -34,37 +34,40 @@ if TYPE_CHECKING:
 
 
 class EncodeError(TypeError):
-    """A value cannot be written as JSON. Nothing was written. A caller's `default` that failed is `__cause__`."""
+    """A value cannot be written as JSON. Nothing is written. `__cause__` is the exception of the caller's `default`."""
 
 
 class StateError(RuntimeError):
-    """A transport or a session is not in the state that a call needs: not connected, started already, closed."""
+    """The state of a transport or a session does not allow the call: not connected, already started, closed."""
 
 
 class HandshakeError(RuntimeError):
-    """The peers cannot begin: no version in common, or an answer that is none. The peer's error is `__cause__`."""
+    """The handshake failed: no common version, or a malformed answer. `__cause__` is the peer's error, if any."""
 
 
 class ConnectionLost(ConnectionError):
-    """The channel to the peer is closed or broke. What broke it, if known, is `__cause__`."""
+    """The channel to the peer is closed or broke. `__cause__` is the reason, if it is known."""
 
 
 class CallTimeout(TimeoutError):
-    """No answer came before a call's deadline. The peer may still work on it."""
+    """No response arrived before the deadline of a call. The peer may still work on the request."""
 
 
 class CallCancelled(Exception):
-    """The call was cancelled on this side before its answer came."""
+    """This side cancelled a call before its response arrived."""
 
 
 class RpcError(Exception):
-    """An error response. A call raises the peer's; a handler raises the one to answer with.
+    """An error response. A call raises the peer's; a handler raises one to send it.
 
-    code     int of 64 bits; see `error_band` for who allocated it
-    message  str, one sentence
-    data     any JSON value, or UNSET when there is none
+    Args:
+        code: an int of 64 bits; `error_band` returns who allocates it.
+        message: one sentence.
+        data: any JSON value; UNSET if absent.
 
-    Raises TypeError for another type, ValueError for a code beyond 64 bits.
+    Raises:
+        TypeError: an argument has another type.
+        ValueError: the code is beyond 64 bits.
     """
 
     def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
@@ -81,8 +84,8 @@ class RpcError(Exception):
 
 
 HANDLER_FAILURES: Final = (Exception, SystemExit)
-"""What a handler raises that concerns its own message only. KeyboardInterrupt and the cancellations of asyncio, anyio
-and trio are none of these: they pass on to whoever runs the handler."""
+"""Exceptions of a handler that fail only its own message. KeyboardInterrupt and the cancellations of asyncio, anyio and
+trio pass on to the caller of the handler."""
 
 
 LOOP_EXITS: Final = (KeyboardInterrupt, SystemExit)
@@ -104,10 +107,10 @@ def invalid_params(message: str) -> RpcError:
 
 
 def error_for(error: BaseException, method: str, id: MessageId = None) -> RpcError:
-    """Returns the error to answer a request with, after its handler raised `error`.
+    """Return the error response to a request whose handler raised `error`.
 
     Args:
-        error: an RpcError is returned as it is. Anything else becomes -32603 without a word about it, and is logged.
+        error: an RpcError is returned as it is. Any other exception is logged and becomes -32603.
         method: the method of the request.
         id: the id of the request.
     """
@@ -115,14 +118,14 @@ def error_for(error: BaseException, method: str, id: MessageId = None) -> RpcErr
 
 
 def internal_error(error: BaseException, method: str, id: MessageId = None) -> RpcError:
-    """Logs an exception with its traceback, and returns the error -32603, which tells nothing of it.
+    """Log an exception with its traceback, and return the error -32603, which holds nothing of the exception.
 
     Args:
-        error: what a handler raised, or the writing of its result. Its text is the server's own.
-        method: the method of the message that was served.
-        id: its id; None for a notification.
+        error: raised by a handler, or by encoding its result.
+        method: the method of the message.
+        id: the id of the message; None for a notification.
     """
-    import logging  # the codec does not load it
+    import logging  # `import jsonrpc_fast` must not load it
 
     logging.getLogger("jsonrpc_fast.handlers").error(
         "the handler of %s failed, id %s", shorten(method), shorten(id), exc_info=error
@@ -134,8 +137,8 @@ _shared_args: Final[dict[tuple[str, str | None], tuple[str]]] = {}
 
 
 def args_of(code: ParseErrorCode, hint: Hint | None) -> tuple[str]:
-    """What an exception shows: one tuple for each code and hint."""
-    # `value` costs more than all the rest of this.
+    """The `args` of an exception: one tuple for each code and hint."""
+    # `_value_`, because the `value` of an enum is slow.
     key = code._value_, None if hint is None else hint._value_
     args = _shared_args.get(key)
     if args is None:
@@ -147,19 +150,22 @@ Fault = TypeVar("Fault", bound="ParseError")
 
 
 class ParseError(ValueError):
-    """A message that breaks a rule, as a value: what is wrong, and what is known of the message.
+    """The fault of a message that breaks a rule. Decoding returns it as a value.
 
-    It keeps nothing of the input but the id. The repr, the message and the traceback leave that out too.
+    It holds nothing of the input except the id, which the repr, the message and the traceback do not show.
 
-    Fields, all read-only:
-      code            the rule, a `ParseErrorCode`
-      id              the message's id where it was read with certainty and is valid in the profile, else None
-      offset          the byte in the text at which it stops being JSON (UTF-8), counted from 0, or None; the
-                      length of the text where it ends too early
-      index           the position in the batch, counted from 0, or None
-      reply_expected  False for what looks like a response (it has `result` or `error`) or a notification: the peer
-                      waits for no answer. True for MISSING_METHOD, which may be a response without its result
-      hint            what the bytes look like, or what is wrong with a header; only from a stream, else None
+    Args:
+        code: the broken rule.
+        id: the id of the message, if it is certain and valid in the profile.
+        offset: the byte at which the text stops being JSON (or UTF-8), counted from 0; the length of the text if that
+            ends too early; None for a fault of a message.
+        index: the position in the batch, counted from 0.
+        reply_expected: False if the message looks like a response (it has `result` or `error`) or a notification. True
+            for MISSING_METHOD, which may be a response without its result.
+        hint: what the bytes look like, or what is wrong with a header; only from a stream.
+
+    Raises:
+        TypeError: `code` is not a ParseErrorCode.
     """
 
     __match_args__ = ("code", "message", "id", "offset", "index")
@@ -178,7 +184,7 @@ class ParseError(ValueError):
     ) -> None:
         if not isinstance(code, ParseErrorCode):
             raise TypeError(f"code must be a ParseErrorCode, not {type(code).__name__}")
-        # A stream of garbage makes many of them, so all that they can share is shared.
+        # A stream of garbage makes many faults, so they share what they can.
         self.args = args_of(code, hint)
         self._code = code
         self._hint = hint
@@ -193,12 +199,12 @@ class ParseError(ValueError):
 
     @property
     def message(self) -> str:
-        """What is wrong, for people: a fixed text for each code, and one for the hint if there is one."""
+        """A description: a fixed text for each code and each hint."""
         return args_of(self._code, self._hint)[0]
 
     @property
     def rpc_code(self) -> ErrorCode:
-        """The code of a reply: -32700 or -32600."""
+        """The code of the error response: -32700 or -32600."""
         return self._code.rpc_code
 
     @property
@@ -222,7 +228,7 @@ class ParseError(ValueError):
         return self._hint
 
     def _fields(self) -> tuple[object, ...]:
-        # The id's type counts: 1, 1.0 and True are three different ids.
+        # The type of the id counts: 1, 1.0 and True are different ids.
         return self._code, type(self._id), self._id, self._offset, self._index, self._reply_expected, self._hint
 
     def __eq__(self, other: object) -> bool:
@@ -241,7 +247,7 @@ class ParseError(ValueError):
         )
 
     def _with_hint(self, hint: Hint) -> None:
-        """Tells more of a fault that was made just now, and that nobody has seen."""
+        """Add a hint to a fault that is not returned yet."""
         self._hint = hint
         self.args = args_of(self._code, hint)
 
@@ -255,15 +261,15 @@ class ParseError(ValueError):
 
     @classmethod
     def malformed_json(cls, id: MessageId = None, *, offset: int | None = None, reply_expected: bool = True) -> Self:
-        """The text is not JSON (RFC 8259), a number in it is beyond a double, or a surrogate is alone.
+        """The text is not JSON (RFC 8259), or has a number beyond a double or a lone surrogate.
 
-        The id is known where lone surrogates are all that is wrong with the text of one message.
+        The id is known if lone surrogates are the only fault of a single message.
         """
         return cls(ParseErrorCode.MALFORMED_JSON, id, offset=offset, reply_expected=reply_expected)
 
     @classmethod
     def invalid_utf8(cls, *, offset: int | None = None) -> Self:
-        """The bytes are not UTF-8 (RFC 3629), whatever else is wrong with them."""
+        """The bytes are not UTF-8 (RFC 3629). This comes before any other fault."""
         return cls(ParseErrorCode.INVALID_UTF8, offset=offset)
 
     @classmethod
@@ -273,15 +279,15 @@ class ParseError(ValueError):
 
     @classmethod
     def invalid_framing(cls, *, hint: Hint | None = None) -> Self:
-        """What stands around the messages of a stream is not what the framing says (LSP 3.17, "Header Part")."""
+        """The bytes around the messages of a stream break the rules of the framing (LSP 3.17, "Header Part")."""
         return cls(ParseErrorCode.INVALID_FRAMING, hint=hint)
 
     @classmethod
     def message_too_large(cls, id: MessageId = None, *, reply_expected: bool = True) -> Self:
-        """More than `Limits.message_bytes`.
+        """The message is larger than `Limits.message_bytes`.
 
-        The id is known where it stands whole in the first 1024 bytes, with the name of a member that tells a request
-        from a response, and no member twice. What comes behind those bytes is not read.
+        Only the first 1024 bytes are read. The id is known if they hold all of it, and the name of a member that tells
+        a request from a response, and no duplicate member.
         """
         return cls(ParseErrorCode.MESSAGE_TOO_LARGE, id, reply_expected=reply_expected)
 
@@ -292,131 +298,131 @@ class ParseError(ValueError):
 
     @classmethod
     def batch_too_large(cls) -> Self:
-        """A batch of more than `Limits.batch_items`."""
+        """A batch has more items than `Limits.batch_items`."""
         return cls(ParseErrorCode.BATCH_TOO_LARGE)
 
     @classmethod
     def method_too_long(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """A method of more than `Limits.method_bytes`."""
+        """A method is longer than `Limits.method_bytes`."""
         return cls(ParseErrorCode.METHOD_TOO_LONG, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def id_too_long(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """An id of more than `Limits.id_bytes`."""
+        """An id is longer than `Limits.id_bytes`."""
         return cls(ParseErrorCode.ID_TOO_LONG, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def integer_too_large(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """An integer beyond 64 bits in a payload, where the profile refuses such (`big_ints="reject"`)."""
+        """A payload has an integer beyond 64 bits, which the profile refuses (`big_ints="reject"`)."""
         return cls(ParseErrorCode.INTEGER_TOO_LARGE, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def not_an_object(cls, *, index: int | None = None) -> Self:
-        """A message that is a scalar, or an array inside a batch (section 4)."""
+        """A message is a scalar, or an array inside a batch (section 4)."""
         return cls(ParseErrorCode.NOT_AN_OBJECT, index=index)
 
     @classmethod
     def empty_batch(cls) -> Self:
-        """`[]` (section 6)."""
+        """A batch is empty (section 6)."""
         return cls(ParseErrorCode.EMPTY_BATCH)
 
     @classmethod
     def batch_not_allowed(cls) -> Self:
-        """An array, in a protocol without batches."""
+        """The text is an array, in a protocol without batches."""
         return cls(ParseErrorCode.BATCH_NOT_ALLOWED)
 
     @classmethod
     def duplicate_member(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """Two members of one name that the protocol reads: two parsers would read two messages."""
+        """A member of the envelope occurs twice: two parsers may read two different messages."""
         return cls(ParseErrorCode.DUPLICATE_MEMBER, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def missing_jsonrpc(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """No `jsonrpc` (section 4)."""
+        """`jsonrpc` is missing (section 4)."""
         return cls(ParseErrorCode.MISSING_JSONRPC, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def invalid_jsonrpc_version(
         cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True
     ) -> Self:
-        """`jsonrpc` that is not exactly the string "2.0" (section 4)."""
+        """`jsonrpc` is not exactly the string "2.0" (section 4)."""
         return cls(ParseErrorCode.INVALID_JSONRPC_VERSION, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def invalid_id_type(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """An id of a type that is not allowed, or a number that cannot be echoed exactly (section 4)."""
+        """The id has a type that is not allowed, or is a number that cannot be echoed exactly (section 4)."""
         return cls(ParseErrorCode.INVALID_ID_TYPE, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def missing_id(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False) -> Self:
-        """A response without an id (section 5)."""
+        """A response has no id (section 5)."""
         return cls(ParseErrorCode.MISSING_ID, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def ambiguous_message(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False) -> Self:
-        """`method` together with `result` or `error`: neither a request nor a response."""
+        """`method` is present together with `result` or `error`."""
         return cls(ParseErrorCode.AMBIGUOUS_MESSAGE, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def missing_method(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """No `method`, no `result`, no `error` (section 4)."""
+        """`method`, `result` and `error` are all missing (section 4)."""
         return cls(ParseErrorCode.MISSING_METHOD, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def invalid_method_type(
         cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True
     ) -> Self:
-        """`method` that is not a string (section 4)."""
+        """`method` is not a string (section 4)."""
         return cls(ParseErrorCode.INVALID_METHOD_TYPE, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def empty_method(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """`method` "" where the protocol forbids it."""
+        """`method` is empty, which the protocol forbids."""
         return cls(ParseErrorCode.EMPTY_METHOD, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def invalid_params_type(
         cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True
     ) -> Self:
-        """`params` that is neither an object nor, where the protocol has them, an array (section 4.2)."""
+        """`params` is neither an object nor, if the protocol allows it, an array (section 4.2)."""
         return cls(ParseErrorCode.INVALID_PARAMS_TYPE, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def result_and_error(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False) -> Self:
-        """`result` together with `error` (section 5)."""
+        """Both `result` and `error` are present (section 5)."""
         return cls(ParseErrorCode.RESULT_AND_ERROR, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def invalid_result_type(
         cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False
     ) -> Self:
-        """`result` that is not an object, where the protocol has only such."""
+        """`result` is not an object, which the protocol requires."""
         return cls(ParseErrorCode.INVALID_RESULT_TYPE, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def invalid_error_type(
         cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False
     ) -> Self:
-        """`error` that is not an object (section 5.1)."""
+        """`error` is not an object (section 5.1)."""
         return cls(ParseErrorCode.INVALID_ERROR_TYPE, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def invalid_error_code(
         cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False
     ) -> Self:
-        """An error whose `code` is missing or not an integer of 64 bits (section 5.1)."""
+        """The `code` of an error is missing or not an integer of 64 bits (section 5.1)."""
         return cls(ParseErrorCode.INVALID_ERROR_CODE, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def invalid_error_message(
         cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False
     ) -> Self:
-        """An error whose `message` is missing or not a string (section 5.1)."""
+        """The `message` of an error is missing or not a string (section 5.1)."""
         return cls(ParseErrorCode.INVALID_ERROR_MESSAGE, id, index=index, reply_expected=reply_expected)
 
     @classmethod
     def unexpected_member(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """A member that the protocol does not name, where the profile refuses such."""
+        """A member that the protocol does not define, in a profile without `extra_members`."""
         return cls(ParseErrorCode.UNEXPECTED_MEMBER, id, index=index, reply_expected=reply_expected)
 
 
@@ -429,5 +435,5 @@ def remake_parse_error(
     offset: int | None,
     reply_expected: bool,
 ) -> Fault:
-    """A `ParseError` from its pickle."""
+    """Return a `ParseError` from its pickled state."""
     return cls(code, id, offset=offset, index=index, reply_expected=reply_expected, hint=hint)

@@ -1,4 +1,4 @@
-"""Which rules a protocol sets (`Profile`), how much of a message is read (`Limits`), and the presets."""
+"""The rules of a protocol (`Profile`), the bounds on a message (`Limits`), and the presets."""
 
 from __future__ import annotations
 
@@ -6,29 +6,32 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-MAX_DEPTH: Final = 1024  # as deep as orjson.loads goes
+MAX_DEPTH: Final = 1024  # the depth of orjson.loads
 MIN_ID_BYTES: Final = 32  # any 64-bit integer fits
-MAX_ID_BYTES: Final = 640  # the least that CPython's limit on the digits of an int may be set to
-HEAD_BYTES: Final = 1024  # of a message over the size limit that are read, for its id
+MAX_ID_BYTES: Final = 640  # the minimum of CPython's limit on the digits of an int
+HEAD_BYTES: Final = 1024  # read from a message over the size limit, for its id
 
-
-PURE_MESSAGE_BYTES: Final = 16 * 1024 * 1024  # `Limits.message_bytes` where the pure backend is in use
-_message_bytes = 64 * 1024 * 1024  # where the compiled core is
+PURE_MESSAGE_BYTES: Final = 16 * 1024 * 1024  # the default of `Limits.message_bytes` with the pure backend
+_message_bytes = 64 * 1024 * 1024  # the default with the compiled core
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much of a message is read. Anything over a limit gives a `ParseError`, and the stream goes on.
+    """Bounds on a message. A message over a limit gives a `ParseError`, and the stream continues.
 
-    message_bytes  of one message's text, 1 or more; it is checked before the text is read. The default is 64 MiB with
-                   the compiled core and 16 MiB with the pure backend
-    depth          how deep the value of one member may nest, 1 to 1024; a flat array is 1 deep
-    batch_items    in one batch, 1 or more
-    method_bytes   of the method's UTF-8, 1 or more
-    id_bytes       of the id: a string's UTF-8, a number as written; 32 to 640
+    The default of `message_bytes` is 64 MiB with the compiled core and 16 MiB with the pure backend, which needs up to
+    0.34 microseconds per byte to find the fault in a hostile text: 6 seconds for 16 MiB.
 
-    The pure backend's default is lower because it needs longer to tell where a hostile text stops being JSON, up to
-    0.34 microseconds a byte, which is 6 seconds for 16 MiB.
+    Args:
+        message_bytes: the maximum size of a message's text, 1 or more. It is checked before the text is read.
+        depth: the maximum depth of the value of one member, 1 to 1024. A flat array has depth 1.
+        batch_items: the maximum number of items in a batch, 1 or more.
+        method_bytes: the maximum size of the method in UTF-8, 1 or more.
+        id_bytes: the maximum size of the id, 32 to 640: of a string in UTF-8, of a number as written.
+
+    Raises:
+        TypeError: a limit is not an int.
+        ValueError: a limit is out of its range.
     """
 
     message_bytes: int = dataclasses.field(default_factory=lambda: _message_bytes)
@@ -50,31 +53,36 @@ class Limits:
             raise ValueError(f"id_bytes must be {MIN_ID_BYTES} to {MAX_ID_BYTES}")
 
     def replace(self, **changes: int) -> Limits:
-        """These limits with some changed."""
+        """Return these limits with some changed."""
         return dataclasses.replace(self, **changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Profile:
-    """The rules that a protocol sets on top of JSON-RPC 2.0, or leaves open.
+    """The rules that a protocol adds to JSON-RPC 2.0 or relaxes.
 
-    name                a label for people, used nowhere in decoding
-    null_request_ids    `"id": null` in a request is a request with the id None
-    null_result_ids     `"id": null` beside a result; beside an error it is always accepted
-    float_ids           a number id written with a fraction or an exponent
-    errors_without_id   an error response may lack the id
-    optional_jsonrpc    a message may lack `jsonrpc`, as JSON-RPC 1.0 writes it; such a call with a null id is a
-                        notification
-    empty_methods       `"method": ""`
-    array_params        `params` may be an array
-    null_params         `"params": null` counts as absent
-    null_companions     `"error": null` beside a result counts as absent, and `"result": null` beside an error
-    object_results      `result` must be an object
-    batches             an array of messages
-    extra_members       members that JSON-RPC does not name are ignored, in a message and in its error object; if False,
-                        they are a fault
-    big_ints            integers beyond 64 bits in a payload: "float" (orjson's way, the fastest), "exact", "reject"
-    limits              the bounds
+    Args:
+        name: a label for people; decoding does not use it.
+        null_request_ids: accept `"id": null` in a request, as the id None.
+        null_result_ids: accept `"id": null` with a result. With an error it is always accepted.
+        float_ids: accept a number with a fraction or an exponent as an id.
+        errors_without_id: accept an error response without an id.
+        optional_jsonrpc: accept a message without `jsonrpc`, as in JSON-RPC 1.0, where a null id makes a notification.
+        empty_methods: accept `"method": ""`.
+        array_params: accept an array as `params`.
+        null_params: treat `"params": null` as absent.
+        null_companions: treat `"error": null` next to a result as absent, and `"result": null` next to an error.
+        object_results: require `result` to be an object.
+        batches: accept an array of messages.
+        extra_members: ignore members that JSON-RPC does not define, in a message and in its error object; if False,
+            they are a fault.
+        big_ints: decode integers beyond 64 bits in a payload to floats ("float", as orjson does, the fastest) or
+            exactly ("exact"), or refuse them ("reject").
+        limits: the bounds on a message.
+
+    Raises:
+        TypeError: an argument has another type.
+        ValueError: `big_ints` is not one of the three.
     """
 
     name: str = "custom"
@@ -107,7 +115,7 @@ class Profile:
         return f"Profile({', '.join([f'{name}={getattr(self, name)!r}' for name in changed])})"
 
     def replace(self, **changes: Any) -> Profile:
-        """This profile with some fields changed: `JSONRPC.replace(extra_members=False)`."""
+        """Return this profile with some fields changed: `JSONRPC.replace(extra_members=False)`."""
         return dataclasses.replace(self, **changes)
 
 
@@ -123,13 +131,13 @@ _PERMISSIONS: Final = (
     "null_companions",
     "extra_members",
 )
-"""The fields of a profile that let more messages pass when they are true."""
+"""The fields of a profile that accept more messages if they are true."""
 
 
 def is_at_least_as_strict(profile: Profile, other: Profile) -> bool:
-    """Return whether each message that is valid in `profile` is valid in `other`, so that `parse` need not check it.
+    """Return whether every message that is valid in `profile` is valid in `other`, so that `parse` need not check it.
 
-    Batches, and what only the text shows (its size and depth, integers beyond 64 bits), are not compared.
+    It does not compare batches, nor what only the text shows: size, depth, and integers beyond 64 bits.
     """
     return (
         all(getattr(profile, name) <= getattr(other, name) for name in _PERMISSIONS)
@@ -140,27 +148,27 @@ def is_at_least_as_strict(profile: Profile, other: Profile) -> bool:
 
 
 def lower_default_limits() -> None:
-    """Makes `PURE_MESSAGE_BYTES` the default, also of the presets: called once, when the pure backend is chosen."""
+    """Make `PURE_MESSAGE_BYTES` the default, also of the presets. Called once, when the pure backend is chosen."""
     global _message_bytes
     _message_bytes = PURE_MESSAGE_BYTES
-    # The presets share the one default of `Profile.limits`.
+    # The presets share the default of `Profile.limits`.
     object.__setattr__(JSONRPC.limits, "message_bytes", PURE_MESSAGE_BYTES)
 
 
 JSONRPC: Final = Profile(name="jsonrpc")
-"""JSON-RPC 2.0 as written."""
+"""JSON-RPC 2.0 as specified."""
 
 LENIENT: Final = Profile(name="lenient", null_params=True, null_companions=True)
-"""What peers in the field send: null for an absent `params`, and JSON-RPC 1.0's null companions."""
+"""JSON-RPC 2.0 as real peers write it: null for absent `params`, and the null companions of JSON-RPC 1.0."""
 
 JSONRPC_1: Final = Profile(name="jsonrpc-1", optional_jsonrpc=True, null_companions=True, batches=False)
-"""JSON-RPC 1.0, for reading: messages may lack `jsonrpc`; a response has `result` and `error`, one of them null.
+"""JSON-RPC 1.0, for decoding: messages may lack `jsonrpc`; a response has `result` and `error`, one of them null.
 
-What is written has `jsonrpc` all the same. Messages of 2.0 are accepted, too, but no batches.
+Messages of 2.0 are accepted too, but no batches. Encoded messages always have `jsonrpc`.
 """
 
 LSP: Final = Profile(name="lsp", null_params=True, null_request_ids=False, float_ids=False)
-"""Language Server Protocol 3.17, base protocol: an id is an integer or a string; real clients send null params."""
+"""Language Server Protocol 3.17, base protocol: ids are integers or strings; real clients send null params."""
 
 MCP_2024_11_05: Final = Profile(
     name="mcp-2024-11-05",
@@ -191,4 +199,4 @@ PRESETS: Final = {
         MCP_2026_07_28,
     )
 }
-"""The presets by the names that the command line takes."""
+"""The presets by name, as on the command line."""

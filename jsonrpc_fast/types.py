@@ -1,4 +1,4 @@
-"""What a message is, for logs and routers, and the names of its parts."""
+"""Types and constants of the protocol: the kinds of messages, their members, ids."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class Classification(NamedTuple):
-    """A message's kind, and its method and id where it has them. Of an invalid message the id may be known."""
+    """The kind of a message, its method and its id.
+
+    `method` and `id` are None if the message has none. An invalid message may have an id.
+    """
 
     kind: Kind
     method: str | None = None
@@ -32,7 +35,7 @@ class Classification(NamedTuple):
 
 
 class Unset(enum.Enum):
-    """The type of `UNSET`, which stands for a member that is not there (`None` is JSON's null)."""
+    """The type of `UNSET`, which stands for an absent member (None is JSON's null)."""
 
     UNSET = "UNSET"
 
@@ -47,4 +50,4 @@ UNSET: Final[Literal[Unset.UNSET]] = Unset.UNSET
 
 
 MessageId = int | str | float | None
-"""What an id may be. None is JSON's null, or no id at all where the class says so."""
+"""The id of a message. None is JSON's null, or an absent id where the class says so."""

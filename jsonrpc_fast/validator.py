@@ -1,15 +1,14 @@
-"""Validation that reports every fault of a message, not the first alone: for relays, logs and tests of peers.
+"""Validation that reports every fault of a message, not only the first: for relays, logs and tests of peers.
 
     report = JsonRpcValidator(MCP_2025_11_25).validate_request(obj)
     if not report.valid:
         for fault in report.errors: ...              # fault.code, fault.path, fault.message, fault.index
         reply = report.error_response()
 
-It is for messages that a JSON parser has decoded already, and agrees with `parse`: a message is valid where `parse`
-makes one of that kind of it. One rule is stricter: the method of a request or a notification is not empty, whatever
-the profile says.
-
-A report holds nothing of the message but its id: paths name only members that JSON-RPC has.
+Rules:
+  - messages are decoded from JSON already. Validation agrees with `parse`, except that the method of a request or a
+    notification must not be empty in any profile;
+  - a report holds nothing of the message except its id. Paths contain only members that JSON-RPC defines.
 """
 
 from __future__ import annotations
@@ -33,22 +32,23 @@ ExpectedKind = Literal["request", "notification", "response", "batch"]
 
 _CLASSES: Final[dict[str, Any]] = {"request": Request, "notification": Notification, "response": Response}
 
-# What a code says of a message that may be of any kind, said of one that is to be of a certain kind.
+# The texts of codes, for a message of a known kind.
 _MISSING_ID: Final = "id is missing"
 _MISSING_METHOD: Final = "method is missing"
-_NEITHER: Final = "there is no result and no error"
+_NEITHER: Final = "the response has no result or error"
 _NO_BATCH: Final = "the batch is not an array"
-_WRONG_MEMBER: Final = "a {} has no such member"
+_WRONG_MEMBER: Final = "a {} does not have this member"
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One rule that a message breaks. Also readable as `fault["code"]` and so on.
+    """A rule that a message breaks. Fields are also readable as `fault["code"]`.
 
-    code     the rule
-    path     where: a JSON pointer (RFC 6901) into the message, "" for the whole of it
-    message  the rule in words
-    index    the position in the batch, counted from 0, or None
+    Attributes:
+        code: the rule.
+        path: a JSON pointer (RFC 6901) into the message; "" for the whole message.
+        message: the rule in words.
+        index: the position in the batch, counted from 0, or None.
     """
 
     code: ParseErrorCode
@@ -62,13 +62,14 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What validation found. Also readable as `report["valid"]` and `report["errors"]`.
+    """The result of a validation. Also readable as `report["valid"]` and `report["errors"]`.
 
-    valid   there is no fault
-    errors  every fault; for a batch, those of its items, too
-    kind    what was expected
-    id      the message's id where it is certain, else None
-    items   the reports of a batch's items
+    Attributes:
+        valid: there is no fault.
+        errors: every fault; for a batch, those of its items too.
+        kind: the expected kind of message.
+        id: the id of the message if it is certain, else None.
+        items: the reports of the items of a batch.
     """
 
     valid: bool
@@ -87,13 +88,12 @@ class Report:
         return _field(self, name, ("valid", "errors"))
 
     def error_response(self) -> Response | list[Response] | None:
-        """What to send instead of, or in answer to, what was validated; None where nothing is due.
+        """Return the error response to an invalid message, or the one to send instead of an invalid response.
 
-        for a request       -32600 with its id, if that is certain
-        for a notification  None: nobody waits for an answer to it
-        for a response      -32603 with the same id, in the place of the response; the faults are logged, for it is
-                            this side's own bug: the logger is `jsonrpc_fast`
-        for a batch         -32600 where it is no batch, else a list: one for each item that one is due for
+        Returns:
+            None for a valid message and for a notification. For a request, -32600 with its id, if that is certain. For
+            a response, -32603 with the same id; its faults are a bug of this side, and are logged as `jsonrpc_fast`.
+            For a batch, a list with the responses to its items, or -32600 if it is not a batch.
         """
         if self.valid or self.kind == "notification":
             return None
@@ -106,7 +106,7 @@ class Report:
 
 
 class _OnClassToo(Generic[P, T]):
-    """A method that may also be called on the class, where it takes a validator with the default profile."""
+    """A method that may also be called on the class, which uses a validator with the default profile."""
 
     def __init__(self, function: Callable[Concatenate[JsonRpcValidator, P], T]) -> None:
         self._function = function
@@ -117,7 +117,7 @@ class _OnClassToo(Generic[P, T]):
 
 
 class JsonRpcValidator:
-    """Validates messages that are dicts by the rules of a profile.
+    """Validate messages that are dicts by the rules of a profile.
 
     Args:
         profile: the rules. The methods may also be called on the class, for those of `JSONRPC`.
@@ -135,37 +135,37 @@ class JsonRpcValidator:
 
     @_OnClassToo
     def validate_request(self, obj: object) -> Report:
-        """The report on what should be a request: a call with an id."""
+        """Return the report on a request: a call with an id."""
         return self._validate(obj, "request")
 
     @_OnClassToo
     def validate_notification(self, obj: object) -> Report:
-        """The report on what should be a notification: a call without an id."""
+        """Return the report on a notification: a call without an id."""
         return self._validate(obj, "notification")
 
     @_OnClassToo
     def validate_response(self, obj: object) -> Report:
-        """The report on what should be a response: a result or an error."""
+        """Return the report on a response: a result or an error."""
         return self._validate(obj, "response")
 
     @_OnClassToo
     def validate_batch(self, obj: object) -> Report:
-        """The report on what should be a batch. Each item is judged as what it looks like: as `parse` takes it."""
+        """Return the report on a batch. The kind of each item is the one that `parse` would see."""
         profile = self._profile
         if not isinstance(obj, list):
             return Report(False, (Fault(ParseErrorCode.NOT_AN_OBJECT, "", _NO_BATCH),), "batch")
-        judged: Any = parse(obj, profile)
-        if isinstance(judged, ParseError):
-            return Report(False, (_fault(judged.code),), "batch")
+        parsed: Any = parse(obj, profile)
+        if isinstance(parsed, ParseError):
+            return Report(False, (_fault(parsed.code),), "batch")
         items = tuple(
-            _as_answered(self._validate(item, _kind_of(item, profile), index), judged[index])
+            _with_reply_kind(self._validate(item, _kind_of(item, profile), index), parsed[index])
             for index, item in enumerate(obj)
         )
         errors = tuple(fault for item in items for fault in item.errors)
         return Report(not errors, errors, "batch", items=items)
 
     def _validate(self, obj: object, kind: ExpectedKind, index: int | None = None) -> Report:
-        # What is valid costs no more than parsing it, and the two cannot disagree.
+        # A valid message costs one `parse`, and the two cannot disagree.
         message: Any = ParseError.not_an_object() if isinstance(obj, list) else parse(obj, self._profile)
         if type(message) is _CLASSES[kind] and (kind == "response" or message.method):
             return Report(True, (), kind, None if isinstance(message, Notification) else message.id)
@@ -174,7 +174,7 @@ class JsonRpcValidator:
 
 
 def _faults(obj: object, kind: ExpectedKind, profile: Profile, index: int | None) -> Iterator[Fault]:
-    """Every fault of a message that is to be of a kind, in the order in which `parse` looks for them."""
+    """Every fault of a message of an expected kind, in the order of `parse`."""
     if not isinstance(obj, dict):
         yield _fault(ParseErrorCode.NOT_AN_OBJECT, "", index)
         return
@@ -216,7 +216,7 @@ def _call_faults(obj: dict[str, Any], kind: ExpectedKind, profile: Profile, inde
 
 def _response_faults(obj: dict[str, Any], profile: Profile, index: int | None) -> Iterator[Fault]:
     for name in ("method", "params"):
-        # `params` is but a member that is ignored, unless the profile refuses such.
+        # `params` is an extra member, ignored unless the profile refuses those.
         if name in obj and (name == "method" or not profile.extra_members):
             code = ParseErrorCode.AMBIGUOUS_MESSAGE if name == "method" else ParseErrorCode.UNEXPECTED_MEMBER
             yield Fault(code, f"/{name}", _WRONG_MEMBER.format("response"), index)
@@ -255,12 +255,12 @@ def _error_faults(error: object, profile: Profile, index: int | None) -> Iterato
 
 
 def _has_null_for_no_id(obj: dict[str, Any], profile: Profile) -> bool:
-    """Whether an object is a notification of JSON-RPC 1.0."""
+    """Whether the null id of an object marks a notification of JSON-RPC 1.0."""
     return profile.optional_jsonrpc and "jsonrpc" not in obj and obj.get("id", "") is None
 
 
 def _kind_of(item: object, profile: Profile) -> ExpectedKind:
-    """What an item of a batch looks like, by the members that `parse` goes by."""
+    """The kind of an item of a batch, by the same members as in `parse`."""
     if not isinstance(item, dict) or "method" in item or not item.keys() & {"result", "error"}:
         is_notification = (
             isinstance(item, dict) and "method" in item and ("id" not in item or _has_null_for_no_id(item, profile))
@@ -269,9 +269,9 @@ def _kind_of(item: object, profile: Profile) -> ExpectedKind:
     return "response"
 
 
-def _as_answered(report: Report, judged: object) -> Report:
-    """A report whose kind says whether the sender waits: it may, where only the method shows no notification."""
-    is_request = report.kind == "notification" and isinstance(judged, ParseError) and judged.reply_expected
+def _with_reply_kind(report: Report, parsed: object) -> Report:
+    """The report, as one on a request if the sender of an invalid notification expects a reply."""
+    is_request = report.kind == "notification" and isinstance(parsed, ParseError) and parsed.reply_expected
     return replace(report, kind="request") if is_request else report
 
 
@@ -320,7 +320,7 @@ def _response(id: MessageId, code: ErrorCode) -> Response:
 
 
 def _log(errors: tuple[Fault, ...]) -> None:
-    import logging  # no module of the codec loads it
+    import logging  # `import jsonrpc_fast` must not load it
 
     found = ", ".join(f"{fault.code.name} at {fault.path or 'the message'}" for fault in errors)
     logging.getLogger("jsonrpc_fast").error("an outgoing response is invalid: %s", found)

@@ -99,7 +99,7 @@ def test_shown(impl: ModuleType, code: ParseErrorCode) -> None:
 
 def test_a_hint_is_shown(impl: ModuleType) -> None:
     fault = impl.ParseError(ParseErrorCode.MALFORMED_JSON, offset=0, hint=Hint.NEWLINE_FRAMING)
-    text = "the text is not JSON; it looks like newline framing, a message a line without headers"
+    text = "the text is not JSON; it looks like newline framing: one message per line, without headers"
     assert (fault.message, str(fault), fault.args) == (text, text, (text,))
     assert repr(fault) == (
         "ParseError(MALFORMED_JSON, offset=0, index=None, reply_expected=True, hint=NEWLINE_FRAMING)"

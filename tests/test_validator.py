@@ -289,7 +289,7 @@ def test_the_methods_work_on_the_class() -> None:
     batch = {"jsonrpc": "2.0", "id": 1, "method": "m", "params": [1]}
     assert JsonRpcValidator.validate_request(batch).valid
     assert not JsonRpcValidator(MCP_2025_11_25).validate_request(batch).valid
-    assert (JsonRpcValidator.validate_request.__doc__ or "").startswith("The report on what should be a request")
+    assert (JsonRpcValidator.validate_request.__doc__ or "").startswith("Return the report on a request")
 
 
 def test_the_methods_of_a_subclass_work_on_the_class() -> None:

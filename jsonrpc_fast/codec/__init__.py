@@ -1,4 +1,4 @@
-"""The codec: bytes to messages and back, without IO. `_backend` selects which backend stands behind these names."""
+"""The codec: bytes to messages and back, without IO. `_backend` selects the backend."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Selects the backend: the compiled core where it can be imported and is built from the sources beside it, else the
-pure one.
+"""The selector of the backend.
 
-`JSONRPC_FAST_PURE=1` in the environment asks for plain Python. Type checkers always see that one.
+Rules:
+  - the compiled core is used if it can be imported and is built from the sources next to it, else the pure backend;
+  - `JSONRPC_FAST_PURE=1` in the environment selects the pure backend;
+  - type checkers always see the pure backend.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ CORE_FAULT: str | None = None
 
 
 def _why_missing(folder: str, error: ImportError) -> str:
-    """Why there is no core, as far as a folder tells: what the build left there, or that it is a clone's."""
+    """Why the core cannot be imported: the reason that the build left, or that the folder holds only sources."""
     from importlib.machinery import EXTENSION_SUFFIXES
 
     if not isinstance(error, ModuleNotFoundError) or any(
@@ -48,7 +50,7 @@ elif os.environ.get("JSONRPC_FAST_PURE", "").strip().lower() not in ("", "0", "f
 else:
     _folder = os.path.dirname(__file__)
     try:
-        # A missing module named as such: `from . import` would speak of a circular import instead.
+        # `from . import` would report a missing module as a circular import.
         backend = importlib.import_module("._core", __package__)
         BACKEND = "cython"
     except ImportError as error:
@@ -56,11 +58,11 @@ else:
     else:
         try:
             _found = checksum(_folder)
-        except OSError:  # imported from an archive, for one: no sources are there to compare
+        except OSError:  # no sources to compare, such as in an archive
             _found = None
         if _found is not None and _found != backend.SOURCES:
             BACKEND = "python"
-            CORE_FAULT = "the core was built from other sources than those beside it: build it again"
+            CORE_FAULT = "the core was built from other sources than those next to it: build it again"
     if BACKEND == "python":
         from . import _pure as backend
 

@@ -1,7 +1,4 @@
-"""orjson, and what the codec has to add to it about options, numbers and lengths.
-
-The only module that imports orjson.
-"""
+"""orjson, with the checks of options, numbers and lengths that it lacks. Only this module imports orjson."""
 
 from __future__ import annotations
 
@@ -18,39 +15,39 @@ from ..errors import EncodeError
 ORJSON_VERSION: Final[str] = orjson.__version__
 
 Default = Callable[[Any], Any] | None
-"""orjson's `default`: called with what orjson cannot write, returns what it can."""
+"""orjson's `default`: called with a value that orjson cannot write, returns one that it can."""
 
 JSONDecodeError = orjson.JSONDecodeError
 OPT_APPEND_NEWLINE: Final = orjson.OPT_APPEND_NEWLINE
 loads = orjson.loads
-dumps_unchecked = orjson.dumps  # raises TypeError where `dumps` raises EncodeError
+dumps_unchecked = orjson.dumps  # raises TypeError instead of EncodeError
 
-# A frame's line breaks belong to the framing: these two options would put one inside a message.
+# These two options would put a line break inside a message.
 FORBIDDEN_OPTIONS: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
 def check_option(option: int) -> None:
-    """Raises ValueError for an option that breaks lines."""
+    """Raise ValueError for an option that breaks lines."""
     if option & FORBIDDEN_OPTIONS:
         raise ValueError("OPT_INDENT_2 and OPT_APPEND_NEWLINE would break the framing")
 
 
 def dumps(value: object, default: Default = None, option: int = 0) -> bytes:
-    """`value` as JSON on one line. Raises EncodeError. The option has been checked."""
+    """Return `value` as JSON on one line. Raises EncodeError. `option` is checked already."""
     try:
         if default is None:  # orjson would call it
             return orjson.dumps(value, option=option)
         return orjson.dumps(value, default, option)
     except orjson.JSONEncodeError as error:
-        # orjson's text names a type or a limit, never a value.
+        # The message of orjson names a type or a limit, never a value.
         raise EncodeError(str(error)) from error.__cause__
 
 
 def exact_number(token: bytes) -> int | float | None:
-    """The number that `token`, a valid JSON number, stands for; None where a float would change it.
+    """Return the number in `token`, a valid JSON number; None if a float would change it.
 
-    A reply has to carry the very number that the request had, so 0.1 and 1e2 will do, and
-    12345678901234567.8 will not. The spelling may differ: 1e2 comes back as 100.0.
+    A response must carry the same number as its request: 0.1 and 1e2 are accepted, 12345678901234567.8 is not. The
+    spelling may differ: 1e2 is written as 100.0.
     """
     if b"." not in token and b"e" not in token and b"E" not in token:
         return int(token)
@@ -74,18 +71,20 @@ _WIDE_INTEGER: Final = re.compile(rb"(?<![0-9.eE+-])(-?[0-9]{19,})(?![0-9.eE])")
 
 
 def loads_exact(text: bytes) -> Any:
-    """`orjson.loads` of valid JSON, with integers of any width exact.
+    """Return `orjson.loads` of valid JSON, with exact integers of any width.
 
-    Raises ValueError for an integer of more digits than CPython reads (`sys.set_int_max_str_digits`).
-    orjson makes floats of wide integers, so each is handed to it as a string that starts with a mark nobody can
-    foresee, and is made an integer in the result. The standard library's parser would do it too, but its
-    recursion ends where the caller's stack happens to.
+    orjson converts wide integers to floats. Each is passed to it as a string with an unpredictable prefix, and becomes
+    an integer in the result. The parser of the standard library is no alternative, because its depth depends on the
+    stack of the caller.
+
+    Raises:
+        ValueError: an integer has more digits than CPython converts (`sys.set_int_max_str_digits`).
     """
     if _WIDE_INTEGER.search(text) is None:
         return loads(text)
     mark = uuid.uuid4().hex
     opening = b'"' + mark.encode()
-    # Escapes without a quote in them, at the same places, so that strings end at the next quote.
+    # Replace escapes by text of the same length without a quote, so that strings end at the next quote.
     masked = text.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in text else text
     parts = masked.split(b'"')
     at = 0
@@ -118,7 +117,7 @@ def loads_exact(text: bytes) -> Any:
 
 
 def check_exact(text: bytes) -> None:
-    """Raises ValueError where `loads_exact` does."""
+    """Raise ValueError if `loads_exact` would."""
     # Absent from the first releases of 3.10.
     limit = getattr(sys, "get_int_max_str_digits", int)()
     if 0 < limit < len(text) and re.search(rb"(?<![0-9])[0-9]{%d}" % (limit + 1), text) is not None:
@@ -126,7 +125,7 @@ def check_exact(text: bytes) -> None:
 
 
 def is_wide_integer(token: bytes) -> bool:
-    """Whether a string or number token is an integer that does not fit in 64 bits, signed or unsigned."""
+    """Return whether a string or number token is an integer beyond 64 bits, signed or unsigned."""
     digits = token.removeprefix(b"-")
     if not digits.isdigit() or len(digits) < 19:
         return False
@@ -135,8 +134,8 @@ def is_wide_integer(token: bytes) -> bool:
 
 
 def is_longer(text: str, limit: int) -> bool:
-    """Whether `text` is more than `limit` bytes of UTF-8; a lone surrogate counts as three."""
-    # `str`'s own methods: a subclass may say otherwise than what is written of it.
+    """Return whether `text` is more than `limit` bytes of UTF-8; a lone surrogate counts as three."""
+    # The methods of `str`, because a subclass may override them.
     length = str.__len__(text)
     if length * 4 <= limit:
         return False
@@ -144,14 +143,14 @@ def is_longer(text: str, limit: int) -> bool:
 
 
 def is_integer_longer(number: int, limit: int) -> bool:
-    """Whether `number` is more than `limit` characters as written; 20 or more of them."""
+    """Return whether `number` has more than `limit` characters, which must be 20 or more."""
     number = int.__int__(number)
     # 64 bits are at most 20 characters.
     return number.bit_length() > 64 and not -(10 ** (limit - 1)) < number < 10**limit
 
 
 def has_surrogates(text: str) -> bool:
-    """Whether `text` holds a lone surrogate, so that it cannot be written as UTF-8."""
+    """Return whether `text` holds a lone surrogate, so that it cannot be written as UTF-8."""
     try:
         str.encode(text)
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""What the pickles of messages name, so that a process whose backend is another one reads them, too."""
+"""Unpickling of messages, also in a process that uses the other backend."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any
 
 
 def remake(backend: str, maker: str, *fields: Any) -> Any:
-    """The object that a pickle holds, of the backend that wrote it where that is loaded, else of the one in use.
+    """Return an object of the backend that pickled it, if that is loaded, else of the backend in use.
 
-    backend: the name of its module. maker: what makes the object of its fields there.
+    Args:
+        backend: the name of the module that pickled it.
+        maker: the name of the class or function there that makes the object.
+        fields: the arguments of the maker.
     """
     module = sys.modules.get(backend) or sys.modules[f"{__package__}._backend"].backend
     return getattr(module, maker)(*fields)

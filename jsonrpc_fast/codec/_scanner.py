@@ -1,16 +1,16 @@
-"""Reading a message's envelope from its text, in plain Python: the specification of `_scanner.pxd`.
+"""The envelope scanner in plain Python: the specification of `_scanner.pxd`.
 
-A strict reader of RFC 8259 that builds no objects. It tells where the text stops being JSON and where the
-members of each message lie. The text must be UTF-8 already; then everything outside strings is judged byte by byte.
+A strict scanner for RFC 8259 that builds no objects. It finds where the text stops being JSON, and where the members of
+each message are.
 
-The offset of a fault is
-  - that of the first byte that cannot stand where it does, or the length of the text where it ends too early;
-  - in a string, that of the control character, or of the backslash of the escape that is wrong (a lone surrogate is);
-  - that of the first digit or minus of a number too large for a double.
-So where the offset is the length of the text, more text could have made it JSON. (And where the text ends in a number
-that is too large: a negative exponent might have come.)
-
-No function here calls itself: nesting is kept in a bytearray of the closing brackets that are due.
+Rules:
+  - the text is UTF-8; the caller checks that;
+  - the offset of a fault is that of the first byte that is not allowed in its place, or the length of the text if that
+    ends too early;
+  - in a string, it is that of the control character, or of the backslash of the invalid escape (or lone surrogate);
+  - for a number too large for a double, it is that of the first digit or minus;
+  - so, if the offset is the length of the text, or a number too large ends the text, more text could make it JSON;
+  - no function is recursive: nesting is kept in a bytearray of the closing brackets that are due.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Malformed(Exception):
 
 
 class Value(NamedTuple):
-    """Where a value lies: text[start:end]. How deep it nests; whether it holds an integer beyond 64 bits."""
+    """The place of a value, text[start:end], its depth, and whether it holds an integer beyond 64 bits."""
 
     start: int
     end: int
@@ -41,9 +41,9 @@ class Value(NamedTuple):
 
 
 class Envelope(NamedTuple):
-    """One message of a text: the last member of each name that JSON-RPC knows, and what else there was.
+    """The envelope of one message: the last member of each name that JSON-RPC defines.
 
-    `members` is None for a message that is not an object.
+    `members` is None for a message that is not an object. `unexpected`: there are other members.
     """
 
     members: dict[str, Value] | None
@@ -53,7 +53,7 @@ class Envelope(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A whole text: one message, or the messages of a batch and whether there were more than asked for."""
+    """A whole text: one message, or the messages of a batch, and whether it has more than the maximum."""
 
     is_batch: bool
     envelopes: list[Envelope]
@@ -66,15 +66,15 @@ _plain = re.compile(rb'[^"\\\x00-\x1f]*').match
 _ESCAPE: Final = (
     rb'\\(?:["\\/bfnrt]|u(?:[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?![dD][89a-fA-F])[0-9a-fA-F]{4}))'
 )
-# `re` remembers each turn of a repeated group, so their number is bounded.
+# `re` stores each repetition of a group, so their number is bounded.
 _escapes = re.compile(rb'(?:[^"\\\x00-\x1f]*%b){0,1000}' % _ESCAPE).match
 _escape_begun = re.compile(
     rb"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?)?"
 ).fullmatch
 _surrogate = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
-# Every beginning of a number: it is one when it ends in a digit.
+# The beginning of a number, which is a number if it ends in a digit.
 _number = re.compile(rb"-?(?:0|[1-9][0-9]*)?(?:(?<=[0-9])\.[0-9]*)?(?:(?<=[0-9])[eE][+-]?[0-9]*)?").match
-_simple_member = re.compile(  # one that ends for sure
+_simple_member = re.compile(  # a member that certainly ends
     rb'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*'
     rb'("[^"\\\x00-\x1f]*"|-?(?:0|[1-9][0-9]{0,17})(?![0-9.eE])|true|false|null)[ \t\n\r]*[,}]'
 ).match
@@ -87,9 +87,9 @@ _DIGITS_AND_MINUS: Final = frozenset(b"-0123456789")
 
 
 def scan(text: bytes, *, any_width: bool, batch_items: int) -> Text:
-    """The envelopes in `text`, which is UTF-8. Raises Malformed.
+    """Return the envelopes in `text`, which is UTF-8. Raises Malformed.
 
-    any_width: an integer may be too large for a double. An id always may.
+    any_width: integers may be too large for a double, as ids always may.
     """
     at = _space(text).end()  # type: ignore[union-attr]
     if at < len(text) and text[at] == _OPEN_ARRAY:
@@ -120,23 +120,23 @@ def _scan_batch(text: bytes, at: int, any_width: bool, batch_items: int) -> Text
 
 
 def without_surrogates(text: bytes) -> bytes:
-    """`text` with other escapes, as long, in place of surrogates and of escaped quotes and backslashes.
+    """Return `text` with surrogates, escaped quotes and escaped backslashes replaced by text of the same length.
 
-    It is JSON where lone surrogates are all that keeps `text` from being that, and its members are at the same places.
+    The result is JSON if lone surrogates are the only fault of `text`, with its members at the same places.
     """
     masked = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
     return _surrogate.sub(rb"\\u0000", masked)
 
 
 class Head(NamedTuple):
-    """What the beginning of a text shows: the members' names, and the values that are there whole."""
+    """The members in the beginning of a text: all names, and the complete values."""
 
     names: list[str]
     members: dict[str, Value]
 
 
 def scan_head(text: bytes) -> Head | None:
-    """The members of the object that `text` is the beginning of; None if it cannot be the beginning of one."""
+    """Return the members in the beginning of an object; None if `text` is not the beginning of an object."""
     head = Head([], {})
     at = _space(text).end()  # type: ignore[union-attr]
     try:
@@ -150,10 +150,10 @@ def scan_head(text: bytes) -> Head | None:
 
 
 def scan_proven(text: bytes, is_batch: bool) -> list[Envelope]:
-    """The envelopes in `text`, which is JSON, and holds an object with members or an array of such.
+    """Return the envelopes in `text`, which is JSON: an object with members, or an array of objects with members.
 
-    Depths and widths are left out. Strings cannot hide what is between them: split at its quotes, the text is outside
-    and inside of strings in turn, and the brackets outside tell how deep each string is.
+    Depths and widths are not set. Split at its quotes, the text is outside and inside strings in turn. The brackets
+    outside give the depth of each string.
     """
     masked = text.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in text else text
     parts = masked.split(b'"')
@@ -165,7 +165,7 @@ def scan_proven(text: bytes, is_batch: bool) -> list[Envelope]:
     envelopes: list[Envelope] = []
     members: dict[str, Value] = {}
     duplicates = unexpected = False
-    name, start = "", 0  # of the member begun
+    name, start = "", 0  # of the current member
 
     def end_member(end: int) -> None:
         if name in ENVELOPE_MEMBERS:
@@ -175,7 +175,7 @@ def scan_proven(text: bytes, is_batch: bool) -> list[Envelope]:
         before = outside[index].rstrip(b" \t\n\r")
         if before.endswith(b":"):
             continue  # a value
-        at = ends[2 * index] + 2 * index  # the name's opening quote
+        at = ends[2 * index] + 2 * index  # the opening quote of the name
         before_at = at - len(outside[index])
         if before.endswith(b"{"):
             if before_at:
@@ -201,7 +201,7 @@ def scan_proven(text: bytes, is_batch: bool) -> list[Envelope]:
 
 
 class _Deltas(dict[bytes, int]):
-    """How much deeper it is behind brackets than before them."""
+    """The change of depth by a run of brackets."""
 
     def __missing__(self, brackets: bytes) -> int:
         opened = brackets.count(b"{") + brackets.count(b"[")
@@ -210,14 +210,14 @@ class _Deltas(dict[bytes, int]):
 
 
 def scan_value(text: bytes) -> Value:
-    """The one value that `text`, which is UTF-8, holds. Raises Malformed."""
+    """Return the place of the single value in `text`, which is UTF-8. Raises Malformed."""
     value = _scan_value(text, _skip_space(text, 0), any_width=False)
     _end_of_text(text, value.end)
     return value
 
 
 def scan_error(text: bytes, error: Value) -> Envelope | None:
-    """The members of an error object, as of a message; None if the value is no object."""
+    """Return the members of an error object, as of a message; None if the value is not an object."""
     if text[error.start] != _OPEN_OBJECT:
         return None
     return _scan_object(text, error.start, True, ERROR_MEMBERS)[0]
@@ -233,9 +233,9 @@ def _scan_message(text: bytes, at: int, any_width: bool) -> tuple[Envelope, int]
 def _scan_object(
     text: bytes, at: int, any_width: bool, names: frozenset[str], head: Head | None = None
 ) -> tuple[Envelope, int]:
-    """The object at `at`, of whose members those of `names` count, and where it ends.
+    """The envelope of the object at `at`, with the members in `names`, and where it ends.
 
-    head: takes what is read even if the text ends too early.
+    head: collects the members even if the text ends too early.
     """
     members: dict[str, Value] = {} if head is None else head.members
     depth = 0
@@ -245,7 +245,7 @@ def _scan_object(
         return Envelope(members, depth), at + 1
     size = _SMALL_PIECE
     slow_until = at + size if head is None else len(text)
-    pieces: dict[str, tuple[int, int]] = {}  # where a name was last, not yet read member by member
+    pieces: dict[str, tuple[int, int]] = {}  # the last piece that holds a name, to be read member by member
     while True:
         piece = None if at < slow_until else _prove_piece(text, at, size, any_width, _NEXT, _IN_OBJECT)
         end = at if piece is None else piece.end
@@ -256,7 +256,7 @@ def _scan_object(
             except Malformed:
                 if "id" not in piece.value:
                     raise
-                piece = None  # it may be an id's value, in which integers may be of any width
+                piece = None  # it may be the value of an id, where integers may have any width
                 size = _SMALL_PIECE
         if piece is not None:
             start = at
@@ -323,7 +323,7 @@ def _scan_member(
 
 
 def _member_name(token: bytes) -> str:
-    """The name that a string token stands for, escapes read; "" where it is too long for any that counts."""
+    """The name in a string token, with escapes decoded; "" if it is longer than any known name."""
     if len(token) > len('""') + len("jsonrpc") * len("\\u0000"):
         return ""
     name: str = loads(token)
@@ -331,12 +331,12 @@ def _member_name(token: bytes) -> str:
 
 
 def _scan_value(text: bytes, at: int, any_width: bool) -> Value:
-    """The value that begins at `at`."""
+    """The place of the value at `at`."""
     end, depth, wide = _walk(text, at, any_width, _VALUE, bytearray())
     return Value(at, end, depth, wide)
 
 
-# What may come next, as the last byte tells that was neither space nor a scalar.
+# What may follow, according to the last byte that is neither space nor part of a scalar.
 _FIRST: Final = 0  # after "[" or "{"
 _NEXT: Final = 1  # after ","
 _VALUE: Final = 2  # after ":"
@@ -350,12 +350,12 @@ _LARGE_PIECE: Final = 65536
 def _walk(
     text: bytes, at: int, any_width: bool, state: int, due: bytearray, id_level: int = -1
 ) -> tuple[int, int, bool]:
-    """Goes on inside the containers of which `due` are the closing brackets, to where the last of them ends.
+    """Continue inside the containers whose closing brackets are `due`, to the end of the outermost.
 
-    Returns the end, how deep it went, and whether there was an integer beyond 64 bits. Goes token by token; but what
-    is long is handed to orjson piece by piece, each closed so that orjson can read it.
+    Returns the end, the depth, and whether there is an integer beyond 64 bits. Reads token by token, but hands long
+    texts to orjson in pieces, each with its brackets completed.
 
-    id_level: how deep an object is whose member "id" may be an integer of any width.
+    id_level: the depth of objects whose member "id" may be an integer of any width.
     """
     depth = len(due)
     wide = in_id = False
@@ -368,7 +368,7 @@ def _walk(
             if piece is not None and len(due) - len(piece.closing) <= id_level:
                 leaves_id = in_id
                 if in_id or (piece.is_cut(id_level - len(due) + 1) and _has_id(text, at, piece.end)):
-                    piece = None  # where an id begins or ends is told token by token
+                    piece = None  # the beginning and end of an id are found token by token
             if piece is not None:
                 depth = max(depth, len(due) + piece.depth) if len(due) + piece.opened > depth else depth
                 wide = wide or _holds_wide(piece.outside)
@@ -426,31 +426,31 @@ def _walk(
 
 
 class Piece(NamedTuple):
-    """A piece of JSON that orjson has accepted."""
+    """A piece of JSON that orjson accepts."""
 
     end: int
-    closing: bytes  # the brackets of before that it closes
-    due: bytes  # the closing brackets of those that it opens and leaves open
-    opened: int  # how many it opens
+    closing: bytes  # the brackets that close containers opened before it
+    due: bytes  # the closing brackets of the containers that it leaves open
+    opened: int  # the number of brackets that it opens
     brackets: bytes
-    outside: bytes  # its text with a quote in place of each string
-    value: Any  # what orjson made of it, within the containers around it
+    outside: bytes  # its text, with a quote in place of each string
+    value: Any  # what orjson reads, inside the innermost container before it
 
     @property
     def state(self) -> int:
         return _STATES.get(self.outside[-1], _AFTER)
 
     def is_cut(self, level: int) -> bool:
-        """Whether it ends inside the value of a member, or in an item, of the container `level` above its beginning.
+        """Whether it ends inside a member's value, or inside an item, of the container `level` above its beginning.
 
-        level: 1 is the container that it begins in.
+        level: 1 is the container in which it begins.
         """
         rise = 1 + len(self.due) - len(self.closing)
         return rise > level or (rise == level and self.state == _VALUE)
 
     @property
     def depth(self) -> int:
-        """How much deeper than before its deepest place is."""
+        """Its depth, relative to its beginning."""
         return max(accumulate(memoryview(self.brackets.translate(_STEPS)).cast("b")), default=0)
 
 
@@ -464,10 +464,10 @@ _long_integer = re.compile(rb"((?<![0-9.eE+-])-?[0-9]{17})[0-9]{291,}(?![0-9.eE]
 _wide_integers = re.compile(rb"(?<![0-9.eE+-])-?[0-9]{19,}(?![0-9.eE])").finditer
 _CLOSING: Final = b"]}"
 _has_id = re.compile(rb'"(?:i|\\u0069)(?:d|\\u0064)"').search
-_NO_NAME: Final = uuid.uuid4().hex  # nobody can foresee it, so no text holds it
+_NO_NAME: Final = uuid.uuid4().hex  # unpredictable, so that no text holds it
 _NO_MEMBER: Final = b'"%b":0' % _NO_NAME.encode()
 _BEGINNINGS: Final = {
-    # A space, for digits would go on a number.
+    # A space, because digits would continue a number.
     _CLOSE_ARRAY: (b"[", b"[0,", b"", b"[0 "),
     _CLOSE_OBJECT: (b"{", b"{%b," % _NO_MEMBER, b'{"":', b"{%b " % _NO_MEMBER),
 }
@@ -478,8 +478,8 @@ def _prove_piece(
 ) -> Piece | None:
     """The longest piece of up to `size` bytes from `at` that ends in a comma, colon or bracket, if orjson accepts it.
 
-    level: how deep it may end, if not -1.
-    orjson is given the brackets that the piece closes before it, and those that it leaves open behind it.
+    The brackets that the piece closes are put before it, and those that it leaves open are closed after it.
+    level: the maximum depth at its end, if not -1.
     """
     window = text[at : at + size]
     masked = window.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in window else window
@@ -502,7 +502,7 @@ def _prove_piece(
     closing, opening = found.groups()
     if len(closing) >= len(due) or not due.endswith(closing[::-1]) or len(closing) + len(opening) > 1000:
         return None
-    around = due[-len(closing) - 1 :]  # the outermost first; it stays open
+    around = due[-len(closing) - 1 :]  # the outermost, which stays open, comes first
     before = around[:-1].translate(_MIRRORED).replace(b"{", b'{"":') + _BEGINNINGS[around[-1]][state]
     opened_due = opening.translate(_MIRRORED)
     ended = opened_due[::-1] + around[:1]
@@ -524,7 +524,7 @@ def _prove_piece(
 
 
 def _up_to_level(outside: bytes, brackets: bytes, rise: int) -> tuple[bytes, bytes]:
-    """Both up to the last bracket that leads no higher than `rise`, where they end higher; up to no colon."""
+    """Both, cut after the last bracket at which the depth is at most `rise`; never after a colon."""
     levels = list(accumulate(memoryview(brackets.translate(_STEPS)).cast("b")))
     count = len(levels)
     while count and levels[count - 1] > rise:
@@ -540,7 +540,7 @@ def _up_to_level(outside: bytes, brackets: bytes, rise: int) -> tuple[bytes, byt
 
 
 def _without_pairs(brackets: bytes) -> bytes:
-    """The brackets without those that close each other."""
+    """The brackets without matching pairs."""
     for _ in range(4):
         shorter = brackets.replace(b"[]", b"").replace(b"{}", b"")
         if len(shorter) == len(brackets):
@@ -568,7 +568,7 @@ def _scan_string(text: bytes, at: int) -> int:
             return at + 1
         end = _escapes(text, at).end()  # type: ignore[union-attr]
         if end == at:
-            # Too short, or wrong?
+            # Either cut off, or invalid.
             raise Malformed(len(text) if len(text) - at < 12 and _escape_begun(text, at) else at)
         at = end
 

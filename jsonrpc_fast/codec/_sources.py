@@ -1,7 +1,7 @@
-"""Which sources the compiled core is built from, for `setup.py` and the selector: it imports nothing of the package.
+"""The checksum of the sources of the compiled core, for `setup.py` and the selector. Imports nothing of the package.
 
-The core holds the checksum of its own sources. The Python modules that it imports are not among them: they are read
-when the program runs, and the same core would be built whatever they say.
+The core holds the checksum of its sources. The Python modules that it imports are not among them: they do not change
+the build.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ KINDS = (".pyx", ".pxd", ".pxi")
 
 
 def checksum(folder: str) -> int | None:
-    """Returns the CRC-32 of the names and texts of the core's sources in a folder; None if they are not there."""
+    """Return the CRC-32 of the names and texts of the core's sources in a folder; None if there are none."""
     names = [
         f"{place}{name}" for place in PLACES for name in os.listdir(os.path.join(folder, place)) if name.endswith(KINDS)
     ]

@@ -1,4 +1,4 @@
-"""Streams of messages, over either twin's `decode`."""
+"""The stream decoder, generic over the `decode` of either backend."""
 
 from __future__ import annotations
 
@@ -14,25 +14,30 @@ from ..framing.hints import hint_of_line
 from ..profile import JSONRPC, Limits, Profile
 
 M = TypeVar("M")
-"""What decoding makes of one message."""
+"""A decoded message, or the fault of one."""
 
 
 class StreamDecoder(Generic[M]):
-    """Decodes a stream of frames, chunk by chunk. Any chunking gives the same items; the cost is linear.
+    """Decode a stream of frames, chunk by chunk. Any chunking gives the same items, in linear time.
 
-    framing  "newline": a message a line; "content-length": LSP's headers; "sse": the data of server-sent events;
-             "auto": the first or the second, as the first bytes tell
-    profile  the rules
-    limits   the bounds; the profile's own if None
-    raw      leave payloads as `Raw`
+    A fault in one message affects only that message. Only headers that hide where the next frame begins end the stream
+    (`ended`). Memory is bounded by `Limits.message_bytes`, the last chunk, and the data fed while `has_more` is true.
 
-    A fault in one message costs that message alone; only headers that leave no way to the next frame end the stream
-    (`ended`). Memory is bounded by `Limits.message_bytes` and the last chunk, and by what was fed while `has_more`.
+    Args:
+        framing: "newline": one message per line; "content-length": LSP's headers; "sse": the data of server-sent
+            events; "auto": "newline" or "content-length", detected from the first bytes.
+        profile: the rules.
+        limits: the bounds; None for those of the profile.
+        raw: leave payloads as `Raw`.
+
+    Raises:
+        TypeError: `profile` is not a Profile.
+        ValueError: `framing` is not one of the four.
     """
 
     __slots__ = ("_closed", "_detector", "_frames", "_framing", "_items", "_profile", "_raw", "_unread", "_waiting")
 
-    _fault_class: type[Any]  # the twin's ParseError
+    _fault_class: type[Any]  # the ParseError of the backend
     _frames: Frames
 
     def __init__(
@@ -49,8 +54,8 @@ class StreamDecoder(Generic[M]):
         self._profile = profile if limits is None else profile.replace(limits=limits)
         self._raw = raw
         self._closed = False
-        self._waiting: deque[Frame] = deque()  # frames that no call has returned yet
-        # What an exception left: items that were not returned, and the bytes that were not split.
+        self._waiting: deque[Frame] = deque()  # frames that are not decoded yet
+        # Left over by an exception: items that are not returned, and bytes that are not split.
         self._items: list[Any] = []
         self._unread = b""
         self._framing = framing
@@ -61,7 +66,7 @@ class StreamDecoder(Generic[M]):
 
     @property
     def framing(self) -> Framing:
-        """The framing of the stream; "auto" until the first bytes tell which it is."""
+        """The framing of the stream; "auto" until it is detected."""
         return self._framing
 
     @property
@@ -75,39 +80,39 @@ class StreamDecoder(Generic[M]):
         return bool(self._waiting or self._items or self._unread)
 
     def feed(self, data: bytes | bytearray | memoryview, max_items: int | None = None) -> list[M | list[M]]:
-        """Takes bytes of the stream and returns the items that are complete.
+        """Feed bytes of the stream, and return the items that are complete.
 
         Args:
-            data: The next bytes of the stream, or `b""`.
-            max_items: The maximum number of items to return, 1 or more; None for no bound. A batch counts as the
-                messages in it; the last one that is returned may exceed the bound. The items beyond it stay in the
-                decoder (`has_more`), and further calls return them first: `feed(b"", max_items)`.
+            data: the next bytes of the stream, or `b""`.
+            max_items: the maximum number of items to return, 1 or more; None for no maximum. A batch counts as its
+                messages; the last batch may exceed the maximum. The other items stay in the decoder (`has_more`), and
+                further calls return them first: `feed(b"", max_items)`.
 
         Returns:
-            What `decode` returns, one item for each frame, in the order of the stream. Nothing once the stream has
-            ended.
+            One item for each frame, in the order of the stream, as `decode` returns it. An empty list after the stream
+            has ended.
 
         Raises:
             TypeError: `data` is not bytes, or `max_items` is not an int.
             ValueError: `max_items` is below 1, or the decoder is closed.
-            BaseException: What a signal handler or a trace function raises, MemoryError, RecursionError. It costs the
-                message that was being decoded; further calls return the others. At the very start of the call it
-                leaves `data` unread, and at the very end the items are lost, as for any function that returns.
+            BaseException: raised by a signal handler or a trace function, or a MemoryError or RecursionError. Only the
+                message that was being decoded is lost; further calls return the others. At the very start of the call
+                `data` stays unread, and at the very end the items are lost, as with any function that returns.
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(f"data must be bytes, bytearray or memoryview, not {type(data).__name__}")
         if self._closed:
             raise ValueError("the decoder is closed")
         if type(data) is not bytes:
-            data = bytes(memoryview(data))  # as it is, whatever the methods of a subclass say
+            data = bytes(memoryview(data))  # calls no method of a subclass
         return self._feed(data, check_max_items(max_items))
 
     def close(self) -> list[M | list[M]]:
-        """Ends the stream.
+        """End the stream.
 
         Returns:
-            The items that still wait (`has_more`), all of them, and the item of a last frame that lacks its ending.
-            Nothing when called again.
+            All items that still wait (`has_more`), and the item of a last frame without its ending. An empty list when
+            called again.
         """
         if self._closed:
             return []
@@ -124,7 +129,7 @@ class StreamDecoder(Generic[M]):
         self._frames = frames_of(framing, self._profile.limits.message_bytes)
 
     def _detect(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview | None:
-        """What is to be read once the framing is known, None before."""
+        """The bytes to read, or None while the framing is unknown."""
         detector = self._detector
         if detector is None:
             return data
@@ -143,14 +148,14 @@ class StreamDecoder(Generic[M]):
             raise
 
     def _undetected(self) -> bytes | bytearray:
-        """What the end of the stream makes newline framing, because it told nothing else."""
+        """The bytes seen so far, as newline framing, if the stream ends before the framing is detected."""
         return b"" if self._detector is None else self._settle("newline", self._detector)
 
     def _settle(self, framing: Literal["newline", "content-length"], detector: FramingDetector) -> bytes:
         self._framing = framing
         self._begin(framing)
         self._unread = bytes(detector.seen)
-        self._detector = None  # last, for an exception before it takes the rest back
+        self._detector = None  # last, so that `_detect` can undo the rest after an exception
         return self._unread
 
     def _feed(self, data: Any, max_items: int | None) -> list[Any]:
@@ -160,7 +165,7 @@ class StreamDecoder(Generic[M]):
         return self._take(b"" if data is None else data, max_items)
 
     def _unsettle(self) -> None:
-        """As before `_settle`."""
+        """Undo `_settle`."""
         self._framing = "auto"
 
     def _take(self, data: Any, max_items: int | None) -> list[Any]:
@@ -178,9 +183,9 @@ class StreamDecoder(Generic[M]):
                 self._unread = b""
             raise
         items = self._items
-        most = sys.maxsize if max_items is None else max_items
+        maximum = sys.maxsize if max_items is None else max_items
         taken = weight = 0
-        while weight < most and (taken < len(items) or waiting):
+        while weight < maximum and (taken < len(items) or waiting):
             if taken == len(items):
                 items.append(self._item(waiting.popleft()))
             item = items[taken]
@@ -191,15 +196,15 @@ class StreamDecoder(Generic[M]):
         return items
 
     def _rest(self) -> list[Frame]:
-        """The frame that the end of the stream ends, if there is one."""
+        """The last frame, if the stream ends inside one."""
         return self._frames.close()
 
     def _decode(self, text: bytes) -> Any:
-        """The twin's part: what `decode` makes of a text."""
+        """Decode a text; implemented by the backend."""
         raise NotImplementedError
 
     def _too_large(self, head: bytes) -> Any:
-        """The backend's part: the fault of a text over the size limit, of which this is the beginning."""
+        """The fault of a text over the size limit, from its beginning; implemented by the backend."""
         raise NotImplementedError
 
     def _item(self, frame: Frame) -> Any:
@@ -214,13 +219,13 @@ class StreamDecoder(Generic[M]):
         return item if line is None else with_hint(item, text)
 
     def _last_item(self, frame: Frame) -> Any:
-        """What the stream ended in: a message, or TRUNCATED for the beginning of one."""
+        """The item of the last frame: a message, or TRUNCATED for the beginning of one."""
         item = self._item(frame)
         text = frame.text
         if frame.fault is None and text is not None and isinstance(item, ParseError):
             end = len(text)
             if item.code is ParseErrorCode.INVALID_UTF8 and item.offset is not None and _is_begun(text[item.offset :]):
-                # Cut inside a character: is the text before it cut, too?
+                # Cut inside a character: check whether the text before it is cut too.
                 end = item.offset
                 begun = self._decode(text[:end])
             else:
@@ -231,7 +236,7 @@ class StreamDecoder(Generic[M]):
 
 
 def check_max_items(max_items: int | None) -> int | None:
-    """Returns `max_items`. Raises TypeError or ValueError where it is no bound that `feed` can keep."""
+    """Return `max_items`. Raises TypeError or ValueError if it is neither None nor an int of 1 or more."""
     if max_items is not None:
         if type(max_items) is not int:
             raise TypeError(f"max_items must be an int or None, not {type(max_items).__name__}")
@@ -241,7 +246,7 @@ def check_max_items(max_items: int | None) -> int | None:
 
 
 def with_hint(item: Any, text: bytes) -> Any:
-    """What a line was decoded to: a fault of the text is told with what the line looks like."""
+    """Return the item of a line; a fault of the text gets a hint of what the line looks like."""
     if isinstance(item, ParseError) and item.code in (ParseErrorCode.MALFORMED_JSON, ParseErrorCode.INVALID_UTF8):
         hint = hint_of_line(text)
         if hint is not None:
@@ -250,7 +255,7 @@ def with_hint(item: Any, text: bytes) -> Any:
 
 
 def _is_begun(tail: bytes) -> bool:
-    """Whether `tail` is the beginning of one UTF-8 character: whether some bytes more make it one."""
+    """Whether `tail` is the beginning of one UTF-8 character."""
     for rest in (b"\x80", b"\x80\x80", b"\x80\x80\x80", b"\xa0\x80", b"\x90\x80\x80"):
         try:
             return len((tail + rest).decode()) == 1

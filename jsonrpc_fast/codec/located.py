@@ -1,4 +1,4 @@
-"""Streams of messages, each with the place where it stands: what reports and logs of a stream are made of."""
+"""A stream decoder that yields each message with its frame, for reports and logs."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ._stream import StreamDecoder
 
 
 class LocatingDecoder(StreamDecoder[Message]):
-    """The stream decoder, for either twin, that tells of each item which frame it was in."""
+    """A stream decoder, for either backend, that yields each item after its frame."""
 
     __slots__ = ()
     _fault_class = ParseError
 
     def feed_located(self, data: bytes) -> Iterator[tuple[Frame, Message | list[Message]]]:
-        """What `feed` returns, each item behind its frame."""
+        """Yield the items that `feed` returns, each with its frame."""
         seen = self._detect(data)
         if seen is not None:
             for frame in self._frames.feed(seen):
                 yield frame, self._item(frame)
 
     def close_located(self) -> Iterator[tuple[Frame, Message | list[Message]]]:
-        """What `close` returns, each item behind its frame."""
+        """Yield the items that `close` returns, each with its frame."""
         seen = self._undetected()
         for frame in self._frames.feed(seen):
             yield frame, self._item(frame)

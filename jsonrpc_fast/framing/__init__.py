@@ -1,6 +1,6 @@
-"""Framing: bytes to frames and back, without IO and without knowing what a message is.
+"""Framing: bytes to frames and back, without IO and independent of messages.
 
-`Decoder(framing=...)` uses it. `frame` writes one frame; `sse` is for authors of HTTP transports.
+`Decoder(framing=...)` uses it. `frame` writes one frame; the module `sse` is for authors of HTTP transports.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Content-Length framing: a body behind header lines.
+"""Content-Length framing: header lines, then a body.
 
 Rules (LSP 3.17, base protocol; names and values as in RFC 9110, section 5):
-  - header lines `name: value` in any order and case, then a blank line, then the body; a line ends at 0x0A, one 0x0D
-    before it is dropped, and so are spaces and tabs around a value;
-  - Content-Length is there once, in decimal digits: the bytes of the body, or 0 for no frame at all;
-  - the charset of a Content-Type, if it names one, is utf-8 or utf8; other headers are not read;
-  - a byte order mark at the very start of the stream is dropped, and so are blank lines before the headers;
-  - a body over the limit is one frame with the beginning of its text, told as soon as that has come; the body is
-    dropped as it comes, and the stream goes on;
-  - nobody knows where the next frame begins after headers that break these rules, are larger than MAX_HEADER_BYTES or
-    announce more than MAX_SKIPPED_BYTES (where that is more than the limit): such a fault ends the stream.
+  - header lines `name: value` in any order and case come first, then a blank line, then the body. A line ends at 0x0A;
+    one 0x0D before it is dropped, and so are spaces and tabs around a value;
+  - Content-Length occurs once, in decimal digits: the size of the body in bytes. With 0 there is no frame;
+  - the charset of a Content-Type, if there is one, is utf-8 or utf8. Other headers are ignored;
+  - a byte order mark at the start of the stream is dropped, and so are blank lines before the headers;
+  - a body over the limit is reported as soon as its beginning has arrived, as one frame with that beginning. The rest
+    is dropped, and the stream continues;
+  - headers that break these rules, are larger than MAX_HEADER_BYTES, or announce more than the limit and
+    MAX_SKIPPED_BYTES end the stream, because it is unknown where the next frame begins.
 """
 
 from __future__ import annotations
@@ -21,34 +21,31 @@ from typing import Any, Final
 from ..codes import Hint, ParseErrorCode
 from ..profile import HEAD_BYTES
 from ..types import BYTE_ORDER_MARK
-from .events import _EVENT_NAMES
-from .frames import _BLANK, MAX_HEADER_BYTES, MAX_SKIPPED_BYTES, Frame
+from .events import EVENT_FIELDS
+from .frames import BLANK, MAX_HEADER_BYTES, MAX_SKIPPED_BYTES, Frame
 from .hints import hint_of_header
 
-_NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]*")
-
-
+HEADER_NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]*")
 _NOT_IN_A_VALUE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-
-
 _CONTENT_TYPE: Final = rb"(?:content-type:[ \t]?application/vscode-jsonrpc;[ \t]?charset=utf-?8\r?\n)?"
-
-
 _USUAL_SECTION: Final = re.compile(
     _CONTENT_TYPE + rb"content-length:[ \t]?([0-9]{1,9})\r?\n" + _CONTENT_TYPE + rb"\r?\n", re.IGNORECASE
 )
-
-
 _PARAMETER: Final = re.compile(rb';([^;="]*)=([ \t]*"(?:[^"\\]|\\.)*"|[^;]*)')
 
 
 class HeaderReader:
-    """Reads one header section, chunk by chunk, until it is complete or breaks a rule.
+    """Read one header section, chunk by chunk, until it is complete or breaks a rule.
 
-    length  the bytes of the body, once the section is complete; None before
-    is_bad  whether it breaks a rule
-    hint    which one, or what the bytes look like instead
-    at      the byte, counted from 0, at which the line begun or the line at fault begins
+    Args:
+        limit: the maximum size of a body, in bytes.
+        at_start: this is the start of the stream.
+
+    Attributes:
+        length: the size of the body; None until the section is complete.
+        is_bad: the section breaks a rule.
+        hint: the broken rule, or what the bytes look like instead.
+        at: the byte, counted from 0, at which the current or the invalid line begins.
     """
 
     __slots__ = (
@@ -65,13 +62,12 @@ class HeaderReader:
     )
 
     def __init__(self, limit: int, at_start: bool) -> None:
-        """limit: of a body, in bytes. at_start: this is the start of the stream."""
         self._longest = max(limit, MAX_SKIPPED_BYTES)
-        self._at_start = at_start  # a byte order mark may still come
-        self._line = bytearray()  # the line begun
+        self._at_start = at_start  # a byte order mark may follow
+        self._line = bytearray()  # the current line
         self._room = MAX_HEADER_BYTES
         self._content_length: int | None = None
-        self._is_event: bool | None = None  # whether a header had the name of an event's field; None before any
+        self._is_event: bool | None = None  # whether a header has the name of an event's field; None before the first
         self.length: int | None = None
         self.is_bad: bool = False
         self.hint: Hint | None = None
@@ -95,11 +91,11 @@ class HeaderReader:
         ) = state
 
     def read(self, chunk: bytes, start: int) -> int:
-        """Takes what is the section's from `chunk[start:]`. Returns where that ends."""
+        """Read from `chunk[start:]`. Return where the section, or the chunk, ends."""
         if self._is_event is None and not self._line:
             usual = _USUAL_SECTION.match(chunk, start)
             if usual is not None:
-                self.length = int(usual[1])  # below MAX_SKIPPED_BYTES, for want of digits
+                self.length = int(usual[1])  # 9 digits are below MAX_SKIPPED_BYTES
                 return usual.end()
         end = start
         while self.length is None and not self.is_bad:
@@ -115,18 +111,18 @@ class HeaderReader:
                 self._fail(hint if hint is Hint.NEWLINE_FRAMING else Hint.HEADER_TOO_LARGE)
             else:
                 if self._line_begun().startswith(b"{"):
-                    # Told at once: a peer that writes no headers may write no line ending either.
+                    # Reported at once, because a peer without headers may not write line endings either.
                     self._fail(Hint.NEWLINE_FRAMING)
                 break
         return end
 
     def close(self) -> ParseErrorCode | None:
-        """What is wrong when the stream ends here; None if no header was begun."""
+        """Return the fault of a stream that ends here; None if no header was begun."""
         line = self._line_begun().removesuffix(b"\r")
-        if self._is_event is None and not line.strip(_BLANK):
+        if self._is_event is None and not line.strip(BLANK):
             return None
         name, _, value = line.partition(b":")
-        if (name or not line) and _NAME.fullmatch(name) and not _NOT_IN_A_VALUE.search(value):
+        if (name or not line) and HEADER_NAME.fullmatch(name) and not _NOT_IN_A_VALUE.search(value):
             return ParseErrorCode.TRUNCATED
         self._fail(hint_of_header(line))
         return ParseErrorCode.INVALID_FRAMING
@@ -137,10 +133,10 @@ class HeaderReader:
 
     def _end_line(self) -> None:
         line = self._line_begun()[:-1].removesuffix(b"\r")
-        if self._is_event is None and not line.strip(_BLANK):
+        if self._is_event is None and not line.strip(BLANK):
             self._room = MAX_HEADER_BYTES
         elif line:
-            self._take(line)
+            self._read_header(line)
         elif self._content_length is None:
             self._fail(Hint.SSE_FRAMING if self._is_event else Hint.MISSING_LENGTH)
         else:
@@ -150,25 +146,25 @@ class HeaderReader:
         self._line = bytearray()
         self._at_start = False
 
-    def _take(self, line: bytes) -> None:
+    def _read_header(self, line: bytes) -> None:
         name, colon, value = line.partition(b":")
-        if not (name and colon and _NAME.fullmatch(name)) or _NOT_IN_A_VALUE.search(value):
+        if not (name and colon and HEADER_NAME.fullmatch(name)) or _NOT_IN_A_VALUE.search(value):
             self._fail(hint_of_header(line))
             return
         name = name.lower()
-        self._is_event = self._is_event or name in _EVENT_NAMES
+        self._is_event = self._is_event or name in EVENT_FIELDS
         if name == b"content-length":
-            self._take_length(value.strip(b" \t"))
+            self._read_length(value.strip(b" \t"))
         elif name == b"content-type" and not _has_known_charset(value):
             self._fail(Hint.UNKNOWN_CHARSET)
 
-    def _take_length(self, digits: bytes) -> None:
+    def _read_length(self, digits: bytes) -> None:
         if self._content_length is not None:
             self._fail(Hint.DUPLICATE_LENGTH)
         elif not digits.isdigit():
             self._fail(Hint.INVALID_LENGTH)
         else:
-            # An int is not made of thousands of digits: that takes long, and CPython may refuse to.
+            # Converting thousands of digits is slow, and CPython may refuse it.
             digits = digits.lstrip(b"0")[: len(str(self._longest)) + 1]
             self._content_length = int(digits or b"0")
             if self._content_length > self._longest:
@@ -190,10 +186,10 @@ _header_state = attrgetter("_at_start", "_room", "_content_length", "_is_event",
 
 
 class ContentLengthFrames:
-    """Splits a stream into bodies behind headers. Any chunking gives the same frames, in linear time.
+    """Split a stream into headers and bodies. Any chunking gives the same frames, in linear time.
 
-    It holds what has come of one header section or of one body of `limit` bytes, and the chunk that it was fed last:
-    what headers announce costs nothing before it comes.
+    It holds one header section or one body of `limit` bytes, as far as it has arrived, and the last chunk. A large
+    Content-Length allocates nothing.
     """
 
     __slots__ = (
@@ -213,13 +209,13 @@ class ContentLengthFrames:
         self.ended: bool = False
         self._limit = limit
         self._at_start = True
-        self._header: HeaderReader | None = None  # what reads the headers begun
-        self._left = 0  # bytes of the body still to come
+        self._header: HeaderReader | None = None  # the reader of the current headers
+        self._left = 0  # missing bytes of the body
         self._body = bytearray()
-        self._dropping = False  # inside a body that is over the limit
-        self._head_left = 0  # bytes still to come of its beginning
-        self._offset = 0  # of the byte that comes next
-        self._start = 0  # of the headers or of the body
+        self._dropping = False  # inside a body over the limit
+        self._head_left = 0  # missing bytes of the beginning of such a body
+        self._offset = 0  # the offset of the next byte
+        self._start = 0  # the offset of the current headers or body
 
     def save(self) -> tuple[Any, ...]:
         header = self._header
@@ -233,7 +229,7 @@ class ContentLengthFrames:
         self._at_start, self._left, self._dropping, self._head_left, self._offset, self._start, self.ended = state
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
-        """The frames that end in `data`; none after a fault that ended the stream."""
+        """Return the frames that end in `data`; an empty list after a fault that ended the stream."""
         frames: list[Frame] = []
         chunk = bytes(data)
         at = 0
@@ -242,7 +238,7 @@ class ContentLengthFrames:
         return frames
 
     def close(self) -> list[Frame]:
-        """The fault that the end of the stream makes inside a frame, if it is inside one."""
+        """Return the fault of a stream that ends inside a frame, if it does."""
         if self.ended:
             return []
         if self._dropping:

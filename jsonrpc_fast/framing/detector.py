@@ -1,8 +1,7 @@
-"""The framing `auto`: detect the framing from the first line.
+"""The framing "auto": detect newline framing or Content-Length framing from the first bytes.
 
-`auto` tells the two from each other: JSON, `{` or `[`, stands at the start of newline framing; header lines,
-of which one is Content-Length or Content-Type, at the start of Content-Length framing. Anything else is read as newline
-framing, where a bad line costs itself alone.
+A stream that begins with header lines, one of which is Content-Length or Content-Type, has Content-Length framing. Any
+other stream is read as newline framing, in which a bad line affects no other line.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 from typing import Any, Final, Literal
 
 from ..types import BYTE_ORDER_MARK
-from .content_length import _NAME, ContentLengthFrames
+from .content_length import HEADER_NAME, ContentLengthFrames
 from .events import EventFrames
 from .frames import MAX_HEADER_BYTES
 from .lines import LineFrames
@@ -20,18 +19,19 @@ _BLANKS: Final = re.compile(rb"[ \t\r\n]*")
 
 
 class FramingDetector:
-    """Tells newline framing from Content-Length framing by the first bytes. Any chunking tells the same.
+    """Detect newline framing or Content-Length framing from the first bytes. Any chunking gives the same result.
 
-    seen  what it was fed: less than MAX_HEADER_BYTES, and the chunk that told
+    Attributes:
+        seen: all data fed: less than MAX_HEADER_BYTES, and the chunk that decided.
     """
 
     __slots__ = ("_at", "_in_value", "_line", "seen")
 
     def __init__(self) -> None:
         self.seen: bytearray = bytearray()
-        self._at = 0  # what is before this was looked at
-        self._line: int | None = None  # where the header line begun begins; None in front of the first
-        self._in_value = False  # behind the line's colon
+        self._at = 0  # the bytes before this are examined
+        self._line: int | None = None  # where the current header line begins; None before the first
+        self._in_value = False  # after the colon of the line
 
     def save(self) -> tuple[Any, ...]:
         return len(self.seen), self._at, self._line, self._in_value
@@ -41,9 +41,9 @@ class FramingDetector:
         del self.seen[size:]
 
     def feed(self, data: bytes | bytearray | memoryview) -> Literal["newline", "content-length"] | None:
-        """The framing, once it is known."""
+        """Return the framing, or None while it is unknown."""
         seen = self.seen
-        seen += bytes(data)  # a memoryview with gaps is no buffer that can be appended
+        seen += bytes(data)  # a memoryview with gaps cannot be appended
         end = min(len(seen), MAX_HEADER_BYTES)
         if self._line is None:
             if len(seen) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(seen):
@@ -59,7 +59,7 @@ class FramingDetector:
                 self._line = self._at
                 self._in_value = feed < 0
                 continue
-            self._at = _end_of(_NAME, seen, self._at, end)
+            self._at = _end_of(HEADER_NAME, seen, self._at, end)
             if self._at < end:
                 name = seen[self._line : self._at].lower()
                 if not name or seen[self._at] != 0x3A:
@@ -71,7 +71,7 @@ class FramingDetector:
 
 
 def _end_of(pattern: re.Pattern[bytes], text: bytearray, start: int, end: int) -> int:
-    """Where what a pattern finds at `start` ends; the pattern finds nothing at the least."""
+    """Where the match of a pattern at `start` ends."""
     match = pattern.match(text, start, end)
     return start if match is None else match.end()
 
@@ -80,7 +80,7 @@ Frames = LineFrames | ContentLengthFrames | EventFrames
 
 
 def frames_of(framing: Literal["newline", "content-length", "sse"], limit: int) -> Frames:
-    """What splits a stream into frames of at most `limit` bytes."""
+    """Return the reader of a framing, for frames of at most `limit` bytes."""
     if framing == "newline":
         return LineFrames(limit)
     return ContentLengthFrames(limit) if framing == "content-length" else EventFrames(limit)

@@ -1,4 +1,4 @@
-"""The framing `sse`: the data of each server-sent event is a frame."""
+"""The framing "sse": the data of each server-sent event is a frame."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from .frames import Frame
 from .hints import looks_like
 from .sse import Event, EventDecoder, OversizedEvent
 
-_EVENT_NAMES: Final = frozenset({b"data", b"event", b"id", b"retry"})
+EVENT_FIELDS: Final = frozenset({b"data", b"event", b"id", b"retry"})
 
 
 class EventFrames:
-    """Splits a stream of server-sent events into the data of those that are messages and have any.
+    """Split a stream of server-sent events into the data of its events of type "message".
 
-    A line that looks like another framing is ignored as any unknown field is, but the first is told as a fault.
+    A line that looks like another framing is ignored like any unknown field, but the first one is reported as a fault.
     """
 
-    __slots__ = ("_events", "_told")
+    __slots__ = ("_events", "_reported")
     ended: Final = False
 
     def __init__(self, limit: int) -> None:
         self._events = EventDecoder(limit)
-        self._told = False
+        self._reported = False
 
     def save(self) -> tuple[Any, ...]:
-        return self._told, self._events.save()
+        return self._reported, self._events.save()
 
     def restore(self, saved: tuple[Any, ...]) -> None:
-        self._told, events = saved
+        self._reported, events = saved
         self._events.restore(events)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
-        """The frames that end in `data`."""
+        """Return the frames that end in `data`."""
         return self._frames_of(self._events.read(data))
 
     def close(self) -> list[Frame]:
-        """What had come of an event that the end of the stream cuts off."""
+        """Return the beginning of an event that the end of the stream cuts off."""
         frames = self._frames_of(self._events.rest())
         return [found._replace(fault=ParseErrorCode.TRUNCATED) if found.fault is None else found for found in frames]
 
@@ -46,8 +46,8 @@ class EventFrames:
         for found, offset in read:
             if not isinstance(found, Event):
                 hint = looks_like(found)
-                if not self._told and hint in (Hint.NEWLINE_FRAMING, Hint.CONTENT_LENGTH_FRAMING):
-                    self._told = True
+                if not self._reported and hint in (Hint.NEWLINE_FRAMING, Hint.CONTENT_LENGTH_FRAMING):
+                    self._reported = True
                     frames.append(Frame(None, None, offset, ParseErrorCode.INVALID_FRAMING, hint))
             elif found.type == "message" and found.data != b"":
                 if isinstance(found, OversizedEvent):

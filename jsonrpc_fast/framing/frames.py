@@ -1,8 +1,7 @@
-"""Frames and the names of the framings, and how one frame is written. Each framing is read by a module of its own."""
+"""Frames, the names of the framings, and writing one frame. Each framing has a module of its own that reads it."""
 
 from __future__ import annotations
 
-import re
 from typing import Final, Literal, NamedTuple, get_args
 
 from ..codes import Hint, ParseErrorCode
@@ -12,26 +11,25 @@ Framing = Literal["newline", "content-length", "sse", "auto"]
 FRAMINGS: Final[tuple[Framing, ...]] = get_args(Framing)
 
 MAX_HEADER_BYTES: Final = 8192
-"""The largest header section of Content-Length framing, its blank line included."""
+"""The maximum size of a header section of Content-Length framing, with its blank line."""
 
 MAX_SKIPPED_BYTES: Final = 2**32 - 1
-"""The largest body over the limit that is skipped; announcing more ends the stream."""
+"""The maximum size of a body over the limit that is skipped; a larger Content-Length ends the stream."""
 
-_BLANK: Final = b" \t\r"
-_SHORT_BLANK: Final = 64
-# `re` remembers each turn of a repeated group, so their number is bounded.
-_blank_lines = re.compile(rb"(?:[ \t\r]{0,%d}\n){0,1000}" % _SHORT_BLANK).match
+BLANK: Final = b" \t\r"
+"""A line of these bytes only is blank."""
 
 
 class Frame(NamedTuple):
-    """One frame of a stream.
+    """A frame of a stream.
 
-    text    the bytes, without their framing; for MESSAGE_TOO_LARGE the first HEAD_BYTES within the limit, for
-            TRUNCATED what had come, None for INVALID_FRAMING
-    line    the line it stands on, counted from 1; None where frames are not lines
-    offset  the byte of the stream at which the text begins, or the header line at fault, counted from 0
-    fault   what is wrong with the framing: MESSAGE_TOO_LARGE, TRUNCATED, INVALID_FRAMING, or None
-    hint    what more is known of the fault
+    Attributes:
+        text: the bytes without their framing. For MESSAGE_TOO_LARGE, the first HEAD_BYTES within the limit; for
+            TRUNCATED, the bytes that arrived; None for INVALID_FRAMING.
+        line: the line number, counted from 1; None if frames are not lines.
+        offset: the byte of the stream at which the text, or the invalid header line, begins, counted from 0.
+        fault: MESSAGE_TOO_LARGE, TRUNCATED, INVALID_FRAMING or None.
+        hint: details of the fault.
     """
 
     text: bytes | None
@@ -42,10 +40,14 @@ class Frame(NamedTuple):
 
 
 def frame(payload: bytes, framing: Literal["newline", "content-length", "sse"] = "newline") -> bytes:
-    """One JSON text as a frame: what goes on the wire. b"" stays b"", for nothing is to be sent.
+    """Return one JSON text as a frame.
 
-    payload: with or without one `\\n` at its end, as `encode` gives it. Raises ValueError for another `\\n` in it where
-    frames are lines, and for a framing that is none of the three.
+    Args:
+        payload: as `encode` returns it, with or without the `\\n` at its end. b"" gives b"": there is nothing to send.
+        framing: the framing of the stream.
+
+    Raises:
+        ValueError: `framing` is not one of the three, or frames are lines and `payload` holds another `\\n`.
     """
     if framing == "newline":
         feed = payload.find(b"\n")
@@ -65,5 +67,5 @@ def frame(payload: bytes, framing: Literal["newline", "content-length", "sse"] =
     return b"Content-Length: %d\r\n\r\n%b" % (len(payload), payload)
 
 
-# An exception may come out of any line: from a signal handler, a trace function, too little stack or memory. `save`
-# returns what `restore` then brings back. For that to be cheap, buffers grow at their end alone or are replaced.
+# Any line may raise an exception: from a signal handler or a trace function, or for lack of stack or memory. `save`
+# returns a state that `restore` brings back. To make that cheap, buffers only grow at their end, or are replaced.

@@ -6,28 +6,24 @@ import re
 from typing import Final
 
 _METHOD: Final = re.compile(rb"[\r\n]*[A-Za-z-]{0,32}(?:\Z|( ))")
-
-
 _TARGET: Final = re.compile(rb"[^ \r\n]*")
-
-
 _HTTP: Final = b" HTTP/"
 
 
 class HttpDetector:
-    """Tells a stream that begins like HTTP from others, by its first line: a method, a target, `HTTP/`.
+    """Detect a stream that begins like HTTP, by its first line: a method, a target, `HTTP/`.
 
-    Any chunking tells the same. No message ends before it is known: the line has none, and no valid header in it.
+    Any chunking gives the same result. It is known before a message or a header can end.
     """
 
     __slots__ = ("_in_target", "_seen")
 
     def __init__(self) -> None:
-        self._seen = b""  # of the method, or of what follows the target
+        self._seen = b""  # the beginning of the method, or of the text after the target
         self._in_target = False
 
     def feed(self, data: bytes | bytearray | memoryview) -> bool | None:
-        """Whether it is HTTP; None when more bytes are needed to know."""
+        """Return whether the stream is HTTP; None while more bytes are needed."""
         text = bytes(data)
         if not self._in_target:
             method = _METHOD.match(self._seen + text)
@@ -40,7 +36,7 @@ class HttpDetector:
             self._seen = b""
             self._in_target = True
         if not self._seen:
-            end = _TARGET.match(text).end()  # type: ignore[union-attr]  # it matches nothing at the least
+            end = _TARGET.match(text).end()  # type: ignore[union-attr]  # it always matches
             text = text[end:]
         self._seen = (self._seen + text)[: len(_HTTP)]
         if self._seen == _HTTP:

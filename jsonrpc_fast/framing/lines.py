@@ -1,29 +1,33 @@
-"""Newline framing: one frame a line.
+"""Newline framing: one frame per line.
 
 Rules:
-  - a frame ends at byte 0x0A and nowhere else: U+0085, U+2028, U+2029 and a bare 0x0D are data;
+  - a frame ends only at byte 0x0A: U+0085, U+2028, U+2029 and a bare 0x0D are data;
   - one 0x0D before the 0x0A is dropped;
-  - a byte order mark at the very start of the stream is dropped;
-  - a blank line (space, tab, carriage return) is no frame;
-  - a line over the limit is one frame with the beginning of its text, told at once; the rest of it is dropped as it
-    comes;
-  - what is left at the end of the stream is a frame of its own.
+  - a byte order mark at the start of the stream is dropped;
+  - a blank line (space, tab, carriage return) is skipped;
+  - a line over the limit is reported at once, as one frame with the beginning of its text; the rest is dropped;
+  - the end of the stream ends a last frame.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from ..codes import ParseErrorCode
 from ..profile import HEAD_BYTES
 from ..types import BYTE_ORDER_MARK
-from .frames import _BLANK, _SHORT_BLANK, Frame, _blank_lines
+from .frames import BLANK, Frame
+
+_SHORT_BLANK: Final = 64
+# `re` stores each repetition of a group, so their number is bounded.
+_blank_lines = re.compile(rb"(?:[ \t\r]{0,%d}\n){0,1000}" % _SHORT_BLANK).match
 
 
 class LineFrames:
-    """Splits a stream into lines. Any chunking gives the same frames, in linear time.
+    """Split a stream into lines. Any chunking gives the same frames, in linear time.
 
-    It holds at most one line of `limit` bytes and the chunk that it was fed last.
+    It holds at most one line of `limit` bytes and the last chunk.
     """
 
     __slots__ = ("_at_start", "_buffer", "_dropping", "_limit", "_line", "_offset")
@@ -31,11 +35,11 @@ class LineFrames:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._buffer = bytearray()  # the line begun, with no 0x0A in it
-        self._dropping = False  # inside a line that was over the limit
+        self._buffer = bytearray()  # the current line, without 0x0A
+        self._dropping = False  # inside a line over the limit
         self._line = 1
-        self._offset = 0  # of the first byte of the line begun
-        self._at_start = True  # a byte order mark may still come
+        self._offset = 0  # the offset of the current line
+        self._at_start = True  # a byte order mark may follow
 
     def save(self) -> tuple[Any, ...]:
         return self._buffer, len(self._buffer), self._dropping, self._line, self._offset, self._at_start
@@ -45,7 +49,7 @@ class LineFrames:
         del self._buffer[size:]
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
-        """The frames that end in `data`."""
+        """Return the frames that end in `data`."""
         frames: list[Frame] = []
         chunk = bytes(data)
         start = 0
@@ -66,7 +70,7 @@ class LineFrames:
         return frames
 
     def close(self) -> list[Frame]:
-        """The frame that the end of the stream ends, if there is one."""
+        """Return the last frame, if the stream ends inside one."""
         frames: list[Frame] = []
         if not self._dropping:
             self._finish_line(frames)
@@ -74,19 +78,19 @@ class LineFrames:
         return frames
 
     def _append(self, chunk: bytes, start: int, end: int, frames: list[Frame]) -> None:
-        """Takes a part of the line begun, or drops it where the line is over the limit."""
+        """Append a part of the current line, or drop it if the line is over the limit."""
         if self._dropping:
             self._offset += end - start
             return
         buffer = self._buffer
-        # What cannot fit is not copied: two bytes past the limit tell that the line is over it, even if the last
-        # one is a carriage return; three more may be a byte order mark.
+        # No more is copied than needed: two bytes over the limit show that the line is too long, even if the last one
+        # is a carriage return; three more may be a byte order mark.
         room = self._limit + 2 + len(BYTE_ORDER_MARK) - len(buffer)
         buffer += chunk[start : min(end, start + room)]
         left = end - start - room
         if self._at_start:
             if BYTE_ORDER_MARK.startswith(buffer) and len(buffer) < len(BYTE_ORDER_MARK):
-                return  # perhaps a mark, which does not count
+                return  # perhaps a mark, which is not data
             if buffer.startswith(BYTE_ORDER_MARK):
                 self._buffer = buffer = buffer[len(BYTE_ORDER_MARK) :]
                 self._offset += len(BYTE_ORDER_MARK)
@@ -101,9 +105,9 @@ class LineFrames:
         text = bytes(self._buffer)
         if text.endswith(b"\r"):
             text = text[:-1]
-        if len(text) > self._limit:  # the beginning of a byte order mark that was none
+        if len(text) > self._limit:  # it began like a byte order mark
             frames.append(self._too_large(text))
-        elif text.strip(_BLANK):
+        elif text.strip(BLANK):
             frames.append(Frame(text, self._line, self._offset))
 
     def _too_large(self, text: bytes | bytearray) -> Frame:

@@ -1,18 +1,18 @@
 """Server-sent events, without IO: bytes to events and back.
 
 Rules (WHATWG HTML, "Server-sent events", 9.2.5 and 9.2.6):
-  - a line ends at CR, LF or CRLF; a byte order mark at the very start of the stream is dropped;
-  - a line without a colon is a field without a value, a line that begins with one is a comment, one space after the
-    colon is dropped, and fields with other names than data, event, id and retry are ignored;
+  - a line ends at CR, LF or CRLF; a byte order mark at the start of the stream is dropped;
+  - a line without a colon is a field without a value; a line that begins with a colon is a comment; one space after the
+    colon is dropped; fields other than data, event, id and retry are ignored;
   - the values of several data fields are joined by LF;
-  - a blank line ends an event; one without a data field is none, but its id counts;
-  - an id stays until another comes; one with a NUL in it is ignored, and so is a retry that is not all digits;
-  - a retry counts from the end of its line on, whether or not an event has it;
-  - what the end of the stream cuts off is no event.
+  - a blank line ends an event. Without a data field there is no event, but its id counts;
+  - an id is valid until the next one. An id with a NUL is ignored, and so is a retry that is not all digits;
+  - a retry is valid from the end of its line on, with or without an event;
+  - an event that the end of the stream cuts off is dropped.
 
-And for what is read from a stranger:
-  - data stays bytes: whoever decodes it finds what is not UTF-8;
-  - an event over the limit is told at once, without its data; the rest of it is dropped as it comes.
+For untrusted input:
+  - data stays bytes: the decoder of the data finds what is not UTF-8;
+  - an event over the limit is reported at once, without its data; the rest is dropped.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _KNOWN_FIELD: Final = re.compile(rb"(?:data|event|id|retry):")
 _FIELD_BYTES: Final = 6  # of the longest names and their colon
 _DATA_NAME: Final = re.compile(rb"data: ?")
 _LINE_ENDING: Final = re.compile(rb"\r\n|\r|\n")
-
 _LINE_ENDINGS: Final = re.compile(rb"[\r\n]+")
 
 SHOWN_BYTES: Final = 64
-"""How much is kept of a line that is ignored."""
+"""The bytes that are kept of an ignored line."""
 
 MAX_FIELD_BYTES: Final = 8192
-"""The longest line of a field that is not data. An event with a longer one is over the limit."""
+"""The maximum length of a line, except data. An event with a longer line is over the limit."""
 
 
 class Event(NamedTuple):
-    """One event.
+    """An event.
 
-    type   "message" if the stream names none
-    data   the bytes, not yet decoded; None when they are over the limit
-    id     the last event id: this event's own, or the one that came last before it, or ""
-    retry  the time to wait before connecting again, in milliseconds, if this event has one
+    Attributes:
+        type: "message" if the stream does not set it.
+        data: the bytes, not decoded; None if they are over the limit.
+        id: the last event id: of this event or of an earlier one, or "".
+        retry: the reconnection time in milliseconds, if this event sets it.
     """
 
     type: str
@@ -56,18 +56,20 @@ class Event(NamedTuple):
 class OversizedEvent(Event):
     """An event over the limit.
 
-    head  the beginning of its data: the first HEAD_BYTES within the limit
+    Attributes:
+        head: the beginning of its data: the first HEAD_BYTES within the limit.
     """
 
     head: bytes
 
 
 class EventDecoder:
-    """Reads a stream of events, chunk by chunk. Any chunking gives the same events; the cost is linear.
+    """Decode a stream of events, chunk by chunk. Any chunking gives the same events, in linear time.
 
-    limit  of the data of one event, in bytes
+    It holds at most one event and the last chunk.
 
-    It holds at most one event and the chunk that it was fed last.
+    Args:
+        limit: the maximum size of the data of one event, in bytes.
     """
 
     __slots__ = (
@@ -90,39 +92,39 @@ class EventDecoder:
 
     def __init__(self, limit: int = 64 * 1024 * 1024) -> None:
         self._limit = limit
-        self._at_start = True  # a byte order mark may still come
-        self._after_return = False  # a 0x0A that comes next belongs to the line that is over
-        self._offset = 0  # of the chunk
-        self._line = bytearray()  # the line begun, with no ending in it
+        self._at_start = True  # a byte order mark may follow
+        self._after_return = False  # a 0x0A that follows belongs to the previous line
+        self._offset = 0  # the offset of the chunk
+        self._line = bytearray()  # the current line, without its ending
         self._line_offset = 0
-        self._dropping = False  # inside a line that is ignored, or over the limit
+        self._dropping = False  # inside a line that is ignored or over the limit
         self._last_id = ""
         self._last_retry: int | None = None
         self._id = ""
         self._type = ""
-        self._data = bytearray()  # of the event begun, each value with a 0x0A behind it
+        self._data = bytearray()  # of the current event, each value with a 0x0A after it
         self._data_offset: int | None = None
         self._retry: int | None = None
         self._too_large = False
 
     @property
     def last_event_id(self) -> str:
-        """What to send as `Last-Event-ID` when the connection is made again."""
+        """The `Last-Event-ID` to send on reconnection."""
         return self._last_id
 
     @property
     def retry(self) -> int | None:
-        """The time to wait before the connection is made again, in milliseconds, as the stream set it last; or None."""
+        """The last reconnection time that the stream set, in milliseconds, or None."""
         return self._last_retry
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Event]:
-        """The events that end in `data`."""
+        """Return the events that end in `data`."""
         return [found for found, _ in self.read(data) if isinstance(found, Event)]
 
     def read(self, data: bytes | bytearray | memoryview) -> list[tuple[Event | bytes, int]]:
-        """What `feed` returns, and the beginnings of ignored lines that are no comments, each with its offset.
+        """Return the events that end in `data`, and the beginnings of ignored lines that are not comments.
 
-        The offset is the byte of the stream, counted from 0, at which the event's first data or the line begins.
+        Each has the offset in the stream, counted from 0, at which the first data of the event, or the line, begins.
         """
         found: list[tuple[Event | bytes, int]] = []
         chunk = bytes(data)
@@ -132,17 +134,17 @@ class EventDecoder:
             if chunk.startswith(b"\n"):
                 at = 1
                 self._line_offset += 1
-        is_fresh = not (self._line or self._dropping or self._at_start)  # nothing of the line came before
+        is_fresh = not (self._line or self._dropping or self._at_start)  # the line begins in this chunk
         feed = chunk.find(b"\n", at)
         carriage_return = chunk.find(b"\r", at)
         while feed >= 0 or carriage_return >= 0:
             end = feed if carriage_return < 0 or 0 <= feed < carriage_return else carriage_return
-            if is_fresh and chunk.startswith(b"data: ", at) and self._take_event(chunk, at, end, found):
+            if is_fresh and chunk.startswith(b"data: ", at) and self._read_event(chunk, at, end, found):
                 at = end + (2 if end == feed else 4)
             else:
                 is_blank = is_fresh and end == at
                 if is_fresh and end - at < SHOWN_BYTES:
-                    self._take_line(chunk[at:end], found)
+                    self._read_line(chunk[at:end], found)
                 else:
                     self._append(chunk, at, end, found)
                     self._end_line(found)
@@ -155,10 +157,10 @@ class EventDecoder:
                         self._after_return = True
                 blanks = _LINE_ENDINGS.match(chunk, at) if is_blank else None
                 if blanks is not None:
-                    # Blank lines behind another mean nothing.
+                    # Further blank lines mean nothing.
                     at = blanks.end()
                     self._after_return = at == len(chunk) and chunk.endswith(b"\r")
-            # Looked for again only when it is passed, so that each byte is searched once for each of the two.
+            # Searched again only after it is passed, so that each byte is searched once for each of the two.
             if 0 <= feed < at:
                 feed = chunk.find(b"\n", at)
             if 0 <= carriage_return < at:
@@ -169,7 +171,7 @@ class EventDecoder:
         return found
 
     def rest(self) -> list[tuple[Event | bytes, int]]:
-        """What the end of the stream cuts off, as `read` gives it: an event that has data, or an ignored line."""
+        """Return what the end of the stream cuts off, as `read` does: an event with data, or an ignored line."""
         line = bytes(self._line)
         if self._dropping or not line.startswith(b"data:"):
             value = b""
@@ -183,8 +185,8 @@ class EventDecoder:
         offset = self._line_offset + len(line) - len(value) if self._data_offset is None else self._data_offset
         return [(Event(self._type or "message", data, self._id, self._retry), offset)]
 
-    def _take_event(self, chunk: bytes, start: int, end: int, found: list[tuple[Event | bytes, int]]) -> bool:
-        """Takes the usual event at once: one line of data, whole in the chunk with the blank line behind it."""
+    def _read_event(self, chunk: bytes, start: int, end: int, found: list[tuple[Event | bytes, int]]) -> bool:
+        """Fast path: read an event of one line of data that is in the chunk as a whole, with the blank line."""
         start += len(b"data: ")
         if (
             not chunk.startswith((b"\n\n", b"\r\n\r\n"), end)
@@ -203,7 +205,7 @@ class EventDecoder:
         return self._line, len(self._line), self._data, len(self._data), _event_state(self)
 
     def restore(self, saved: tuple[Any, ...]) -> None:
-        """Brings back what `save` returned; an exception may have come out of any line since."""
+        """Restore the state that `save` returned; any line may have raised an exception since."""
         self._line, line, self._data, data, state = saved
         del self._line[line:]
         del self._data[data:]
@@ -211,7 +213,7 @@ class EventDecoder:
             setattr(self, name, value)
 
     def _append(self, chunk: bytes, start: int, end: int, found: list[tuple[Event | bytes, int]]) -> None:
-        """Takes a part of the line begun, or drops it where the line does not matter or is over the limit."""
+        """Append a part of the current line, or drop it if the line is ignored or over the limit."""
         if self._dropping:
             return
         line = self._line
@@ -230,7 +232,7 @@ class EventDecoder:
             self._dropping = True
             return
         longest = self._limit - len(self._data) + len(b"data: ") if is_data else MAX_FIELD_BYTES
-        # One byte over the limit tells as much as all the rest.
+        # One byte over the limit is enough.
         line += chunk[start : min(end, start + max(longest + 1 - len(line), 0))]
         if len(line) > longest:
             value = _end_of_name(line) if is_data else len(line)
@@ -248,9 +250,9 @@ class EventDecoder:
             if not line.startswith(b":") and not _KNOWN_FIELD.match(line):
                 found.append((line, self._line_offset))
         else:
-            self._take_line(line, found)
+            self._read_line(line, found)
 
-    def _take_line(self, line: bytes, found: list[tuple[Event | bytes, int]]) -> None:
+    def _read_line(self, line: bytes, found: list[tuple[Event | bytes, int]]) -> None:
         if not line:
             self._end_event(found)
             return
@@ -271,7 +273,7 @@ class EventDecoder:
                 self._id = value.decode(errors="replace")
         elif name == b"retry":
             digits = value.lstrip(b"0")
-            # More digits than these are longer than a life.
+            # More digits are longer than 30,000 years.
             if value.isdigit() and len(digits) <= 15:
                 self._retry = self._last_retry = int(digits or b"0")
         elif name:
@@ -284,7 +286,7 @@ class EventDecoder:
         self._at_start = False
 
     def _drop_event(self, found: list[tuple[Event | bytes, int]], value: bytes | bytearray) -> None:
-        """Tells of an event over the limit, once. value: what has come of the data line that is too much."""
+        """Report an event over the limit, once. value: the part of the last data line that arrived."""
         if not self._too_large:
             offset = self._data_offset
             if offset is None:
@@ -315,14 +317,16 @@ _event_state = attrgetter(*_EVENT_STATE)
 
 
 def encode_event(data: bytes, *, type: str | None = None, id: str | None = None, retry: int | None = None) -> bytes:
-    """An event as bytes. Line endings in `data` become LF on the other side.
+    """Return an event as bytes. The receiver reads line endings in `data` as LF.
 
-    data   UTF-8; b"" gives an event whose data is empty
-    type   None stands for "message"
-    id     what the peer sends as `Last-Event-ID` when it connects again
-    retry  the time to wait before that, in milliseconds
+    Args:
+        data: UTF-8; b"" gives an event with empty data.
+        type: None for "message".
+        id: the peer sends it as `Last-Event-ID` on reconnection.
+        retry: the reconnection time, in milliseconds.
 
-    Raises ValueError for a type or an id that breaks lines, an id with a NUL, a retry below 0.
+    Raises:
+        ValueError: the type or the id has a line ending, the id has a NUL, or the retry is below 0.
     """
     head = b""
     if type is not None:

@@ -95,7 +95,7 @@ def test_more_than_one_chunk(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout == (
         "long.ndjson:40001: byte 1600001: MALFORMED_JSON: the text is not JSON; "
-        "it looks like a log line or a print on the standard output, which is for messages alone\n"
+        "it looks like a log line or printed text, but standard output is reserved for messages\n"
         "long.ndjson: request 40003, notification 0, result 0, error 0, batch 0, invalid 1\n"
         "long.ndjson: MALFORMED_JSON 1\n"
     )
@@ -173,13 +173,13 @@ def test_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"{file}: request 2, notification 0, result 0, error 0, batch 1, invalid 0\n"
     assert cli.main(["check", "--profile", "mcp-2025-03-26", str(file)]) == 1
     assert capsys.readouterr().out == (
-        f"{file}:1: byte 0, item 1: INVALID_ID_TYPE: id is not of a type that the protocol allows here\n"
+        f"{file}:1: byte 0, item 1: INVALID_ID_TYPE: the protocol does not allow this type of id here\n"
         f"{file}: request 1, notification 0, result 0, error 0, batch 1, invalid 1\n"
         f"{file}: INVALID_ID_TYPE 1\n"
     )
     assert cli.main(["check", "--profile", "mcp-2025-11-25", str(file)]) == 1
     assert capsys.readouterr().out == (
-        f"{file}:1: byte 0: BATCH_NOT_ALLOWED: the protocol has no batches\n"
+        f"{file}:1: byte 0: BATCH_NOT_ALLOWED: the protocol does not allow batches\n"
         f"{file}: request 0, notification 0, result 0, error 0, batch 0, invalid 1\n"
         f"{file}: BATCH_NOT_ALLOWED 1\n"
     )
@@ -276,7 +276,7 @@ FRAMED = [
         "content-length",
         HEADED + b"X: y\r\nContent-Length: -4\r\n\r\n" + HEADED,
         1,
-        ["byte 67: INVALID_FRAMING: the framing is not valid; Content-Length is not a whole number"],
+        ["byte 67: INVALID_FRAMING: the framing is invalid; Content-Length is not a whole number"],
     ),
     ("content-length", HEADED + HEADED[:40], 1, ["byte 101: TRUNCATED: the stream ended inside a message"]),
     ("content-length", HEADED + HEADED[:9], 1, ["byte 70: TRUNCATED: the stream ended inside a message"]),
@@ -286,8 +286,8 @@ FRAMED = [
         0,
         [
             (
-                "byte 0: INVALID_FRAMING: the framing is not valid; "
-                "it looks like newline framing, a message a line without headers"
+                "byte 0: INVALID_FRAMING: the framing is invalid; "
+                "it looks like newline framing: one message per line, without headers"
             )
         ],
     ),

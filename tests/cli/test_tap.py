@@ -478,14 +478,14 @@ def test_profile_and_framing(tmp_path: Path) -> None:
     options = ["--profile", "mcp-2025-11-25", "--framing", "content-length"]
     done = run("cat", data=b"Content-Length: 59\r\n\r\n" + REQUEST, options=options)
     assert lines_of(done.stderr)[:2] == [
-        ("->", "invalid id=1 59 B INVALID_PARAMS_TYPE: params is not of a type that the protocol allows"),
-        ("<-", "invalid id=1 59 B INVALID_PARAMS_TYPE: params is not of a type that the protocol allows"),
+        ("->", "invalid id=1 59 B INVALID_PARAMS_TYPE: the protocol does not allow this type of params"),
+        ("<-", "invalid id=1 59 B INVALID_PARAMS_TYPE: the protocol does not allow this type of params"),
     ]
     done = run("cat", data=REQUEST + b"Content-Length: 5\r\n", options=options)
     assert [line for line in lines_of(done.stderr) if line[0] == "->"] == [
         (
             "->",
-            f"invalid INVALID_FRAMING: the framing is not valid; {Hint.NEWLINE_FRAMING.value}",
+            f"invalid INVALID_FRAMING: the framing is invalid; {Hint.NEWLINE_FRAMING.value}",
         ),
         ("->", "the rest of this direction is not logged"),
     ]

@@ -20,7 +20,7 @@ CODEC = Path("jsonrpc_fast", "codec")
 CORE = f"_core{EXTENSION_SUFFIXES[0]}"
 REPORT = "import json, jsonrpc_fast.codec as c; print(json.dumps([c.BACKEND, c.CORE_FAULT]))"
 NO_CYTHON = "raise ImportError('Cython is not installed')\n"
-STALE = ["python", "the core was built from other sources than those beside it: build it again"]
+STALE = ["python", "the core was built from other sources than those next to it: build it again"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
