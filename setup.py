@@ -1,11 +1,11 @@
-"""The extension and its build switch; everything else is in pyproject.toml.
+"""The extension module and its build switch; all metadata is in pyproject.toml.
 
-JSONRPC_FAST_EXTENSION   yes    build the core; a failure is fatal (what release jobs use)
+JSONRPC_FAST_EXTENSION   yes    build the core; a failure is fatal (release jobs use this)
                          no     do not build it
-                         unset  build it if it can be built, and say plainly when it could not
+                         unset  build it if possible, and print a warning if not
 
-An older core is removed before anything is built, so that none is taken for the new one. Where the core is not built,
-the reason is kept in the package, for `python -m jsonrpc_fast info`.
+An older core is removed before anything is built, so it cannot be mistaken for the new one. If the core is not built,
+the reason is stored in the package, for `python -m jsonrpc_fast info`.
 """
 
 import os
@@ -26,31 +26,31 @@ if CHOICE not in ("yes", "no", "unset"):
 
 
 class Core:
-    """What became of the core. `fault`: why it is not built, or None."""
+    """The result of the build. `fault` is the reason why there is no core, or None."""
 
     fault = None
 
 
 def give_up(error):
-    """Goes on without the core, or raises `error` where it has to be there."""
+    """Continue without the core, or raise `error` if the core is required."""
     if CHOICE == "yes":
         raise error
     Core.fault = " ".join(f"{type(error).__name__}: {error}".split())[:500]
     print(
         f"\n*** jsonrpc_fast: the compiled core was NOT built ({error}).\n"
-        "*** The package works in plain Python, slower. JSONRPC_FAST_EXTENSION=yes makes this an error.\n",
+        "*** The package works without it, but slower. JSONRPC_FAST_EXTENSION=yes makes this an error.\n",
         file=sys.stderr,
     )
 
 
 def clear(folder):
-    """Removes the core that an earlier build left in a folder."""
+    """Remove the core of an earlier build from a folder."""
     for suffix in EXTENSION_SUFFIXES:
         Path(folder, f"_core{suffix}").unlink(missing_ok=True)
 
 
 def record(folder):
-    """Leaves the reason where the selector looks for it."""
+    """Store the reason where the selector looks for it."""
     path = Path(folder, "_build.txt")
     path.unlink(missing_ok=True)
     if Core.fault is not None and path.parent.is_dir():
@@ -58,7 +58,7 @@ def record(folder):
 
 
 class BuildPackage(build_py):
-    """Builds the package, and clears and records what no extension's build does where there is none to build."""
+    """Build the package. Without an extension to build, clear the older core and record the reason here."""
 
     def run(self):
         super().run()
@@ -69,7 +69,7 @@ class BuildPackage(build_py):
 
 
 class BuildCore(build_ext):
-    """Builds the core, and where it need not be there says why it is not."""
+    """Build the core. If it is optional and the build fails, record the reason."""
 
     def run(self):
         folders = [os.path.join(self.build_lib, FOLDER)] + [FOLDER] * bool(self.inplace)
@@ -100,7 +100,7 @@ def extensions():
         macros = [("JSONRPC_FAST_SOURCES", f"{checksum}UL")]
         core = Extension(f"{PACKAGE}._core", [f"{FOLDER}/_core.pyx"], define_macros=macros)
         built = cythonize([core], force=True)
-    except Exception as error:  # no Cython, one that is too old, or no C file can be written
+    except Exception as error:  # Cython is missing or too old, or the C file cannot be written
         give_up(error)
         return []
     for extension in built:

@@ -1,4 +1,4 @@
-"""The public face: which names there are, and which backend stands behind them."""
+"""The public names, and the choice of the backend behind them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_names() -> None:
         assert getattr(jsonrpc_fast, name) is not None
 
 
-def test_a_star_import_gives_them_all() -> None:
+def test_a_star_import_gives_all_names() -> None:
     namespace: dict[str, Any] = {}
     exec("from jsonrpc_fast import *", namespace)
     assert namespace.keys() - {"__builtins__"} == set(NAMES)
@@ -101,7 +101,7 @@ def test_typed() -> None:
 
 
 def report(prologue: str = "", **environment: str | None) -> list[Any]:
-    """Backend, fault, the module of a message and the message, in a fresh process."""
+    """Return backend, fault, the module of a message and the message, from a new process."""
     changed = {"PYTHONPATH": str(Path(jsonrpc_fast.__file__).parents[1]), "JSONRPC_FAST_PURE": None, **environment}
     env = {name: value for name, value in {**os.environ, **changed}.items() if value is not None}
     run = subprocess.run([sys.executable, "-c", prologue + REPORT], env=env, capture_output=True, check=True)
@@ -112,12 +112,12 @@ def report(prologue: str = "", **environment: str | None) -> list[Any]:
 @pytest.mark.parametrize("value", [None, "", "0", "false", "False", "no", " "])
 def test_the_core_is_chosen(pytestconfig: pytest.Config, value: str | None) -> None:
     if is_pure_only(pytestconfig):
-        pytest.skip("the core is not to be there")
+        pytest.skip("the core is not under test")
     assert report(JSONRPC_FAST_PURE=value) == ["cython", None, "jsonrpc_fast.codec._core", REQUEST]
 
 
 @pytest.mark.parametrize("value", ["1", "yes", "true"])
-def test_the_pure_backend_is_asked_for(value: str) -> None:
+def test_the_pure_backend_is_chosen_on_request(value: str) -> None:
     found = report(JSONRPC_FAST_PURE=value)
     assert found == ["python", "JSONRPC_FAST_PURE is set", "jsonrpc_fast.codec._pure", REQUEST]
 
@@ -154,7 +154,7 @@ sys.meta_path.insert(0, Broken())
         report(prologue)
 
 
-def test_here(pytestconfig: pytest.Config) -> None:
+def test_the_backend_of_this_process(pytestconfig: pytest.Config) -> None:
     asked_for = os.environ.get("JSONRPC_FAST_PURE", "") not in ("", "0", "false", "no") or is_pure_only(pytestconfig)
     assert ("python" if asked_for else "cython") == jsonrpc_fast.BACKEND
     modules = {"python": "jsonrpc_fast.codec._pure", "cython": "jsonrpc_fast.codec._core"}

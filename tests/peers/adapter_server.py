@@ -1,4 +1,4 @@
-"""A server of the Python SDK: `adapter_server.py sdk|fast`, over the SDK's own stdio transport or the adapter's."""
+"""A server of the Python SDK, over the SDK's own stdio transport or the adapter's: `adapter_server.py sdk|fast`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An aiorpcX server on a free TCP port of the loopback, which it prints."""
+"""An aiorpcX server on a free loopback port. It prints the port."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ServerSession(aiorpcx.RPCSession):  # type: ignore[misc]
         await self.send_notification("noted", [text])
 
     async def ask(self, method: str, *params: Any) -> Any:
-        """Calls back, and gives what it got."""
+        """Call back, and return the result."""
         try:
             return await self.send_request(method, params)
         except aiorpcx.RPCError as error:

@@ -1,5 +1,5 @@
-// What a client of asking_server.py gets, with either SDK: asking_client.mjs 1|legacy|2026-07-28 COMMAND ARGUMENT…
-// Prints what it got, and what it was asked for, as one line of JSON.
+// A client of asking_server.py, with either SDK: asking_client.mjs 1|legacy|2026-07-28 COMMAND ARGUMENT…
+// Prints the results that it gets and the requests that it serves, as one line of JSON.
 const [version, command, ...args] = process.argv.slice(2);
 const name = version === '1' ? '@modelcontextprotocol/sdk/client' : '@modelcontextprotocol/client';
 const { Client } = await import(version === '1' ? `${name}/index.js` : name);
@@ -12,14 +12,14 @@ const client = new Client(
     { capabilities: { roots: {}, sampling: {}, elicitation: { form: {} } }, versionNegotiation: { mode } }
 );
 const asked = [];
-const answer = (method, schema, result) =>
+const serve = (method, schema, result) =>
     client.setRequestHandler(schemas[schema] ?? method, async request => {
         asked.push(request.method);
         return result(request.params);
     });
-answer('roots/list', 'ListRootsRequestSchema', () => ({ roots: [{ uri: 'file:///a' }] }));
-answer('elicitation/create', 'ElicitRequestSchema', () => ({ action: 'accept', content: { name: 'Ada' } }));
-answer('sampling/createMessage', 'CreateMessageRequestSchema', params => {
+serve('roots/list', 'ListRootsRequestSchema', () => ({ roots: [{ uri: 'file:///a' }] }));
+serve('elicitation/create', 'ElicitRequestSchema', () => ({ action: 'accept', content: { name: 'Ada' } }));
+serve('sampling/createMessage', 'CreateMessageRequestSchema', params => {
     const { text } = [params.messages[0].content].flat()[0];
     return { role: 'assistant', model: 'm', content: { type: 'text', text: `${text} Hello!` } };
 });

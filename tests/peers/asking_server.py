@@ -1,4 +1,4 @@
-"""A server made with this package whose functions ask their client back, on stdin and stdout."""
+"""A server of this package on stdin and stdout whose functions call the client."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ server = Server("asking", "1.0")
 
 
 def form(message: str, **properties: Any) -> dict[str, Any]:
-    """The params of an elicitation."""
+    """Return the params of an elicitation."""
     return {"message": message, "requestedSchema": {"type": "object", "properties": properties}}
 
 
 @server.tool()
 async def introduce(context: Context) -> str:
-    """Asks for a name; then, with that, for two things at once."""
+    """Ask for a name, and then for two things at once."""
     who = await context.call("elicitation/create", form("Who?", name={"type": "string"}))
     if who["action"] != "accept":
         return who["action"]

@@ -1,4 +1,4 @@
-"""A server of the Python SDK with an extension: its tools begin tasks, and `tasks/get` tells of them."""
+"""A server of the Python SDK with an extension: its tools start tasks, and `tasks/get` reports them."""
 
 from __future__ import annotations
 

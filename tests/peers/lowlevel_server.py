@@ -1,4 +1,4 @@
-"""A server of the Python SDK, by its lower layer, over stdio: pages, completion, what a server asks, subscriptions."""
+"""A server on the lower layer of the Python SDK, over stdio: pages, completion, calls to the client, subscriptions."""
 
 from __future__ import annotations
 

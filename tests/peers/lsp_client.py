@@ -1,4 +1,4 @@
-"""A client of pygls: talks to the language server that its arguments name, and prints what it was told."""
+"""A client of pygls: `lsp_client.py COMMAND`. It prints what the language server sends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def main(command: list[str]) -> None:
         logged.set_result(params.message)
 
     await client.start_io(*command)
-    told = await client.initialize_async(types.InitializeParams(capabilities=types.ClientCapabilities()))
+    initialized = await client.initialize_async(types.InitializeParams(capabilities=types.ClientCapabilities()))
     client.initialized(types.InitializedParams())
     item = types.TextDocumentItem(uri=URI, language_id="text", version=1, text=TEXT)
     client.text_document_did_open(types.DidOpenTextDocumentParams(item))
@@ -36,7 +36,7 @@ async def main(command: list[str]) -> None:
     await client.shutdown_async(None)
     client.exit(None)
     await asyncio.wait_for(client._server.wait(), 20)
-    seen = [told.server_info.name, message, hover.contents, failure, client._server.returncode]
+    seen = [initialized.server_info.name, message, hover.contents, failure, client._server.returncode]
     print(json.dumps(seen))
 
 

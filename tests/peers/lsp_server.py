@@ -1,4 +1,4 @@
-"""A language server of pygls, over stdio."""
+"""A language server of pygls over stdio."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ server = LanguageServer("peer", "1")
 
 @server.feature(types.TEXT_DOCUMENT_HOVER)
 def hover(params: types.HoverParams) -> types.Hover:
-    """The word at a line's start."""
+    """Show the first word of the line."""
     document = server.workspace.get_text_document(params.text_document.uri)
     return types.Hover(contents=document.lines[params.position.line].split()[0])
 
 
 @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
 def opened(params: types.DidOpenTextDocumentParams) -> None:
-    """Tells that the document was read."""
+    """Report that the document was read."""
     server.window_log_message(types.LogMessageParams(types.MessageType.Info, f"read {params.text_document.uri}"))
 
 

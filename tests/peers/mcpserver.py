@@ -1,4 +1,4 @@
-"""A server of the Python SDK, by its decorators, over stdio: as sdk1_server.mjs."""
+"""A server on the decorators of the Python SDK, over stdio, with the tools of sdk1_server.mjs."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def how_many_cancelled() -> str:
 @server.tool(structured_output=False)
 async def ask(context: Context) -> str | InputRequiredResult:
     if context.protocol_version != "2026-07-28":
-        answer = await context.elicit("Who?", Who)
-        return answer.data.name
+        reply = await context.elicit("Who?", Who)
+        return reply.data.name
     if context.input_responses is None:
         params = ElicitRequestFormParams(message="Who?", requested_schema=Who.model_json_schema())
         return InputRequiredResult(input_requests={"who": ElicitRequest(params=params)})

@@ -1,9 +1,9 @@
-"""The npm packages that some peers of the tests need: installed once for all tests, beside their package.json.
+"""The npm packages that some peers need, installed once for all tests beside their package.json.
 
     subprocess.run(node_command("some_client.mjs", "its argument"))
 
-A test is skipped, and says why, where Node or npm is missing, or where the packages cannot be had. An installation that
-fails is not tried again in the same run, in none of its workers. `JSONRPC_FAST_NPM=no` leaves it out.
+A test is skipped with the reason if Node, npm or the packages are not available. A failed installation is not repeated
+by any worker of the same run. `JSONRPC_FAST_NPM=no` prevents it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pytest
 
 PEERS: Final = Path(__file__).resolve().parent
 INSTALL_SECONDS: Final = 120
-_LEAST_NODE: Final = 20
+_MIN_NODE: Final = 20
 _NPM_CI: Final = ("ci", "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=1", "--fetch-timeout=30000")
 # The workers of pytest-xdist share this name.
 _RUN: Final = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
@@ -33,7 +33,7 @@ _RUN: Final = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One installation at a time, of however many test runs. Where there are no file locks, of one run."""
+    """Allow one installation at a time, over all test runs; without file locks, within one run."""
     with (folder / ".lock").open("w") as lock:
         with contextlib.suppress(ImportError):
             import fcntl
@@ -44,23 +44,23 @@ def _locked(folder: Path) -> Iterator[None]:
 
 @functools.cache
 def _node_fault(node: str) -> str | None:
-    """Why this Node does not do."""
+    """Return why this Node cannot be used, or None."""
     run = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=60)
     version = run.stdout.strip()
-    if run.returncode or int(version.lstrip("v").partition(".")[0]) < _LEAST_NODE:
-        return f"Node {version} is older than {_LEAST_NODE}"
+    if run.returncode or int(version.lstrip("v").partition(".")[0]) < _MIN_NODE:
+        return f"Node {version} is older than {_MIN_NODE}"
     return None
 
 
 def install(folder: Path = PEERS, seconds: float = INSTALL_SECONDS) -> str:
-    """Returns the Node that runs the scripts of a folder, with their packages in place.
+    """Install the packages of a folder if necessary, and return the Node that runs its scripts.
 
     Args:
-        folder: holds package.json and package-lock.json.
-        seconds: how long npm may take; it is killed then, with all that it started.
+        folder: The folder of package.json and package-lock.json.
+        seconds: The time limit of npm. It is killed then, with its child processes.
 
     Raises:
-        pytest.skip.Exception: Node, npm or the packages cannot be had.
+        pytest.skip.Exception: Node, npm or the packages are not available.
     """
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
@@ -74,7 +74,7 @@ def install(folder: Path = PEERS, seconds: float = INSTALL_SECONDS) -> str:
         if stamp.is_file() and stamp.read_text() == wanted:
             return node
         if os.environ.get("JSONRPC_FAST_NPM", "").lower() in ("no", "0", "false"):
-            pytest.skip("JSONRPC_FAST_NPM leaves npm out")
+            pytest.skip("JSONRPC_FAST_NPM prevents npm")
         run, _, fault = failure.read_text().partition(" ") if failure.is_file() else ("", "", "")
         if run != _RUN:
             fault = _run_npm([npm, *_NPM_CI], folder, seconds) or ""
@@ -88,9 +88,9 @@ def install(folder: Path = PEERS, seconds: float = INSTALL_SECONDS) -> str:
 
 
 def _run_npm(command: list[str], folder: Path, seconds: float) -> str | None:
-    """Why npm failed, in a line; None if it did not."""
+    """Run npm, and return why it failed, in a line, or None."""
     with tempfile.TemporaryFile() as log:
-        # A session of its own, so that no child of npm's is left; and no pipe, which a child could hold open.
+        # npm has a session of its own, to kill its children too, and no pipe, which a child could hold open.
         npm = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
@@ -110,5 +110,5 @@ def _run_npm(command: list[str], folder: Path, seconds: float) -> str | None:
 
 
 def node_command(script: str, *arguments: str | os.PathLike[str]) -> list[str]:
-    """The command that runs a script of tests/peers."""
+    """Return the command that runs a script of tests/peers."""
     return [install(), str(PEERS / script), *map(os.fspath, arguments)]

@@ -1,4 +1,4 @@
-"""A pygls server on stdin and stdout, without anything of LSP but its framing and its cancellation."""
+"""A pygls server on stdin and stdout that uses only the framing and the cancellation of LSP."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def hang(params: Any) -> None:
 
 @server.feature("ask")
 async def ask(params: Any) -> Any:
-    """Calls back, and gives what it got."""
+    """Call back, and return the result."""
     return await server.protocol.send_request_async("double", {"value": params.value})
 
 

@@ -1,4 +1,4 @@
-"""A relay between its own stdin and stdout and those of the program that its arguments name."""
+"""A relay between its stdin and stdout and those of a program: `relay.py COMMAND`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small server made with this package, on stdin and stdout."""
+"""A small server of this package on stdin and stdout."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def count(to: int, context: Context) -> str:
 
 @server.tool()
 def grow() -> str:
-    """Registers a tool more."""
+    """Register another tool."""
     server.tool("grown")(lambda: "I am new")
     return "done"
 

@@ -1,4 +1,4 @@
-// A client built with the TypeScript SDK, version 1: see serve_client.mjs and tools_client.mjs.
+// A client of the TypeScript SDK, version 1: see serve_client.mjs and tools_client.mjs.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import {

@@ -1,4 +1,4 @@
-// A server of the TypeScript SDK 1.x, over stdio: the tools, prompts and resources that tests/test_mcp_client.py knows.
+// A server of the TypeScript SDK 1.x over stdio, with the tools, prompts and resources that tests/mcp/client expects.
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { z } from 'zod';
@@ -29,8 +29,8 @@ server.registerTool('wait', {}, async extra => {
 server.registerTool('cancelled', {}, () => text(cancelled));
 server.registerTool('ask', {}, async () => {
     const requestedSchema = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] };
-    const answer = await server.server.elicitInput({ message: 'Who?', requestedSchema });
-    return text(answer.content.name);
+    const reply = await server.server.elicitInput({ message: 'Who?', requestedSchema });
+    return text(reply.content.name);
 });
 server.registerTool('log', {}, async () => {
     await server.sendLoggingMessage({ level: 'error', data: 'from the tool' });

@@ -1,4 +1,4 @@
-// A client built with the TypeScript SDK, version 2: see serve_client.mjs and tools_client.mjs.
+// A client of the TypeScript SDK, version 2: see serve_client.mjs and tools_client.mjs.
 import { Client } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import * as serve from './serve_client.mjs';
@@ -23,9 +23,9 @@ async function listening() {
     }
 }
 
-const told = changed(`notifications/${kind}/list_changed`);
+const listChanged = changed(`notifications/${kind}/list_changed`);
 if (folder === 'tools') {
-    await tools.report(client, transport, told, listening);
+    await tools.report(client, transport, listChanged, listening);
 } else {
-    await serve.report(client, transport, told, listening, folder);
+    await serve.report(client, transport, listChanged, listening, folder);
 }

@@ -1,4 +1,4 @@
-// A server of the TypeScript SDK 2.x, over stdio, for old and new clients: as sdk1_server.mjs.
+// A server of the TypeScript SDK 2.x over stdio, for old and new clients, like sdk1_server.mjs.
 import { acceptedContent, inputRequired, McpServer } from '@modelcontextprotocol/server';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { z } from 'zod';
@@ -30,8 +30,8 @@ serveStdio(() => {
     server.registerTool('ask', {}, async ctx => {
         const isModern = ctx.mcpReq.envelope !== undefined;
         if (!isModern) {
-            const answer = await ctx.mcpReq.elicitInput({ mode: 'form', message: 'Who?', requestedSchema });
-            return text(answer.content.name);
+            const reply = await ctx.mcpReq.elicitInput({ mode: 'form', message: 'Who?', requestedSchema });
+            return text(reply.content.name);
         }
         const content = acceptedContent(ctx.mcpReq.inputResponses, 'who');
         if (content === undefined) {

@@ -1,4 +1,4 @@
-"""A server of the MCP Python SDK with two tools, over stdio."""
+"""A server of the MCP SDK for Python with two tools, over stdio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the tests get their npm packages: once in a run, within a time, and not at all where somebody says so."""
+"""The installation of npm packages for the tests: once per run, with a time limit, and not if it is switched off."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import ROOT
+from ..support.places import ROOT
 from .node import install
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the fake npm is a shell script")
@@ -24,7 +24,7 @@ HANGS = "exec 3>alive; echo started >&3; sleep 600 & sleep 600"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with packages to install, and a Node and an npm of its own on the path."""
+    """A folder with packages to install, and a fake Node on the path."""
     folder, programs = tmp_path / "peers", tmp_path / "bin"
     folder.mkdir()
     programs.mkdir()
@@ -55,7 +55,7 @@ def skipped(folder: Path, seconds: float = 30) -> str:
     return str(caught.value)
 
 
-def test_once(folder: Path) -> None:
+def test_packages_are_installed_once(folder: Path) -> None:
     fake_npm(folder, WORKS)
     node = str(folder.parent / "bin" / "node")
     assert install(folder) == install(folder) == node
@@ -97,7 +97,7 @@ def test_a_failure_is_remembered_by_all_workers_and_by_no_other_run(folder: Path
         assert len(calls(folder)) == expected
 
 
-def test_one_that_hangs_is_killed_with_its_children(folder: Path) -> None:
+def test_a_hanging_npm_is_killed_with_its_children(folder: Path) -> None:
     os.mkfifo(folder / "alive")
     reader = os.open(folder / "alive", os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -109,7 +109,7 @@ def test_one_that_hangs_is_killed_with_its_children(folder: Path) -> None:
         assert len(calls(folder)) == 1
         seen = b""
         while select.select([reader], [], [], 20)[0]:
-            # The end comes when nobody is left to write: BlockingIOError is not possible behind `select`.
+            # The stream ends when no process can write: after `select` there is no BlockingIOError.
             part = os.read(reader, 100)
             seen += part
             if not part:
@@ -125,12 +125,12 @@ def test_one_that_hangs_is_killed_with_its_children(folder: Path) -> None:
 def test_switched_off(folder: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     fake_npm(folder, WORKS)
     monkeypatch.setenv("JSONRPC_FAST_NPM", value)
-    assert skipped(folder) == "JSONRPC_FAST_NPM leaves npm out"
+    assert skipped(folder) == "JSONRPC_FAST_NPM prevents npm"
     assert calls(folder) == []
     monkeypatch.delenv("JSONRPC_FAST_NPM")
     install(folder)
     monkeypatch.setenv("JSONRPC_FAST_NPM", value)
-    assert install(folder) == str(folder.parent / "bin" / "node")  # what is there is used
+    assert install(folder) == str(folder.parent / "bin" / "node")  # installed packages are used
 
 
 def test_an_old_node(folder: Path) -> None:

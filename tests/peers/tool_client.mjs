@@ -1,5 +1,5 @@
-// Calls the tools of a server with either SDK: tool_client.mjs 1|2 COMMAND ARGUMENT…
-// Prints what it got as one line of JSON.
+// Calls the tools of a server with either SDK, and prints the results as one line of JSON:
+// tool_client.mjs 1|2 COMMAND ARGUMENT…
 const [version, command, ...args] = process.argv.slice(2);
 const name = version === '1' ? '@modelcontextprotocol/sdk/client' : '@modelcontextprotocol/client';
 const { Client } = await import(version === '1' ? `${name}/index.js` : name);

@@ -1,4 +1,4 @@
-"""A server of types and results that a client of another library has to read, and of a tool that fails."""
+"""A server with typed arguments and results for clients of other libraries, and with a tool that fails."""
 
 from __future__ import annotations
 

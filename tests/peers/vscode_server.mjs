@@ -1,4 +1,4 @@
-// A vscode-jsonrpc connection on stdin and stdout: what a language server is made of.
+// A vscode-jsonrpc connection on stdin and stdout, the base of a language server.
 
 import { createMessageConnection, ResponseError, StreamMessageReader, StreamMessageWriter } from "vscode-jsonrpc/node";
 import { CancellationTokenSource, ErrorCodes, ProgressType } from "vscode-jsonrpc/node";
@@ -16,7 +16,7 @@ connection.onRequest("crash", () => {
   throw new Error("crashed");
 });
 
-// Ends when it is cancelled, and not before.
+// Ends only when it is cancelled.
 connection.onRequest("hang", (token) =>
   new Promise((resolve) => {
     token.onCancellationRequested(() => {
@@ -26,7 +26,7 @@ connection.onRequest("hang", (token) =>
   }),
 );
 
-// Calls back, and gives what it got.
+// Calls back, and returns the result.
 connection.onRequest("ask", async (method, params) => {
   try {
     return { result: await connection.sendRequest(method, ...params) };
@@ -35,14 +35,14 @@ connection.onRequest("ask", async (method, params) => {
   }
 });
 
-// Sends so many requests at once, each of which is going to ask back; gives how many of the answers are right.
+// Sends `count` requests at once, each of which calls back. Returns the number of correct responses.
 connection.onRequest("flood", async (method, count) => {
   const numbers = Array.from({ length: count }, (_, number) => number);
-  const answers = await Promise.all(numbers.map((number) => connection.sendRequest(method, number)));
-  return answers.filter((answer, number) => answer === 2 * number).length;
+  const responses = await Promise.all(numbers.map((number) => connection.sendRequest(method, number)));
+  return responses.filter((response, number) => response === 2 * number).length;
 });
 
-// Calls back, and cancels that after a moment.
+// Calls back, and cancels that call after a moment.
 connection.onRequest("ask and cancel", async (method) => {
   const source = new CancellationTokenSource();
   setTimeout(() => source.cancel(), 50);
