@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def command(folder: Path) -> list[str]:
-    """What serves the folder. A shell around it writes its exit code beside the folder when it ends."""
+    """Return a command that serves the folder, in a shell that writes the exit code beside the folder."""
     serve = [sys.executable, "-m", "jsonrpc_fast", "serve", "--template-dir", str(folder)]
     return ["sh", "-c", '"$@"; echo $? > "$0"', str(folder.parent / "exit"), *serve]
 
@@ -63,10 +63,10 @@ def test_serve_and_the_typescript_sdk(folder: Path, client: list[str]) -> None:
     line = node_command(client[0], *client[1:], folder, *command(folder))
     run = subprocess.run(line, capture_output=True, text=True, timeout=60)
     assert (run.returncode, run.stderr) == (0, "")
-    told: dict[str, Any] = json.loads(run.stdout)
-    # Version 2 of the SDK shows the code of both eras as -32602.
+    output: dict[str, Any] = json.loads(run.stdout)
+    # Version 2 of the SDK reports -32602 in all revisions.
     not_found = -32002 if client == ["sdk1_client.mjs"] else -32602
-    assert told == {
+    assert output == {
         "server": "jsonrpc-fast",
         "prompts": [["greeting", ["name"]], ["review", ["language", "tone", "code"]]],
         "prompt": [["user", "text", "Hello Ada"]],
@@ -96,7 +96,7 @@ async def test_serve_and_the_python_sdk(folder: Path, mode: str, revision: str, 
 
     changed = asyncio.Event()
 
-    async def hear(message: Any) -> None:
+    async def on_message(message: Any) -> None:
         if isinstance(message, PromptListChangedNotification):
             changed.set()
 
@@ -106,7 +106,7 @@ async def test_serve_and_the_python_sdk(folder: Path, mode: str, revision: str, 
         return raised.value.error.code, raised.value.error.data
 
     async def change(client: Client) -> None:
-        """Adds a template, and waits until the client is told of it."""
+        """Add a template, and wait until the client is notified."""
         if revision != "2026-07-28":
             (folder / "later.txt").write_text("Later, {{ name }}.")
             await changed.wait()
@@ -119,7 +119,7 @@ async def test_serve_and_the_python_sdk(folder: Path, mode: str, revision: str, 
 
     program, *arguments = command(folder)
     server = stdio_client(StdioServerParameters(command=program, args=arguments, env=dict(os.environ)))
-    async with Client(server, mode=mode, message_handler=hear) as client:
+    async with Client(server, mode=mode, message_handler=on_message) as client:
         assert client.protocol_version == revision
         listed = (await client.list_prompts()).prompts
         assert [(prompt.name, [item.name for item in prompt.arguments or ()]) for prompt in listed] == [
@@ -155,12 +155,12 @@ WRONG = "Invalid arguments for tool add:\n/a: "
 def test_a_server_in_code_and_the_typescript_sdk(client: list[str]) -> None:
     run = subprocess.run(node_command(*client, "tools", *SAMPLE), capture_output=True, text=True, timeout=60)
     assert (run.returncode, run.stderr) == (0, "")
-    told: dict[str, Any] = json.loads(run.stdout)
-    is_error, text = told.pop("wrong")
+    output: dict[str, Any] = json.loads(run.stdout)
+    is_error, text = output.pop("wrong")
     assert is_error is True
     assert text.startswith(WRONG)
-    assert told == {
-        # Version 1 gives the first page, version 2 all of them.
+    assert output == {
+        # Version 1 returns the first page, version 2 all pages.
         "tools": [["add", ["a", "b"]], ["count", ["to"]], *([] if len(client) == 1 else [["grow", []]])],
         "sum": {"sum": 5},
         "progress": [[1, 3], [2, 3], [3, 3]],
@@ -180,10 +180,10 @@ async def test_a_server_in_code_and_the_python_sdk(mode: str, revision: str) -> 
     from mcp.client import Client
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
-    told: list[Any] = []
+    received: list[Any] = []
 
-    async def hear_progress(progress: float, total: float | None, message: str | None) -> None:
-        told.append((progress, total))
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        received.append((progress, total))
 
     server = stdio_client(StdioServerParameters(command=SAMPLE[0], args=SAMPLE[1:], env=dict(os.environ)))
     async with Client(server, mode=mode) as client:
@@ -194,9 +194,9 @@ async def test_a_server_in_code_and_the_python_sdk(mode: str, revision: str) -> 
         wrong = await client.call_tool("add", {"a": "two"})
         assert wrong.is_error
         assert wrong.content[0].text.startswith(WRONG)
-        counted = await client.call_tool("count", {"to": 2}, progress_callback=hear_progress)
+        counted = await client.call_tool("count", {"to": 2}, progress_callback=on_progress)
         assert counted.content[0].text == revision
-        assert told == [(1, 2), (2, 2)]
+        assert received == [(1, 2), (2, 2)]
         [contents] = (await client.read_resource("memo://a%20b")).contents
         assert contents.text == "about a b"
 
@@ -235,8 +235,8 @@ async def test_typed_functions_and_the_python_sdk(mode: str, tmp_path: Path) -> 
             assert await text_of("fail", argument="a payload") == (True, "Tool fail failed")
             with pytest.raises(MCPError, match="Internal error"):
                 await client.call_tool("wrong")
-            asked = await client.get_prompt("ask", {"count": "2"})
-            assert [message.content.text for message in asked.messages] == ["?", "?"]
+            prompt = await client.get_prompt("ask", {"count": "2"})
+            assert [message.content.text for message in prompt.messages] == ["?", "?"]
             with pytest.raises(MCPError, match="count"):
                 await client.get_prompt("ask", {"count": "4"})
             [contents] = (await client.read_resource("data://config")).contents

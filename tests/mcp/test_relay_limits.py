@@ -17,104 +17,105 @@ from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
 from jsonrpc_fast.transports.memory import memory_pair
 from jsonrpc_fast.transports.stdio.client import StdioClient
 
-from ..support.mcp_relay import LISTEN, SUBSCRIBED, End, over, relayed, turns
+from ..support.mcp_relay import LISTEN, SUBSCRIBED, End, relayed, through_relay
+from ..support.session_pairs import settle
 
 pytestmark = pytest.mark.timeout(60)
 
 
-@over(max_pending=2)
-async def test_only_so_many_requests_wait(left: End, right: End, faults: list[Any]) -> None:
+@through_relay(max_pending=2)
+async def test_requests_beyond_max_pending_are_refused(left: End, right: End, faults: list[Any]) -> None:
     await left.send(*[b'{"jsonrpc":"2.0","id":%d,"method":"m"}' % id for id in range(3)])
     error = b'{"code":-32000,"message":"too many requests wait for the other side"}'
-    assert left.take() == [b'{"jsonrpc":"2.0","id":2,"error":%b}' % error]
+    assert left.received() == [b'{"jsonrpc":"2.0","id":2,"error":%b}' % error]
     await right.send(b'{"jsonrpc":"2.0","id":1,"method":"m"}', b'{"jsonrpc":"2.0","id":2,"result":1}')
     await left.send(b'{"jsonrpc":"2.0","id":2,"method":"m"}')
-    assert right.take()[2:] == [b'{"jsonrpc":"2.0","id":3,"method":"m"}']
+    assert right.received()[2:] == [b'{"jsonrpc":"2.0","id":3,"method":"m"}']
 
 
-@over()
-async def test_a_lost_side_answers_what_waits_for_it_and_closes_the_other(
+@through_relay()
+async def test_when_a_side_is_lost_its_requests_get_errors_and_the_other_is_closed(
     left: End, right: End, faults: list[Any]
 ) -> None:
     await left.send(b'{"jsonrpc":"2.0","id":"a","method":"m"}', b'{"jsonrpc":"2.0","id":1,"method":"m"}')
     await right.transport.disconnect()
-    await turns()
+    await settle()
     error = b'{"code":-32000,"message":"the connection to the other side is closed"}'
-    assert left.take() == [b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id, error) for id in (b'"a"', b"1")]
+    assert left.received() == [b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id, error) for id in (b'"a"', b"1")]
     assert left.is_closed
 
 
-async def test_a_side_that_ends_its_stream_gets_its_answers_first() -> None:
+async def test_a_side_that_half_closes_still_gets_its_responses() -> None:
     async with relayed() as (left, right, _, relay):
         await left.send(b'{"jsonrpc":"2.0","id":5,"method":"m"}', b'{"jsonrpc":"2.0","id":6,"method":"m"}')
         await right.send(b'{"jsonrpc":"2.0","id":1,"method":"r"}')
-        left.take(), right.take()
-        await left.end()
+        left.received(), right.received()
+        await left.half_close()
         error = b'{"code":-32000,"message":"the connection to the other side is closed"}'
-        assert right.take() == [b'{"jsonrpc":"2.0","id":1,"error":%b}' % error]
+        assert right.received() == [b'{"jsonrpc":"2.0","id":1,"error":%b}' % error]
         await right.send(b'{"jsonrpc":"2.0","id":2,"method":"r"}', b'{"jsonrpc":"2.0","id":1,"result":5}')
-        assert right.take() == [b'{"jsonrpc":"2.0","id":2,"error":%b}' % error]
-        assert left.take() == [b'{"jsonrpc":"2.0","id":5,"result":5}']
+        assert right.received() == [b'{"jsonrpc":"2.0","id":2,"error":%b}' % error]
+        assert left.received() == [b'{"jsonrpc":"2.0","id":5,"result":5}']
         assert not right.is_closed
         await right.send(b'{"jsonrpc":"2.0","id":2,"result":6}')
         await relay.wait_closed()
-        await turns()
-        assert left.take() == [b'{"jsonrpc":"2.0","id":6,"result":6}']
+        await settle()
+        assert left.received() == [b'{"jsonrpc":"2.0","id":6,"result":6}']
 
 
-async def test_a_subscription_is_not_waited_for() -> None:
+async def test_closing_does_not_wait_for_a_subscription() -> None:
     async with relayed(MCP_2025_11_25) as (left, right, _, relay):
         await left.send(LISTEN, b'{"jsonrpc":"2.0","id":1,"method":"m"}')
-        await left.end()
-        assert left.take() == []
+        await left.half_close()
+        assert left.received() == []
         await right.send(b'{"jsonrpc":"2.0","id":2,"result":{}}')
         await asyncio.wait_for(relay.wait_closed(), 1)
-        await turns()
+        await settle()
         error = b'{"code":-32000,"message":"the connection to the other side is closed"}'
-        assert left.take() == [
+        assert left.received() == [
             b'{"jsonrpc":"2.0","id":1,"result":{}}',
             b'{"jsonrpc":"2.0","id":"s","error":%b}' % error,
         ]
 
 
-async def test_closing_that_is_cancelled_drops_what_is_not_written() -> None:
+async def test_cancelling_close_drops_unwritten_data() -> None:
     async with relayed() as (left, right, _, relay):
         right.transport.pause_reading()
         await left.send(b'{"jsonrpc":"2.0","method":"n","params":["' + b"x" * 1_000_000 + b'"]}')
         closing = asyncio.create_task(relay.close())
-        await turns()
+        await settle()
         assert not closing.done()
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
         await asyncio.wait_for(relay.wait_closed(), 1)
         right.transport.resume_reading()
-        await turns()
-        assert right.take() == []
+        await settle()
+        assert right.received() == []
 
 
-async def test_a_side_that_waits_in_vain_is_closed_all_the_same() -> None:
+async def test_a_half_closed_side_is_closed_after_close_seconds() -> None:
     async with relayed(close_seconds=0.05) as (left, right, _, relay):
         await left.send(b'{"jsonrpc":"2.0","id":5,"method":"m"}')
-        await left.end()
+        await left.half_close()
         assert not right.is_closed
         await relay.wait_closed()
-        await turns()
+        await settle()
         assert right.is_closed
         error = b'{"code":-32000,"message":"the connection to the other side is closed"}'
-        assert left.take() == [b'{"jsonrpc":"2.0","id":5,"error":%b}' % error]
+        assert left.received() == [b'{"jsonrpc":"2.0","id":5,"error":%b}' % error]
 
 
-async def test_closing_answers_what_is_in_flight() -> None:
+async def test_closing_answers_the_requests_in_flight() -> None:
     async with relayed() as (left, right, _, relay):
         await left.send(b'{"jsonrpc":"2.0","id":5,"method":"m"}')
         await right.send(b'[{"jsonrpc":"2.0","id":6,"method":"m"},{"jsonrpc":"2.0","id":7,"method":"m"}]')
-        left.take(), right.take()
+        left.received(), right.received()
         await asyncio.gather(relay.close(), relay.close())
-        await turns()
+        await settle()
         error = b'"error":{"code":-32000,"message":"the connection to the other side is closed"}}'
-        assert left.take() == [b'{"jsonrpc":"2.0","id":5,%b' % error]
-        assert right.take() == [b'[{"jsonrpc":"2.0","id":6,%b,{"jsonrpc":"2.0","id":7,%b]' % (error, error)]
+        assert left.received() == [b'{"jsonrpc":"2.0","id":5,%b' % error]
+        assert right.received() == [b'[{"jsonrpc":"2.0","id":6,%b,{"jsonrpc":"2.0","id":7,%b]' % (error, error)]
         assert left.is_closed
         assert right.is_closed
 
@@ -133,7 +134,7 @@ async def test_a_relay_starts_once_and_closes_what_it_started() -> None:
     await outer.disconnect()
 
 
-async def test_what_is_not_raw_is_written_again() -> None:
+async def test_payloads_are_encoded_again_without_raw() -> None:
     (outer_left, left), (outer_right, right) = memory_pair(), memory_pair()
     async with (
         Relay(left, right),
@@ -147,25 +148,25 @@ async def test_what_is_not_raw_is_written_again() -> None:
             await session.call("add", Raw(deep))
         assert caught.value.code == -32603
         assert await session.call("add", [1, 2]) == 3
-        # An answer that can be read, but not written again.
+        # A response that can be decoded, but not encoded again.
         answer = b'{"jsonrpc":"2.0","id":%d,"result":%b}'
         outer_right.onmessage = lambda message: outer_right.send(answer % (message.id, deep))
         with pytest.raises(RpcError) as caught:
             await session.call("add", [1, 2])
         assert caught.value.code == -32603
         # A subscription.
-        told: list[Any] = []
-        outer_left.onmessage = told.append
+        notified: list[Any] = []
+        outer_left.onmessage = notified.append
         outer_left.send(LISTEN)
         outer_right.onmessage = None
-        await turns()
+        await settle()
         outer_right.send(SUBSCRIBED % (b"notifications/tools/list_changed", b"5"))
-        await turns()
-        assert told[0].params == {"_meta": {"io.modelcontextprotocol/subscriptionId": "s"}}
+        await settle()
+        assert notified[0].params == {"_meta": {"io.modelcontextprotocol/subscriptionId": "s"}}
 
 
-@over()
-async def test_a_side_that_does_not_read_holds_up_the_other_one(left: End, right: End, faults: list[Any]) -> None:
+@through_relay()
+async def test_reading_pauses_while_the_other_side_does_not_read(left: End, right: End, faults: list[Any]) -> None:
     right.transport.pause_reading()
     text = b'{"jsonrpc":"2.0","method":"n","params":["' + b"x" * 50_000 + b'"]}'
     sent = 0
@@ -173,23 +174,23 @@ async def test_a_side_that_does_not_read_holds_up_the_other_one(left: End, right
         await left.send(text)
         sent += 1
         assert sent < 100
-    # What the relay holds is bounded; the rest waits in the buffer of the sender.
+    # The relay's buffers are bounded; the rest waits in the sender's.
     assert sent * len(text) < 4 * HIGH_WATER_BYTES
     await right.send(b'{"jsonrpc":"2.0","method":"other way"}')
-    assert left.take() == [b'{"jsonrpc":"2.0","method":"other way"}']
+    assert left.received() == [b'{"jsonrpc":"2.0","method":"other way"}']
     right.transport.resume_reading()
     while len(right.lines) < sent:
         await asyncio.sleep(0)
-    assert right.take() == [text] * sent
+    assert right.received() == [text] * sent
 
 
-@over(reply_policy="always")
-async def test_a_storm_of_faults_is_held_up_by_its_own_answers(left: End, right: End, faults: list[Any]) -> None:
+@through_relay(reply_policy="always")
+async def test_reading_pauses_while_error_responses_are_unread(left: End, right: End, faults: list[Any]) -> None:
     left.transport.pause_reading()
     sent = 0
     while left.transport.write_buffer_bytes <= HIGH_WATER_BYTES:
         left.transport._write(b"{\n" * 10_000)
-        await turns()
+        await settle()
         sent += 10_000
         assert sent < 1_000_000
     left.transport.resume_reading()
@@ -198,7 +199,7 @@ async def test_a_storm_of_faults_is_held_up_by_its_own_answers(left: End, right:
     assert len(faults) == sent
 
 
-async def test_what_was_relayed_is_not_kept() -> None:
+async def test_the_relay_keeps_no_finished_requests() -> None:
     cancel = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}'
 
     async with relayed(on_fault=lambda side, fault: None) as (left, right, _, _):

@@ -26,8 +26,9 @@ from jsonrpc_fast.transports.memory import memory_pair
 from jsonrpc_fast.transports.stdio.client import StdioClient
 
 from ..support.examples import scaled_examples
-from ..support.mcp_relay import End, relayed, turns
+from ..support.mcp_relay import End, relayed
 from ..support.places import PEERS
+from ..support.session_pairs import settle
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
@@ -44,66 +45,73 @@ actions = st.one_of(
 
 
 class Talker:
-    """One side of a conversation: what it asked and has not been answered, and what it was asked."""
+    """One side of a conversation.
+
+    Attributes:
+        end: The peer.
+        unanswered: How many requests with each id are not answered yet.
+        cancelled: How many requests with each id were cancelled.
+        requests: The ids of the requests it received and has not answered.
+    """
 
     def __init__(self, end: End) -> None:
         self.end = end
-        self.asked: Counter[str] = Counter()
+        self.unanswered: Counter[str] = Counter()
         self.cancelled: Counter[str] = Counter()
-        self.questions: list[int] = []
+        self.requests: list[int] = []
 
     async def act(self, action: str, value: Any) -> None:
         if action == "ask":
             items = [{"jsonrpc": "2.0", "id": id, "method": "m"} for id in value]
-            self.asked.update(map(json.dumps, value))
+            self.unanswered.update(map(json.dumps, value))
             await self.end.send(json.dumps(items if len(items) > 1 else items[0]).encode())
         elif action == "cancel":
-            self.cancelled[json.dumps(value)] += self.asked[json.dumps(value)] > 0
+            self.cancelled[json.dumps(value)] += self.unanswered[json.dumps(value)] > 0
             params = {"requestId": value}
             message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
             await self.end.send(json.dumps(message).encode())
-        elif action == "answer" and self.questions:
-            id = self.questions.pop(value % len(self.questions))
+        elif action == "answer" and self.requests:
+            id = self.requests.pop(value % len(self.requests))
             await self.end.send(b'{"jsonrpc":"2.0","id":%d,"result":{}}' % id)
         elif action == "garbage":
             self.end.transport._write(value + b"\n")
-            await turns()
+            await settle()
 
-    def hear(self) -> None:
-        for line in self.end.take():
+    def receive(self) -> None:
+        for line in self.end.received():
             messages = json.loads(line)
             for message in messages if isinstance(messages, list) else [messages]:
                 if "method" not in message:
-                    self.asked[json.dumps(message["id"])] -= 1
+                    self.unanswered[json.dumps(message["id"])] -= 1
                 elif "id" in message:
-                    self.questions.append(message["id"])
+                    self.requests.append(message["id"])
                 else:
-                    self.questions = [id for id in self.questions if id != message["params"]["requestId"]]
+                    self.requests = [id for id in self.requests if id != message["params"]["requestId"]]
 
 
 @scaled_examples(0.2)
 @given(st.lists(st.tuples(st.booleans(), actions), max_size=30))
-async def test_any_conversation(conversation: list[tuple[bool, tuple[str, Any]]]) -> None:
-    """Each request gets one response; a cancelled one gets at most one."""
+async def test_each_request_gets_one_response(conversation: list[tuple[bool, tuple[str, Any]]]) -> None:
+    """A cancelled request may get none."""
 
     async with relayed(JSONRPC) as (left, right, _, relay):
         talkers = Talker(left), Talker(right)
         for is_right, (action, value) in conversation:
             await talkers[is_right].act(action, value)
             for talker in talkers:
-                talker.hear()
+                talker.receive()
         await relay.close()
-        await turns()
+        await settle()
         for talker in talkers:
-            talker.hear()
-            assert all(0 <= left <= talker.cancelled[id] for id, left in talker.asked.items())
+            talker.receive()
+            assert all(0 <= left <= talker.cancelled[id] for id, left in talker.unanswered.items())
 
 
 CALLS = 3000
 
 
 class Server:
-    """What both sides serve."""
+    """The handlers of both sides."""
 
     def __init__(self) -> None:
         self.cancelled = 0
@@ -128,7 +136,7 @@ class Server:
 
 
 async def talk(session: Session, name: str, chance: random.Random) -> dict[str, int]:
-    """Makes CALLS calls, 50 at a time, and checks every answer. Returns how many ended how."""
+    """Make CALLS calls, 50 at a time, and check every answer. Returns the number of calls by outcome."""
     ends = {"result": 0, "error": 0, "cancelled": 0}
     limit = asyncio.Semaphore(50)
 
@@ -144,17 +152,17 @@ async def talk(session: Session, name: str, chance: random.Random) -> dict[str, 
                 assert (caught.value.code, caught.value.data.decode()) == (number, {"number": number})
                 ends["error"] += 1
             else:
-                told: list[Any] = []
+                reported: list[Any] = []
 
                 def stop(value: Any) -> None:
-                    told.append(value)
+                    reported.append(value)
                     call.cancel()
 
                 params = {"number": number}
                 call = asyncio.ensure_future(session.call("wait", params, on_progress=stop))
                 with pytest.raises(asyncio.CancelledError):
                     await call
-                assert told == [{"progress": number}]
+                assert reported == [{"progress": number}]
                 ends["cancelled"] += 1
 
     await asyncio.gather(*map(one, range(CALLS)))
@@ -174,7 +182,7 @@ async def test_thousands_of_calls_in_both_directions() -> None:
         talks = talk(first, "first", random.Random(1)), talk(second, "second", random.Random(2))
         ends = await asyncio.gather(*talks)
         assert all(min(found.values()) > 300 and sum(found.values()) == CALLS for found in ends)
-        await turns()
+        await settle()
         assert (one.cancelled, other.cancelled) == (ends[1]["cancelled"], ends[0]["cancelled"])
         assert faults == []
         for side in (relay._left, relay._right):
@@ -194,7 +202,7 @@ run_stdio(serve)
 """
 
 
-async def test_a_killed_process_settles_what_is_in_flight() -> None:
+async def test_requests_to_a_killed_process_get_errors() -> None:
     outer, left = memory_pair(raw=True)
     right = StdioClient([sys.executable, "-c", ECHO], raw=True)
     faults: list[Any] = []
@@ -215,12 +223,12 @@ async def test_a_killed_process_settles_what_is_in_flight() -> None:
     assert [(side, type(fault)) for side, fault in faults] == [("right", ConnectionLost)]
 
 
-def test_a_program_that_is_fed_and_ends() -> None:
-    """Requests from a pipe that ends at once: they are answered before the relay and its server end."""
+def test_requests_from_a_pipe_are_answered_before_the_relay_exits() -> None:
+    """The pipe ends at once, and the requests are still answered."""
     relay = [sys.executable, str(PEERS / "relay.py"), sys.executable, "-c", ECHO]
     requests = b"".join([b'{"jsonrpc":"2.0","id":"%d","method":"echo","params":{}}\n' % id for id in range(200)])
     done = subprocess.run(relay, input=requests, capture_output=True, timeout=30)
-    # The server's results are arrays, which the protocol of this relay does not have.
+    # The server's results are arrays, which MCP does not allow.
     refused = b'{"code":-32603,"message":"the other side sent an invalid response"}'
     assert sorted(done.stdout.splitlines()) == sorted(
         [b'{"jsonrpc":"2.0","id":"%d","error":%b}' % (id, refused) for id in range(200)]
@@ -230,18 +238,18 @@ def test_a_program_that_is_fed_and_ends() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_a_client_and_a_server_of_another_library_see_no_relay(mode: str) -> None:
+async def test_a_client_and_a_server_of_another_library_through_a_relay(mode: str) -> None:
     pytest.importorskip("mcp.server.mcpserver")
 
     command = [sys.executable, str(PEERS / "relay.py"), sys.executable, str(PEERS / "lowlevel_server.py")]
-    told: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
-    said = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "4"}}
+    notifications: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+    sample = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "4"}}
     handlers = {
         "roots/list": lambda params: {"roots": [{"uri": "file:///a"}]},
-        "sampling/createMessage": lambda params: said,
+        "sampling/createMessage": lambda params: sample,
     }
     async with connect(
-        *command, mode=mode, handlers=handlers, on_notification=lambda *what: told.put_nowait(what)
+        *command, mode=mode, handlers=handlers, on_notification=lambda *what: notifications.put_nowait(what)
     ) as client:
         assert [tool["name"] for tool in await client.list_tools()] == ["ask", "changed", "error", "again", "level"]
         assert (await client.call_tool("ask"))["content"][0]["text"] == "file:///a 4"
@@ -251,12 +259,12 @@ async def test_a_client_and_a_server_of_another_library_see_no_relay(mode: str) 
         if client.server.revision.is_modern:
             wanted = {"notifications": {"toolsListChanged": True}}
             listening = asyncio.create_task(client.call("subscriptions/listen", wanted, timeout=None))
-            method, params = await told.get()
+            method, params = await notifications.get()
             assert method == "notifications/subscriptions/acknowledged"
             await client.call_tool("changed")
-            method, changed = await told.get()
+            method, changed = await notifications.get()
             assert (method, changed["_meta"]) == ("notifications/tools/list_changed", params["_meta"])
             listening.cancel()
         else:
             await client.call_tool("changed")
-            assert (await told.get())[0] == "notifications/tools/list_changed"
+            assert (await notifications.get())[0] == "notifications/tools/list_changed"

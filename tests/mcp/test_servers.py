@@ -45,11 +45,11 @@ def command_of(server: str) -> list[str]:
     ],
 )
 async def test_a_server_of_another_library(server: str, mode: str, version: str) -> None:
-    told: list[tuple[str, dict[str, Any]]] = []
-    asked: list[dict[str, Any]] = []
+    notifications: list[tuple[str, dict[str, Any]]] = []
+    questions: list[dict[str, Any]] = []
 
     async def elicit(params: dict[str, Any]) -> dict[str, Any]:
-        asked.append(params)
+        questions.append(params)
         return {"action": "accept", "content": {"name": "Ann"}}
 
     transport = StdioClient(command_of(server), profile=MCP_2025_11_25)
@@ -57,7 +57,7 @@ async def test_a_server_of_another_library(server: str, mode: str, version: str)
         transport,
         mode=mode,
         handlers={"elicitation/create": elicit},
-        on_notification=lambda *what: told.append(what),
+        on_notification=lambda *what: notifications.append(what),
     )
     async with client:
         assert client.server.revision.version == version
@@ -83,18 +83,18 @@ async def test_a_server_of_another_library(server: str, mode: str, version: str)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        # The first one may have been given up before the server had begun with it.
+        # The first call may have timed out before the server began with it.
         assert (await client.call_tool("cancelled"))["content"][0]["text"] in ("1", "2")
 
         if version >= "2025-06-18":
             assert (await client.call_tool("ask"))["content"][0]["text"] == "Ann"
-            [question] = asked
+            [question] = questions
             assert (question["message"], "name" in question["requestedSchema"]["properties"]) == ("Who?", True)
 
         if client.server.revision.is_modern or client.server.capabilities.supports("logging"):
             await client.set_level("error")
         await client.call_tool("log")
-        assert ("notifications/message", {"level": "error", "data": "from the tool"}) in told
+        assert ("notifications/message", {"level": "error", "data": "from the tool"}) in notifications
 
         [prompt] = await client.list_prompts()
         assert prompt["name"] == "greet"
@@ -115,18 +115,18 @@ async def test_a_server_of_another_library(server: str, mode: str, version: str)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_what_a_server_asks_and_tells(mode: str) -> None:
-    """Pages, completion, roots and sampling, input by state alone, errors with data, subscriptions."""
+async def test_requests_and_notifications_of_a_server(mode: str) -> None:
+    """Pages, completion, roots, sampling, input by state alone, errors with data and subscriptions."""
 
-    told: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
-    said = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "4"}}
+    notifications: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+    sample = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "4"}}
     handlers = {
         "roots/list": lambda params: {"roots": [{"uri": "file:///a"}]},
-        "sampling/createMessage": lambda params: said,
+        "sampling/createMessage": lambda params: sample,
     }
     command = command_of("lowlevel_server.py")
     async with connect(
-        *command, mode=mode, handlers=handlers, on_notification=lambda *what: told.put_nowait(what)
+        *command, mode=mode, handlers=handlers, on_notification=lambda *what: notifications.put_nowait(what)
     ) as client:
         is_modern = client.server.revision.is_modern
         assert is_modern is (mode == "auto")
@@ -145,12 +145,12 @@ async def test_what_a_server_asks_and_tells(mode: str) -> None:
             assert (await client.call_tool("again"))["content"][0]["text"] == "3"
             wanted = {"notifications": {"toolsListChanged": True}}
             listening = asyncio.create_task(client.call("subscriptions/listen", wanted, timeout=None))
-            assert (await told.get())[0] == "notifications/subscriptions/acknowledged"
+            assert (await notifications.get())[0] == "notifications/subscriptions/acknowledged"
         else:
             await client.set_level("warning")
             assert (await client.call_tool("level"))["content"][0]["text"] == "warning"
         await client.call_tool("changed")
-        assert (await told.get())[0] == "notifications/tools/list_changed"
+        assert (await notifications.get())[0] == "notifications/tools/list_changed"
     if is_modern:
         with pytest.raises(ConnectionLost):
             await listening
@@ -186,7 +186,7 @@ def own_server() -> Server:
     return server
 
 
-async def use(client: Client) -> None:
+async def use_own_server(client: Client) -> None:
     assert client.server.info == Implementation(name="own", version="1.0")
     assert [tool["name"] for tool in await client.list_tools()] == ["add"]
     assert (await client.call_tool("add", {"a": 1, "b": 2}))["content"] == [{"type": "text", "text": "3"}]
@@ -209,7 +209,7 @@ async def test_our_own_server(mode: str) -> None:
     ours, theirs = memory_pair(profile=server.profile)
     serving = asyncio.create_task(server.run(theirs))
     async with connect(ours, mode=mode) as client:
-        await use(client)
+        await use_own_server(client)
     await serving
 
 
@@ -217,7 +217,7 @@ async def test_our_own_server_as_a_program() -> None:
     code = "from tests.mcp.test_servers import own_server; own_server().serve_stdio()"
     client = connect(sys.executable, "-c", code, cwd=PEERS.parent.parent)
     async with client:
-        await use(client)
+        await use_own_server(client)
 
 
 async def test_tasks_of_our_own_server() -> None:

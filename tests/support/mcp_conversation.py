@@ -1,4 +1,4 @@
-"""A client in the server's own loop, that says what it is told to: what comes back is kept as JSON has it."""
+"""A client that runs in the server's loop and sends any messages; it keeps what it receives as JSON values."""
 
 from __future__ import annotations
 
@@ -13,18 +13,24 @@ from jsonrpc_fast.mcp.protocol.meta import CLIENT_CAPABILITIES_KEY, PROTOCOL_VER
 from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.transports import memory_pair
 
+from .session_pairs import settle
+
 SECONDS = 10
 
 
 def modern_meta(capabilities: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    """The `_meta` of a request of 2026-07-28."""
+    """Return the `_meta` of a request of 2026-07-28."""
     return {PROTOCOL_VERSION_KEY: "2026-07-28", CLIENT_CAPABILITIES_KEY: capabilities or {}, **more}
 
 
 class Conversation:
-    """What the client has said and heard.
+    """The client's side of a connection.
 
-    notifications  what came with a method, in order: requests, too
+    Attributes:
+        transport: The client's transport.
+        version: The revision of the requests; "" for none.
+        notifications: The notifications and requests of the server, in order.
+        responses: The responses by id.
     """
 
     def __init__(self, transport: Any, version: str, capabilities: dict[str, Any] | None = None) -> None:
@@ -32,35 +38,36 @@ class Conversation:
         self.version = version
         self._capabilities = capabilities or {}
         self.notifications: list[dict[str, Any]] = []
-        self._answers: dict[Any, Any] = {}
-        self._heard = asyncio.Event()
+        self.responses: dict[Any, Any] = {}
+        self._arrived = asyncio.Event()
         self._last_id = 0
-        transport.onmessage = self._hear
-        transport.onerror = self._hear
+        transport.onmessage = self._on_message
+        transport.onerror = self._on_message
 
-    def _hear(self, message: Any) -> None:
+    def _on_message(self, message: Any) -> None:
         if isinstance(message, list):
             for item in message:
-                self._hear(item)
+                self._on_message(item)
             return
         assert not isinstance(message, Exception) or isinstance(message, ParseError), message
-        heard = message.to_dict()
-        if "method" in heard:
-            self.notifications.append(heard)
+        members = message.to_dict()
+        if "method" in members:
+            self.notifications.append(members)
         else:
-            assert heard.get("id") not in self._answers
-            self._answers[heard.get("id")] = heard
-        self._heard.set()
+            assert members.get("id") not in self.responses
+            self.responses[members.get("id")] = members
+        self._arrived.set()
 
     def send(self, message: Any) -> None:
-        """Sends anything that is JSON."""
+        """Send any JSON value."""
         self.transport.send(dumps(message))
 
     def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
+        """Send a notification."""
         self.send({"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})})
 
     def request(self, method: str, params: dict[str, Any] | None = None) -> int:
-        """Sends a request of the conversation's version, and returns its id."""
+        """Send a request of the conversation's version, and return its id."""
         self._last_id += 1
         if self.version == "2026-07-28":
             params = {**(params or {}), "_meta": {**modern_meta(self._capabilities), **(params or {}).get("_meta", {})}}
@@ -69,34 +76,36 @@ class Conversation:
         return self._last_id
 
     async def answer(self, id: Any) -> dict[str, Any]:
-        """The whole answer to a request."""
-        while id not in self._answers:
-            self._heard.clear()
-            await asyncio.wait_for(self._heard.wait(), SECONDS)
-        answer: dict[str, Any] = self._answers[id]
+        """Return the response to a request, as a dict."""
+        while id not in self.responses:
+            self._arrived.clear()
+            await asyncio.wait_for(self._arrived.wait(), SECONDS)
+        answer: dict[str, Any] = self.responses[id]
         return answer
 
     async def notification(self, method: str) -> dict[str, Any]:
-        """The first notification of a method that was not asked for yet."""
+        """Remove and return the first notification of a method."""
         while True:
-            for heard in self.notifications:
-                if heard["method"] == method:
-                    self.notifications.remove(heard)
-                    return heard
-            self._heard.clear()
-            await asyncio.wait_for(self._heard.wait(), SECONDS)
+            for message in self.notifications:
+                if message["method"] == method:
+                    self.notifications.remove(message)
+                    return message
+            self._arrived.clear()
+            await asyncio.wait_for(self._arrived.wait(), SECONDS)
 
     async def result(self, method: str, params: dict[str, Any] | None = None) -> Any:
+        """Send a request and return its result."""
         answer = await self.answer(self.request(method, params))
         assert "result" in answer, answer
         return answer["result"]
 
     async def error(self, method: str, params: dict[str, Any] | None = None) -> tuple[int, str, Any]:
-        """Code, message and data of the error that a request is answered with."""
+        """Send a request and return code, message and data of its error."""
         error = (await self.answer(self.request(method, params)))["error"]
         return error["code"], error["message"], error.get("data")
 
     async def initialize(self, version: str) -> dict[str, Any]:
+        """Perform the handshake and return its result."""
         result: dict[str, Any] = await self.result(
             "initialize",
             {
@@ -106,22 +115,25 @@ class Conversation:
             },
         )
         self.notify("notifications/initialized")
-        await self.result("ping")  # now it has arrived
+        await self.result("ping")  # then the notification has arrived
         return result
 
     async def settle(self) -> None:
-        """Lets what was sent arrive on both sides, and be answered."""
-        for _ in range(20):
-            await asyncio.sleep(0)
+        """Wait until sent messages have arrived and been answered."""
+        await settle()
 
 
 @asynccontextmanager
 async def converse(
     server: Server, version: str, capabilities: dict[str, Any] | None = None, **options: Any
 ) -> AsyncIterator[Conversation]:
-    """A conversation with a server, initialized where the version has that; "" for one that is not.
+    """Yield a conversation with a server.
 
-    capabilities  of the client
+    Args:
+        server: The server.
+        version: The revision. One with `initialize` is initialized; "" sends no handshake.
+        capabilities: The capabilities of the client.
+        options: Options of both transports.
     """
     ours, theirs = memory_pair(**{"profile": server.profile, **options})
     serving = asyncio.create_task(server.run(theirs))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,9 +10,11 @@ from jsonrpc_fast import JSONRPC, Profile, encode
 from jsonrpc_fast.mcp.relay import Relay
 from jsonrpc_fast.transports.memory import MemoryTransport, memory_pair
 
+from .session_pairs import settle
+
 
 class End:
-    """The peer at one end: sends lines, and keeps those that come, in the order of their coming."""
+    """The peer at one end: sends lines, and keeps the lines it receives."""
 
     def __init__(self, transport: MemoryTransport) -> None:
         self.transport = transport
@@ -29,29 +30,24 @@ class End:
     async def send(self, *lines: bytes) -> None:
         for line in lines:
             self.transport.send(line)
-        await turns()
+        await settle()
 
-    async def end(self) -> None:
-        """Says no more, but listens."""
+    async def half_close(self) -> None:
+        """End the stream to the relay, and go on receiving."""
         self.transport._finish()
-        await turns()
+        await settle()
 
-    def take(self) -> list[bytes]:
+    def received(self) -> list[bytes]:
+        """Return the lines received since the last call."""
         lines, self.lines = self.lines, []
         return lines
-
-
-async def turns() -> None:
-    """Enough turns of the loop for a message to go from one end to the other, and for the answer of the relay."""
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 @asynccontextmanager
 async def relayed(
     profile: Profile = JSONRPC, **options: Any
 ) -> AsyncIterator[tuple[End, End, list[tuple[str, Exception]], Relay]]:
-    """Both ends, with a relay between them, and the faults that it tells."""
+    """Yield both ends, the faults that the relay between them reports, and the relay."""
     faults: list[tuple[str, Exception]] = []
     outer_left, left = memory_pair(profile=profile, raw=True)
     outer_right, right = memory_pair(profile=profile, raw=True)
@@ -66,10 +62,10 @@ async def relayed(
             await outer_right.disconnect()
 
 
-def over(
+def through_relay(
     profile: Profile = JSONRPC, **options: Any
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[[], Awaitable[None]]]:
-    """Runs a test with both ends and the faults of a relay."""
+    """Return a decorator that calls a test with both ends of a relay and the faults that it reports."""
 
     def decorate(test: Callable[..., Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         async def wrapped() -> None:

@@ -1,4 +1,4 @@
-"""An MCP server that answers as a test wants, and a client connected to it."""
+"""An MCP server with prepared answers, and a client connected to it."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ DISCOVERED = {"supportedVersions": ["2026-07-28"], "capabilities": {}, "resultTy
 
 
 class Script:
-    """The server's end: answers requests by their methods, and keeps all that came.
+    """The server: answers requests by method, and keeps the messages it receives.
 
-    An answer is a result, an RpcError, bytes to be sent as they are (`%s` is the id), or None for none. A list is
-    used up, one answer after the other; a function is called with the params.
+    An answer is a result, an RpcError, bytes to send verbatim (`%s` is the id), or None for no answer. From a list each
+    request gets the next answer; a function is called with the params.
     """
 
     def __init__(self, transport: MemoryTransport, answers: Mapping[str, Any]) -> None:
         self.transport = transport
         self.answers = {"initialize": INITIALIZED, "server/discover": DISCOVERED, **answers}
         self.requests: list[dict[str, Any]] = []
-        self.told: list[dict[str, Any]] = []
+        self.notifications: list[dict[str, Any]] = []
         self.responses: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        transport.onmessage = self.take
+        transport.onmessage = self._on_message
 
-    def take(self, received: Any) -> None:
+    def _on_message(self, received: Any) -> None:
         if isinstance(received, list):
             for item in received:
-                self.take(item)
+                self._on_message(item)
             return
         message = received.to_dict()
         if "method" not in message:
             self.responses.put_nowait(message)
         elif "id" not in message:
-            self.told.append(message)
+            self.notifications.append(message)
         else:
             self.requests.append(message)
             answer = self.answers.get(message["method"], RpcError(-32601, "Method not found"))
@@ -50,9 +50,10 @@ class Script:
                 answer = answer.pop(0)
             if callable(answer):
                 answer = answer(message.get("params"))
-            self.answer(message["id"], answer)
+            self.reply(message["id"], answer)
 
-    def answer(self, id: int, answer: object) -> None:
+    def reply(self, id: int, answer: object) -> None:
+        """Send an answer to a request."""
         if isinstance(answer, bytes):
             self.write(answer.replace(b"%s", b"%d" % id))
         elif isinstance(answer, RpcError):
@@ -61,17 +62,19 @@ class Script:
             self.write({"id": id, "result": answer})
 
     def write(self, message: bytes | dict[str, Any]) -> None:
+        """Send a message: a text, or its members without `jsonrpc`."""
         text = message if isinstance(message, bytes) else json.dumps({"jsonrpc": "2.0", **message}).encode()
         self.transport._write(text + b"\n")
 
     async def ask(self, method: str, params: Any = None, id: Any = "q") -> dict[str, Any]:
+        """Send a request and return the response."""
         self.write({"id": id, "method": method, **({} if params is None else {"params": params})})
         return await self.responses.get()
 
 
 @asynccontextmanager
 async def scripted(answers: Mapping[str, Any] | None = None, **options: Any) -> AsyncIterator[tuple[Client, Script]]:
-    """A client that is connected to a script, in legacy mode where nothing else is said."""
+    """Yield a client, by default in legacy mode, and the script that it is connected to."""
     profile = options.pop("profile", MCP_2025_11_25)
     ours, theirs = memory_pair(profile=profile)
     script = Script(theirs, answers or {})
@@ -81,8 +84,3 @@ async def scripted(answers: Mapping[str, Any] | None = None, **options: Any) -> 
             yield client, script
     finally:
         await theirs.disconnect()
-
-
-async def turns() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""`serve` as a process, with a simple client."""
+"""`serve` as a process, and a client that sends any messages."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 
 SECONDS = 20
 LOOPING = "{% for a in range(9999) %}" * 3 + "{% endfor %}" * 3
-"""A template that runs until its time limit."""
+"""A template that exceeds its time limit."""
 
 
 class Process:
-    """`serve` and its three streams. No method waits longer than SECONDS."""
+    """`serve` and its three streams. Every wait ends after SECONDS."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         command = [sys.executable, "-m", "jsonrpc_fast", "serve", "--template-dir", str(folder), *arguments]
@@ -52,11 +52,11 @@ class Process:
         return self._last_id
 
     def answer(self, id: Any, seconds: float = SECONDS) -> Any:
-        """Return the response to a request. Raises queue.Empty if none comes."""
+        """Return the response to a request. Raises queue.Empty if there is none in time."""
         deadline = time.monotonic() + seconds
         while id not in self._answers:
-            heard = json.loads(self._lines.get(timeout=max(0.001, deadline - time.monotonic())))
-            for message in heard if isinstance(heard, list) else [heard]:
+            received = json.loads(self._lines.get(timeout=max(0.001, deadline - time.monotonic())))
+            for message in received if isinstance(received, list) else [received]:
                 if "method" in message:
                     self.notifications.append(message)
                 else:
@@ -78,21 +78,22 @@ class Process:
         return result
 
     def greet(self) -> str:
-        """Return whether the server still serves."""
+        """Render a prompt, to check that the server still works."""
         result = self.result("prompts/get", {"name": "greeting", "arguments": {"name": "Ada"}})
         return str(result["messages"][0]["content"]["text"])
 
     def ids(self) -> set[Any]:
-        """Return the responses so far."""
+        """Return the ids that have been answered so far."""
         return set(self._answers)
 
     def end(self) -> tuple[int, str]:
-        """Close its stdin. Return its exit code and what it wrote to stderr."""
+        """Close its stdin. Returns its exit code and its stderr."""
         assert self.popen.stdin is not None
         self.popen.stdin.close()
         return self.wait()
 
     def wait(self) -> tuple[int, str]:
+        """Wait for the process. Returns its exit code and its stderr."""
         code = self.popen.wait(SECONDS)
         for thread in self._threads:
             thread.join(SECONDS)

@@ -1,4 +1,4 @@
-"""The client's methods: what they send, and how they check and return the server's answers."""
+"""The client's methods: the requests they send, and the checks of the results they return."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from jsonrpc_fast.mcp.client.client import MAX_PAGES
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities
 from jsonrpc_fast.profile import JSONRPC
 
-from ...support.mcp_script import INITIALIZED, scripted, turns
-from ...support.session_pairs import Faults
+from ...support.mcp_script import INITIALIZED, scripted
+from ...support.session_pairs import Faults, settle
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -28,7 +28,7 @@ TOOL = {"name": "t", "inputSchema": {"type": "object"}}
 
 
 @pytest.mark.parametrize(
-    ("call", "answers", "said"),
+    ("call", "answers", "fault"),
     [
         ("list_tools", {"tools/list": {}}, "/tools must be an array"),
         ("list_tools", {"tools/list": {"tools": {}}}, "/tools must be an array"),
@@ -68,16 +68,16 @@ TOOL = {"name": "t", "inputSchema": {"type": "object"}}
         ("complete", {"completion/complete": {"completion": []}}, "/completion/values must be an array of"),
     ],
 )
-async def test_an_answer_of_another_shape_is_told(call: str, answers: dict[str, Any], said: str) -> None:
+async def test_an_invalid_result_is_refused(call: str, answers: dict[str, Any], fault: str) -> None:
     async with scripted(answers) as (client, _):
         name, *arguments = call.split()
         if name == "complete":
             calling = client.complete({"type": "ref/prompt", "name": "p"}, "a", "")
         else:
             calling = getattr(client, name)(*arguments)
-        with pytest.raises(ValueError, match=f"^the server sent an invalid result for [a-z/]+: {said}"):
+        with pytest.raises(ValueError, match=f"^the server sent an invalid result for [a-z/]+: {fault}"):
             await calling
-        with pytest.raises(RpcError):  # and the client goes on
+        with pytest.raises(RpcError):  # the client is still usable
             await client.ping()
 
 
@@ -107,19 +107,19 @@ async def test_a_list_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(ValueError, match=r"^the server sent an invalid result for tools/list: the pages"):
             await client.list_tools()
         assert len(script.requests) == 1 + 4
-        assert len(await client.list_prompts()) == 1  # one page is bounded as a message
+        assert len(await client.list_prompts()) == 1  # one page may be as large as a message
         with pytest.raises(ValueError, match="a page is nested too deeply"):
             await client.list_resources()
 
 
-async def test_an_empty_cursor_is_a_cursor_and_null_is_none() -> None:
+async def test_an_empty_cursor_counts_and_null_ends_the_list() -> None:
     pages = [{"tools": [TOOL], "nextCursor": ""}, {"tools": [TOOL], "nextCursor": None}]
     async with scripted({"tools/list": pages}) as (client, script):
         assert await client.list_tools() == [TOOL, TOOL]
         assert script.requests[2]["params"] == {"cursor": ""}
 
 
-async def test_an_answer_that_is_no_object() -> None:
+async def test_a_result_must_be_an_object() -> None:
     async with scripted({"tools/call": b'{"jsonrpc":"2.0","id":%s,"result":[]}'}) as (client, _):
         with pytest.raises(ParseError) as caught:
             await client.call_tool("t")
@@ -130,7 +130,7 @@ async def test_an_answer_that_is_no_object() -> None:
                 await client.call_tool("t")
 
 
-async def test_structured_results_are_checked_by_the_schema_that_was_listed() -> None:
+async def test_structured_results_are_checked_against_the_listed_schema() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     results = [
         {"content": [], "structuredContent": {"n": 1}},
@@ -145,7 +145,7 @@ async def test_structured_results_are_checked_by_the_schema_that_was_listed() ->
     answers = {"tools/call": [secret, *results, secret, secret, secret], "tools/list": listed}
     hooks = Faults()
     async with scripted(answers, hooks=hooks) as (client, _):
-        assert await client.call_tool("t") == secret  # nobody has asked for the list
+        assert await client.call_tool("t") == secret  # the tools have not been listed
         await client.list_tools()
         assert await client.call_tool("t") == results[0]
         with pytest.raises(ValueError, match="/structuredContent/n: ") as caught:
@@ -154,7 +154,7 @@ async def test_structured_results_are_checked_by_the_schema_that_was_listed() ->
         with pytest.raises(ValueError, match="/structuredContent is missing"):
             await client.call_tool("t")
         assert await client.call_tool("t") == results[3]
-        for _ in range(2):  # the tool has run: its result is not lost
+        for _ in range(2):  # the tool has run: its result is returned
             assert await client.call_tool("broken") == secret
         assert await client.call_tool("u") == secret
         [fault] = hooks.seen
@@ -168,12 +168,13 @@ async def test_structured_content_of_60_megabytes_is_refused_at_once() -> None:
         await client.list_tools()
         schema = client._output_schema("t")
         assert schema is not None
-        began = time.monotonic()
-        assert schema.faults({"a": [[]] * 20_000_000})[0].message == "has more than 1000000 values"
-        assert time.monotonic() - began < 1
+        value = {"a": [[]] * 20_000_000}
+        began = time.thread_time()
+        assert schema.faults(value)[0].message == "has more than 1000000 values"
+        assert time.thread_time() - began < 1
 
 
-async def test_contents_of_a_type_that_is_not_known_are_handed_on() -> None:
+async def test_content_of_an_unknown_type_is_returned() -> None:
     result = {"content": [{"type": "of_an_extension", "x": 1}]}
 
     async with scripted({"tools/call": result}) as (client, _):
@@ -181,7 +182,7 @@ async def test_contents_of_a_type_that_is_not_known_are_handed_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "said"),
+    ("result", "fault"),
     [
         ({"resultType": "task"}, "/resultType is unknown"),
         ({"resultType": 7}, "/resultType is unknown"),
@@ -197,21 +198,21 @@ async def test_contents_of_a_type_that_is_not_known_are_handed_on() -> None:
         ({"resultType": "input_required", "requestState": 1}, "/requestState must be a string"),
     ],
 )
-async def test_a_result_that_is_not_complete(result: dict[str, Any], said: str) -> None:
+async def test_an_incomplete_result_is_checked(result: dict[str, Any], fault: str) -> None:
     async with scripted({"tools/call": result}, mode="modern") as (client, _):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=fault):
             await client.call_tool("t")
-    # A legacy server may call its members what it likes.
+    # In legacy revisions these members have no meaning.
     async with scripted({"tools/call": {**result, "content": []}}) as (client, _):
         assert await client.call_tool("t") == {**result, "content": []}
 
 
-async def test_a_timeout_is_told_to_the_server() -> None:
+async def test_a_timeout_cancels_the_request_at_the_server() -> None:
     async with scripted({"tools/call": lambda params: None}) as (client, script):
         with pytest.raises(CallTimeout):
             await client.call_tool("t", timeout=0.01)
-        await turns()
-        assert script.told[1] == {
+        await settle()
+        assert script.notifications[1] == {
             "jsonrpc": "2.0",
             "method": "notifications/cancelled",
             "params": {"requestId": 2, "reason": "timeout"},
@@ -242,13 +243,13 @@ async def test_the_level_of_log_messages() -> None:
         ("resources/templates/list", "resourceTemplates", "list_resource_templates"),
     ],
 )
-async def test_the_timeout_of_a_list_is_that_of_all_its_pages(method: str, member: str, listing: str) -> None:
+async def test_the_timeout_covers_all_pages_of_a_list(method: str, member: str, listing: str) -> None:
     async with scripted() as (client, script):
         pages = iter(range(1000))
 
         def page(params: Any) -> None:
             result = {member: [], "nextCursor": str(next(pages))}
-            asyncio.get_running_loop().call_later(0.02, script.answer, script.requests[-1]["id"], result)
+            asyncio.get_running_loop().call_later(0.02, script.reply, script.requests[-1]["id"], result)
 
         script.answers[method] = page
         started = asyncio.get_running_loop().time()
@@ -258,13 +259,13 @@ async def test_the_timeout_of_a_list_is_that_of_all_its_pages(method: str, membe
         assert 2 < next(pages) < 20
         with pytest.raises(ValueError, match="timeout must be 0 seconds or more"):
             await getattr(client, listing)(timeout=-1)
-    # Without one it is the client's own.
+    # By default the client's own timeout applies.
     async with scripted({method: lambda params: None}, timeout=0.05) as (client, _):
         with pytest.raises(CallTimeout):
             await getattr(client, listing)()
 
 
-async def test_the_timeout_of_a_call_is_that_of_all_its_rounds() -> None:
+async def test_the_timeout_covers_all_rounds_of_a_call() -> None:
     asking = {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}}
     cancelled: list[bool] = []
 
@@ -285,7 +286,7 @@ async def test_the_timeout_of_a_call_is_that_of_all_its_rounds() -> None:
             with pytest.raises(CallTimeout):
                 await client.call_tool("t", timeout=0.1)
             assert 2 <= len(script.requests) <= 4
-    await turns()
+    await settle()
     assert cancelled == [True]
 
 
@@ -332,7 +333,7 @@ async def test_arguments_that_the_protocol_does_not_allow() -> None:
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
-async def test_what_goes_out_is_valid_by_the_official_schema(version: str, corpora: Path) -> None:
+async def test_the_messages_of_a_client_match_the_official_schema(version: str, corpora: Path) -> None:
     schema = json.loads((corpora / "mcp" / "schema" / f"{version}.schema.json").read_text())
     place = "$defs" if "$defs" in schema else "definitions"
 
@@ -367,5 +368,5 @@ async def test_what_goes_out_is_valid_by_the_official_schema(version: str, corpo
         if not is_modern:
             validator("ClientResult").validate((await script.ask("roots/list"))["result"])
         assert len(script.requests) == 11
-        for sent in script.told:
+        for sent in script.notifications:
             validator("ClientNotification").validate(sent)

@@ -23,7 +23,8 @@ from jsonrpc_fast.profile import MCP_2025_11_25
 from jsonrpc_fast.transports.memory import memory_pair
 from jsonrpc_fast.transports.stdio.client import StdioClient
 
-from ...support.mcp_script import DISCOVERED, INITIALIZED, Script, scripted, turns
+from ...support.mcp_script import DISCOVERED, INITIALIZED, Script, scripted
+from ...support.session_pairs import settle
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
@@ -34,8 +35,9 @@ async def test_the_first_messages_of_each_mode() -> None:
     async def first(mode: str, answers: Mapping[str, Any]) -> tuple[list[tuple[str, Any]], list[str]]:
         options: dict[str, Any] = {"mode": mode, "info": Implementation(name="t", version="9")}
         async with scripted(answers, **options) as (_, script):
-            await turns()
-            return [(sent["method"], sent["params"]) for sent in script.requests], [t["method"] for t in script.told]
+            await settle()
+            requests = [(request["method"], request["params"]) for request in script.requests]
+            return requests, [notification["method"] for notification in script.notifications]
 
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -45,16 +47,16 @@ async def test_the_first_messages_of_each_mode() -> None:
     discover = ("server/discover", {"_meta": meta})
     initialize = ("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info})
     older = ("initialize", {**initialize[1], "protocolVersion": "2025-06-18"})
-    said = {**INITIALIZED, "protocolVersion": "2025-06-18"}
+    older_result = {**INITIALIZED, "protocolVersion": "2025-06-18"}
     refused = RpcError(-32601, "Method not found")
     assert await first("auto", {}) == ([discover], [])
     assert await first("modern", {}) == ([discover], [])
     assert await first("2026-07-28", {}) == ([discover], [])
     assert await first("legacy", {}) == ([initialize], ["notifications/initialized"])
-    assert await first("2025-06-18", {"initialize": said}) == ([older], ["notifications/initialized"])
+    assert await first("2025-06-18", {"initialize": older_result}) == ([older], ["notifications/initialized"])
     fallen_back = ([discover, initialize], ["notifications/initialized"])
     assert await first("auto", {"server/discover": refused}) == fallen_back
-    # What is no answer at all counts as an error, too.
+    # A malformed response counts as an error.
     assert await first("auto", {"server/discover": b'{"jsonrpc":"2.0","id":%s,"result":[]}'}) == fallen_back
 
 
@@ -71,7 +73,7 @@ async def test_the_first_messages_of_each_mode() -> None:
         ("modern", {"server/discover": {**DISCOVERED, "supportedVersions": ["2031-01-01"]}}),
     ],
 )
-async def test_a_client_leaves_where_no_beginning_is_found(mode: str, answers: dict[str, Any]) -> None:
+async def test_a_failed_handshake_disconnects(mode: str, answers: dict[str, Any]) -> None:
     ours, theirs = memory_pair(profile=MCP_2025_11_25)
     script = Script(theirs, answers)
     await theirs.start()
@@ -79,7 +81,7 @@ async def test_a_client_leaves_where_no_beginning_is_found(mode: str, answers: d
     with pytest.raises(HandshakeError):
         await client.__aenter__()
     assert not ours.is_connected
-    assert script.told == []
+    assert script.notifications == []
     with pytest.raises(StateError):
         await client.ping()
     await theirs.disconnect()
@@ -91,19 +93,19 @@ async def test_a_silent_server_times_out() -> None:
             pass
 
 
-async def test_what_the_client_can_do_follows_from_its_handlers() -> None:
+async def test_capabilities_follow_from_the_handlers() -> None:
     def nothing(params: dict[str, Any]) -> dict[str, Any]:
         return {}
 
-    async def told(**options: Any) -> Any:
+    async def declared(**options: Any) -> Any:
         async with scripted({}, **options) as (_, script):
             return script.requests[0]["params"]["capabilities"]
 
     handlers = dict.fromkeys(["roots/list", "sampling/createMessage", "elicitation/create"], nothing)
-    assert await told(handlers=handlers) == {"roots": {}, "sampling": {}, "elicitation": {"form": {}}}
-    assert await told(handlers={"roots/list": nothing}) == {"roots": {}}
+    assert await declared(handlers=handlers) == {"roots": {}, "sampling": {}, "elicitation": {"form": {}}}
+    assert await declared(handlers={"roots/list": nothing}) == {"roots": {}}
     capabilities = ClientCapabilities(roots=Roots(list_changed=True))
-    assert await told(capabilities=capabilities, handlers=handlers) == {"roots": {"listChanged": True}}
+    assert await declared(capabilities=capabilities, handlers=handlers) == {"roots": {"listChanged": True}}
 
 
 def test_arguments_of_connect() -> None:
@@ -116,7 +118,7 @@ def test_arguments_of_connect() -> None:
         connect(ours, cwd="/")
 
 
-async def test_connect_takes_the_options_of_a_session() -> None:
+async def test_connect_accepts_the_options_of_a_session() -> None:
     ids = iter("abc")
     async with scripted(id_factory=lambda: next(ids), max_pending=1) as (_, script):
         assert script.requests[0]["id"] == "a"
@@ -135,7 +137,7 @@ def test_connect_is_found_in_the_package() -> None:
     assert done.stdout == "[]\n"
 
 
-async def test_what_the_program_is_given() -> None:
+async def test_arguments_environment_and_directory_of_the_program() -> None:
     lines: list[str] = []
     code = "import os, sys; print(sorted(os.environ), os.getcwd(), sys.argv[1:], file=sys.stderr)"
     with pytest.raises(ConnectionLost):
@@ -147,7 +149,7 @@ async def test_what_the_program_is_given() -> None:
     assert lines[0].endswith(" / ['one', 'two']")
 
 
-async def test_a_program_gets_no_secrets_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_program_inherits_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("SOME_TOKEN", "secret"), ("HOME", "/home/of"), ("USER", "() { :; }"), ("TERM", "dumb")):
         monkeypatch.setenv(name, value)
     for name in ("LOGNAME", "SHELL"):
@@ -169,12 +171,12 @@ async def test_a_program_gets_no_secrets_of_the_environment(monkeypatch: pytest.
     assert (await given(env=os.environ))["SOME_TOKEN"] == "secret"
 
 
-def test_the_safe_environment_is_that_of_the_sdk() -> None:
+def test_the_inherited_variables_are_those_of_the_sdk() -> None:
     stdio = pytest.importorskip("mcp.client.stdio")
     assert list(SAFE_VARIABLES) == stdio.DEFAULT_INHERITED_ENV_VARS
 
 
-async def test_a_server_that_dies() -> None:
+async def test_calls_fail_when_the_server_is_killed() -> None:
     transport = StdioClient([sys.executable, "-c", SERVER_THAT_HANGS], profile=MCP_2025_11_25)
     async with connect(transport, mode="legacy") as client:
         calls = [asyncio.ensure_future(client.call_tool("t")) for _ in range(10)]
@@ -198,7 +200,7 @@ for line in sys.stdin:
 """
 
 
-async def test_a_program_that_ends_at_once_or_is_not_there() -> None:
+async def test_a_program_that_exits_at_once_or_does_not_exist() -> None:
     with pytest.raises(ConnectionLost):
         async with connect(sys.executable, "-c", ""):
             pass
@@ -207,7 +209,7 @@ async def test_a_program_that_ends_at_once_or_is_not_there() -> None:
             pass
 
 
-async def test_the_program_has_ended_when_the_client_has() -> None:
+async def test_the_program_has_exited_when_the_client_is_closed() -> None:
     transport = StdioClient([sys.executable, "-c", SERVER_THAT_HANGS], profile=MCP_2025_11_25)
     calls: list[asyncio.Future[Any]] = []
 
@@ -224,7 +226,7 @@ async def test_the_program_has_ended_when_the_client_has() -> None:
         await calls[0]
 
 
-SERVER_THAT_ENDS = """
+SERVER_THAT_EXITS = """
 import json, sys
 how = sys.argv[1]
 for line in sys.stdin:
@@ -245,25 +247,25 @@ for line in sys.stdin:
 
 
 @pytest.mark.parametrize("how", ["silent", "answers"])
-async def test_a_program_that_ends_when_it_is_probed_is_started_again(how: str) -> None:
+async def test_a_program_that_exits_when_it_is_probed_is_started_again(how: str) -> None:
     lines: list[str] = []
-    command = [sys.executable, "-c", SERVER_THAT_ENDS % (INITIALIZED,), how]
+    command = [sys.executable, "-c", SERVER_THAT_EXITS % (INITIALIZED,), how]
     async with connect(*command, stderr=lines.append) as client:
         assert client.server.revision.version == "2025-11-25"
         await client.ping()
     assert lines == ["server/discover", "initialize", "notifications/initialized", "ping"]
-    # Where nothing else may be spoken there is no second time, nor where the probe was not the reason.
-    for mode, said in (("modern", "server/discover"), ("2026-07-28", "server/discover")):
+    # The modern modes have no other handshake to try.
+    for mode in ("modern", "2026-07-28"):
         lines.clear()
         with pytest.raises((ConnectionLost, HandshakeError)):
             async with connect(*command, mode=mode, stderr=lines.append):
                 pass
-        assert lines == [said]
+        assert lines == ["server/discover"]
 
 
-async def test_a_program_that_always_ends_is_started_twice_at_most() -> None:
+async def test_a_program_that_always_exits_is_started_at_most_twice() -> None:
     lines: list[str] = []
-    command = [sys.executable, "-c", SERVER_THAT_ENDS % (INITIALIZED,), "always"]
+    command = [sys.executable, "-c", SERVER_THAT_EXITS % (INITIALIZED,), "always"]
     with pytest.raises(ConnectionLost):
         async with connect(*command, stderr=lines.append):
             pass
@@ -273,7 +275,7 @@ async def test_a_program_that_always_ends_is_started_twice_at_most() -> None:
         async with connect(*command, mode="legacy", stderr=lines.append):
             pass
     assert lines == ["initialize"]
-    # A transport of the caller's cannot be made again.
+    # A transport of the caller cannot be started again.
     transport = StdioClient(command, stderr=lines.append, profile=MCP_2025_11_25)
     with pytest.raises(ConnectionLost):
         async with connect(transport):

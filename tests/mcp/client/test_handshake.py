@@ -76,7 +76,7 @@ def test_legacy_client(corpora: Path) -> None:
     assert ready.server.params({"a": 1}, progressToken=3) == {"a": 1, "_meta": {"progressToken": 3}}
 
 
-def test_a_client_that_speaks_less() -> None:
+def test_a_client_with_fewer_versions() -> None:
     handshake = client("legacy", versions=["2024-11-05", "2025-03-26"])
     assert handshake.start().params["protocolVersion"] == "2025-03-26"
     assert isinstance(handshake.answered({**INITIALIZED, "protocolVersion": "2024-11-05"}), Done)
@@ -96,7 +96,7 @@ def test_a_client_that_speaks_less() -> None:
         ({**INITIALIZED, "serverInfo": {}}, "/serverInfo/name is missing"),
     ],
 )
-def test_a_client_leaves_when_it_cannot_follow(result: Any, text: str) -> None:
+def test_an_unusable_result_of_initialize_fails(result: Any, text: str) -> None:
     handshake = client("legacy")
     handshake.start()
     with pytest.raises(HandshakeError, match=text):
@@ -167,7 +167,7 @@ def test_auto_falls_back(error: Any) -> None:
         {**DISCOVERED, "capabilities": []},
     ],
 )
-def test_auto_falls_back_from_an_answer_that_is_none(result: Any) -> None:
+def test_auto_falls_back_after_an_unusable_result_of_discover(result: Any) -> None:
     handshake = client()
     handshake.start()
     call = handshake.answered(result)
@@ -188,7 +188,7 @@ def test_auto_tries_a_common_version_once() -> None:
     assert call.method == "initialize"
 
 
-def test_auto_leaves_a_server_of_another_time() -> None:
+def test_auto_fails_without_a_common_version() -> None:
     handshake = client()
     handshake.start()
     with pytest.raises(HandshakeError, match="the server and this client support no common version"):
@@ -222,7 +222,7 @@ def test_server_info_is_optional() -> None:
         assert ready.server.info is None
 
 
-def test_what_a_client_answers() -> None:
+def test_requests_of_the_server_before_and_after_the_handshake() -> None:
     handshake = client()
     handshake.start()
     assert handshake.receive_request(Request(1, "ping")) == HandshakeReply({})

@@ -413,7 +413,7 @@ async def test_slow_calls_do_not_delay_ping_and_lists(version: str, has_source: 
         # A function has to wait for a slot.
         waiting = client.request("tools/call", {"name": "quick"})
         await client.settle()
-        assert waiting not in client._answers
+        assert waiting not in client.responses
         release.set()
         for id in [*calls, waiting]:
             assert "result" in await client.answer(id)
