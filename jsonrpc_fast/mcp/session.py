@@ -32,7 +32,7 @@ class McpSession(Session):
         # A program may print to its stdout; a reply to that would make no sense to it.
         merged: SessionOptions = {"convention": convention or McpConvention(), "reply_policy": "never"}
         merged.update(options)
-        super().__init__(transport, _Handlers(serve), **merged)
+        super().__init__(transport, _SingleHandler(serve), **merged)
 
     @property
     def revision(self) -> Revision | None:
@@ -46,7 +46,7 @@ class McpSession(Session):
             super()._on_message(message)
 
 
-class _Handlers(Handlers):
+class _SingleHandler(Handlers):
     """Handlers with one function for every method."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
