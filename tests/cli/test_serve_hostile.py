@@ -77,7 +77,7 @@ def test_malformed_lines(folder: Path, arguments: list[str]) -> None:
         assert said == ""
     else:
         # Each fault is logged, without its contents.
-        for word in ("not JSON", "not UTF-8", "id is not of a type", "more than once", "no batches", "is empty"):
+        for word in ("not JSON", "not UTF-8", "this type of id", "more than once", "not allow batches", "is empty"):
             assert word in said
         assert "nonsense" not in said
         assert "xxxx" * 50 not in said
