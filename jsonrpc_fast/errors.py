@@ -286,8 +286,8 @@ class ParseError(ValueError):
     def message_too_large(cls, id: MessageId = None, *, reply_expected: bool = True) -> Self:
         """The message is larger than `Limits.message_bytes`.
 
-        Only the first 1024 bytes are read. The id is known if they hold all of it, and the name of a member that tells
-        a request from a response, and no duplicate member.
+        Only the first 1024 bytes are read. The id is known if they hold the whole id, a member that distinguishes a
+        request from a response, and no duplicate member.
         """
         return cls(ParseErrorCode.MESSAGE_TOO_LARGE, id, reply_expected=reply_expected)
 

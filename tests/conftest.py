@@ -1,4 +1,4 @@
-"""One suite over both backends: a test that asks for `impl` is run with the compiled core and with the plain Python."""
+"""Fixtures and hooks. A test with the fixture `impl` runs with each backend: the compiled core and plain Python."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="test the plain Python alone, for an installation without the core (as JSONRPC_FAST_EXTENSION=no does)",
     )
-    parser.addoption("--slow", action="store_true", help="run the tests marked as slow, too")
+    parser.addoption("--slow", action="store_true", help="also run the tests marked as slow")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -138,10 +138,10 @@ def no_child_left() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def corpora() -> Path:
-    """Material that nobody in the project wrote, which lies beside the repository."""
+    """Material that the project did not write, in a folder next to the repository."""
     path = ROOT.parent / "shared" / "corpora"
     if not path.is_dir():
-        pytest.skip("the corpora are not beside the repository")
+        pytest.skip("the corpora are not next to the repository")
     return path
 
 

@@ -1,4 +1,4 @@
-"""Real messages, and what becomes of them when something goes wrong on the way."""
+"""Real messages with random mutations, for Hypothesis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codes by their numbers, and the bands that they are in."""
+"""The numbers of the codes, and their bands."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_bands_of_the_protocols() -> None:
     assert {error_band(code) for code in LspErrorCode} == {ErrorBand.IMPLEMENTATION, ErrorBand.LSP}
 
 
-def test_codes_of_replies() -> None:
+def test_codes_of_error_responses() -> None:
     texts = {code.name for code in ParseErrorCode if code.rpc_code is ErrorCode.PARSE_ERROR}
     assert texts == {"MALFORMED_JSON", "INVALID_UTF8", "TRUNCATED", "INVALID_FRAMING"}
     others = {code.rpc_code for code in ParseErrorCode if code.name not in texts}

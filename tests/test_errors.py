@@ -1,4 +1,4 @@
-"""Faults as values: one factory for each code, and nothing of the input in what they show."""
+"""Faults as values: one factory for each code, and nothing of the input in their text."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_factory(impl: ModuleType, code: ParseErrorCode) -> None:
     assert fault.reply_expected is (code.name not in OF_RESPONSES)
 
 
-def test_no_other_factory(impl: ModuleType) -> None:
+def test_every_factory_is_tested(impl: ModuleType) -> None:
     factories = {name for name, _ in inspect.getmembers(impl.ParseError, inspect.ismethod)}
     assert factories == {code.name.lower() for code in ParseErrorCode}
 
@@ -90,14 +90,14 @@ def test_constructor(impl: ModuleType) -> None:
 
 
 @codes
-def test_shown(impl: ModuleType, code: ParseErrorCode) -> None:
+def test_repr_and_message(impl: ModuleType, code: ParseErrorCode) -> None:
     fault = impl.ParseError(code, "an id", offset=1, index=2)
     assert str(fault) == code.value
     assert fault.args == (code.value,)
     assert repr(fault) == f"ParseError({code.name}, offset=1, index=2, reply_expected=True)"
 
 
-def test_a_hint_is_shown(impl: ModuleType) -> None:
+def test_repr_and_message_with_a_hint(impl: ModuleType) -> None:
     fault = impl.ParseError(ParseErrorCode.MALFORMED_JSON, offset=0, hint=Hint.NEWLINE_FRAMING)
     text = "the text is not JSON; it looks like newline framing: one message per line, without headers"
     assert (fault.message, str(fault), fault.args) == (text, text, (text,))
@@ -107,7 +107,7 @@ def test_a_hint_is_shown(impl: ModuleType) -> None:
     assert fault.to_response() == impl.ParseError.malformed_json(offset=0).to_response()
 
 
-def test_every_text_is_its_own() -> None:
+def test_every_text_is_unique() -> None:
     assert len({code.value for code in ParseErrorCode}) == len(ParseErrorCode) == 29
 
 
@@ -224,7 +224,7 @@ DIGITS = "31415926535897"
 
 
 def marked(line: bytes) -> Iterator[bytes]:
-    """The line once for each string and number in it, with a mark there."""
+    """The line with a mark in place of each string and number in turn."""
     for token in TOKEN.finditer(line):
         before, text, after = line[: token.start()], token.group(), line[token.end() :]
         if text.startswith(b'"'):
@@ -265,7 +265,7 @@ def all_shown(fault: Any) -> str:
 
 
 def check_nothing_is_shown(impl: ModuleType, text: bytes, profile: Profile) -> int:
-    """Looks at all faults that there are in a text; returns how many."""
+    """Check all faults of a text; return their number."""
     found = faults_of(impl.decode(text, profile))
     with contextlib.suppress(orjson.JSONDecodeError):
         found += faults_of(impl.parse(orjson.loads(text), profile))
@@ -278,7 +278,7 @@ def check_nothing_is_shown(impl: ModuleType, text: bytes, profile: Profile) -> i
     return len(found)
 
 
-def test_nothing_of_a_marked_message_is_shown(impl: ModuleType) -> None:
+def test_faults_show_nothing_of_a_marked_message(impl: ModuleType) -> None:
     assert len(MARKED) > 1000
     for profile in PROFILES:
         assert sum(check_nothing_is_shown(impl, text, profile) for text in MARKED) > 1000
@@ -286,7 +286,7 @@ def test_nothing_of_a_marked_message_is_shown(impl: ModuleType) -> None:
 
 @scaled_examples(2)
 @given(text=mutated(MARKED), profile=st.sampled_from(PROFILES))
-def test_nothing_of_a_mutated_message_is_shown(impl: ModuleType, text: bytes, profile: Profile) -> None:
+def test_faults_show_nothing_of_a_mutated_message(impl: ModuleType, text: bytes, profile: Profile) -> None:
     check_nothing_is_shown(impl, text, profile)
 
 
@@ -298,7 +298,7 @@ def test_decoding_returns_faults(impl: ModuleType, text: bytes | str) -> None:
         assert type(each) in kinds
 
 
-def test_the_input_is_not_kept(impl: ModuleType) -> None:
+def test_faults_do_not_keep_the_input(impl: ModuleType) -> None:
     text = bytes(bytearray(b'{"jsonrpc":"2.0","id":1,"method":1}'))
     broken = text[:-2]
     before = sys.getrefcount(text), sys.getrefcount(broken)
@@ -308,7 +308,7 @@ def test_the_input_is_not_kept(impl: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("data", [b'"secret\xff"', "secret\ud800", b'"secret', b"[" * 2000 + b"]" * 2000, "secret"])
-def test_a_raised_fault_keeps_no_other(impl: ModuleType, data: bytes | str) -> None:
+def test_a_raised_fault_has_no_context(impl: ModuleType, data: bytes | str) -> None:
     with pytest.raises(impl.ParseError) as caught:
         impl.Raw(data)
     assert caught.value.__cause__ is None
@@ -331,7 +331,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("line", "code", "fields"), FAULTS)
-def test_faults_of_a_stream_are_what_the_class_makes(
+def test_faults_of_a_stream_equal_those_of_the_class(
     impl: ModuleType, line: bytes, code: str, fields: dict[str, Any]
 ) -> None:
     (item,) = impl.Decoder().feed(line + b"\n")
@@ -348,7 +348,7 @@ def test_faults_of_a_stream_are_what_the_class_makes(
 
 
 def test_faults_are_made_without_python_code(backends: tuple[ModuleType, ModuleType]) -> None:
-    """A stream of garbage costs the core about what as many messages do."""
+    """A stream of garbage takes the core about as long as a stream of messages."""
     called: list[str] = []
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
@@ -376,9 +376,9 @@ def test_a_batch_over_the_limit_is_not_built(backends: tuple[ModuleType, ModuleT
     finally:
         tracemalloc.stop()
     assert peak < 100_000
-    for items, glance in ((16, 1), (17, 1), (40, 2)):
+    for items, count_at in ((16, 1), (17, 1), (40, 2)):
         limited = JSONRPC.replace(limits=Limits(batch_items=items))
-        for count in (glance, glance + 1, items - 1, items, items + 1, 2 * items):
+        for count in (count_at, count_at + 1, items - 1, items, items + 1, 2 * items):
             batch = b"[" + b" , ".join(count * [b"1"]) + b"]"
             found = core.decode(batch, limited)
             if count > items:

@@ -1,4 +1,4 @@
-"""Profiles and limits: what they take, and the presets field by field."""
+"""Profiles and limits: their arguments, and the presets field by field."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_defaults() -> None:
     }
 
 
-def test_a_repr_shows_what_is_not_the_default() -> None:
+def test_the_repr_shows_changed_fields() -> None:
     assert repr(Profile()) == "Profile()"
     assert repr(JSONRPC) == "Profile(name='jsonrpc')"
     assert repr(PRESETS["lenient"]) == "Profile(name='lenient', null_params=True, null_companions=True)"
@@ -96,7 +96,7 @@ def test_frozen() -> None:
     assert not hasattr(Limits(), "__dict__")
 
 
-def test_keywords_alone() -> None:
+def test_keyword_only_arguments() -> None:
     with pytest.raises(TypeError):
         Profile("custom")  # type: ignore[misc]
     with pytest.raises(TypeError):
@@ -223,13 +223,13 @@ def test_one_permission_makes_a_profile_looser(fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("fields", NOT_COMPARED, ids=str)
-def test_what_strictness_leaves_out(fields: dict[str, Any]) -> None:
+def test_fields_that_strictness_ignores(fields: dict[str, Any]) -> None:
     other = STRICTEST.replace(**fields)
     assert is_at_least_as_strict(STRICTEST, other)
     assert is_at_least_as_strict(other, STRICTEST)
 
 
-def test_what_a_strict_profile_accepts_the_other_one_accepts(impl: ModuleType) -> None:
+def test_a_looser_profile_accepts_all_messages_of_a_stricter_one(impl: ModuleType) -> None:
     members = {
         "jsonrpc": ["2.0"],
         "id": [1, "a", None, 1.5, "i" * 41, 10**40],

@@ -177,20 +177,20 @@ def test_batch() -> None:
         ({}, JSONRPC, "NOT_AN_OBJECT"),
     ],
 )
-def test_no_batch(obj: object, profile: Profile, code: str) -> None:
+def test_values_that_are_not_batches(obj: object, profile: Profile, code: str) -> None:
     report = JsonRpcValidator(profile).validate_batch(obj)
     assert found(report) == [(code, "")]
     assert report.error_response() == Response(None, error=Error(-32600, "Invalid Request"))
 
 
-def test_answer_to_a_bad_request() -> None:
+def test_error_response_to_an_invalid_request() -> None:
     invalid = Error(-32600, "Invalid Request")
     assert validator.validate_request({"id": 7}).error_response() == Response(7, error=invalid)
     assert validator.validate_request({"id": "x", "method": ""}).error_response() == Response("x", error=invalid)
     assert validator.validate_request({"id": [], "method": "a"}).error_response() == Response(None, error=invalid)
 
 
-def test_stand_in_for_a_bad_response(caplog: pytest.LogCaptureFixture) -> None:
+def test_error_response_instead_of_an_invalid_response(caplog: pytest.LogCaptureFixture) -> None:
     report = validator.validate_response({"jsonrpc": "2.0", "id": 7, "error": {"code": "SECRET"}})
     with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
         assert report.error_response() == Response(7, error=Error(-32603, "Internal error"))
@@ -199,12 +199,12 @@ def test_stand_in_for_a_bad_response(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_a_profile_is_a_profile() -> None:
+def test_the_profile_must_be_a_profile() -> None:
     with pytest.raises(TypeError):
         JsonRpcValidator("jsonrpc")  # type: ignore[arg-type]
 
 
-def test_logging_is_loaded_when_it_is_needed() -> None:
+def test_logging_is_loaded_only_when_needed() -> None:
     code = "import sys, jsonrpc_fast.validator; assert 'logging' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
@@ -244,12 +244,12 @@ objects = st.fixed_dictionaries(
 
 @given(obj=st.one_of(objects, objects, scalars, st.lists(objects, max_size=2)), profile=st.sampled_from(PROFILES))
 def test_agrees_with_parse(impl: ModuleType, obj: Any, profile: Profile) -> None:
-    judge = JsonRpcValidator(profile)
+    validator = JsonRpcValidator(profile)
     parsed = impl.parse(obj, profile)
     expected = {
-        "Request": judge.validate_request,
-        "Notification": judge.validate_notification,
-        "Response": judge.validate_response,
+        "Request": validator.validate_request,
+        "Notification": validator.validate_notification,
+        "Response": validator.validate_response,
     }
     for name, validate in expected.items():
         report = validate(obj)
@@ -259,7 +259,7 @@ def test_agrees_with_parse(impl: ModuleType, obj: Any, profile: Profile) -> None
         assert len(set(report.errors)) == len(report.errors)
         assert all(fault.code.value for fault in report.errors)
     if type(parsed) is impl.ParseError and isinstance(obj, dict):
-        # The fault that decoding reports is among those of the kind that the object looks like.
+        # The fault that decoding reports is among those of the validator, for the kind that the object looks like.
         kind = "Response" if "method" not in obj and obj.keys() & {"result", "error"} else "Request"
         reports = [expected[kind](obj)] + ([expected["Notification"](obj)] if kind == "Request" else [])
         assert all(parsed.code in {fault.code for fault in report.errors} for report in reports) or "id" in obj

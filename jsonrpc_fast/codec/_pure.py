@@ -1261,8 +1261,8 @@ def _too_large_fault(head: bytes, profile: Profile) -> ParseError:
     """The fault of a text over the size limit, from its beginning.
 
     The id is certain if the head is the beginning of JSON, has no duplicate member, holds the whole id, and holds the
-    name of a member that tells a request from a response. A second id after the head is not seen: its sender breaks the
-    rules, and its message counts under the first id.
+    name of a member that distinguishes a request from a response. A second id after the head is not seen: its sender
+    breaks the rules, and its message counts under the first id.
     """
     try:
         head = head[: codecs.utf_8_decode(head, "strict", False)[1]]

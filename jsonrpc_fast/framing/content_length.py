@@ -213,7 +213,7 @@ class ContentLengthFrames:
         self._left = 0  # missing bytes of the body
         self._body = bytearray()
         self._dropping = False  # inside a body over the limit
-        self._head_left = 0  # missing bytes of the beginning of such a body
+        self._head_left = 0  # missing bytes of the beginning of a body over the limit
         self._offset = 0  # the offset of the next byte
         self._start = 0  # the offset of the current headers or body
 

@@ -1,4 +1,4 @@
-"""Replies: section 7 of the specification, and the reply to each thing that decoding returns."""
+"""Replies: the examples of section 7 of the specification, and the reply to everything that decoding returns."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_replies(impl: ModuleType, text: str, reply: bytes) -> None:
     assert impl.answer(impl.decode(text), echo(impl), delimited=False) == reply.removesuffix(b"\n")
 
 
-def test_replies_to_what_is_over_a_limit(impl: ModuleType) -> None:
+def test_replies_to_messages_over_a_limit(impl: ModuleType) -> None:
     tiny = JSONRPC.replace(limits=Limits(message_bytes=60, method_bytes=1, batch_items=1))
     refusal = b'{"jsonrpc":"2.0","id":%b,"error":{"code":-32600,"message":"Invalid Request"}}\n'
     for text, id in (
@@ -126,7 +126,7 @@ def test_replies_to_what_is_over_a_limit(impl: ModuleType) -> None:
     assert impl.answer(impl.decode("[{}]", MCP_2025_11_25), echo(impl)) == refusal % b"null"
 
 
-def test_the_handler_sees_calls_alone_and_in_order(impl: ModuleType) -> None:
+def test_the_handler_gets_only_calls_in_order(impl: ModuleType) -> None:
     seen: list[Any] = []
 
     def handler(call: Any) -> Any:
@@ -139,7 +139,7 @@ def test_the_handler_sees_calls_alone_and_in_order(impl: ModuleType) -> None:
     assert [each["id"] for each in reply] == [1, None, 3]
 
 
-def test_what_a_notification_returns_is_dropped(impl: ModuleType) -> None:
+def test_the_result_of_a_notification_is_dropped(impl: ModuleType) -> None:
     for returned in (None, 1, impl.Response(1, 1)):
         assert impl.answer(impl.Notification("m"), lambda _, returned=returned: returned) == b""
 
@@ -149,7 +149,7 @@ SERVED = b'{"jsonrpc":"2.0","id":2,"result":null}'
 
 
 def check_failure(impl: ModuleType, failing: Callable[[Any], Any], error: bytes, **options: Any) -> None:
-    """A request that fails costs no other item of its batch, and a notification that fails is not answered."""
+    """A failing request affects no other item of its batch, and a failing notification gets no reply."""
 
     def handler(message: Any) -> Any:
         return impl.Response(2) if message == impl.Request(2, "m") else failing(message)
@@ -175,7 +175,7 @@ def test_a_request_needs_a_response(impl: ModuleType, caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("failure", [LookupError, SystemExit, EncodeError, RecursionError])
-def test_what_the_handler_raises(
+def test_exceptions_of_the_handler(
     impl: ModuleType, caplog: pytest.LogCaptureFixture, failure: type[BaseException]
 ) -> None:
     check_failure(impl, raising(failure("of the handler")), INTERNAL)
@@ -193,7 +193,7 @@ def test_what_the_handler_raises(
         (RpcError(-32602, "Invalid params", [1]), b'{"code":-32602,"message":"Invalid params","data":[1]}'),
     ],
 )
-def test_an_rpc_error_is_the_answer(
+def test_an_rpc_error_becomes_the_error_response(
     impl: ModuleType, caplog: pytest.LogCaptureFixture, error: RpcError, reply: bytes
 ) -> None:
     check_failure(impl, raising(error), b'{"jsonrpc":"2.0","id":1,"error":%b}' % reply)
@@ -201,13 +201,13 @@ def test_an_rpc_error_is_the_answer(
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, GeneratorExit, asyncio.CancelledError])
-def test_what_ends_more_than_a_message_passes_on(impl: ModuleType, failure: type[BaseException]) -> None:
+def test_keyboard_interrupt_and_cancellations_pass_on(impl: ModuleType, failure: type[BaseException]) -> None:
     for received in (impl.Request(1, "m"), impl.Notification("m"), [impl.Notification("m")]):
         with pytest.raises(failure):
             impl.answer(received, raising(failure))
 
 
-def test_what_cannot_be_written(impl: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
+def test_results_that_cannot_be_written(impl: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
     check_failure(impl, lambda message: impl.Response(message.id, object()), INTERNAL)
     check_failure(impl, lambda message: impl.Response(message.id, error=impl.Error(1, "m", object())), INTERNAL)
     check_failure(impl, raising(RpcError(1, "m", object())), INTERNAL)
@@ -223,7 +223,7 @@ def test_an_option_that_breaks_lines(impl: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("received", [None, 1, b"{}", {}, (), [1], [[]]])
-def test_what_decoding_does_not_return(impl: ModuleType, received: Any) -> None:
+def test_arguments_that_decode_does_not_return(impl: ModuleType, received: Any) -> None:
     inner = received[0] if isinstance(received, list) else received
     with pytest.raises(TypeError, match=f"^received must be what decode returned, not {type(inner).__name__}$"):
         impl.answer(received, echo(impl))

@@ -1,4 +1,4 @@
-"""`classify`: a message's kind, method and id."""
+"""`classify`: the kind, method and id of a message."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_classify(impl: ModuleType, text: str, expected: tuple[object, ...]) -> 
         assert repr(tuple(found)) == repr(expected)
 
 
-def test_every_kind_is_there() -> None:
+def test_every_kind_is_covered() -> None:
     assert {expected[0] for _, expected in CASES} == set(get_args(Kind))
 
 
@@ -49,7 +49,7 @@ def test_fields() -> None:
 
 
 @given(text=mutated())
-def test_it_agrees_with_decode(impl: ModuleType, text: bytes) -> None:
+def test_classify_agrees_with_decode(impl: ModuleType, text: bytes) -> None:
     message = impl.decode(text)
     kind, method, id = impl.classify(text)
     assert repr(id) == repr(getattr(message, "id", None))

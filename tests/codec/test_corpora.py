@@ -1,4 +1,4 @@
-"""Real traffic and the vectors of other implementations, of which the project wrote nothing."""
+"""Real traffic and the vectors of other implementations, none of it written by this project."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def stream(impl: ModuleType, data: bytes, profile: Profile) -> list[Any]:
 
 
 def counts(items: list[Any]) -> tuple[int, int, int, int]:
-    """How many of each kind, batches opened; any fault is an error of the test."""
+    """The number of messages of each kind, also inside batches. A fault fails the test."""
     flat = [each for item in items for each in (item if isinstance(item, list) else [item])]
     kinds = Counter(describe(each)[0] for each in flat)
     assert kinds["ParseError"] == 0, [describe(each) for each in flat if describe(each)[0] == "ParseError"]
@@ -68,13 +68,13 @@ def counts(items: list[Any]) -> tuple[int, int, int, int]:
 
 
 def check_payloads(items: list[Any], lines: list[bytes]) -> None:
-    """Whether each message is what orjson reads, but for members that JSON-RPC does not know."""
+    """Whether each message equals what orjson reads, except for members that JSON-RPC does not define."""
     for item, line in zip(items, lines, strict=True):
         made = [each.to_dict() for each in item] if isinstance(item, list) else item.to_dict()
         assert made == orjson.loads(line)
 
 
-def test_all_of_the_wire_is_here() -> None:
+def test_all_wire_files_are_present() -> None:
     assert [path.stem for path in WIRE] == sorted(WIRE_COUNTS)
 
 
@@ -88,12 +88,12 @@ def test_wire(impl: ModuleType, path: Path) -> None:
     assert counts(stream(impl, data, JSONRPC)) == tuple(expected)
 
 
-def test_wire_is_that_of_the_corpora(corpora: Path) -> None:
+def test_wire_equals_the_corpora(corpora: Path) -> None:
     theirs = {path.name: path.read_bytes() for path in (corpora / "wire").iterdir()}
     assert {path.name: path.read_bytes() for path in WIRE} == theirs
 
 
-def test_spec_is_that_of_the_corpora(corpora: Path) -> None:
+def test_spec_equals_the_corpora(corpora: Path) -> None:
     name = "jsonrpc20_examples.json"
     assert (SPEC / name).read_bytes() == (corpora / "spec" / name).read_bytes()
 
@@ -145,7 +145,7 @@ def test_benchmark_payloads(impl: ModuleType, corpora: Path) -> None:
 
 
 def verdict(item: Any) -> str | list[str]:
-    """What decoding made of a text, in the words of the vectors."""
+    """The result of decoding, in the terms of the vectors."""
     if isinstance(item, list):
         return [str(verdict(each)) for each in item]
     described = describe(item)
@@ -154,16 +154,16 @@ def verdict(item: Any) -> str | list[str]:
     return str(described[0]).lower()
 
 
-def test_vectors_of_peers(impl: ModuleType, corpora: Path) -> None:
-    """Every vector is judged as its `spec` says; none differs."""
+def test_vectors_of_other_implementations(impl: ModuleType, corpora: Path) -> None:
+    """Every vector decodes as its `spec` says."""
     vectors = json.loads((corpora / "peer_vectors.json").read_bytes())
-    judged = Counter[str]()
+    found_kinds = Counter[str]()
     for vector in vectors:
         text = base64.b64decode(vector["raw_b64"]) if "raw_b64" in vector else vector["raw"].encode()
         found = verdict(impl.decode(text))
         assert found == vector["spec"], vector
-        judged["batch" if isinstance(found, list) else found] += 1
-    assert judged == {
+        found_kinds["batch" if isinstance(found, list) else found] += 1
+    assert found_kinds == {
         "request": 39,
         "notification": 9,
         "result": 11,
@@ -174,7 +174,7 @@ def test_vectors_of_peers(impl: ModuleType, corpora: Path) -> None:
     }
 
 
-def test_both_backends_make_the_same_of_it_all(backends: tuple[ModuleType, ModuleType], corpora: Path) -> None:
+def test_both_backends_agree(backends: tuple[ModuleType, ModuleType], corpora: Path) -> None:
     texts = [line for path in WIRE for line in path.read_bytes().splitlines()]
     for name in ("eth/messages.ndjson", "lsp/inspector_messages.ndjson"):
         texts += (corpora / name).read_bytes().split(b"\n")

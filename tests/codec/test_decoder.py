@@ -1,4 +1,4 @@
-"""Streams of messages: any chunking gives the same items, and a fault costs one message alone."""
+"""Streams of messages: any chunking gives the same items, and a fault affects only its own message."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ STREAMS: list[tuple[bytes, Description]] = [
     (b'{"\xe2\x82', [text_fault("TRUNCATED", 4)]),
     (b'{"\xf0\x9f\x98', [text_fault("TRUNCATED", 5)]),
     (b'\xef\xbb\xbf{"a', [text_fault("TRUNCATED", 3)]),
-    # and what is wrong before the end comes
+    # faults before the end
     (b"{]", [text_fault("MALFORMED_JSON", 1)]),
     (b'{]"\xc3', [text_fault("INVALID_UTF8", 3)]),
     (b'{"a":1}\xc3', [text_fault("INVALID_UTF8", 7)]),
@@ -98,7 +98,7 @@ def test_items_come_with_the_chunk_that_ends_them(impl: ModuleType) -> None:
     assert describe(decoder.close()) == [request(1, "m")]
 
 
-def test_the_type_of_truncated_is_the_backend_s(impl: ModuleType) -> None:
+def test_truncated_is_of_the_backend_s_class(impl: ModuleType) -> None:
     decoder = impl.Decoder()
     decoder.feed(b"{")
     [item] = decoder.close()
@@ -119,16 +119,16 @@ class TestLimit:
                 assert decode_all(impl, chunks, limits=self.LIMITS) == [expected, notification("n")]
 
     @pytest.mark.parametrize("end", [b"", b"\r"])
-    def test_bound_of_the_last(self, impl: ModuleType, end: bytes) -> None:
+    def test_bound_of_the_last_line(self, impl: ModuleType, end: bytes) -> None:
         assert decode_all(impl, [ONE + end], limits=self.LIMITS) == [request(1, "m")]
         assert decode_all(impl, [ONE + b" " + end], limits=self.LIMITS) == [fault("MESSAGE_TOO_LARGE", 1)]
         assert decode_all(impl, bytewise(ONE + b"  " + end), limits=self.LIMITS) == [fault("MESSAGE_TOO_LARGE", 1)]
 
-    def test_the_mark_does_not_count(self, impl: ModuleType) -> None:
+    def test_the_byte_order_mark_does_not_count(self, impl: ModuleType) -> None:
         data = b"\xef\xbb\xbf" + ONE + b"\n"
         assert decode_all(impl, [data], limits=self.LIMITS) == [request(1, "m")]
 
-    def test_told_at_once_and_the_stream_goes_on(self, impl: ModuleType) -> None:
+    def test_reported_at_once_and_the_stream_continues(self, impl: ModuleType) -> None:
         decoder = impl.Decoder(limits=self.LIMITS)
         assert describe(decoder.feed(ONE + b"  ")) == [fault("MESSAGE_TOO_LARGE", 1)]
         assert decoder.feed(100 * ONE) == []
@@ -147,11 +147,11 @@ class TestLimit:
         chunk = b'{"a":"' + 65536 * b"x"
         tracemalloc.start()
         try:
-            told = [item for _ in range(200) for item in decoder.feed(chunk)]
+            reported = [item for _ in range(200) for item in decoder.feed(chunk)]
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert describe(told) == [fault("MESSAGE_TOO_LARGE")]
+        assert describe(reported) == [fault("MESSAGE_TOO_LARGE")]
         assert peak < 600_000
 
     def test_memory_of_many_messages_has_a_bound(self, impl: ModuleType) -> None:
@@ -207,7 +207,7 @@ class TestClose:
         assert decoder.close() == []
         assert decoder.close() == []
 
-    def test_no_feeding_after(self, impl: ModuleType) -> None:
+    def test_feed_after_close(self, impl: ModuleType) -> None:
         decoder = impl.Decoder()
         decoder.close()
         for data in (b"", ONE):
@@ -240,7 +240,7 @@ def test_any_chunking(impl: ModuleType, lines: list[bytes], ends: list[bytes], s
 
 
 @given(lines=st.lists(LINE, max_size=6))
-def test_a_stream_is_its_lines(impl: ModuleType, lines: list[bytes]) -> None:
+def test_a_stream_gives_the_items_of_its_lines(impl: ModuleType, lines: list[bytes]) -> None:
     limits = Limits(message_bytes=250)
     expected = []
     for line in lines:

@@ -1,4 +1,4 @@
-"""An exception that comes out of `feed` costs the message that was being decoded at the most, wherever it came from."""
+"""An exception out of `feed` loses at most the message that was being decoded, wherever it was raised."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def line(number: int, pad: str = "") -> bytes:
 
 
 def framed(text: bytes, framing: str) -> bytes:
-    if framing == "headers":  # those that no quick form matches
+    if framing == "headers":  # headers that the fast path does not read
         return b"X: y\r\ncontent-length:  %d \r\n\r\n%b" % (len(text), text)
     if framing == "events":
         return b"id: 7\r\ndata: " + text[:17] + b"\r\ndata: " + text[17:] + b"\r\n\r\n"
@@ -38,7 +38,7 @@ def decoder_of(impl: ModuleType, framing: str) -> Any:
 
 
 def chunks_of(framing: str) -> list[bytes]:
-    """Five messages and a fault between them, cut inside a message and inside what stands around it."""
+    """Five messages and a fault, cut inside a message and inside the framing."""
     data = b"\xef\xbb\xbf" * (framing in ("newline", "auto", "headers"))
     data += b"".join([framed(text, framing) for text in (line(0), line(1), b"nonsense", line(2), line(3), line(4))])
     third = len(data) // 3
@@ -50,7 +50,7 @@ def numbers_of(items: list[Any]) -> list[int | None]:
 
 
 class Tracer:
-    """Raises at the given event of the package's own lines."""
+    """Raise at the given trace event inside the package."""
 
     def __init__(self, place: int) -> None:
         self.left = place
@@ -68,7 +68,7 @@ class Tracer:
 def read(
     impl: ModuleType, framing: str, bound: int | None, interrupted: int, place: int, taken: bool
 ) -> tuple[bool, Any]:
-    """Whether the chunk was interrupted, and what came. taken: what was interrupted is not fed again."""
+    """Whether the chunk was interrupted, and the items. taken: do not feed an interrupted chunk again."""
     decoder = decoder_of(impl, framing)
     found: list[Any] = []
     raised = False
@@ -94,9 +94,9 @@ def read(
 @pytest.mark.parametrize("bound", [None, 1])
 @pytest.mark.parametrize("framing", FRAMINGS)
 def test_a_trace_function_that_raises(impl: ModuleType, framing: str, bound: int | None) -> None:
-    """At every line, call and return of the package in every chunk: one message is lost at the most, none comes twice.
+    """At every line, call and return of the package in every chunk, at most one message is lost and none is repeated.
 
-    A call that is interrupted while it looks at its arguments has not taken them.
+    A call that is interrupted while it checks its arguments leaves the chunk unread.
     """
     whole = [0, 1, None, 2, 3, 4, 5]
     places = 0
@@ -115,7 +115,7 @@ def test_a_trace_function_that_raises(impl: ModuleType, framing: str, bound: int
                     assert numbers == [each for each in whole if each not in lost], (interrupted, place, numbers)
                     returned.append(place)
             place += 1
-        # What a call returns is lost with its return.
+        # An interrupted return loses the items of the call.
         assert [each for each in returned if each < place - RETURNS] == [], (interrupted, place)
         places += place
     if impl.__name__.endswith("_core") and framing == "newline":
@@ -124,7 +124,7 @@ def test_a_trace_function_that_raises(impl: ModuleType, framing: str, bound: int
         assert places > (60 if framing == "headers" else 20)
 
 
-# The most events of the package in which a call looks at its arguments, and in which it returns.
+# The maximum number of events in which a call checks its arguments, and in which it returns.
 LOOKS = 36
 RETURNS = 12
 
@@ -167,7 +167,7 @@ def test_a_signal_handler_that_raises(impl: ModuleType, framing: str) -> None:
     data = b"".join([framed(text, framing) for _ in range(300) for text in (line(0, ',"params":[1.5]'), b"x", line(1))])
     interrupted = 0
     ends = time.monotonic() + 1
-    # A callback of the collector may be the only Python code that runs in the core; what it raises is not passed on.
+    # In the core, only a callback of the collector may run Python code; its exceptions do not pass on.
     gc.disable()
     try:
         while interrupted < 100 and time.monotonic() < ends:
@@ -183,7 +183,7 @@ def test_a_signal_handler_that_raises(impl: ModuleType, framing: str) -> None:
                 found += decoder.feed(b"")
             except Interrupt:
                 continue
-            # All of them, but for the one that was being decoded, or those that a call was about to return.
+            # All items except the one that was being decoded, or those that a call was about to return.
             numbers = numbers_of(found + decoder.feed(framed(line(2), framing)))
             assert numbers[-1] == 2
             assert numbers[:-1] == [] or len(numbers) >= 900, len(numbers)

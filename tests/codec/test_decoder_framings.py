@@ -1,4 +1,4 @@
-"""Streams in every framing, through both backends: any chunking gives the same items; only bad headers end a stream."""
+"""Streams in every framing, in both backends: any chunking gives the same items, and only bad headers end a stream."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FRAMED = ("newline", "content-length", "sse")
 
 
 def shown(item: Any) -> Description:
-    """A description that tells a fault's hint, too."""
+    """A description with the hint of a fault."""
     if isinstance(item, list):
         return [shown(each) for each in item]
     found = describe(item)
@@ -82,7 +82,7 @@ CONTENT_LENGTH: list[tuple[bytes, Description]] = [
     (headed(ONE)[:-38], [fault("TRUNCATED", 0)]),
     (headed(ONE) + b"C", [REQUEST, fault("TRUNCATED", 0)]),
     (headed(ONE) + b"\r\n", [REQUEST]),
-    # Of 37 bytes the header counts one less: the last is taken for a header.
+    # The header counts one of 37 bytes too few: the last one is read as a header.
     (b"Content-Length: 36\r\n\r\n" + ONE + headed(TWO), [fault("MALFORMED_JSON", 36), invalid("LENGTH_TOO_SMALL")]),
     (ONE + b"\n" + TWO + b"\n", [invalid("NEWLINE_FRAMING")]),
     (headed(ONE) + ONE + headed(TWO), [REQUEST, invalid("NEWLINE_FRAMING")]),
@@ -106,7 +106,7 @@ def test_content_length(impl: ModuleType, data: bytes, expected: Description) ->
             assert decode_all(impl, [data[:at], data[at:]], framing) == expected
 
 
-# What other projects' tests hold; `expect` there is their own verdict.
+# Tests of other projects; `expect` is the verdict of the project.
 COMPLETION = request(
     3, "textDocument/completion", {"textDocument": {"uri": "test:/main.cpp"}, "position": {"line": 3, "character": 5}}
 )
@@ -125,9 +125,9 @@ VECTORS: list[Description] = [
     [notification("exit")],
     [notification("exit")],
     [],
-    # Differs: nobody knows where the next frame begins, so the stream ends.
+    # Differs: it is unknown where the next frame begins, so the stream ends.
     [invalid("MISSING_LENGTH")],
-    # Differs: two readers would take two different bodies.
+    # Differs: two readers would read two different bodies.
     [invalid("DUPLICATE_LENGTH")],
     [COMPLETION],
     [fault("MALFORMED_JSON", 10), invalid("LENGTH_TOO_SMALL")],
@@ -137,7 +137,7 @@ VECTORS: list[Description] = [
 DIFFERING = (10, 13, 14)
 
 
-def test_vectors_of_others(impl: ModuleType, corpora: Path) -> None:
+def test_vectors_of_other_implementations(impl: ModuleType, corpora: Path) -> None:
     vectors = json.loads((corpora / "framing_vectors.json").read_bytes())
     assert len(vectors) == len(VECTORS) == 19
     for place, (vector, expected) in enumerate(zip(vectors, VECTORS, strict=True)):
@@ -245,7 +245,7 @@ def test_auto(impl: ModuleType, data: bytes, framing: str, expected: Description
     assert decoder.framing == framing
 
 
-def test_auto_gives_items_at_once(impl: ModuleType) -> None:
+def test_auto_returns_items_at_once(impl: ModuleType) -> None:
     decoder = impl.Decoder("auto")
     assert decoder.feed(b"  ") == []
     assert [shown(item) for item in decoder.feed(ONE + b"\n")] == [REQUEST]
@@ -263,7 +263,7 @@ def test_framing_and_ended_are_read_only(impl: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("framing", ["content-length", "auto"])
-def test_after_the_end(impl: ModuleType, framing: str) -> None:
+def test_feed_after_the_end(impl: ModuleType, framing: str) -> None:
     decoder = impl.Decoder(framing)
     assert not decoder.ended
     assert [shown(item) for item in decoder.feed(headed(ONE) + b"Content-Length: x\r\n" + headed(TWO))] == [
@@ -290,7 +290,7 @@ class TestLimit:
             for chunks in ([data], bytewise(data)):
                 assert decode_all(impl, chunks, framing, limits=self.LIMITS) == [expected, NOTIFICATION]
 
-    def test_told_as_soon_as_its_beginning_is_there_and_the_stream_goes_on(self, impl: ModuleType) -> None:
+    def test_reported_with_its_beginning_and_the_stream_continues(self, impl: ModuleType) -> None:
         decoder = impl.Decoder("content-length", limits=self.LIMITS)
         assert decoder.feed(b"Content-Length: 3700\r\n\r\n" + ONE[:-1]) == []
         assert [shown(item) for item in decoder.feed(ONE[-1:])] == [TOO_LARGE_1]
@@ -298,7 +298,7 @@ class TestLimit:
         assert [shown(item) for item in decoder.feed(ONE + headed(TWO))] == [NOTIFICATION]
         assert decoder.close() == []
 
-    def test_what_is_announced_costs_nothing(self, impl: ModuleType) -> None:
+    def test_a_large_content_length_allocates_nothing(self, impl: ModuleType) -> None:
         for limits in (Limits(), Limits(message_bytes=2**40)):
             decoder = impl.Decoder("content-length", limits=limits)
             tracemalloc.start()
@@ -316,11 +316,11 @@ class TestLimit:
         tracemalloc.start()
         try:
             decoder.feed(b"data: ")
-            told = [item for _ in range(8000) for item in decoder.feed(chunk)]
+            reported = [item for _ in range(8000) for item in decoder.feed(chunk)]
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert [shown(item) for item in told] == [TOO_LARGE]
+        assert [shown(item) for item in reported] == [TOO_LARGE]
         assert peak < 2_600_000
 
     @pytest.mark.parametrize("framing", FRAMED)
@@ -348,7 +348,7 @@ def test_one_byte_at_a_time_is_linear(impl: ModuleType, framing: Any) -> None:
         assert len(items) == 1
         return taken
 
-    # Sixteen times the bytes; quadratic cost would be 256 times.
+    # Sixteen times the bytes; quadratic time would be 256 times.
     few, many = min_seconds(lambda: seconds(5_000), lambda: seconds(80_000))
     assert many < 64 * few
 
@@ -365,7 +365,7 @@ def test_arguments_are_passed_on(impl: ModuleType, framing: Any) -> None:
 
 
 @pytest.mark.parametrize("framing", ["newline", "content-length"])
-def test_auto_takes_every_buffer(impl: ModuleType, framing: Any) -> None:
+def test_auto_accepts_every_buffer(impl: ModuleType, framing: Any) -> None:
     framed = frame(b'{"jsonrpc":"2.0","method":"m"}', framing)
     with_gaps = memoryview(b"".join([b"%c_" % byte for byte in framed]))[::2]
     for buffer in (bytearray(framed), memoryview(framed), with_gaps, with_gaps[::-1][::-1]):
@@ -374,7 +374,7 @@ def test_auto_takes_every_buffer(impl: ModuleType, framing: Any) -> None:
         assert (item.method, decoder.framing) == ("m", framing)
 
 
-# Any stream, in any chunks, through both backends
+# Any stream, in any chunks, in both backends
 
 TEXT = st.one_of(
     st.sampled_from([*LINES, *MADE]),
@@ -431,7 +431,9 @@ def test_any_chunking(
 @given(
     texts=st.lists(TEXT, max_size=5), framing=st.sampled_from(FRAMED), sizes=st.lists(st.integers(0, 300), max_size=9)
 )
-def test_a_stream_is_its_texts(impl: ModuleType, texts: list[bytes], framing: Any, sizes: list[int]) -> None:
+def test_a_stream_gives_the_items_of_its_texts(
+    impl: ModuleType, texts: list[bytes], framing: Any, sizes: list[int]
+) -> None:
     texts = [text.replace(b"\n", b" ").replace(b"\r", b" ").strip(b" \t") or b"{}" for text in texts]
     data = b"".join([frame(text, framing) for text in texts])
     expected = [describe(impl.decode(text)) for text in texts]
@@ -451,7 +453,7 @@ STREAMS = [
 
 
 def in_turns(impl: ModuleType, chunks: list[bytes], bounds: list[int], framing: str, **options: Any) -> list[Any]:
-    """The items of a stream, read with one bound after another."""
+    """The items of a stream, read with one `max_items` after another."""
     decoder = impl.Decoder(framing, **options)
     items: list[Any] = []
     turn = 0
@@ -474,7 +476,7 @@ def in_turns(impl: ModuleType, chunks: list[bytes], bounds: list[int], framing: 
 
 
 @pytest.mark.parametrize(("data", "framing"), STREAMS)
-def test_a_bound_on_the_items_of_a_call(impl: ModuleType, data: bytes, framing: str) -> None:
+def test_max_items(impl: ModuleType, data: bytes, framing: str) -> None:
     whole = decode_all(impl, [data], framing)
     for bound in (1, 2, 10**30):
         assert in_turns(impl, [data], [bound], framing) == whole
@@ -489,7 +491,7 @@ def test_a_bound_on_the_items_of_a_call(impl: ModuleType, data: bytes, framing: 
     bounds=st.lists(st.integers(1, 4), min_size=1, max_size=8),
     raw=st.booleans(),
 )
-def test_any_chunking_and_any_bound(
+def test_any_chunking_and_any_max_items(
     impl: ModuleType, texts: list[bytes], framing: str, frames: Any, sizes: list[int], bounds: list[int], raw: bool
 ) -> None:
     data = b"".join([frame(text.replace(b"\n", b" "), frames) for text in texts])
@@ -499,7 +501,7 @@ def test_any_chunking_and_any_bound(
 
 
 @pytest.mark.parametrize("framing", FRAMINGS)
-def test_what_waits_is_returned_first(impl: ModuleType, framing: Any) -> None:
+def test_waiting_items_are_returned_first(impl: ModuleType, framing: Any) -> None:
     decoder = impl.Decoder(framing)
     kind = "content-length" if framing == "auto" else framing
     one, two = frame(ONE, kind), frame(TWO, kind)
@@ -531,7 +533,7 @@ def test_a_batch_counts_as_its_messages(impl: ModuleType, framing: Any) -> None:
 
 
 @pytest.mark.parametrize("framing", FRAMINGS)
-def test_bounds_that_are_none(impl: ModuleType, framing: Any) -> None:
+def test_invalid_max_items(impl: ModuleType, framing: Any) -> None:
     decoder = impl.Decoder(framing)
     for bound in (True, 1.0, "1", b""):
         with pytest.raises(TypeError, match=f"^max_items must be an int or None, not {type(bound).__name__}$"):
@@ -541,7 +543,7 @@ def test_bounds_that_are_none(impl: ModuleType, framing: Any) -> None:
             decoder.feed(b"", bound)
 
 
-def test_a_fault_that_ends_the_stream_comes_in_its_turn(impl: ModuleType) -> None:
+def test_a_fault_that_ends_the_stream_is_returned_in_order(impl: ModuleType) -> None:
     decoder = impl.Decoder("content-length")
     assert [shown(item) for item in decoder.feed(headed(ONE) + b"nonsense\n" + headed(TWO), 1)] == [REQUEST]
     assert (decoder.has_more, decoder.ended) == (True, False)
@@ -551,8 +553,8 @@ def test_a_fault_that_ends_the_stream_comes_in_its_turn(impl: ModuleType) -> Non
 
 
 @pytest.mark.parametrize("framing", FRAMED)
-def test_many_small_turns_cost_linear_time(impl: ModuleType, framing: Any) -> None:
-    """A large chunk is not copied for each item that is taken from it, nor for what is fed meanwhile."""
+def test_many_small_calls_take_linear_time(impl: ModuleType, framing: Any) -> None:
+    """A large chunk is not copied for each item that is read from it, nor for each chunk that follows."""
 
     def seconds(decoder: Any, fed: bytes) -> float:
         def turns() -> None:
@@ -561,7 +563,7 @@ def test_many_small_turns_cost_linear_time(impl: ModuleType, framing: Any) -> No
 
         return thread_seconds(turns)
 
-    # Of many messages that are not read in this time, or of one.
+    # A chunk of many messages that wait, or of one.
     few, many = (impl.Decoder(framing) for _ in range(2))
     few.feed(1000 * frame(TWO, framing), 1)
     many.feed(

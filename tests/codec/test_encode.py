@@ -177,7 +177,7 @@ def calls(impl: ModuleType, payload: Any, **options: Any) -> list[Callable[[], b
 
 
 def calls_and_answers(impl: ModuleType, payload: Any, **options: Any) -> list[Callable[[], bytes]]:
-    """The same, and replies, which become an error where a payload cannot be written."""
+    """As `writers`, and replies, which become an error if a payload cannot be written."""
     return [
         *calls(impl, payload, **options),
         lambda: impl.answer(impl.Request(1, "m"), lambda _: impl.Response(1, payload), **options),
@@ -201,7 +201,7 @@ class TestOptions:
             assert b'"2026-11-21T01:02:03Z"' in call()
 
     @pytest.mark.parametrize("option", [orjson.OPT_STRICT_INTEGER, orjson.OPT_PASSTHROUGH_SUBCLASS])
-    def test_options_are_for_payloads_alone(self, impl: ModuleType, option: int) -> None:
+    def test_options_affect_only_payloads(self, impl: ModuleType, option: int) -> None:
         assert impl.encode_request(2**60, "m", [1], option=option) == (
             b'{"jsonrpc":"2.0","id":1152921504606846976,"method":"m","params":[1]}\n'
         )
@@ -214,7 +214,7 @@ class TestOptions:
                 call()
 
     @pytest.mark.parametrize("option", [orjson.OPT_INDENT_2, orjson.OPT_APPEND_NEWLINE])
-    def test_options_that_break_lines_where_no_payload_is(self, impl: ModuleType, option: int) -> None:
+    def test_options_that_break_lines_without_a_payload(self, impl: ModuleType, option: int) -> None:
         for call in (
             lambda: impl.encode_request(1, "m", option=option),
             lambda: impl.encode_notification("m", option=option),
@@ -240,7 +240,7 @@ class TestOptions:
         for call in calls_and_answers(impl, {"a": {1}}, default=lambda _: {2: 3}, option=orjson.OPT_NON_STR_KEYS):
             assert b'{"a":{"2":3}}' in call()
 
-    def test_keywords_alone(self, impl: ModuleType) -> None:
+    def test_keyword_only_arguments(self, impl: ModuleType) -> None:
         with pytest.raises(TypeError):
             impl.encode(impl.Request(1, "m"), False)
         with pytest.raises(TypeError):
@@ -260,7 +260,7 @@ def nested(depth: int) -> list[Any]:
     return value
 
 
-class TestWhatCannotBeWritten:
+class TestValuesThatCannotBeWritten:
     @pytest.mark.parametrize(
         "payload",
         [{1, 2}, object(), b"bytes", 1j, {1: 2}, ["\ud800"], {"\udfff": 1}, 2**64, -(2**63) - 1, [{"a": [2**64]}]],
@@ -305,7 +305,7 @@ class TestWhatCannotBeWritten:
                 call()
 
     @pytest.mark.parametrize("id", [10**640, -(10**639), 10**5000, 641 * "a", 213 * "\u20ac" + "ab"], ids=type)
-    def test_ids_that_no_profile_reads(self, impl: ModuleType, id: object) -> None:
+    def test_ids_that_no_profile_accepts(self, impl: ModuleType, id: object) -> None:
         for call in (
             lambda: impl.encode_request(id, "m"),
             lambda: impl.encode_result(id, 1),
@@ -317,7 +317,7 @@ class TestWhatCannotBeWritten:
                 call()
 
     @pytest.mark.parametrize("code", [2**64, -(2**63) - 1, 2**70, 10**5000], ids=int.bit_length)
-    def test_codes_that_are_read_as_floats(self, impl: ModuleType, code: int) -> None:
+    def test_codes_that_decode_to_floats(self, impl: ModuleType, code: int) -> None:
         for call in (
             lambda: impl.encode_error(1, code, "m"),
             lambda: impl.Error(code, "m"),
@@ -340,7 +340,7 @@ class TestWhatCannotBeWritten:
                     found = impl.decode(text, JSONRPC.replace(big_ints=big_ints), raw=raw)
                     assert describe(found) == fault(expected, 1, reply=False)
 
-    def test_an_integer_that_says_it_is_another(self, impl: ModuleType) -> None:
+    def test_an_int_subclass_that_overrides_its_value(self, impl: ModuleType) -> None:
         class Liar(int):
             def __int__(self) -> int:
                 return 2**70
@@ -369,7 +369,7 @@ class TestWhatCannotBeWritten:
                     call()
                 assert caught.value.__cause__ is fault
 
-    def test_nothing_of_the_payload_is_told(self, impl: ModuleType) -> None:
+    def test_errors_show_nothing_of_the_payload(self, impl: ModuleType) -> None:
         for payload in ([{"secret": object()}, "secret"], {"secret": 2**64}, ["secret\ud800"]):
             for call in calls(impl, payload):
                 with pytest.raises(EncodeError) as caught:
@@ -379,7 +379,7 @@ class TestWhatCannotBeWritten:
 
 class TestWrongArguments:
     @pytest.mark.parametrize("params", [1, 0, "a", "", True, False, 1.5, float("nan"), uuid.UUID(int=1)])
-    def test_params_that_are_no_container(self, impl: ModuleType, params: object) -> None:
+    def test_params_that_are_not_a_container(self, impl: ModuleType, params: object) -> None:
         expected = f"^params must be written as a JSON object or array, which {type(params).__name__} is not$"
         for call in (
             lambda: impl.encode_request(1, "m", params),
@@ -401,7 +401,7 @@ class TestWrongArguments:
                 call()
 
     @pytest.mark.parametrize("id", [float("nan"), float("inf"), float("-inf")])
-    def test_ids_that_json_has_no_number_for(self, impl: ModuleType, id: float) -> None:
+    def test_infinite_ids_and_nan(self, impl: ModuleType, id: float) -> None:
         for call in (lambda: impl.encode_request(id, "m"), lambda: impl.encode_result(id, 1)):
             with pytest.raises(ValueError, match=r"^id must be a finite number$"):
                 call()
@@ -421,7 +421,7 @@ class TestWrongArguments:
             with pytest.raises(TypeError, match=f"^message must be a str, not {type(message).__name__}$"):
                 impl.encode_error(1, 1, message)
 
-    def test_what_is_no_message(self, impl: ModuleType) -> None:
+    def test_values_that_are_not_messages(self, impl: ModuleType) -> None:
         things = [None, 1, b"{}", {"jsonrpc": "2.0"}, (), impl.Error(1, "m"), impl.decode(b"x"), [[]], [None], [1]]
         for thing in things:
             inner = thing[0] if isinstance(thing, list) else thing
@@ -446,7 +446,7 @@ class TestBatches:
         assert impl.encode([]) == b""
         assert impl.encode([], delimited=False) == b""
 
-    def test_one_that_cannot_be_written_stops_all(self, impl: ModuleType) -> None:
+    def test_an_invalid_item_fails_the_whole_batch(self, impl: ModuleType) -> None:
         with pytest.raises(EncodeError):
             impl.encode([impl.Request(1, "m"), impl.Response(1, object())])
 
@@ -468,7 +468,7 @@ class TestMany:
         with pytest.raises(TypeError, match=r"^message must be a Request, a Notification or a Response, not int$"):
             impl.encode_many([impl.Request(1, "m"), 1])
 
-    def test_what_the_iterable_raises(self, impl: ModuleType) -> None:
+    def test_exceptions_of_the_iterable(self, impl: ModuleType) -> None:
         def messages() -> Iterator[Any]:
             yield impl.Request(1, "m")
             raise LookupError("of the caller")

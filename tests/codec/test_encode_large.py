@@ -1,4 +1,4 @@
-"""Payloads that are written in one go with the envelope, and callbacks that come back into the codec."""
+"""Payloads that orjson writes together with the envelope, and callbacks that call the codec again."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TestLargePayloads:
         assert impl.encode_notification("\té", params) == expected
 
     @pytest.mark.parametrize("payload", LARGE, ids=lambda payload: type(payload).__name__)
-    def test_what_cannot_be_written(self, impl: ModuleType, payload: Any) -> None:
+    def test_values_that_cannot_be_written(self, impl: ModuleType, payload: Any) -> None:
         for value in ({1}, "\ud800", 2**64, {1: 2}):
             for call in calls(impl, [payload, value]):
                 with pytest.raises(EncodeError) as caught:

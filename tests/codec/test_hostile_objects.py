@@ -1,6 +1,6 @@
-"""Objects that run code where the codec does not expect it, and memory that is not there: nothing crashes.
+"""Objects that run code in unexpected places, and failing allocations: nothing crashes.
 
-What could end the interpreter runs in one of its own.
+Tests that could crash the interpreter run in a process of their own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jsonrpc_fast import errors
 
 
 def run(impl: ModuleType, script: str) -> str:
-    """What a script prints to which `impl` is the backend; it has to end by itself, with exit code 0."""
+    """The output of a script in which `impl` is the backend; it must exit by itself, with code 0."""
     source = f"import {impl.__name__} as impl\n{textwrap.dedent(script)}"
     ran = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", source], capture_output=True, text=True, timeout=120
@@ -30,7 +30,7 @@ def run(impl: ModuleType, script: str) -> str:
     return ran.stdout
 
 
-def test_a_collector_callback_that_reads_the_raw_at_work(impl: ModuleType) -> None:
+def test_a_collector_callback_that_uses_the_same_raw(impl: ModuleType) -> None:
     script = """
         import gc
         text = b'{"jsonrpc":"2.0","id":1,"method":"m","params":[' + b'"abcdefgh",' * 50_000 + b"1]}"
@@ -45,7 +45,7 @@ def test_a_collector_callback_that_reads_the_raw_at_work(impl: ModuleType) -> No
     assert run(impl, script).split() == ["50001", "550051"]
 
 
-def test_a_collector_callback_that_clears_the_dict_at_work(impl: ModuleType) -> None:
+def test_a_collector_callback_that_clears_the_parsed_dict(impl: ModuleType) -> None:
     script = """
         import gc
         made = []
@@ -69,7 +69,7 @@ def test_a_collector_callback_that_clears_the_dict_at_work(impl: ModuleType) -> 
     assert run(impl, script) == "done\n"
 
 
-def test_a_key_that_replaces_the_members_in_its_comparison(impl: ModuleType) -> None:
+def test_a_key_whose_comparison_replaces_the_members(impl: ModuleType) -> None:
     script = """
         made = []
         for name in ("jsonrpc", "id", "method", "params", "result", "error"):
@@ -104,7 +104,7 @@ def test_a_key_that_replaces_the_members_in_its_comparison(impl: ModuleType) -> 
 
 
 class Loud:
-    """A key that raises when it is compared."""
+    """A key whose comparison raises."""
 
     def __init__(self, name: str, error: BaseException) -> None:
         self.name = name
@@ -118,12 +118,12 @@ class Loud:
 
 
 @pytest.mark.parametrize("name", ["jsonrpc", "id", "method", "params", "result", "error"])
-def test_from_dict_never_raises_what_a_key_raises(impl: ModuleType, name: str) -> None:
+def test_from_dict_swallows_exceptions_of_keys(impl: ModuleType, name: str) -> None:
     for kind in (impl.Request, impl.Notification, impl.Response):
         assert kind.from_dict({Loud(name, ValueError("no")): 1}) is None
 
 
-def test_from_dict_hides_no_more_than_that(impl: ModuleType) -> None:
+def test_from_dict_raises_other_exceptions(impl: ModuleType) -> None:
     for error in (MemoryError(), RecursionError(), KeyboardInterrupt()):
         with pytest.raises(type(error)):
             impl.Response.from_dict({Loud("jsonrpc", error): 1})
@@ -132,7 +132,7 @@ def test_from_dict_hides_no_more_than_that(impl: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("name", ["code", "message", "data"])
-def test_from_dict_of_an_error_never_raises_what_a_key_raises(impl: ModuleType, name: str) -> None:
+def test_from_dict_of_an_error_swallows_exceptions_of_keys(impl: ModuleType, name: str) -> None:
     members = {Loud(name, ValueError("no")): 1, **({} if name == "code" else {"code": 1})}
     if name == "data":
         members["message"] = "m"
@@ -190,8 +190,8 @@ def test_methods_of_subclasses_are_not_called(impl: ModuleType) -> None:
             assert repr(decoder.feed(data, 1)) == repr(impl.Decoder(framing).feed(TEXT + b"\n"))
 
 
-# Every callable of the backend with every value, and every method of an object that no constructor has filled. What it
-# does with them does not matter: that the process lives does.
+# Every callable of the backend with every value, and every method of an object that no constructor has filled. Any
+# result is accepted, as long as the process survives.
 WALK = """
     import itertools
     import jsonrpc_fast

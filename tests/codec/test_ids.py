@@ -1,4 +1,4 @@
-"""Ids: a reply carries the very number, or the message is refused."""
+"""Ids: the reply carries the same number, or the message is refused."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_more_digits_than_the_limit(impl: ModuleType) -> None:
     assert describe(impl.decode(text_with(641 * "1"), WIDEST)) == fault("ID_TOO_LONG")
 
 
-def test_more_digits_than_the_interpreter_writes(impl: ModuleType) -> None:
-    # Such an int cannot be made from a text, but arithmetic makes it.
+def test_more_digits_than_the_interpreter_converts(impl: ModuleType) -> None:
+    # This int cannot be converted from a text, but it can be computed.
     obj = {"jsonrpc": "2.0", "id": 10**5000, "method": "m"}
     assert describe(impl.parse(obj)) == fault("ID_TOO_LONG")
     assert describe(impl.parse({**obj, "id": -(10**5000)}, WIDEST)) == fault("ID_TOO_LONG")
@@ -128,17 +128,17 @@ def test_minus_zero(impl: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("id", [float("nan"), float("inf"), float("-inf")])
-def test_a_dict_may_hold_what_json_cannot(impl: ModuleType, id: float) -> None:
+def test_a_dict_may_hold_values_that_json_cannot(impl: ModuleType, id: float) -> None:
     assert describe(impl.parse({"jsonrpc": "2.0", "id": id, "method": "m"})) == fault("INVALID_ID_TYPE")
 
 
 @pytest.mark.parametrize("id", ["\ud800", "a\udfff", b"bytes", (1,), object()])
-def test_a_dict_may_hold_what_cannot_be_echoed(impl: ModuleType, id: object) -> None:
+def test_a_dict_may_hold_ids_that_cannot_be_echoed(impl: ModuleType, id: object) -> None:
     assert describe(impl.parse({"jsonrpc": "2.0", "id": id, "result": 1})) == fault("INVALID_ID_TYPE", reply=False)
 
 
 @given(token=st.from_regex(r"\A-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?\Z"))
-def test_what_is_accepted_is_echoed_as_the_same_number(impl: ModuleType, token: str) -> None:
+def test_an_accepted_number_is_echoed_unchanged(impl: ModuleType, token: str) -> None:
     message = impl.decode(text_with(token))
     if type(message) is impl.Request:
         id = echo(impl, message).removeprefix(b'{"jsonrpc":"2.0","id":').removesuffix(b',"result":null}')
@@ -165,7 +165,7 @@ def test_any_text(impl: ModuleType, id: str) -> None:
 
 
 def decoded(impl: ModuleType, text: bytes, profile: Profile) -> Description:
-    """What `decode` makes of a text, checked against every framing, eager and raw, in one chunk and byte by byte."""
+    """The result of `decode`, which must be the same in every framing, eager and raw, in one chunk and byte by byte."""
     found = describe(impl.decode(text, profile))
     assert describe(impl.decode(text, profile, raw=True)) == found
     assert describe(impl.decode(text.decode("utf-8", "replace") if b"\xff" not in text else text, profile)) == found
@@ -241,7 +241,7 @@ BLOB = 2000 * b"x"
         (b'{"jsonrpc":"2.0","id":"\\u00e9\xc3\xa9","result":"\xf0\x9f\x98\x80%b"}', ("éé", False)),
         (b'{"id":1,"result":%b', (None, True)),
         (b'{"id":1,"result":"%b', (1, False)),
-        # whether it is a request or a response is not known
+        # it may be a request or a response
         (b'{"jsonrpc":"2.0","id":1,"x":"%b"}', (None, True)),
         (b'{"jsonrpc":"2.0","id":1}%b', (None, True)),
         # the id is not known
@@ -263,7 +263,7 @@ BLOB = 2000 * b"x"
     ],
 )
 @pytest.mark.parametrize("limit", [1000, 2000])
-def test_the_beginning_of_a_text_over_the_limit_tells_the_id(
+def test_the_id_in_the_beginning_of_a_text_over_the_limit(
     impl: ModuleType, text: bytes, expected: tuple[object, bool], limit: int
 ) -> None:
     fault = decoded(impl, text % BLOB, JSONRPC.replace(limits=Limits(message_bytes=limit)))
@@ -272,13 +272,13 @@ def test_the_beginning_of_a_text_over_the_limit_tells_the_id(
 
 
 def test_where_the_beginning_of_a_text_over_the_limit_ends(impl: ModuleType) -> None:
-    """At every byte: in the id, in the names before and behind it, in a character of several bytes."""
+    """At every byte: in the id, in the names before and after it, in a character of several bytes."""
     text = b'{"method":"\xf0\x9f\x98\x80","id":123,"params":[]}' + 2000 * b" "
     certain = text.index(b",", 20)
     for size in range(1, 40):
         found = decoded(impl, text, JSONRPC.replace(limits=Limits(message_bytes=size)))
         assert (found[3], found[6]) == (123 if size > certain else None, True)
-    # The limit may be larger than what is looked at.
+    # The limit may be larger than the part that is read.
     pad = 2000 * b" "
     for at, id in ((1024, 123), (1023, None)):
         padded = pad[: at - certain - 1] + text
@@ -294,8 +294,8 @@ def test_the_end_of_the_stream_in_a_body_over_the_limit(impl: ModuleType) -> Non
     assert [describe(item) for item in decoder.close()] == [fault("MESSAGE_TOO_LARGE", 1, reply=False)]
 
 
-def test_an_id_behind_the_beginning_is_not_looked_for(impl: ModuleType) -> None:
-    """What comes behind the part that is read may repeat the id: the fault carries the first."""
+def test_an_id_after_the_beginning_is_not_read(impl: ModuleType) -> None:
+    """The id may occur again after the part that is read: the fault carries the first."""
     text = b'{"jsonrpc":"2.0","id":1,"result":"%b","id":2}' % BLOB
     limited = JSONRPC.replace(limits=Limits(message_bytes=1500))
     assert decoded(impl, text, limited) == fault("MESSAGE_TOO_LARGE", 1, reply=False)

@@ -1,4 +1,4 @@
-"""What `decode`, `parse`, `from_dict` and `classify` take, and integers that are wide in a payload."""
+"""The input of `decode`, `parse`, `from_dict` and `classify`, and wide integers in payloads."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Bytes(bytes):
     ],
     ids=lambda data: type(data).__name__,
 )
-def test_types_of_text(impl: ModuleType, data: Any) -> None:
+def test_types_of_input(impl: ModuleType, data: Any) -> None:
     assert describe(impl.decode(data)) == EXPECTED
     assert impl.classify(data) == ("request", "m", 1)
 
 
-def test_a_view_of_wider_items_is_its_bytes(impl: ModuleType) -> None:
+def test_a_view_of_wider_items_is_read_as_bytes(impl: ModuleType) -> None:
     text = b'{"jsonrpc":"2.0","method":"four"}  \n'
     assert len(text) % 4 == 0
     words = array("I", text)
@@ -57,7 +57,7 @@ def test_a_view_of_wider_items_is_its_bytes(impl: ModuleType) -> None:
     assert describe(impl.decode(memoryview(text).cast("B", (6, 6)))) == notification("four")
 
 
-def test_the_message_keeps_nothing_of_a_buffer(impl: ModuleType) -> None:
+def test_the_message_does_not_reference_the_buffer(impl: ModuleType) -> None:
     large = TEXT.replace(b"[", b'["%b",' % (5000 * b"v"))
     for text in (TEXT, large, b"[%b,%b]" % (TEXT, large)):
         buffer = bytearray(text)
@@ -82,20 +82,20 @@ def test_other_types_are_refused(impl: ModuleType, data: Any) -> None:
     ("text", "offset"),
     [("\ud800", 0), ('{"é":"\udfff"}', 7), ("[1,\ud83d\ude00]", 3), ('{"jsonrpc":1,"x":"😀\ud800', 22)],
 )
-def test_lone_surrogates_are_no_utf_8(impl: ModuleType, text: str, offset: int) -> None:
+def test_lone_surrogates_are_not_utf_8(impl: ModuleType, text: str, offset: int) -> None:
     assert describe(impl.decode(text)) == text_fault("INVALID_UTF8", offset)
     assert impl.classify(text) == ("invalid", None, None)
 
 
 @pytest.mark.parametrize("obj", [None, 1, 1.5, "a", True, (), ({},), b"{}", object(), {1, 2}])
-def test_parse_of_what_is_no_dict(impl: ModuleType, obj: object) -> None:
+def test_parse_of_values_that_are_not_dicts(impl: ModuleType, obj: object) -> None:
     assert describe(impl.parse(obj)) == fault("NOT_AN_OBJECT")
     for cls in (impl.Request, impl.Notification, impl.Response, impl.Error):
         assert cls.from_dict(obj) is None
 
 
 @pytest.mark.parametrize("obj", [[], [{}], [{"jsonrpc": "2.0", "id": 1, "method": "m"}], [[]]])
-def test_a_list_is_a_batch_for_parse_alone(impl: ModuleType, obj: list[object]) -> None:
+def test_from_dict_does_not_accept_a_list(impl: ModuleType, obj: list[object]) -> None:
     assert isinstance(impl.parse(obj), list) or describe(impl.parse(obj)) == fault("EMPTY_BATCH")
     for cls in (impl.Request, impl.Notification, impl.Response, impl.Error):
         assert cls.from_dict(obj) is None
@@ -133,7 +133,7 @@ def test_parse_shares_the_payload(impl: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("params", [(), (1,), {1, 2}, b"{}", 1j])
-def test_parse_with_params_that_json_has_not(impl: ModuleType, params: object) -> None:
+def test_parse_with_params_that_json_does_not_have(impl: ModuleType, params: object) -> None:
     obj = {"jsonrpc": "2.0", "id": 1, "method": "m", "params": params}
     assert describe(impl.parse(obj)) == fault("INVALID_PARAMS_TYPE", 1)
 
@@ -188,7 +188,7 @@ def test_big_ints(
         assert repr(describe(impl.decode(text, JSONRPC.replace(big_ints=mode)))) == repr(expected)
 
 
-def test_as_many_digits_as_the_interpreter_reads(impl: ModuleType) -> None:
+def test_as_many_digits_as_the_interpreter_converts(impl: ModuleType) -> None:
     text = '{"jsonrpc":"2.0","id":1,"result":%s}'
     profile = JSONRPC.replace(big_ints="exact")
     assert impl.decode(text % (4300 * "9"), profile).result == 10**4300 - 1
@@ -204,7 +204,7 @@ def test_as_many_digits_as_the_interpreter_reads(impl: ModuleType) -> None:
         sys.set_int_max_str_digits(before)
 
 
-def test_big_ints_elsewhere(impl: ModuleType) -> None:
+def test_big_ints_outside_payloads(impl: ModuleType) -> None:
     exact, reject = (JSONRPC.replace(big_ints=mode) for mode in ("exact", "reject"))
     code = fill('{"jsonrpc":"2.0","id":1,"error":{"code":%s,"message":"e"}}', WIDE)
     assert describe(impl.decode(code)) == fault("INVALID_ERROR_CODE", 1, reply=False)

@@ -1,4 +1,4 @@
-"""What the codec adds to orjson: exact numbers, and lengths."""
+"""The additions to orjson: exact numbers, and lengths."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_exact_number_is_the_number_or_none(token: str) -> None:
 
 
 @given(number=st.floats(allow_nan=False, allow_infinity=False))
-def test_exact_number_takes_what_is_written(number: float) -> None:
+def test_exact_number_accepts_every_written_float(number: float) -> None:
     assert repr(exact_number(orjson.dumps(number))) == repr(number)
     assert repr(exact_number(repr(number).encode())) == repr(number)
 
@@ -82,7 +82,7 @@ def test_wide_integers(number: int) -> None:
 
 
 @pytest.mark.parametrize("token", [b'"' + 30 * b"9" + b'"', 30 * b"9" + b".0", 30 * b"9" + b"e1", b"-0", b"0", b"-"])
-def test_what_is_no_wide_integer(token: bytes) -> None:
+def test_tokens_that_are_not_wide_integers(token: bytes) -> None:
     assert not is_wide_integer(token)
 
 

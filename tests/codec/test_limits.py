@@ -1,4 +1,4 @@
-"""Each limit at its bound and one beyond it, alone and in a batch."""
+"""Each limit, at its value and one above, for single messages and in batches."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def limited(**limits: int) -> Profile:
     return JSONRPC.replace(limits=Limits(**limits))
 
 
-def judge(impl: ModuleType, text: str | bytes, profile: Profile) -> Description:
-    """What `decode` makes of a text alone; asserts that it makes the same of it in a batch."""
+def decode_alone_and_in_a_batch(impl: ModuleType, text: str | bytes, profile: Profile) -> Description:
+    """The result of `decode` for a text, which must be the same in a batch."""
     alone = describe(impl.decode(text, profile))
     raw = text.encode() if isinstance(text, str) else text
     [_, inside] = describe(impl.decode(b"[0," + raw + b"]", profile))
@@ -69,27 +69,29 @@ class TestDepth:
     def test_bound(self, impl: ModuleType, limit: int) -> None:
         profile = limited(depth=limit)
         text = '{"jsonrpc":"2.0","id":1,"method":"m","params":%s}'
-        assert judge(impl, text % nested(limit), profile) == request(1, "m", orjson.loads(nested(limit)))
-        assert judge(impl, text % nested(limit + 1), profile) == fault("TOO_DEEP", 1)
+        assert decode_alone_and_in_a_batch(impl, text % nested(limit), profile) == request(
+            1, "m", orjson.loads(nested(limit))
+        )
+        assert decode_alone_and_in_a_batch(impl, text % nested(limit + 1), profile) == fault("TOO_DEEP", 1)
 
     def test_objects_count(self, impl: ModuleType) -> None:
         text = '{"jsonrpc":"2.0","id":"x","result":{"a":[{"b":1}]}}'
-        assert judge(impl, text, limited(depth=3)) == result("x", {"a": [{"b": 1}]})
-        assert judge(impl, text, limited(depth=2)) == fault("TOO_DEEP", "x", reply=False)
+        assert decode_alone_and_in_a_batch(impl, text, limited(depth=3)) == result("x", {"a": [{"b": 1}]})
+        assert decode_alone_and_in_a_batch(impl, text, limited(depth=2)) == fault("TOO_DEEP", "x", reply=False)
 
     def test_empty_containers_count(self, impl: ModuleType) -> None:
         text = '{"jsonrpc":"2.0","method":"m","params":[[],{}]}'
-        assert judge(impl, text, limited(depth=2)) == notification("m", [[], {}])
-        assert judge(impl, text, limited(depth=1)) == fault("TOO_DEEP", reply=False)
+        assert decode_alone_and_in_a_batch(impl, text, limited(depth=2)) == notification("m", [[], {}])
+        assert decode_alone_and_in_a_batch(impl, text, limited(depth=1)) == fault("TOO_DEEP", reply=False)
 
     def test_breadth_does_not_count(self, impl: ModuleType) -> None:
         params = "[" + ",".join(50 * ["[]"]) + "]"
         text = fill('{"jsonrpc":"2.0","id":1,"method":"m","params":%s}', params)
-        assert judge(impl, text, limited(depth=2)) == request(1, "m", [[] for _ in range(50)])
+        assert decode_alone_and_in_a_batch(impl, text, limited(depth=2)) == request(1, "m", [[] for _ in range(50)])
 
     def test_brackets_in_strings_do_not_count(self, impl: ModuleType) -> None:
         text = '{"jsonrpc":"2.0","id":"[[[[","method":"{{{","params":["[[["]}'
-        assert judge(impl, text, limited(depth=1)) == request("[[[[", "{{{", ["[[["])
+        assert decode_alone_and_in_a_batch(impl, text, limited(depth=1)) == request("[[[[", "{{{", ["[[["])
 
     @pytest.mark.parametrize(
         ("member", "id", "reply"),
@@ -106,10 +108,12 @@ class TestDepth:
         ],
     )
     def test_in_any_member(self, impl: ModuleType, member: str, id: object, reply: bool) -> None:
-        assert judge(impl, fill('{"jsonrpc":"2.0",%s}', member), limited(depth=1)) == fault("TOO_DEEP", id, reply=reply)
+        assert decode_alone_and_in_a_batch(impl, fill('{"jsonrpc":"2.0",%s}', member), limited(depth=1)) == fault(
+            "TOO_DEEP", id, reply=reply
+        )
 
     @pytest.mark.parametrize("limit", [1022, 1023, 1024])
-    def test_as_deep_as_orjson_goes(self, impl: ModuleType, limit: int) -> None:
+    def test_the_depth_of_orjson(self, impl: ModuleType, limit: int) -> None:
         text = '{"jsonrpc":"2.0","id":1,"result":%s}'
         alone = impl.decode(text % nested(limit), limited(depth=limit))
         [in_a_batch] = impl.decode("[" + text % nested(limit) + "]", limited(depth=limit))
@@ -151,7 +155,7 @@ class TestBatchItems:
         assert describe(impl.decode(orjson.dumps(items), limited(batch_items=2))) == fault("BATCH_TOO_LARGE")
         assert describe(impl.parse(items, limited(batch_items=2))) == fault("BATCH_TOO_LARGE")
 
-    def test_with_what_only_the_text_shows(self, impl: ModuleType) -> None:
+    def test_with_faults_that_only_the_text_shows(self, impl: ModuleType) -> None:
         text = '[{"id":1,"id":1},1,{}]'
         assert describe(impl.decode(text, limited(batch_items=2))) == fault("BATCH_TOO_LARGE")
         assert len(impl.decode(text, limited(batch_items=3))) == 3
@@ -174,23 +178,23 @@ class TestMethodBytes:
     )
     def test_bound(self, impl: ModuleType, token: str, method: str) -> None:
         text = fill('{"jsonrpc":"2.0","id":1,"method":"%s"}', token)
-        assert judge(impl, text, limited(method_bytes=6)) == request(1, method)
-        assert judge(impl, text, limited(method_bytes=5)) == fault("METHOD_TOO_LONG", 1)
+        assert decode_alone_and_in_a_batch(impl, text, limited(method_bytes=6)) == request(1, method)
+        assert decode_alone_and_in_a_batch(impl, text, limited(method_bytes=5)) == fault("METHOD_TOO_LONG", 1)
         obj = {"jsonrpc": "2.0", "id": 1, "method": method}
         assert describe(impl.parse(obj, limited(method_bytes=6))) == request(1, method)
         assert describe(impl.parse(obj, limited(method_bytes=5))) == fault("METHOD_TOO_LONG", 1)
 
     def test_of_a_notification(self, impl: ModuleType) -> None:
         text = '{"jsonrpc":"2.0","method":"abc"}'
-        assert judge(impl, text, limited(method_bytes=3)) == notification("abc")
-        assert judge(impl, text, limited(method_bytes=2)) == fault("METHOD_TOO_LONG", reply=False)
+        assert decode_alone_and_in_a_batch(impl, text, limited(method_bytes=3)) == notification("abc")
+        assert decode_alone_and_in_a_batch(impl, text, limited(method_bytes=2)) == fault("METHOD_TOO_LONG", reply=False)
 
     def test_default(self, impl: ModuleType) -> None:
         text = '{"jsonrpc":"2.0","id":1,"method":"%s"}'
-        assert judge(impl, text % (1024 * "m"), JSONRPC) == request(1, 1024 * "m")
-        assert judge(impl, text % (1025 * "m"), JSONRPC) == fault("METHOD_TOO_LONG", 1)
-        assert judge(impl, text % (512 * "é"), JSONRPC) == request(1, 512 * "é")
-        assert judge(impl, text % (512 * "é" + "m"), JSONRPC) == fault("METHOD_TOO_LONG", 1)
+        assert decode_alone_and_in_a_batch(impl, text % (1024 * "m"), JSONRPC) == request(1, 1024 * "m")
+        assert decode_alone_and_in_a_batch(impl, text % (1025 * "m"), JSONRPC) == fault("METHOD_TOO_LONG", 1)
+        assert decode_alone_and_in_a_batch(impl, text % (512 * "é"), JSONRPC) == request(1, 512 * "é")
+        assert decode_alone_and_in_a_batch(impl, text % (512 * "é" + "m"), JSONRPC) == fault("METHOD_TOO_LONG", 1)
 
     def test_surrogates_in_a_dict(self, impl: ModuleType) -> None:
         obj = {"jsonrpc": "2.0", "id": 1, "method": "\ud800\ud800"}
@@ -213,8 +217,8 @@ class TestIdBytes:
     )
     def test_bound(self, impl: ModuleType, token: str, id: object) -> None:
         text = fill('{"jsonrpc":"2.0","id":%s,"method":"m"}', token)
-        assert repr(judge(impl, text, limited(id_bytes=34))) == repr(request(id, "m"))
-        assert judge(impl, text, limited(id_bytes=33)) == fault("ID_TOO_LONG")
+        assert repr(decode_alone_and_in_a_batch(impl, text, limited(id_bytes=34))) == repr(request(id, "m"))
+        assert decode_alone_and_in_a_batch(impl, text, limited(id_bytes=33)) == fault("ID_TOO_LONG")
 
     @pytest.mark.parametrize("id", [34 * "a", 17 * "é", 10**33, -(10**32)])
     def test_bound_of_a_dict(self, impl: ModuleType, id: object) -> None:
@@ -224,9 +228,9 @@ class TestIdBytes:
 
     def test_default(self, impl: ModuleType) -> None:
         text = '{"jsonrpc":"2.0","id":"%s","method":"m"}'
-        assert judge(impl, text % (512 * "i"), JSONRPC) == request(512 * "i", "m")
-        assert judge(impl, text % (513 * "i"), JSONRPC) == fault("ID_TOO_LONG")
+        assert decode_alone_and_in_a_batch(impl, text % (512 * "i"), JSONRPC) == request(512 * "i", "m")
+        assert decode_alone_and_in_a_batch(impl, text % (513 * "i"), JSONRPC) == fault("ID_TOO_LONG")
 
-    def test_an_id_over_the_limit_is_not_told(self, impl: ModuleType) -> None:
+    def test_an_id_over_the_limit_is_not_reported(self, impl: ModuleType) -> None:
         text = fill('{"jsonrpc":"2.0","id":"%s","method":"mm"}', 33 * "i")
-        assert judge(impl, text, limited(id_bytes=32, method_bytes=1)) == fault("METHOD_TOO_LONG")
+        assert decode_alone_and_in_a_batch(impl, text, limited(id_bytes=32, method_bytes=1)) == fault("METHOD_TOO_LONG")

@@ -1,4 +1,4 @@
-"""Messages as values: made with checks, never changed, compared, copied and pickled."""
+"""Messages as values: checked constructors, immutability, comparison, copies and pickles."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class TestConstructors:
             assert str(caught.value) == expected
 
     @pytest.mark.parametrize("id", [float("nan"), float("inf"), float("-inf")])
-    def test_ids_that_json_has_no_number_for(self, impl: ModuleType, id: float) -> None:
+    def test_infinite_ids_and_nan(self, impl: ModuleType, id: float) -> None:
         for make in (lambda: impl.Request(id, "m"), lambda: impl.Response(id)):
             with pytest.raises(ValueError, match=r"^id must be a finite number$"):
                 make()
@@ -120,7 +120,7 @@ class TestConstructors:
         assert bytes(raw) == b"null"
         assert raw.decode() is None
 
-    def test_codes_are_plain(self, impl: ModuleType) -> None:
+    def test_codes_are_plain_ints(self, impl: ModuleType) -> None:
         error = impl.Error(ErrorCode.PARSE_ERROR, "m")
         assert type(error.code) is int
         assert error == impl.Error(-32700, "m")
@@ -141,7 +141,7 @@ class TestImmutability:
         for message in samples(impl):
             assert not hasattr(message, "__dict__")
 
-    def test_made_once(self, impl: ModuleType) -> None:
+    def test_init_cannot_be_called_again(self, impl: ModuleType) -> None:
         others = {
             impl.Request: (2, "other", []),
             impl.Notification: ("other", []),
@@ -165,7 +165,7 @@ class TestImmutability:
 
 
 class TestComparison:
-    def test_equal_to_itself_made_anew(self, impl: ModuleType) -> None:
+    def test_equal_to_a_second_instance(self, impl: ModuleType) -> None:
         for one, other in zip(samples(impl), samples(impl), strict=True):
             assert one is not other
             assert one == other
@@ -178,7 +178,7 @@ class TestComparison:
             assert one != repr(one)
             assert one != (one.__match_args__ and tuple(getattr(one, name) for name in one.__match_args__))
 
-    def test_ids_of_two_types_are_two(self, impl: ModuleType) -> None:
+    def test_ids_of_different_types_differ(self, impl: ModuleType) -> None:
         assert impl.Request(1, "m") != impl.Request(1.0, "m")
         assert impl.Response(0, 1) != impl.Response(-0.0, 1)
         assert impl.Request(1, "m") != impl.Request("1", "m")
@@ -189,7 +189,7 @@ class TestComparison:
         assert impl.Request(1, "m", []) != impl.Request(1, "m", None)
         assert impl.Error(1, "m", None) != impl.Error(1, "m")
 
-    def test_other_classes_may_answer(self, impl: ModuleType) -> None:
+    def test_other_classes_may_implement_equality(self, impl: ModuleType) -> None:
         class Anything:
             __hash__ = None  # type: ignore[assignment]
 

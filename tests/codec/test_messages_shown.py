@@ -1,4 +1,4 @@
-"""Messages as they are matched, shown and written, and what they hold on to."""
+"""Matching, repr, dicts and text of messages, and the memory that they hold."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TestRepr:
             "Response(id=1, result={'a': 1, 'b': 2, 'c': 3, 'd': 4, ...}, error=None)"
         )
 
-    def test_bounded_whatever_the_payload(self, impl: ModuleType) -> None:
+    def test_bounded_for_any_payload(self, impl: ModuleType) -> None:
         deep: Any = []
         for _ in range(900):
             deep = {"k": [deep]}
@@ -91,7 +91,7 @@ class TestRepr:
         assert repr(impl.Error(-(2**63), "m")) == f"Error(code=-{2**63}, message='m', data=UNSET)"
         assert repr(impl.Response(1, 10**5000)) == "Response(id=1, result=<int of 16610 bits>, error=None)"
 
-    def test_what_its_own_repr_fails_for(self, impl: ModuleType) -> None:
+    def test_payloads_whose_repr_fails(self, impl: ModuleType) -> None:
         class Bad:
             def __repr__(self) -> str:
                 raise ValueError
@@ -141,7 +141,7 @@ class TestText:
         assert message.to_bytes() == text.encode()
         assert message.to_bytes_delimited() == text.encode() + b"\n"
 
-    def test_of_all(self, impl: ModuleType) -> None:
+    def test_every_message(self, impl: ModuleType) -> None:
         for message in samples(impl):
             if type(message) is impl.Error:
                 assert not hasattr(message, "to_bytes")

@@ -1,4 +1,4 @@
-"""A message with two faults: the first one of DESIGN section 3's order is reported."""
+"""A message with two faults: the first one in the order of DESIGN section 3 is reported."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ PAIRS = [
     ("jsonrpc, then id", JSONRPC, '{"jsonrpc":"2.1","id":[],"method":"m"}', fault("INVALID_JSONRPC_VERSION")),
     ("jsonrpc, then no id", JSONRPC, '{"jsonrpc":"2.1","result":1}', fault("INVALID_JSONRPC_VERSION", reply=False)),
     ("no jsonrpc, then no method", JSONRPC, '{"id":1}', fault("MISSING_JSONRPC", 1)),
-    # id, before method beside result or error
+    # id, before method with result or error
     (
-        "id, then method beside result",
+        "id, then method with result",
         JSONRPC,
         '{"jsonrpc":"2.0","id":{},"method":"m","result":1}',
         fault("INVALID_ID_TYPE", reply=False),
@@ -75,15 +75,15 @@ PAIRS = [
         '{"jsonrpc":"2.0","result":1,"error":1}',
         fault("MISSING_ID", reply=False),
     ),
-    # method beside result or error, before method
+    # method with result or error, before method
     (
-        "method beside result, then method",
+        "method with result, then method",
         JSONRPC,
         '{"jsonrpc":"2.0","id":1,"method":1,"result":1}',
         fault("AMBIGUOUS_MESSAGE", 1, reply=False),
     ),
     (
-        "method beside error, then an empty method",
+        "method with error, then an empty method",
         STRICT,
         '{"jsonrpc":"2.0","id":1,"method":"","error":1}',
         fault("AMBIGUOUS_MESSAGE", 1, reply=False),
@@ -115,7 +115,7 @@ PAIRS = [
         '{"jsonrpc":"2.0","id":1,"error":{"code":"1","message":2}}',
         fault("INVALID_ERROR_CODE", 1, reply=False),
     ),
-    # what the protocol does not name comes last
+    # members that the protocol does not define come last
     (
         "params, then a member",
         STRICT,
@@ -158,12 +158,12 @@ def test_parse(impl: ModuleType, name: str, profile: Profile, text: str, expecte
     assert describe(impl.parse(orjson.loads(text), profile)) == expected
 
 
-def test_a_faulty_text_is_not_judged_by_its_items(impl: ModuleType) -> None:
+def test_a_fault_of_the_text_comes_before_faults_of_items(impl: ModuleType) -> None:
     text = '[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":1'
     assert describe(impl.decode(text)) == text_fault("MALFORMED_JSON", len(text))
 
 
-def test_size_is_judged_before_the_text_is_read(impl: ModuleType) -> None:
+def test_the_size_is_checked_before_the_text_is_read(impl: ModuleType) -> None:
     assert describe(impl.decode(200 * b"\xff", TINY)) == text_fault("INVALID_UTF8", 0)
     assert describe(impl.decode(201 * b"\xff", TINY)) == fault("MESSAGE_TOO_LARGE")
 
@@ -194,7 +194,7 @@ def test_unexpected_members_of_a_batch(impl: ModuleType) -> None:
     assert describe(impl.parse(orjson.loads(text), profile)) == expected
 
 
-def test_a_null_companion_is_no_unexpected_member(impl: ModuleType) -> None:
+def test_a_null_companion_is_not_an_unexpected_member(impl: ModuleType) -> None:
     text = '{"jsonrpc":"2.0","id":1,"result":2,"error":null}'
     assert describe(impl.decode(text, LENIENT.replace(extra_members=False))) == ("Result", 1, 2)
 

@@ -1,6 +1,6 @@
-"""What the test suites of some 60 repositories hold, judged by both backends: every verdict is the corpora's `spec`.
+"""Texts from the test suites of some 60 repositories: both backends give the verdict `spec` of the corpora.
 
-`spec` is the verdict of a strict judge that nobody here wrote. Where ours differs, the text stands here
+`spec` is the verdict of an independent strict checker. Each text with another verdict is listed here,
 with the reason.
 """
 
@@ -55,7 +55,7 @@ def text_of(record: Record) -> bytes:
 
 
 def verdict(item: Any) -> str | list[Any]:
-    """What decoding made of a text, in the words of the corpora."""
+    """The result of decoding, in the terms of the corpora."""
     if isinstance(item, list):
         return [verdict(each) for each in item]
     described = describe(item)
@@ -107,7 +107,7 @@ FILES = {
 
 
 @functools.cache
-def judged(path: Path) -> dict[str, list[tuple[bytes, Any]]]:
+def verdicts_of(path: Path) -> dict[str, list[tuple[bytes, Any]]]:
     """The texts of a file with their verdicts, by profile."""
     by_profile: dict[str, list[tuple[bytes, Any]]] = {}
     for record in records(path):
@@ -118,15 +118,15 @@ def judged(path: Path) -> dict[str, list[tuple[bytes, Any]]]:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_all_of_it_is_here(outside: Path, name: str) -> None:
+def test_all_files_are_present(outside: Path, name: str) -> None:
     count, by_profile = FILES[name]
     assert len(records(outside / name)) == count
-    assert {profile: len(texts) for profile, texts in judged(outside / name).items()} == by_profile
+    assert {profile: len(texts) for profile, texts in verdicts_of(outside / name).items()} == by_profile
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_messages(impl: ModuleType, outside: Path, name: str) -> None:
-    for preset, texts in judged(outside / name).items():
+    for preset, texts in verdicts_of(outside / name).items():
         profile = PRESETS[preset]
         for text, spec in texts:
             item = impl.decode(text, profile)
@@ -138,8 +138,8 @@ def test_messages(impl: ModuleType, outside: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_messages_that_are_dicts(impl: ModuleType, outside: Path, name: str) -> None:
-    """`parse` finds what `decode` finds: none of these texts has a member twice."""
-    for preset, texts in judged(outside / name).items():
+    """`parse` agrees with `decode`: these texts have no duplicate members."""
+    for preset, texts in verdicts_of(outside / name).items():
         profile = PRESETS[preset]
         for text, spec in texts:
             try:
@@ -155,12 +155,12 @@ def test_messages_that_are_dicts(impl: ModuleType, outside: Path, name: str) -> 
 
 @pytest.mark.parametrize("name", FILES)
 def test_messages_in_streams(impl: ModuleType, outside: Path, name: str) -> None:
-    for preset, texts in judged(outside / name).items():
+    for preset, texts in verdicts_of(outside / name).items():
         profile = PRESETS[preset]
         expected = [repr(describe(impl.decode(text, profile))) for text, _ in texts if text]
         framed = b"".join([headed(text) for text, _ in texts if text])
         assert [repr(describe(item)) for item in stream(impl, [framed], "content-length", profile)] == expected
-        # Blank lines are skipped, and the end of one line in them would be that of the message.
+        # Blank lines are skipped, and a line break inside a text would end its message.
         lines = [text for text, _ in texts if b"\n" not in text and not text.endswith(b"\r") and text.strip()]
         expected = [repr(describe(impl.decode(text, profile))) for text in lines]
         delimited = b"".join([line + b"\n" for line in lines])
@@ -170,7 +170,7 @@ def test_messages_in_streams(impl: ModuleType, outside: Path, name: str) -> None
 @pytest.mark.parametrize("framing", ["newline", "content-length", "sse"])
 @pytest.mark.parametrize("name", FILES)
 def test_messages_byte_by_byte(impl: ModuleType, outside: Path, name: str, framing: str) -> None:
-    preset, texts = next(iter(judged(outside / name).items()))
+    preset, texts = next(iter(verdicts_of(outside / name).items()))
     profile = PRESETS[preset]
     lines = [text for text, _ in texts if text.strip() and not {0x0A, 0x0D} & set(text)][:150]
     framed = b"".join([frame(line, framing) for line in lines])  # type: ignore[arg-type]
@@ -180,16 +180,16 @@ def test_messages_byte_by_byte(impl: ModuleType, outside: Path, name: str, frami
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_both_backends_make_the_same_of_them(backends: tuple[ModuleType, ModuleType], outside: Path, name: str) -> None:
+def test_both_backends_agree(backends: tuple[ModuleType, ModuleType], outside: Path, name: str) -> None:
     core, pure = backends
-    for preset, texts in judged(outside / name).items():
+    for preset, texts in verdicts_of(outside / name).items():
         profile = PRESETS[preset]
         for text, _ in texts:
             assert repr(describe(core.decode(text, profile))) == repr(describe(pure.decode(text, profile)))
 
 
 def validated(validator: JsonRpcValidator, obj: object) -> str | list[Any]:
-    """What validation makes of an object, in the words of the corpora."""
+    """The result of validation, in the terms of the corpora."""
     if isinstance(obj, list):
         report = validator.validate_batch(obj)
         if not report.items:
@@ -213,13 +213,13 @@ def validated(validator: JsonRpcValidator, obj: object) -> str | list[Any]:
     return valid.pop()
 
 
-# The validator wants a method that is not empty, whatever the profile says: its docstring tells so.
+# The validator refuses an empty method in every profile, as its docstring says.
 EMPTY_METHODS = b'"method":""', b'"method": ""'
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_messages_validated(outside: Path, name: str) -> None:
-    for preset, texts in judged(outside / name).items():
+    for preset, texts in verdicts_of(outside / name).items():
         validator = JsonRpcValidator(PRESETS[preset])
         for text, spec in texts:
             if spec != "unparsable" and not any(empty in text for empty in EMPTY_METHODS):
@@ -230,7 +230,7 @@ def test_messages_validated(outside: Path, name: str) -> None:
 
 MALFORMED = ["MALFORMED_JSON"]
 NO_VERSION = ["MISSING_JSONRPC"]
-# What each stream gives: a kind, or the code of a fault and its hint.
+# The items of each stream: a kind, or the code of a fault and its hint.
 FRAMINGS: list[list[str]] = [
     *(4 * [MALFORMED]),
     ["INVALID_FRAMING MISSING_LENGTH"],
@@ -249,7 +249,7 @@ FRAMINGS: list[list[str]] = [
     ["INVALID_PARAMS_TYPE", "result", "INVALID_PARAMS_TYPE", "error", "INVALID_PARAMS_TYPE", "notification"],
     # Differs: the same.
     ["INVALID_PARAMS_TYPE", "result", "error"],
-    # Differs: clangd takes the last of two Content-Lengths. Two readers would take two bodies: the stream ends there.
+    # Differs: clangd uses the last of two Content-Lengths. Two readers would read two bodies: the stream ends.
     ["request", "notification", "notification", "request", "request", "INVALID_FRAMING DUPLICATE_LENGTH"],
     ["MESSAGE_TOO_LARGE"],
     ["request", "notification", "request", "notification"],
@@ -259,7 +259,7 @@ FRAMINGS: list[list[str]] = [
     ["INVALID_FRAMING INVALID_LENGTH"],
 ]
 DIFFERING_FRAMINGS = (21, 22, 23)
-# What the corpora say of a frame, and what ours may be.
+# The verdict of the corpora on a frame, and the results that agree with it.
 EXPECTED_FRAMES = {
     "fault": ("INVALID_FRAMING", "MESSAGE_TOO_LARGE"),
     "none-or-fault": ("INVALID_FRAMING",),
@@ -296,8 +296,8 @@ def test_framing(impl: ModuleType, outside: Path) -> None:
 
 # Server-sent events
 
-# Differs: go-sdk takes an event without data, one that the end of the stream cuts off, and no unknown field. By WHATWG
-# HTML, 9.2.6, the first and the second are dropped, and the third is ignored.
+# Differs: go-sdk accepts an event without data, one that the end of the stream cuts off, and no unknown field. By
+# WHATWG HTML, 9.2.6, the first and the second are dropped, and the third is ignored.
 EVENTS_OF_GO_SDK = {
     b"data: hello": [],
     b"invalid line\n\n": [],
@@ -341,10 +341,11 @@ def test_events(outside: Path) -> None:
 
 
 def test_events_at_their_limit(outside: Path) -> None:
-    """What is as long as the limit is read, a byte more is not, and the events around it are the same."""
+    """Data at the limit is read, one byte more is not, and the events around it are unaffected."""
     tried = 0
     for record in records(outside / "sse.ndjson"):
-        # An event over the limit is told at once, even if the end of the stream cuts it off: here none is.
+        # An event over the limit is reported at once, even if the end of the stream cuts it off. Here, the
+        # stream ends after an event.
         data = text_of(record) + b"\n\n"
         events, last_id, retry = read_events([data])
         longest = max([len(event.data or b"") for event in events], default=0)
@@ -363,11 +364,11 @@ def test_events_at_their_limit(outside: Path) -> None:
 
 # A server's scripts
 
-# What go-ethereum answers otherwise, with the reason. A reply is an id and the code of a fault, or an id alone.
+# Replies that differ from go-ethereum's, with the reason. A reply is an id and the code of a fault, or only an id.
 GETH_DIFFERS = {
-    # Differs: a batch over the limit is not read further, so nobody knows an id of it; geth answers with the first.
+    # Differs: a batch over the limit is not read further, so no id is known; geth replies with the first one.
     "rpc/testdata/invalid-batch-toolarge.js": Counter({(None, -32600): 2}),
-    # Differs: params are never null (section 4.2). LENIENT takes them.
+    # Differs: params are never null (section 4.2). LENIENT accepts them.
     "rpc/testdata/reqresp-paramsnull.js": Counter({(3, -32600): 1}),
 }
 
@@ -423,7 +424,7 @@ def test_replies_of_geth(impl: ModuleType, outside: Path) -> None:
     assert compared == 17
 
 
-# JSON texts in every place of a payload
+# JSON texts in every position of a payload
 
 # Differs from the grammar of RFC 8259: a lone surrogate cannot be written as UTF-8, so no reply could carry it.
 LONE_SURROGATES = {
@@ -462,7 +463,7 @@ LONE_SURROGATES = {
     rb'"\uD83D\uDCA9\uDCA9"',
     rb'"\uD83D \uDCA9"',
 }
-# Differs from the grammar of RFC 8259: no double holds the number, and an infinity is no JSON.
+# Differs from the grammar of RFC 8259: the number is beyond a double, and infinity is not JSON.
 BEYOND_A_DOUBLE = {
     b"[1e+1111]",
     b"10000000000000000000000000000000000000000000e+308",
@@ -480,7 +481,7 @@ BEYOND_A_DOUBLE = {
 
 
 def key(record: Record) -> bytes:
-    """What the two sets above call a text: the text, or the path of a long one."""
+    """The name of a text in the two sets above: the text, or the path of a long one."""
     text = text_of(record).strip()
     return text if len(text) <= 80 else record["path"].encode()
 
@@ -499,7 +500,7 @@ PLACES: dict[str, bytes] = {
 
 
 def expected_in(place: str, value: Any) -> Description:
-    """What a message with a valid payload in a place is."""
+    """The description of a message with a valid payload in a position."""
     if place.startswith("params"):
         has_id = place != "params of a notification"
         if not isinstance(value, (dict, list)):
@@ -584,7 +585,7 @@ def exact_value(token: str) -> tuple[int, int]:
 
 
 def test_numbers_as_ids(impl: ModuleType, outside: Path) -> None:
-    """An id comes back with the very value that it had, or it is refused."""
+    """An id is echoed with the same value, or refused."""
     seen = Counter[str]()
     for token in numbers(outside, is_json):
         message = impl.decode(b'{"jsonrpc":"2.0","id":%b,"method":"m"}' % token.encode())
@@ -652,7 +653,7 @@ def test_numbers_as_codes(impl: ModuleType, outside: Path) -> None:
             assert describe(message) == error(1, int(token), "m"), token
 
 
-def test_what_is_no_number(impl: ModuleType, outside: Path) -> None:
+def test_tokens_that_are_not_numbers(impl: ModuleType, outside: Path) -> None:
     for token in numbers(outside, lambda name: not is_json(name)):
         for template in (b'{"jsonrpc":"2.0","id":%b,"method":"m"}', b'{"jsonrpc":"2.0","id":1,"result":%b}'):
             for raw in (False, True):

@@ -1,4 +1,4 @@
-"""The backends have one API: names, signatures, what they show, what they refuse and in which words."""
+"""The backends have one API: names, signatures, reprs, refusals and their texts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_names(backends: Backends) -> None:
     assert own >= {*FUNCTIONS, *CLASSES}
 
 
-def test_the_selector_has_them_all() -> None:
+def test_the_selector_exports_all_names() -> None:
     for name in (*FUNCTIONS, *CLASSES):
         assert getattr(codec, name) is getattr(codec.backend, name)
 
@@ -99,7 +99,7 @@ def test_methods(backends: Backends, name: str) -> None:
             assert inspect.getdoc(ours) == inspect.getdoc(theirs), member
 
 
-def test_one_family_of_faults(backends: Backends) -> None:
+def test_both_parse_errors_have_one_base_class(backends: Backends) -> None:
     core, pure = backends
     for backend in backends:
         assert backend.ParseError.__bases__ == (errors.ParseError,)
@@ -236,7 +236,7 @@ def attempts(backend: ModuleType) -> dict[str, Callable[[], Any]]:
     return calls
 
 
-def test_what_is_refused_and_in_which_words(backends: Backends) -> None:
+def test_refusals_and_their_texts(backends: Backends) -> None:
     core, pure = (attempts(backend) for backend in backends)
     found = {name: outcome(call) for name, call in core.items()}
     assert len(found) == 47 * len(VALUES)

@@ -1,4 +1,4 @@
-"""The core's fast path against its slow path and against the pure backend, on texts that try to tell them apart."""
+"""The core's fast path against its slow path and the pure backend, on texts that may show a difference."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_depth(backends: tuple[ModuleType, ModuleType], depth: int, brackets: by
 
 @pytest.mark.parametrize("length", [*range(1, 40), *range(60, 70), *range(124, 134)])
 def test_strings_of_every_length(backends: tuple[ModuleType, ModuleType], length: int) -> None:
-    """Blocks of bytes begin and end at every place of a string, and what is wrong in it stands at every place."""
+    """Blocks of bytes begin and end at every position of a string, and a fault is at every position."""
     text = b'{"jsonrpc":"2.0","method":"m","params":["%b",{"%b":"%b"}]}'
     plain = b"x" * length
     assert_agreement(text % (plain, plain, plain))
@@ -158,7 +158,7 @@ JSON = st.recursive(
 
 
 def written(value: Any, spaced: bool, draw: random.Random) -> str:
-    """`value` as JSON with escapes, spaces and orders that no one writer has."""
+    """`value` as JSON with varied escapes, spaces and orders of members."""
     space = draw.choice(["", " ", "\t", "\r\n "]) if spaced else ""
     if isinstance(value, dict):
         members = [f"{written(key, spaced, draw)}{space}:{written(item, spaced, draw)}" for key, item in value.items()]
@@ -221,7 +221,7 @@ def test_a_bytearray_cannot_move_while_it_is_read(impl: ModuleType) -> None:
     assert impl.decode(data).params == [1]
 
 
-def test_methods_are_kept_in_a_bounded_place(backends: tuple[ModuleType, ModuleType]) -> None:
+def test_the_cache_of_method_names_is_bounded(backends: tuple[ModuleType, ModuleType]) -> None:
     core = backends[0]
     text = b'{"jsonrpc":"2.0","method":"%b"}'
     assert core.decode(text % b"tools/call").method is core.decode(text % b"tools/call").method

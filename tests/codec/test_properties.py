@@ -1,4 +1,4 @@
-"""What is written is read again as the same, by either backend."""
+"""Encoded messages decode to equal messages, in either backend."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_dicts(impl: ModuleType, parts: tuple[Any, ...]) -> None:
 
 
 @given(parts=PARTS)
-def test_what_is_written_is_the_dict(impl: ModuleType, parts: tuple[Any, ...]) -> None:
+def test_an_encoded_message_decodes_to_its_dict(impl: ModuleType, parts: tuple[Any, ...]) -> None:
     message = make(impl, parts)
     assert repr(json.loads(message.to_bytes())) == repr(message.to_dict())
 
@@ -129,7 +129,7 @@ def test_across_the_backends(backends: tuple[ModuleType, ModuleType], parts: tup
     method=TEXT.filter(bool),
     params=st.one_of(st.none(), st.dictionaries(TEXT, JSON, max_size=3)),
 )
-def test_every_profile_takes_the_plainest_messages(impl: ModuleType, id: Any, method: str, params: Any) -> None:
+def test_every_profile_accepts_simple_messages(impl: ModuleType, id: Any, method: str, params: Any) -> None:
     for message in (
         impl.Request(id, method, params),
         impl.Notification(method, params),
@@ -148,7 +148,7 @@ def test_decode_is_parse_of_the_dict(impl: ModuleType, obj: dict[str, Any]) -> N
 
 
 class Text(str):
-    """A str that says it is another."""
+    """A str that overrides its value."""
 
     __slots__ = ()
 
@@ -163,7 +163,7 @@ class Text(str):
 
 
 class Number(int):
-    """An int that says it is another."""
+    """An int that overrides its value."""
 
     def __int__(self) -> int:
         return 2**70
@@ -187,7 +187,7 @@ class Word(str, enum.Enum):
     OWN = "own"
 
 
-# Wide integers, surrogates, and what a caller may take for an int, a str or a float.
+# Wide integers, surrogates, and values that resemble an int, a str or a float.
 ODD_TEXT = st.one_of(
     st.text(max_size=8),
     st.text(st.characters(categories=["Cs", "Cc", "Zl", "Lu"]), max_size=4),
@@ -243,7 +243,7 @@ def write(impl: ModuleType, parts: tuple[Any, ...], option: int) -> bytes:
 
 @scaled_examples(1.5)
 @given(parts=WRITTEN, option=OPTIONS)
-def test_what_is_written_is_accepted(impl: ModuleType, parts: tuple[Any, ...], option: int) -> None:
+def test_an_encoded_message_is_valid(impl: ModuleType, parts: tuple[Any, ...], option: int) -> None:
     try:
         line = write(impl, parts, option)
     except (EncodeError, TypeError, ValueError):
@@ -274,7 +274,7 @@ def test_what_is_written_is_accepted(impl: ModuleType, parts: tuple[Any, ...], o
 
 @scaled_examples(1.5)
 @given(parts=WRITTEN, option=OPTIONS)
-def test_both_backends_write_the_same(
+def test_both_backends_encode_the_same(
     backends: tuple[ModuleType, ModuleType], parts: tuple[Any, ...], option: int
 ) -> None:
     assert_same(backends, lambda backend: write(backend, parts, option), bytes)

@@ -1,4 +1,4 @@
-"""The fast path of the pure backend against its slow path, which reads each byte."""
+"""The fast path of the pure backend against its slow path, which reads every byte."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def assert_agreement(text: bytes) -> None:
 
 
 def assert_usual_agrees(text: bytes) -> bool:
-    """Whether the fast path for usual messages takes `text`; if so, it says what the slow path does."""
+    """Whether the fast path decodes `text`; if so, it must agree with the slow path."""
     taken = False
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_pure, "_BATCH_ITEM_BYTES", {False: 0, True: 0})
@@ -139,7 +139,7 @@ def test_spellings(value: Any) -> None:
         b'"id"',
     ],
 )
-def test_what_a_dict_does_not_show(text: bytes) -> None:
+def test_faults_that_a_dict_does_not_show(text: bytes) -> None:
     assert_agreement(text)
 
 
@@ -165,7 +165,7 @@ USUAL = [b"{" + head % payload + b"}" for head in HEADS for payload in PAYLOADS]
 
 
 @pytest.mark.parametrize("space", [b"", b" ", b"\r\n\t "])
-def test_usual_messages(space: bytes) -> None:
+def test_messages_of_the_fast_path(space: bytes) -> None:
     for text in USUAL:
         spaced = re.sub(rb'("(?:[^"\\\\]|\\.)*")|([,:{}])', lambda m: m[1] or space + m[2] + space, text)
         is_error_payload = b'"code"' in text
@@ -176,7 +176,7 @@ def test_usual_messages(space: bytes) -> None:
 
 
 @pytest.mark.parametrize("message", USUAL)
-def test_what_is_nearly_usual(message: bytes) -> None:
+def test_messages_just_outside_the_fast_path(message: bytes) -> None:
     for wrong in [
         message[:-1],
         message + b"}",
@@ -213,7 +213,7 @@ def test_what_is_nearly_usual(message: bytes) -> None:
 
 @pytest.mark.parametrize("depth", [1023, 1024, 1025])
 @pytest.mark.parametrize("batch", [False, True])
-def test_usual_depth(depth: int, batch: bool) -> None:
+def test_depth_on_the_fast_path(depth: int, batch: bool) -> None:
     for head in HEADS[:2]:
         text = b"{" + head % (b"[" * depth + b"]" * depth) + b"}"
         text = b"[" + text + b"]" if batch else text

@@ -1,4 +1,4 @@
-"""Payloads that stay bytes: checked as strictly as those that are decoded, passed on as they are."""
+"""Raw payloads: checked as strictly as decoded ones, and passed on verbatim."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def code_of(call: Any, *arguments: Any) -> tuple[ParseErrorCode, int | None]:
         (b"123456789012345678901234567890", b"123456789012345678901234567890"),
     ],
 )
-def test_keeps_the_value_as_it_was_written(impl: ModuleType, text: bytes, kept: bytes) -> None:
+def test_keeps_the_value_as_written(impl: ModuleType, text: bytes, kept: bytes) -> None:
     for data in (text, bytearray(text), memoryview(text), text.decode()):
         raw = impl.Raw(data)
         assert bytes(raw) == kept
@@ -60,7 +60,7 @@ def test_keeps_the_value_as_it_was_written(impl: ModuleType, text: bytes, kept: 
         (b"[" * 1025 + b"]" * 1025, ParseErrorCode.TOO_DEEP, None),
     ],
 )
-def test_refuses_what_is_not_json(impl: ModuleType, text: bytes, code: ParseErrorCode, offset: int | None) -> None:
+def test_refuses_text_that_is_not_json(impl: ModuleType, text: bytes, code: ParseErrorCode, offset: int | None) -> None:
     assert code_of(impl.Raw, text) == (code, offset)
 
 
@@ -70,7 +70,7 @@ def test_refuses_other_types(impl: ModuleType) -> None:
     assert code_of(impl.Raw, '"\ud800"') == (ParseErrorCode.INVALID_UTF8, 1)
 
 
-def test_is_a_value(impl: ModuleType) -> None:
+def test_compares_hashes_and_copies_by_value(impl: ModuleType) -> None:
     raw = impl.Raw(b'{"a":1}')
     assert repr(raw) == "Raw(b'{\"a\":1}')"
     assert len(repr(impl.Raw(b'"' + b"x" * 10_000 + b'"'))) < 100
@@ -85,7 +85,7 @@ def test_is_a_value(impl: ModuleType) -> None:
         type("Sub", (impl.Raw,), {})
 
 
-def test_decodes_by_orjson_or_by_what_is_given(impl: ModuleType) -> None:
+def test_decodes_with_orjson_or_a_given_decoder(impl: ModuleType) -> None:
     class Point(msgspec.Struct):
         x: int
 
@@ -148,7 +148,7 @@ def test_checks_are_the_same(impl: ModuleType, text: bytes, code: ParseErrorCode
     assert impl.decode(text, raw=True) == impl.decode(text)
 
 
-def test_profiles_see_through(impl: ModuleType) -> None:
+def test_profiles_check_raw_payloads(impl: ModuleType) -> None:
     text = b'{"jsonrpc":"2.0","id":1,"method":"m","params":%b}'
     assert impl.decode(text % b"null", LENIENT, raw=True).params is None
     assert impl.decode(text % b"[]", MCP_2025_11_25, raw=True).code is ParseErrorCode.INVALID_PARAMS_TYPE
@@ -179,7 +179,7 @@ def test_batches_and_streams(impl: ModuleType) -> None:
     assert impl.Decoder(raw=True).feed(line + b"\n") == [[call, result]]
 
 
-def test_is_written_as_it_is(impl: ModuleType) -> None:
+def test_is_encoded_verbatim(impl: ModuleType) -> None:
     params = impl.Raw(b'{"b" : 1.0, "a":"\\u00e9"}')
     written = b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"b" : 1.0, "a":"\\u00e9"}}'
     assert impl.encode(impl.Request(1, "m", params), delimited=False) == written
@@ -218,7 +218,7 @@ def test_params_must_be_an_object_or_an_array(impl: ModuleType, text: bytes) -> 
         impl.encode_request(1, "m", impl.Raw(text))
 
 
-def test_goes_through_dicts(impl: ModuleType) -> None:
+def test_is_kept_by_to_dict_and_from_dict(impl: ModuleType) -> None:
     for message in (
         impl.Request(1, "m", impl.Raw(b"[1]")),
         impl.Notification("m", impl.Raw(b"{}")),
@@ -230,8 +230,8 @@ def test_goes_through_dicts(impl: ModuleType) -> None:
         assert pickle.loads(pickle.dumps(message)) == message
 
 
-def test_test_suite_of_parsers(impl: ModuleType, corpora: Path) -> None:
-    """JSONTestSuite through the scanner alone: y_ accepted, n_ refused, i_ as orjson does."""
+def test_json_test_suite(impl: ModuleType, corpora: Path) -> None:
+    """JSONTestSuite through the scanner: y_ accepted, n_ refused, i_ as in orjson."""
     files = sorted((corpora / "jsontestsuite" / "test_parsing").iterdir())
     assert len(files) == 318
     for file in files:
@@ -254,7 +254,7 @@ def test_test_suite_of_parsers(impl: ModuleType, corpora: Path) -> None:
 
 
 def held_of(make: Callable[[], Any]) -> tuple[int, int]:
-    """The memory that a value holds, and the most that making it took, in bytes."""
+    """The memory that a value holds, and the peak while making it, in bytes."""
     tracemalloc.start()
     try:
         value = make()
@@ -266,7 +266,7 @@ def held_of(make: Callable[[], Any]) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_a_small_payload_lets_a_large_message_go(impl: ModuleType, before: bool) -> None:
+def test_a_small_payload_does_not_keep_a_large_message(impl: ModuleType, before: bool) -> None:
     def make() -> list[Any]:
         return [impl.decode(b"".join(parts), raw=True) for _ in range(10)]
 
@@ -277,14 +277,14 @@ def test_a_small_payload_lets_a_large_message_go(impl: ModuleType, before: bool)
     assert held < 20_000
 
 
-def test_a_small_item_lets_a_large_batch_go(impl: ModuleType) -> None:
+def test_a_small_item_does_not_keep_a_large_batch(impl: ModuleType) -> None:
     call = b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}'
     large = b'{"jsonrpc":"2.0","id":1,"method":"m","params":["%b"]}' % (6_000_000 * b"x")
     held, _ = held_of(lambda: [impl.decode(b"[" + call + b"," + large + b"]", raw=True)[0] for _ in range(10)])
     assert held < 20_000
 
 
-def test_the_repr_of_a_large_one_is_cheap(impl: ModuleType) -> None:
+def test_the_repr_of_a_large_raw_is_cheap(impl: ModuleType) -> None:
     raw = impl.Raw(b'["' + 6_000_000 * b"x" + b'"]')
     message = impl.Request(1, "m", raw)
     _, peak = held_of(lambda: (repr(raw), repr(message)))

@@ -1,4 +1,4 @@
-"""Every row of the rules in every preset: from the text, and from the dict where that can show it."""
+"""Every row of the rules in every preset, decoded from the text, and parsed from the dict if that can show it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ of_dicts = pytest.mark.parametrize(
 )
 
 
-def test_the_vectors_are_about_all_presets() -> None:
+def test_the_vectors_cover_all_presets() -> None:
     assert tuple(PRESETS) == PRESET_NAMES
 
 

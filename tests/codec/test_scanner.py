@@ -1,4 +1,4 @@
-"""The strict reader against orjson: it takes what orjson takes, and finds each member where it lies."""
+"""The scanner against orjson: it accepts the same texts, and finds the place of each member."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TORN = st.tuples(
 
 
 def torn(text: bytes, edits: list[tuple[int, int | None]], end: int) -> bytes:
-    """The text with bytes changed or taken out, and perhaps cut."""
+    """The text with bytes changed or removed, and perhaps cut."""
     raw = bytearray(text[:end])
     for at, byte in edits:
         if raw:
@@ -72,7 +72,7 @@ def check_against_orjson(text: bytes) -> None:
 
 
 def check_offset(text: bytes, offset: int) -> None:
-    """What is before the fault can be gone on with, and after a fault that is not the end nothing mends it."""
+    """The text before a fault can be continued to valid JSON; no more text can repair a fault before the end."""
     assert 0 <= offset <= len(text)
     assert fault_of(text[:offset]) in (None, offset)
     if offset < len(text):
@@ -87,7 +87,7 @@ def test_json(text: bytes) -> None:
 
 @scaled_examples(2)
 @given(parts=TORN)
-def test_torn_json(parts: tuple[bytes, list[tuple[int, int | None]], int]) -> None:
+def test_truncated_json(parts: tuple[bytes, list[tuple[int, int | None]], int]) -> None:
     check_against_orjson(torn(*parts))
 
 
@@ -98,7 +98,7 @@ def test_mutated_messages(text: bytes) -> None:
 
 
 @given(text=st.text(st.sampled_from('{}[]:,"\\u0123dDabefnrtlse+-. \n'), max_size=12))
-def test_made_of_what_counts(text: str) -> None:
+def test_texts_of_significant_tokens(text: str) -> None:
     check_against_orjson(text.encode())
 
 
@@ -161,7 +161,7 @@ class TestEnvelopes:
         }
         assert (envelope.depth, envelope.duplicates, envelope.unexpected) == (3, False, True)
 
-    def test_the_last_of_a_name_counts(self) -> None:
+    def test_the_last_duplicate_counts(self) -> None:
         [envelope] = envelopes(b'{"id":[1],"id":2}').envelopes
         assert envelope == Envelope({"id": Value(15, 16, 0, False)}, 1, duplicates=True)
         [envelope] = envelopes(b'{"x":1,"x":2}').envelopes
@@ -177,7 +177,7 @@ class TestEnvelopes:
             "error": False,
         }
 
-    def test_what_is_no_object(self) -> None:
+    def test_values_that_are_not_objects(self) -> None:
         assert envelopes(b" 1 ").envelopes == [Envelope(None, 0)]
         assert envelopes(b"{}").envelopes == [Envelope({}, 0)]
 
@@ -193,7 +193,7 @@ class TestEnvelopes:
         ]
         assert envelopes(b"[]").envelopes == []
 
-    def test_more_than_asked_for(self) -> None:
+    def test_more_items_than_the_maximum(self) -> None:
         found = envelopes(b"[1,2,3]", batch_items=2)
         assert (len(found.envelopes), found.too_many) == (2, True)
         found = envelopes(b"[1,2]", batch_items=2)
@@ -202,7 +202,7 @@ class TestEnvelopes:
             envelopes(b"[1,2,3,x]", batch_items=2)
 
 
-# Long texts are read piece by piece, each handed to orjson. What comes out is the same as without pieces.
+# Long texts are handed to orjson in pieces. The result is the same as without pieces.
 
 
 def found(text: bytes, any_width: bool, batch_items: int) -> object:
@@ -226,7 +226,7 @@ def test_pieces(seed: int, size: int) -> None:
 
 
 def message_in_pieces(rng: random.Random) -> bytes:
-    """A text with members of every sort many times over, perhaps broken."""
+    """A text with many members of every kind, perhaps invalid."""
     names = [b'"id"', b'"a"', b'"\\u0069d"', b'"method"', b'"params"', b'""', b'"x\\"id"']
     values = [b"1", b"[]", b"{}", 310 * b"9", b'{"id":[' + 320 * b"9" + b"]}", b"[[{}]]", b"17e257", b'"\\n"', b"1.5"]
     members = [rng.choice(names) + rng.choice((b":", b" : ")) + rng.choice(values) for _ in range(rng.randrange(30))]
@@ -261,7 +261,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_text_costs_no_more_a_byte_when_it_is_longer(name: str) -> None:
+def test_a_hostile_text_takes_linear_time(name: str) -> None:
     def seconds(size: int) -> float:
         text = HOSTILE[name](size)
         return thread_seconds(lambda: faults.add(len(text) - (fault_of(text) or 0))) / len(text)
@@ -274,7 +274,7 @@ def test_a_hostile_text_costs_no_more_a_byte_when_it_is_longer(name: str) -> Non
 
 @pytest.mark.parametrize("name", ["integers", "empty arrays", "objects", "unknown members", "ids", "items"])
 def test_pieces_save_most_of_the_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Items cost more from the 10,000th on, when they are beyond the limit of a batch.
+    # After the 10,000th item, which is the limit of a batch, items take longer.
     text = HOSTILE[name](140_000 if name == "items" else 50_000)
 
     def seconds(small_piece: int) -> float:

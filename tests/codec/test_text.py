@@ -1,4 +1,4 @@
-"""Where a text stops being JSON, in bytes; and what JSONTestSuite says of texts."""
+"""The byte at which a text stops being JSON, and the verdicts of JSONTestSuite."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ INVALID = [
     (b'"\xf5\x80\x80\x80"', 1),
     (b'"\xf8\x88\x80\x80\x80"', 1),
     (b'"\xfe\xff"', 1),
-    # over other faults, wherever they are
+    # before other faults, wherever they are
     (b"{]\x80", 2),
     (b"1 2 \xc3", 4),
     (b'{"a":1,}\xe2\x82', 8),
@@ -192,7 +192,7 @@ def test_malformed(impl: ModuleType, text: str, offset: int) -> None:
 
 @pytest.mark.parametrize(("text", "offset"), [case for case in MALFORMED if case[0] not in ("{}}", "{},")])
 def test_malformed_in_a_payload(impl: ModuleType, text: str, offset: int) -> None:
-    # The two that are left out go on as a message does.
+    # The two that are left out continue like a message.
     expected = text_fault("MALFORMED_JSON", len(HEAD) + offset)
     assert describe(impl.decode(HEAD + text.encode())) == expected
     assert describe(impl.decode(b"[[]," + HEAD + text.encode())) == text_fault("MALFORMED_JSON", expected[4] + 4)
@@ -218,7 +218,7 @@ def test_blank(impl: ModuleType, text: str) -> None:
     assert describe(impl.decode(text)) == text_fault("MALFORMED_JSON", len(text))
 
 
-def test_a_mark_at_the_start_is_for_streams_alone(impl: ModuleType) -> None:
+def test_only_streams_accept_a_byte_order_mark(impl: ModuleType) -> None:
     assert describe(impl.decode(b'\xef\xbb\xbf{"jsonrpc":"2.0","method":"m"}')) == text_fault("MALFORMED_JSON", 0)
 
 
@@ -294,7 +294,7 @@ def test_suite_rejects_as_a_payload(impl: ModuleType, suite: dict[str, bytes]) -
     assert rejected == 188
 
 
-def test_suite_is_as_orjson_where_it_leaves_the_choice(impl: ModuleType, suite: dict[str, bytes]) -> None:
+def test_suite_agrees_with_orjson_where_either_is_allowed(impl: ModuleType, suite: dict[str, bytes]) -> None:
     accepted = set()
     for name, text in suite.items():
         if name.startswith("i_"):

@@ -1,4 +1,4 @@
-"""Bodies behind headers: which headers hold, which end the stream, and that memory has a bound."""
+"""Content-Length framing: valid headers, headers that end the stream, and the bound on memory."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_faults_end_the_stream(data: bytes, offset: int, hint: str | None) -> No
     assert splitter.close() == []
 
 
-def test_json_is_told_at_once() -> None:
+def test_json_is_reported_at_once() -> None:
     splitter = ContentLengthFrames(100)
     assert splitter.feed(b"{") == [invalid(0, "NEWLINE_FRAMING")]
     splitter = ContentLengthFrames(100)
@@ -173,7 +173,7 @@ def test_json_is_told_at_once() -> None:
     assert splitter.feed(b"{") == [invalid(0, "NEWLINE_FRAMING")]
 
 
-def test_a_byte_order_mark_later_is_no_header() -> None:
+def test_a_later_byte_order_mark_is_a_fault() -> None:
     before = b"Content-Length: 2\r\n\r\nab"
     assert frames_of([before + BOM + before]) == [Frame(b"ab", None, 21), invalid(23, None)]
     assert frames_of([b"\n" + BOM + before]) == [invalid(1, None)]
@@ -190,7 +190,7 @@ def test_the_largest_header_section() -> None:
         assert frames_of(chunks) == [invalid(MAX_HEADER_BYTES - 1, "HEADER_TOO_LARGE")]
 
 
-def test_zero_length_is_no_frame() -> None:
+def test_length_zero_gives_no_frame() -> None:
     data = b"Content-Length: 0\r\n\r\n"
     assert frames_of([data]) == []
     assert frames_of([data + data + b"Content-Length: 1\r\n\r\nx"]) == [Frame(b"x", None, 63)]
@@ -207,7 +207,7 @@ class TestLimit:
         assert frames_of(chunks(data % (6, 6 * b"x")), 5) == [too_large(21, b"xxxxx"), Frame(b"ab", None, 48)]
         assert frames_of(chunks(data % (100, 100 * b"x")), 5) == [too_large(23, b"xxxxx"), Frame(b"ab", None, 144)]
 
-    def test_told_once_and_as_soon_as_its_beginning_is_there(self) -> None:
+    def test_reported_once_with_its_beginning(self) -> None:
         splitter = ContentLengthFrames(5)
         assert splitter.feed(b"Content-Length: 6\r\n\r") == []
         assert splitter.feed(b"\nabcd") == []
@@ -215,7 +215,7 @@ class TestLimit:
         assert splitter.feed(b"f") == []
         assert splitter.close() == []
 
-    def test_what_is_skipped(self) -> None:
+    def test_skipped_bodies(self) -> None:
         for limit, length, fault in (
             (5, MAX_SKIPPED_BYTES, "MESSAGE_TOO_LARGE"),
             (5, MAX_SKIPPED_BYTES + 1, "INVALID_FRAMING"),
@@ -264,7 +264,7 @@ def test_any_chunking(pieces: list[bytes], sizes: list[int], limit: int) -> None
 
 
 @given(bodies=st.lists(st.binary(min_size=1, max_size=40)), sizes=CUTS)
-def test_what_is_framed_comes_out(bodies: list[bytes], sizes: list[int]) -> None:
+def test_frames_read_back(bodies: list[bytes], sizes: list[int]) -> None:
     data = b"".join([b"Content-Length: %d\r\n\r\n%b" % (len(body), body) for body in bodies])
     assert [frame.text for frame in frames_of(cut(data, sizes))] == bodies
 
@@ -300,12 +300,12 @@ def test_one_byte_at_a_time_is_linear() -> None:
         assert splitter.feed(b"x")[0].text == size * b"x"
         return taken
 
-    # Sixteen times the bytes; quadratic cost would be 256 times.
+    # Sixteen times the bytes; quadratic time would be 256 times.
     few, many = min_seconds(lambda: seconds(10_000), lambda: seconds(160_000))
     assert many < 64 * few
 
 
-def test_header_reader_gives_back_what_is_not_its_own() -> None:
+def test_header_reader_stops_at_the_body() -> None:
     reader = HeaderReader(100, True)
     assert reader.read(b"__Content-Length: 7\r\n\r\nbody", 2) == 23
     assert (reader.length, reader.is_bad, reader.hint) == (7, False, None)
@@ -345,23 +345,23 @@ DETECTED = [
 def test_detector(data: bytes, expected: str | None) -> None:
     for chunks in ([data], bytewise(data), cut(data, [1]), cut(data, [4, 4, 4, 4])):
         detector = FramingDetector()
-        told = None
+        framing = None
         fed = b""
         for chunk in chunks:
-            told = detector.feed(chunk)
+            framing = detector.feed(chunk)
             fed += chunk
             assert detector.seen == fed
-            if told is not None:
+            if framing is not None:
                 break
-        assert told == expected
+        assert framing == expected
 
 
 @given(pieces=PIECES, sizes=CUTS)
-def test_any_chunking_tells_the_same(pieces: list[bytes], sizes: list[int]) -> None:
+def test_any_chunking_detects_the_same(pieces: list[bytes], sizes: list[int]) -> None:
     data = b"".join(pieces)
 
-    def told(chunks: list[bytes]) -> str | None:
+    def detected(chunks: list[bytes]) -> str | None:
         detector = FramingDetector()
         return next((found for found in map(detector.feed, chunks) if found is not None), None)
 
-    assert told(cut(data, sizes)) == told([data]) == told(bytewise(data))
+    assert detected(cut(data, sizes)) == detected([data]) == detected(bytewise(data))

@@ -1,4 +1,4 @@
-"""Bytes to lines: where each begins, and that memory has a bound."""
+"""Newline framing: the place of each line, and the bound on memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def too_large(line: int | None, offset: int, head: bytes) -> Frame:
 
 
 def cut(data: bytes, sizes: list[int]) -> list[bytes]:
-    """The data in chunks of these sizes, and the rest."""
+    """The data in chunks of these sizes, then the rest."""
     chunks = []
     for size in sizes:
         chunks.append(data[:size])
@@ -45,7 +45,7 @@ def cut(data: bytes, sizes: list[int]) -> list[bytes]:
 
 
 def expected_frames(data: bytes, limit: int) -> list[Frame]:
-    """The rules, on a stream that is there as a whole."""
+    """A reference implementation, for a complete stream."""
     frames = []
     offset = 3 if data.startswith(BOM) else 0
     for number, line in enumerate(data[offset:].split(b"\n"), 1):
@@ -68,7 +68,7 @@ def test_lines() -> None:
     ]
 
 
-def test_what_is_data() -> None:
+def test_bytes_that_are_data() -> None:
     for text in ("\u0085", "\u2028", "\u2029", "\x0b", "\x0c", "\x00", "a\rb", "\ra"):
         line = b"<" + text.encode()
         assert frames_of([line + b"\n" + line], 100) == [
@@ -109,7 +109,7 @@ class TestByteOrderMark:
         assert frames_of([part, b"\n"], 100) == [Frame(part, 1, 0)]
         assert frames_of([part, b"a\n"], 100) == [Frame(part + b"a", 1, 0)]
 
-    def test_it_does_not_count(self) -> None:
+    def test_it_does_not_count_towards_the_limit(self) -> None:
         assert frames_of([BOM, b"abcde\r\n"], 5) == [Frame(b"abcde", 1, 3)]
         assert frames_of([BOM + b"abcdef\n"], 5) == [too_large(1, 3, b"abcde")]
 
@@ -130,7 +130,7 @@ class TestLimit:
         expected = too_large(1, 0, b"abcde") if end.startswith(b"\r") else Frame(b"abcde", 1, 0)
         assert frames_of(chunks(b"abcde\r" + end), 5) == [expected]
 
-    def test_told_at_once_and_once(self) -> None:
+    def test_reported_at_once_and_only_once(self) -> None:
         splitter = LineFrames(5)
         assert splitter.feed(b"abcde") == []
         assert splitter.feed(b"\r") == []
@@ -139,7 +139,7 @@ class TestLimit:
         assert splitter.feed(b"\r\nabc\n") == [Frame(b"abc", 2, 1009)]
         assert splitter.close() == []
 
-    def test_the_end_inside_what_is_dropped(self) -> None:
+    def test_the_end_inside_a_dropped_line(self) -> None:
         splitter = LineFrames(5)
         assert splitter.feed(b"abcdef") == [too_large(1, 0, b"abcde")]
         assert splitter.close() == []
@@ -184,11 +184,11 @@ def test_memory_has_a_bound(chunk: bytes) -> None:
     splitter = LineFrames(100_000)
     tracemalloc.start()
     try:
-        told = [frame for _ in range(200) for frame in splitter.feed(chunk)]
+        reported = [frame for _ in range(200) for frame in splitter.feed(chunk)]
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert told == [too_large(1, 0, (2 * chunk)[:1024])]
+    assert reported == [too_large(1, 0, (2 * chunk)[:1024])]
     assert peak < 600_000
     assert splitter.feed(b"\na\n") == [Frame(b"a", 2, 200 * 65536 + 1)]
 
@@ -222,7 +222,7 @@ class TestFrame:
             frame(b"{}", framing)
 
     @pytest.mark.parametrize("framing", ["newline", "content-length", "sse"])
-    def test_what_is_framed_comes_out(self, framing: Any) -> None:
+    def test_frames_read_back(self, framing: Any) -> None:
         texts = [b"{}", b'{"a":"\xe2\x80\xa8"}', b"1", b"[" + 1000 * b" " + b"]"]
         splitter = frames_splitter(framing, 2000)
         data = b"".join([frame(text, framing) for text in texts])

@@ -1,4 +1,4 @@
-"""What the bytes of a faulty stream look like."""
+"""Hints for the bytes of a faulty stream."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_looks_like(text: bytes, expected: str | None) -> None:
     assert looks_like(text) is (None if expected is None else Hint[expected])
 
 
-def test_where_json_was_due() -> None:
+def test_where_json_was_expected() -> None:
     assert hint_of_line(b"{]") is None
     assert hint_of_line(b"[1") is Hint.PRINTED_TEXT
     assert hint_of_line(b"Content-Length: 5") is Hint.CONTENT_LENGTH_FRAMING
@@ -55,7 +55,7 @@ def test_where_json_was_due() -> None:
     assert hint_of_line(b'print("{}")') is Hint.PRINTED_TEXT
 
 
-def test_where_a_header_was_due() -> None:
+def test_where_a_header_was_expected() -> None:
     assert hint_of_header(b"{}") is Hint.NEWLINE_FRAMING
     assert hint_of_header(b"Content-Length : 5") is None
     assert hint_of_header(b"started, listening") is Hint.PRINTED_TEXT
@@ -77,7 +77,7 @@ PARTS += [b"[", b"{", b"]", b"}", b'"']
 
 
 @given(text=st.lists(st.sampled_from(PARTS), max_size=6).map(b"".join))
-def test_of_lines_in_a_stream(impl: ModuleType, text: bytes) -> None:
+def test_hints_for_lines_in_a_stream(impl: ModuleType, text: bytes) -> None:
     items = impl.Decoder().feed(b"1\n" + text + b"\n")[1:]
     for item in items:
         is_of_text = item.code.name in ("MALFORMED_JSON", "INVALID_UTF8")

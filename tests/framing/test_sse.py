@@ -1,4 +1,4 @@
-"""Server-sent events: what the standard's rules make of a stream, in any chunks."""
+"""Server-sent events: the rules of the standard, in any chunks."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ STREAMS = [
     (b"data\n\n", [message(b"")]),
     (b"data\ndata\n\n", [message(b"\n")]),
     (b"data:\n\n", [message(b"")]),
-    # the standard's own examples
+    # the examples of the standard
     (b"data: YHOO\ndata: +2\ndata: 10\n\n", [message(b"YHOO\n+2\n10")]),
     (
         b": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event\n\n",
@@ -111,7 +111,7 @@ STREAMS = [
     (b"retry: " + 5000 * b"9" + b"\ndata: b\n\n", [message(b"b")]),
     (b"Data: a\n data: b\ndata : c\ndata\0: c\ndatadata: d\n\n", []),
     (b": data: a\n:data: b\n\n", []),
-    # the end cuts off
+    # cut off by the end
     (b"data: a\n", []),
     (b"data: a\n\ndata: b\n", [message(b"a")]),
 ]
@@ -170,7 +170,7 @@ RETRIES = [
 
 
 @pytest.mark.parametrize(("data", "expected"), RETRIES)
-def test_the_time_to_wait(data: bytes, expected: int | None) -> None:
+def test_retry(data: bytes, expected: int | None) -> None:
     endings = [b"\n"] if len(data) > 2000 else [b"\n", b"\r", b"\r\n"]
     for text in [data.replace(b"\n", ending) for ending in endings]:
         for chunks in ([text], bytewise(text), *([text[:at], text[at:]] for at in range(min(len(text), 60)))):
@@ -181,7 +181,7 @@ def test_the_time_to_wait(data: bytes, expected: int | None) -> None:
             assert decoder.retry == expected
 
 
-def test_the_time_to_wait_stands_with_its_line() -> None:
+def test_retry_is_valid_from_the_end_of_its_line() -> None:
     decoder = EventDecoder()
     decoder.feed(b"retry: 10")
     assert decoder.retry is None
@@ -212,7 +212,7 @@ class TestLimit:
         ]
         assert events(b":" + 99 * b"x" + b"\n" + 99 * b"y" + b"\n" + after) == [message(b"b")]
 
-    def test_told_at_once_and_once(self) -> None:
+    def test_reported_at_once_and_only_once(self) -> None:
         decoder = EventDecoder(5)
         assert decoder.feed(b"data: abcde") == []
         assert decoder.feed(b"f") == [message(None)]
@@ -238,7 +238,7 @@ class TestLimit:
             tracemalloc.stop()
         assert peak < 400_000
 
-    def test_nothing_is_kept_of_an_event_over_the_limit(self) -> None:
+    def test_an_event_over_the_limit_keeps_nothing(self) -> None:
         decoder = EventDecoder(1_000_000)
         assert decoder.feed(b"data: " + 1_000_001 * b"x" + b"\n") == [message(None)]
         tracemalloc.start()
@@ -253,7 +253,7 @@ class TestLimit:
 
 
 def reference(data: bytes) -> list[Event]:
-    """The standard's rules, on a stream that is there as a whole."""
+    """A reference implementation of the standard, for a complete stream."""
     lines = re.split(rb"\r\n|\n|\r", data.removeprefix(BOM))[:-1]
     events: list[Event] = []
     last_id = ""
@@ -312,7 +312,7 @@ def test_encode() -> None:
         ({"retry": -1}, "retry must be 0 or more"),
     ],
 )
-def test_what_cannot_be_written(fields: dict[str, object], text: str) -> None:
+def test_invalid_fields(fields: dict[str, object], text: str) -> None:
     with pytest.raises(ValueError, match=f"^{text}$"):
         encode_event(b"a", **fields)  # type: ignore[arg-type]
 
@@ -324,7 +324,7 @@ FIELD = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["
     written=st.lists(st.tuples(st.binary(max_size=30), FIELD, FIELD, st.none() | st.integers(0, 10**14)), max_size=5),
     sizes=CUTS,
 )
-def test_what_is_written_is_read(written: list[tuple[bytes, str, str, int | None]], sizes: list[int]) -> None:
+def test_encoded_events_decode(written: list[tuple[bytes, str, str, int | None]], sizes: list[int]) -> None:
     stream = b"".join([encode_event(data, type=type, id=id, retry=retry) for data, type, id, retry in written])
     expected = [
         Event(type or "message", re.sub(rb"\r\n|\r", b"\n", data), id, retry) for data, type, id, retry in written

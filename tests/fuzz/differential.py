@@ -46,13 +46,13 @@ PROFILES: list[Profile] = [
 
 
 def seeds() -> list[bytes]:
-    """The captured lines, those that are short."""
+    """The short captured lines."""
     lines = [line for file in sorted(WIRE.iterdir()) for line in file.read_bytes().splitlines()]
     return [line for line in lines if len(line) < 1000]
 
 
 def shown(module: Any, item: Any) -> object:
-    """What can be told of a decoded item, the same for equal items of either backend and for no others."""
+    """A decoded item as a value that is equal for equal items of either backend, and only for them."""
     if isinstance(item, list):
         return [shown(module, message) for message in item]
     if isinstance(item, ParseError):
@@ -61,7 +61,7 @@ def shown(module: Any, item: Any) -> object:
 
 
 def _is_writable(item: Any) -> bool:
-    """Whether the payload holds no integer that orjson refuses (`big_ints="exact"`) and is not too deep for it."""
+    """Whether orjson can write the payload: no wide integer (`big_ints="exact"`), and not too deep."""
     try:
         item.to_bytes()
     except EncodeError:
@@ -70,8 +70,8 @@ def _is_writable(item: Any) -> bool:
 
 
 def disagreement(text: bytes, profile: Profile, raw: bool) -> str | None:
-    """Return what differs between paths or backends over one text, or None."""
-    # The bytes of an array end where its memory does, with no zero byte behind them.
+    """Return a difference between paths or backends for one text, or None."""
+    # The bytes of an array end where its memory does, without a zero byte after them.
     fast = shown(_core, _core.decode(memoryview(array("B", text)), profile, raw=raw))
     if len(text) <= profile.limits.message_bytes:
         slow = shown(_core, _core._decode_slow(text, profile, raw))
@@ -88,7 +88,7 @@ def disagreement(text: bytes, profile: Profile, raw: bool) -> str | None:
 
 
 def stream_disagreement(rng: random.Random, texts: list[bytes], profile: Profile, raw: bool) -> str | None:
-    """What differs between the backends over one stream in different chunks, or None."""
+    """Return a difference between the backends for one stream in different chunks, or None."""
     framing = rng.choice(("newline", "newline", *FRAMINGS))
     stream = b"".join([_framed(rng, text, framing) for text in texts])
     cuts = sorted([rng.randrange(len(stream) + 1) for _ in range(rng.randrange(8))])
@@ -105,7 +105,7 @@ def stream_disagreement(rng: random.Random, texts: list[bytes], profile: Profile
 
 
 def _fed(decoder: Any, piece: bytes, bound: int | None) -> list[Any]:
-    """The items that a piece of a stream completes, now and then but for those of the last call."""
+    """The items that a piece of a stream completes, sometimes without those of the last call."""
     items = decoder.feed(piece, bound)
     while decoder.has_more and len(items) < 3:
         items += decoder.feed(b"", bound)
@@ -113,7 +113,7 @@ def _fed(decoder: Any, piece: bytes, bound: int | None) -> list[Any]:
 
 
 def _framed(rng: random.Random, text: bytes, framing: str) -> bytes:
-    """A text as a frame, now and then not quite."""
+    """A text as a frame, sometimes a bad one."""
     if framing == "newline" or rng.random() < 0.1:
         return text + rng.choice((b"\n", b"\n", b"\r\n", b""))
     if framing == "sse":
@@ -126,7 +126,7 @@ def _framed(rng: random.Random, text: bytes, framing: str) -> bytes:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=1_000_000, help="how many texts (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="how long, at the most")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="maximum time")
     parser.add_argument("--seed", type=int, default=0, help="of the texts (default: %(default)s)")
     options = parser.parse_args(arguments)
     rng = random.Random(options.seed)

@@ -1,4 +1,4 @@
-"""Texts that look like JSON-RPC: real shapes in any order and spacing, and what a bad line makes of them."""
+"""Texts that resemble JSON-RPC: real shapes in any order and spacing, and mutations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 import orjson
 
-# Members in every spelling that matters, with values that are right, nearly right and wrong.
+# Members in every relevant spelling, with values that are valid, nearly valid and invalid.
 _NAMES = {
     b"jsonrpc": [b'"jsonrpc"'] * 8 + [b'"\\u006asonrpc"', b'"jsonrp\\u0063"', b'"JSONRPC"', b'"jsonrpc "'],
     b"id": [b'"id"'] * 8 + [b'"\\u0069d"', b'"i\\u0064"', b'"Id"', b'"i\\d"', b'"id\\u0000"'],
@@ -99,7 +99,7 @@ def _object(rng: random.Random) -> bytes:
 
 
 def _of(rng: random.Random, name: bytes) -> bytes:
-    """A value for a member: one that fits it, most of the time."""
+    """A value for a member, most often one that fits."""
     if rng.random() < 0.12:
         return _value(rng, 0)
     if name == b"jsonrpc":

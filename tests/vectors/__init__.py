@@ -1,4 +1,4 @@
-"""The rules of DESIGN section 3, row by row, written out by hand."""
+"""The rules of DESIGN section 3, row by row, written by hand."""
 
 from __future__ import annotations
 

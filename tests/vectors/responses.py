@@ -1,4 +1,4 @@
-"""Responses: `result`, `error`, and an id that is not there."""
+"""Responses: `result`, `error`, and a missing id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members that are not known or there twice, batches, and texts that are no JSON."""
+"""Unknown and duplicate members, batches, and texts that are not JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One text, and what each preset makes of it."""
+"""A text and its result in each preset."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRESET_NAMES = (
 
 
 class Vector(NamedTuple):
-    """A text, what it is in each preset, and whether a dict made of it would show the same."""
+    """A text, its result in each preset, and whether a dict of it shows the same."""
 
     row: str
     text: bytes
@@ -41,7 +41,7 @@ def vector(
     mcp_2025_03_26: Description | None = None,
     mcp_2025_11_25: Description | None = None,
 ) -> Vector:
-    """What is not given is as in `jsonrpc`; a revision of MCP as in `mcp`; 2026-07-28 as in 2025-11-25."""
+    """The default of a preset is `jsonrpc`; of a revision of MCP, `mcp`; of 2026-07-28, the result of 2025-11-25."""
     mcp = mcp or jsonrpc
     newest = mcp_2025_11_25 or mcp
     expected = (
