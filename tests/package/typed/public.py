@@ -1,6 +1,6 @@
-"""What type checkers say of the public names. It is checked by `test_typing.py`, and never run.
+"""The public names as type checkers see them. `test_typing.py` checks this file and never runs it.
 
-Each line that has to be an error carries both checkers' comments, which are errors themselves where nothing is wrong.
+A line that must be an error has the `ignore` comments of both checkers, which report a comment without an error.
 """
 
 from __future__ import annotations
