@@ -1,4 +1,4 @@
-"""From a text to its reply: what is answered, in which order, and what a function's failure costs."""
+"""From a text to its reply: what is answered, in which order, and the effects of failing functions."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_a_notification_is_never_answered(dispatch: Dispatch, method: str) -> No
     assert dispatch(METHODS, f"[{text},{text}]") == b""
 
 
-def test_each_item_of_a_batch_is_served_alone(dispatch: Dispatch) -> None:
+def test_each_item_of_a_batch_is_served_separately(dispatch: Dispatch) -> None:
     served = [(text, reply) for text, reply in REPLIES if isinstance(json_or_none(text), dict)]
     assert len(served) > 20
     batch = f"[{','.join([text for text, _ in served])}]"
@@ -251,7 +251,7 @@ def test_options_of_the_encoder(dispatch: Dispatch) -> None:
 
 
 @pytest.mark.parametrize("data", [None, 1, {}, (), [1], [None]])
-def test_what_is_no_text(dispatch: Dispatch, data: Any) -> None:
+def test_data_of_another_type(dispatch: Dispatch, data: Any) -> None:
     with pytest.raises(TypeError, match=r"^data must be"):
         dispatch(METHODS, data)
 
@@ -306,7 +306,7 @@ def annotated(annotation: object) -> Any:
         "SessionContext",
     ],
 )
-def test_the_peer_can_neither_set_nor_miss_the_context(dispatch: Dispatch, annotation: object) -> None:
+def test_the_peer_can_neither_set_the_context_nor_leave_it_out(dispatch: Dispatch, annotation: object) -> None:
     methods = Handlers({"m": annotated(annotation)})
     assert dispatch(methods, call("m", 1, [1])) == RESULT % b'"RequestContext"' + b"\n"
     for params in ({"a": 1, "context": 2}, [1, 2]):
@@ -316,14 +316,14 @@ def test_the_peer_can_neither_set_nor_miss_the_context(dispatch: Dispatch, annot
 @pytest.mark.parametrize(
     "annotation", ["MyRequestContext", "SessionContexts", "RequestContexts", "RequestContext2", int, None]
 )
-def test_other_annotations_are_the_peers_to_set(dispatch: Dispatch, annotation: object) -> None:
+def test_parameters_with_other_annotations_come_from_the_peer(dispatch: Dispatch, annotation: object) -> None:
     assert dispatch(Handlers({"m": annotated(annotation)}), call("m", 1, ["x", 1])) == RESULT % b'"str"' + b"\n"
 
 
 # The log.
 
 
-def test_the_log_tells_method_id_and_traceback(dispatch: Dispatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_has_method_id_and_traceback(dispatch: Dispatch, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         dispatch(METHODS, call("fail", "seven"))
     [record] = [record for record in caplog.records if record.name.startswith("jsonrpc_fast")]
@@ -342,7 +342,7 @@ def test_payloads_are_not_logged(dispatch: Dispatch, caplog: pytest.LogCaptureFi
     assert "payload-payload" not in caplog.text
 
 
-def test_names_that_a_peer_makes_up_are_shortened(dispatch: Dispatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_long_methods_and_ids_are_shortened_in_the_log(dispatch: Dispatch, caplog: pytest.LogCaptureFixture) -> None:
     class All(Handlers):
         def find(self, method: str) -> Any:
             raise LookupError
@@ -354,7 +354,7 @@ def test_names_that_a_peer_makes_up_are_shortened(dispatch: Dispatch, caplog: py
 
 
 @pytest.mark.parametrize("method", ["nothing", "refuse", "subtract"])
-def test_what_a_peer_does_is_not_logged(dispatch: Dispatch, caplog: pytest.LogCaptureFixture, method: str) -> None:
+def test_mistakes_of_the_peer_are_not_logged(dispatch: Dispatch, caplog: pytest.LogCaptureFixture, method: str) -> None:
     dispatch(METHODS, call(method))
     dispatch(METHODS, notification(method))
     dispatch(METHODS, "[1, {")
@@ -368,7 +368,7 @@ def test_a_notifications_failure_is_logged(dispatch: Dispatch, caplog: pytest.Lo
     assert record.getMessage() == f"the handler of '{method}' failed, id None"
 
 
-def test_without_a_configured_log_a_failure_shows_on_stderr() -> None:
+def test_without_logging_configuration_a_failure_is_written_to_stderr() -> None:
     code = """
 from jsonrpc_fast.handlers import Handlers
 import sys
@@ -389,7 +389,7 @@ class Cancelled(BaseException):
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, asyncio.CancelledError, Cancelled])
-def test_what_ends_more_than_a_message_passes_on(
+def test_exceptions_that_concern_more_than_one_message_are_raised(
     dispatch: Dispatch, caplog: pytest.LogCaptureFixture, failure: type[BaseException]
 ) -> None:
     def end() -> None:
@@ -473,7 +473,7 @@ async def test_async_functions_in_a_batch() -> None:
 
 
 @on_each_loop
-async def test_a_batch_runs_at_the_same_time_and_is_answered_in_its_order() -> None:
+async def test_a_batch_runs_concurrently_and_is_answered_in_order() -> None:
     order: list[int] = []
     events = [asyncio.Event() for _ in range(4)]
 
@@ -589,7 +589,7 @@ def test_without_asyncio_a_batch_is_served_item_by_item() -> None:
     assert on_another_loop(methods.dispatch_async(call("slow", 1, ["d"]))) == RESULT % b'"d"' + b"\n"
 
 
-async def test_a_loop_of_another_kind_hosted_by_asyncio() -> None:
+async def test_another_event_loop_hosted_by_asyncio() -> None:
     # trio's guest mode runs its tasks in callbacks: there is a running loop, and no task.
     done = asyncio.get_running_loop().create_future()
 

@@ -1,4 +1,4 @@
-"""Which params fit which signature, and what a function is given."""
+"""Which params fit which signature, and which arguments a function gets."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_params_that_do_not_fit(function: Any, params: Any) -> None:
         st.dictionaries(st.sampled_from(["a", "b", "c", "rest", "named", "self", "", "x y"]), st.integers()),
     ),
 )
-def test_what_fits_is_what_python_takes(function: Any, params: Any) -> None:
+def test_params_fit_exactly_if_python_accepts_the_call(function: Any, params: Any) -> None:
     def called() -> Any:
         return function(**params) if isinstance(params, dict) else function(*(params or ()))
 
@@ -154,7 +154,7 @@ CONTEXT: Any = object()
 
 
 @pytest.mark.parametrize("function", [first, named, evaluated, Methods().method])
-def test_the_context_is_handed_over(function: Any) -> None:
+def test_the_context_is_passed(function: Any) -> None:
     handler = Handler(function)
     assert handler.wants_context
     assert handler.invoke([1], CONTEXT) == (CONTEXT, 1) if function is not named else True
@@ -179,7 +179,7 @@ def test_a_context_that_is_neither_first_nor_named_is_refused() -> None:
         Handler(second)
 
 
-def test_others_get_no_context() -> None:
+def test_functions_without_a_context_parameter_get_none() -> None:
     assert not Handler(two).wants_context
 
 
@@ -187,7 +187,7 @@ def test_others_get_no_context() -> None:
 
 
 @pytest.mark.parametrize("params", [None, [1], {"a": 1}, Raw(b"[1]")])
-def test_params_as_they_came(params: Any) -> None:
+def test_params_without_unpacking(params: Any) -> None:
     handlers = Handlers()
 
     @handlers.register("m", unpack=False)
@@ -200,18 +200,18 @@ def test_params_as_they_came(params: Any) -> None:
 
 
 @pytest.mark.parametrize("function", [first, named])
-def test_params_as_they_came_beside_the_context(function: Any) -> None:
+def test_params_without_unpacking_beside_the_context(function: Any) -> None:
     assert Handler(function, unpack=False).invoke({"context": 1}, CONTEXT) == (CONTEXT, {"context": 1})
 
 
-def test_names_of_json_rpc_itself_are_refused() -> None:
+def test_reserved_names_are_refused() -> None:
     for name in ("rpc.", "rpc.discover"):
         with pytest.raises(ValueError, match=r"rpc\."):
             Handlers({name: two})
     Handlers({"rpc": two, "rpcs.x": two, "RPC.x": two})
 
 
-def test_a_name_is_taken_once() -> None:
+def test_a_method_is_registered_once() -> None:
     handlers = Handlers({"m": two})
     with pytest.raises(ValueError, match="already"):
         handlers.register("m", none)
@@ -220,7 +220,7 @@ def test_a_name_is_taken_once() -> None:
     assert handler.invoke([1, 2], None) == (1, 2)
 
 
-def test_what_is_no_name_or_no_function() -> None:
+def test_invalid_names_and_functions() -> None:
     with pytest.raises(TypeError):
         Handlers({5: two})  # type: ignore[dict-item]
     with pytest.raises(TypeError):

@@ -1,4 +1,4 @@
-"""Calls: how they settle, what they wait for, and who is told."""
+"""Calls: how they settle, what they wait for, and how their outcome is reported."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Unlike(RpcError):
         super().__init__(1, only)
 
 
-async def test_an_error_class_that_cannot_be_made_leaves_the_error() -> None:
+async def test_an_error_class_with_other_arguments_leaves_the_error() -> None:
     faults = Faults()
 
     options = {"errors": {-32002: Unlike}, "hooks": faults}
@@ -56,7 +56,7 @@ async def test_a_remote_error_is_raised_by_its_code() -> None:
         assert type(other.value) is RpcError
 
 
-async def test_an_unreadable_answer_is_raised() -> None:
+async def test_a_malformed_answer_is_raised() -> None:
     async with session_and_wire() as (session, wire):
         call = asyncio.create_task(session.call("m"))
         await wire.next()
@@ -85,7 +85,7 @@ async def test_a_timeout(convention: Convention, expected: Notification | None) 
         assert await wire.next() == Request(1, "m")
         if expected is not None:
             assert await wire.next() == expected
-        # The late answer is known, and no fault.
+        # The late answer is recognised: it is not a fault.
         wire.send(b'{"jsonrpc":"2.0","id":1,"result":1}')
         await settle()
         assert faults.seen == []
@@ -115,7 +115,7 @@ async def test_the_default_timeout_is_300_seconds() -> None:
         assert call.expires - now == pytest.approx(300, abs=1)
 
 
-async def test_deadlines_come_in_their_order() -> None:
+async def test_calls_expire_in_the_order_of_their_deadlines() -> None:
     async with session_and_wire() as (session, _):
         ended: list[float] = []
 
@@ -189,8 +189,8 @@ async def test_a_call_is_cancelled_by_its_id() -> None:
         assert await wire.next() == Notification("notifications/cancelled", {"requestId": 1, "reason": "enough"})
 
 
-async def test_an_answer_and_a_cancellation_at_once() -> None:
-    """The answer is there, but the task that waits is cancelled before it runs again."""
+async def test_an_answer_and_a_cancellation_in_one_turn() -> None:
+    """The answer has arrived, but the waiting task is cancelled before it runs again."""
 
     async with session_and_wire(convention=LspConvention()) as (session, wire):
         call = asyncio.create_task(session.call("m"))
@@ -236,7 +236,7 @@ async def test_a_callback_that_fails_is_a_fault() -> None:
         assert [type(error) for error in faults.seen] == [ZeroDivisionError, asyncio.CancelledError]
 
 
-async def test_what_cannot_be_written_is_raised_and_leaves_nothing() -> None:
+async def test_params_that_cannot_be_encoded_raise_and_leave_no_call() -> None:
     async with sessions() as (client, _):
         for send in (client.call, client.notify):
             with pytest.raises(EncodeError):
@@ -309,14 +309,14 @@ async def test_calls_wait_while_too_many_are_in_flight() -> None:
         await asyncio.gather(*calls)
 
 
-async def test_a_waiting_call_that_is_cancelled_gives_its_place_to_the_next() -> None:
+async def test_a_cancelled_waiting_call_lets_the_next_one_pass() -> None:
     async with session_and_wire(max_pending=1) as (session, wire):
         calls = [asyncio.create_task(session.call(f"m{number}")) for number in range(4)]
         await settle()
         calls[1].cancel()
         await settle()
         assert (await wire.next()).method == "m0"
-        # The next one is woken, and cancelled before it runs.
+        # The next waiter is woken, and cancelled before it runs.
         session._on_message(Response(1, None))
         calls[2].cancel()
         assert await answer_all(wire, 1) == ["m3"]
@@ -334,7 +334,7 @@ async def test_a_waiting_call_times_out() -> None:
 
 
 @pytest.mark.parametrize("timeout", [-1, math.nan, -math.inf])
-async def test_a_timeout_that_is_none_is_refused_before_anything_waits_for_it(timeout: float) -> None:
+async def test_an_invalid_timeout_is_refused_before_the_call_waits(timeout: float) -> None:
     async with session_and_wire(max_pending=1) as (session, wire):
         with pytest.raises(ValueError, match="timeout"):
             await session.call("m", timeout=timeout)
@@ -354,7 +354,7 @@ async def test_a_waiting_call_is_lost_with_the_connection() -> None:
         assert [type(result) for result in results] == [ConnectionLost] * 3
 
 
-async def test_a_batch_of_more_than_may_be_in_flight_is_refused() -> None:
+async def test_a_batch_with_more_calls_than_max_pending_is_refused() -> None:
     async with session_and_wire(max_pending=2) as (session, _):
         with pytest.raises(StateError):
             await session.call_batch([("m", None)] * 3)
@@ -429,7 +429,7 @@ def test_call_threadsafe_after_the_end_of_the_loop() -> None:
         session.call_threadsafe("m")
 
 
-async def test_ids_of_the_callers_own() -> None:
+async def test_an_id_factory() -> None:
     names: Callable[[], str] = iter(["first", "second", "first"]).__next__
 
     async with session_and_wire(id_factory=names) as (session, wire):
@@ -446,7 +446,7 @@ async def test_a_call_without_a_timeout_waits_for_room() -> None:
         await asyncio.gather(*calls)
 
 
-async def test_what_waits_to_be_written_is_lost_with_the_connection() -> None:
+async def test_calls_that_wait_for_the_write_buffer_are_lost_with_the_connection() -> None:
     one, other = memory_pair()
     await other.connect()
     async with Session(one) as session:
@@ -461,8 +461,8 @@ async def test_what_waits_to_be_written_is_lost_with_the_connection() -> None:
         assert [type(result) for result in results] == [ConnectionLost] * 2
 
 
-async def test_a_transport_with_a_larger_buffer_of_its_own() -> None:
-    """It calls itself drained while this side thinks that it is full: calls go out, one in a turn of the loop."""
+async def test_a_transport_with_a_higher_high_water_mark() -> None:
+    """`drain` returns while the session considers the buffer full: one call is sent in each turn of the loop."""
 
     class Large(MemoryTransport):
         @property
@@ -476,7 +476,7 @@ async def test_a_transport_with_a_larger_buffer_of_its_own() -> None:
         assert results == list(range(1, 21))
 
 
-async def test_what_the_channel_does_not_take_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_send_leaves_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: MemoryTransport, message: object) -> None:
         raise ConnectionLost("broken, and not yet known to be")
 
@@ -512,7 +512,7 @@ async def test_a_hook_that_cancels_its_call(kind: str) -> None:
             assert [type(error) for error in settled] == [CallCancelled]
 
 
-def test_a_call_from_another_thread_when_the_loop_stands_still() -> None:
+def test_call_threadsafe_while_the_loop_is_stopped() -> None:
     loop = asyncio.events.new_event_loop()
     try:
         one, other = memory_pair()
@@ -527,8 +527,8 @@ def test_a_call_from_another_thread_when_the_loop_stands_still() -> None:
 
 
 @pytest.mark.parametrize("reply_bytes", [10_000, 200_000])
-async def test_what_waits_for_the_buffer_goes_on_when_tasks_are_eager(reply_bytes: int) -> None:
-    """Below the transport's own mark, waiting for it is over at once."""
+async def test_eager_tasks_that_wait_for_the_write_buffer_continue(reply_bytes: int) -> None:
+    """Below the transport's own high-water mark, `drain` returns at once."""
 
     async with sessions({"echo": lambda text: text}, reply_bytes=reply_bytes) as (client, _):
         for _ in range(3):
@@ -536,8 +536,8 @@ async def test_what_waits_for_the_buffer_goes_on_when_tasks_are_eager(reply_byte
             assert await asyncio.gather(*calls) == ["x" * 20_000] * 50
 
 
-def test_call_threadsafe_is_lost_with_a_loop_that_is_closed() -> None:
-    """The loop stops between the check that it runs and the first turn of the call."""
+def test_call_threadsafe_fails_when_the_loop_is_closed() -> None:
+    """The loop stops after the check that it is running and before the first turn of the call."""
     loop = asyncio.new_event_loop()
     one, other = memory_pair()
     futures: list[concurrent.futures.Future[Any]] = []
@@ -547,7 +547,7 @@ def test_call_threadsafe_is_lost_with_a_loop_that_is_closed() -> None:
         session = Session(one)
         await session.start()
         await settle()
-        # The last turn: what comes after it is never run.
+        # This is the last turn: callbacks after it never run.
         futures.append(session.call_threadsafe("m"))
         loop.stop()
 

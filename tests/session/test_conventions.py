@@ -1,4 +1,4 @@
-"""Cancellation and progress, as LSP and MCP write them."""
+"""Cancellation and progress in the conventions of LSP and MCP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jsonrpc_fast.session.tracker import Outcome
 from ..support.peer_events import receive, request_from
 
 
-def test_json_rpc_itself_has_no_words_for_a_cancellation() -> None:
+def test_json_rpc_itself_has_no_cancellation() -> None:
     peer = Peer()
     call, data = peer.call("m", {"a": 1}, 0.0, idle_timeout=1.0, on_progress=print)
     assert data == b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}\n'
@@ -41,7 +41,7 @@ def test_lsp_cancels() -> None:
     assert receive(peer, b'{"jsonrpc":"2.0","id":1,"error":{"code":-32800,"message":"Request cancelled"}}') == []
 
 
-def test_lsp_answers_what_was_cancelled() -> None:
+def test_lsp_answers_a_cancelled_request() -> None:
     peer = lsp()
     request = request_from(receive(peer, b'{"jsonrpc":"2.0","id":"x","method":"m"}'))
     assert receive(peer, b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":"x"}}') == [
@@ -53,7 +53,7 @@ def test_lsp_answers_what_was_cancelled() -> None:
     )
 
 
-def test_lsp_takes_a_result_although_it_was_cancelled() -> None:
+def test_lsp_allows_a_result_for_a_cancelled_request() -> None:
     peer = lsp()
     request = request_from(receive(peer, b'{"jsonrpc":"2.0","id":"x","method":"m"}'))
     receive(peer, b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":"x"}}')
@@ -88,7 +88,7 @@ def test_mcp_never_cancels_initialize() -> None:
 
 
 @pytest.mark.parametrize("id", ["6", '"5"', "5.0", "null", "true", "[]", "{}"])
-def test_a_cancellation_of_nothing_cancels_nothing(id: str) -> None:
+def test_a_cancellation_without_a_request_does_nothing(id: str) -> None:
     peer = mcp()
     request = request_from(receive(peer, b'{"jsonrpc":"2.0","id":5,"method":"m"}'))
     receive(peer, b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b}}' % id.encode())
@@ -96,7 +96,7 @@ def test_a_cancellation_of_nothing_cancels_nothing(id: str) -> None:
 
 
 @pytest.mark.parametrize("convention", [LspConvention(), McpConvention()])
-def test_a_notification_of_the_convention_that_says_nothing_is_a_notification(convention: Convention) -> None:
+def test_a_malformed_notification_of_the_convention_is_served_like_any_other(convention: Convention) -> None:
     for method in convention.methods:
         for params in (b"", b',"params":[1]', b',"params":{}', b',"params":{"id":[],"token":1.5,"progressToken":true}'):
             events = receive(
@@ -136,7 +136,9 @@ def test_progress_extends_the_idle_deadline(make: Any, params: bytes, progress: 
 
 
 @pytest.mark.parametrize(("make", "params", "progress", "value"), PROGRESS, ids=["lsp", "mcp"])
-def test_progress_of_a_request_is_told_to_who_asked(make: Any, params: bytes, progress: bytes, value: Any) -> None:
+def test_progress_on_a_request_is_reported_to_the_peer_that_asked(
+    make: Any, params: bytes, progress: bytes, value: Any
+) -> None:
     peer = make()
     request = request_from(receive(peer, b'{"jsonrpc":"2.0","id":9,"method":"m","params":%b}' % params))
     assert peer.report_progress(request, value) == progress + b"\n"
@@ -146,7 +148,7 @@ def test_progress_of_a_request_is_told_to_who_asked(make: Any, params: bytes, pr
     assert peer.report_progress(request, value) == b""
 
 
-def test_a_token_of_the_callers_own_is_used() -> None:
+def test_a_token_in_the_params_is_used() -> None:
     peer = lsp()
     call, data = peer.call("m", {"workDoneToken": "mine"}, 0.0, on_progress=print)
     assert data == b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"workDoneToken":"mine"}}\n'
@@ -155,7 +157,7 @@ def test_a_token_of_the_callers_own_is_used() -> None:
 
 
 @pytest.mark.parametrize("params", [[1], {"_meta": 5}])
-def test_params_that_cannot_carry_a_token_stay_as_they_are(params: Any) -> None:
+def test_params_that_cannot_carry_a_token_are_unchanged(params: Any) -> None:
     _, data = mcp().call("m", params, 0.0, idle_timeout=1.0)
     assert decode(data).params == params  # type: ignore[union-attr]
 
@@ -189,7 +191,7 @@ class Shouting(Convention):
         return "STOP", {"it": id}
 
 
-def test_a_convention_of_ones_own() -> None:
+def test_a_custom_convention() -> None:
     peer = Peer(convention=Shouting())
     call, _ = peer.call("m", None, 0.0)
     assert peer.cancel(call) == b'{"jsonrpc":"2.0","method":"STOP","params":{"it":1}}\n'

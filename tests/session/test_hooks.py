@@ -1,4 +1,4 @@
-"""What hooks are told, and that they cannot break a session."""
+"""What is reported to hooks, and that failing hooks change nothing."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_a_client_and_a_server() -> None:
     ]
 
 
-async def test_calls_that_get_no_answer() -> None:
+async def test_calls_without_an_answer() -> None:
     hooks = Recorder()
 
     async with session_and_wire(hooks=hooks) as (session, _):
@@ -123,7 +123,7 @@ async def test_a_request_that_is_cancelled() -> None:
     ]
 
 
-async def test_each_request_has_a_context_of_its_own() -> None:
+async def test_each_request_has_its_own_context() -> None:
     variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
     seen: list[tuple[str, int]] = []
 

@@ -1,4 +1,4 @@
-"""Sessions that call each other never wait for each other for good, and a hostile peer costs bounded memory."""
+"""Sessions that call each other never deadlock, and a hostile peer costs bounded memory."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ CHANNELS = {"memory": over_memory, "tcp": over_tcp, "pipes": over_pipes}
 @pytest.mark.time_limit(100)
 @pytest.mark.slow
 @pytest.mark.parametrize("channel", CHANNELS)
-async def test_default_settings_survive_whatever_asks_back(channel: str) -> None:
-    """Each once, then all at the same time in both directions."""
-    # Everywhere more than there are slots; and once more than all the bounds.
+async def test_the_defaults_survive_many_requests_that_are_called_back(channel: str) -> None:
+    """Each method once, then all concurrently in both directions."""
+    # More requests than slots in each case, and once more than all bounds.
     is_large = channel == "tcp" and loops.current in ("asyncio", "uvloop")
     notes, asks = (20_000, 9_000) if is_large else (1000, 1000)
 
@@ -92,7 +92,7 @@ async def test_default_settings_survive_whatever_asks_back(channel: str) -> None
 @pytest.mark.time_limit(60)
 @pytest.mark.slow
 async def test_nine_thousand_requests_at_once() -> None:
-    """From a peer that sends all of them before it answers the first question."""
+    """The peer sends all of them before it answers the first request."""
     count = 9000
 
     async with session_and_wire(asking_handlers()) as (_, wire):
@@ -110,7 +110,7 @@ async def test_nine_thousand_requests_at_once() -> None:
         assert results == {number: 2 * number for number in range(count)}
 
 
-# What holds no slot.
+# Handlers without a slot.
 
 
 async def awaits(context: SessionContext) -> Any:
@@ -190,7 +190,7 @@ async def test_a_handler_that_waits_for_its_peer_holds_no_slot(handler: Callable
 
 
 async def test_a_handler_that_waits_for_the_peer_of_another_session_holds_no_slot() -> None:
-    """A gateway: what it asks upstream makes its client ask it something else."""
+    """A gateway: while it calls upstream, its client sends it another request."""
 
     upstream: Session
 
@@ -216,7 +216,7 @@ async def test_a_handler_that_waits_for_the_peer_of_another_session_holds_no_slo
             assert await client.call("forward", [5]) == 5
 
 
-async def test_what_needs_no_slot_is_served_at_once() -> None:
+async def test_awaitables_that_need_no_slot_are_served_at_once() -> None:
     async def sleep() -> None:
         await asyncio.sleep(30)
 
@@ -238,7 +238,7 @@ async def test_what_needs_no_slot_is_served_at_once() -> None:
 
 
 async def test_beyond_the_bounds_requests_are_refused_and_notifications_dropped() -> None:
-    """Answers and cancellations are heard, and what was taken in is served in its order."""
+    """Answers and cancellations are still read, and accepted messages are served in order."""
     order: list[Any] = []
     gate = asyncio.Event()
     faults = Faults()
@@ -281,7 +281,7 @@ async def test_beyond_the_bounds_requests_are_refused_and_notifications_dropped(
 
 
 @pytest.mark.parametrize("raw", [False, True])
-async def test_large_messages_that_wait_are_bounded_in_bytes(raw: bool) -> None:
+async def test_waiting_messages_are_bounded_in_bytes(raw: bool) -> None:
     one, other = memory_pair(raw=raw)
     answers: list[Any] = []
     other.onmessage = answers.append
@@ -308,7 +308,7 @@ async def test_large_messages_that_wait_are_bounded_in_bytes(raw: bool) -> None:
 
 
 async def test_handlers_that_wait_for_the_peer_are_bounded() -> None:
-    """A peer that is asked back and never answers: its own requests are refused at last."""
+    """The peer never answers the calls back, so its own requests are refused in the end."""
 
     options: dict[str, Any] = {"max_inbox": 50, "inbox_bytes": 10_000_000, "hooks": Faults(), "close_seconds": 0}
     async with session_and_wire(asking_handlers(), **options) as (session, wire):
@@ -331,7 +331,7 @@ async def test_handlers_that_wait_for_the_peer_are_bounded() -> None:
 
 
 class Unread:
-    """The other end of a memory channel, which reads when it is told to."""
+    """The other end of a memory channel, which reads on command."""
 
     def __init__(self, session_options: dict[str, Any], handlers: dict[str, Any]) -> None:
         one, self.transport = memory_pair()
@@ -383,7 +383,7 @@ async def test_a_peer_that_never_reads_cannot_fill_the_memory(method: str, is_re
 
 @pytest.mark.time_limit(60)
 async def test_a_peer_that_reads_slowly_is_served_in_full() -> None:
-    """Reading rests meanwhile, and nothing is refused."""
+    """Reading pauses meanwhile, and nothing is refused."""
     count = 3000
 
     unread = Unread({"reply_bytes": 100_000, "max_inbox": 50}, {"m": lambda number: [number, "x" * 2000]})
@@ -402,8 +402,8 @@ async def test_a_peer_that_reads_slowly_is_served_in_full() -> None:
 
 @pytest.mark.time_limit(60)
 @pytest.mark.slow
-async def test_two_sessions_that_both_stopped_reading_go_on() -> None:
-    """The bounds are so tight that each stops because the other has."""
+async def test_two_sessions_that_both_paused_reading_continue() -> None:
+    """The bounds are so tight that each pauses because the other one has."""
 
     options: dict[str, Any] = {"max_inbox": 5, "reply_bytes": 50_000, "hooks": Faults(), "max_pending": 2000}
     handlers = {"echo": lambda text: text}
@@ -418,7 +418,7 @@ async def test_two_sessions_that_both_stopped_reading_go_on() -> None:
 
 @pytest.mark.time_limit(40)
 @pytest.mark.parametrize("channel", ["tcp", "pipes"])
-async def test_the_death_of_a_peer_is_noticed_while_reading_rests(channel: str) -> None:
+async def test_the_loss_of_the_peer_is_noticed_while_reading_is_paused(channel: str) -> None:
     request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "m"}) + "\n"
     flood = (
         "import os, socket, sys\n"
@@ -436,7 +436,7 @@ async def test_the_death_of_a_peer_is_noticed_while_reading_rests(channel: str) 
 
     async def check(session: Session, pid: int | None) -> None:
         assert pid is not None
-        while not (session._dispatcher._is_paused and session._dispatcher._rest_timer is None):
+        while not (session._dispatcher._is_paused and session._dispatcher._pause_timer is None):
             await asyncio.sleep(0.01)
         os.kill(pid, signal.SIGKILL)
         await asyncio.wait_for(session.wait_closed(), 5)

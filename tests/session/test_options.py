@@ -94,5 +94,5 @@ def test_wrong_values_are_refused(options: dict[str, Any], error: type[Exception
         {"end_seconds": 2.5},
     ],
 )
-def test_the_ends_of_the_ranges_are_taken(options: dict[str, Any]) -> None:
+def test_the_limits_of_the_ranges_are_accepted(options: dict[str, Any]) -> None:
     Session(memory_pair()[0], **options)

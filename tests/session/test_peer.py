@@ -44,7 +44,7 @@ def test_both_roles_use_one_id_each() -> None:
 
 
 @pytest.mark.parametrize("params", ["text", 5, object(), {1}, [object()]])
-def test_a_call_that_cannot_be_written_leaves_nothing(params: object) -> None:
+def test_params_that_cannot_be_encoded_leave_no_call(params: object) -> None:
     peer = Peer(convention=McpConvention())
     with pytest.raises(TypeError):
         peer.call("m", params, 0.0, 5.0, 1.0)
@@ -102,7 +102,7 @@ def test_a_late_answer_is_dropped() -> None:
     ],
     ids=bytes.decode,
 )
-def test_an_unreadable_answer_settles_its_call(answer: bytes) -> None:
+def test_a_malformed_answer_settles_its_call(answer: bytes) -> None:
     peer = Peer()
     call, _ = peer.call("m", None, 0.0)
     assert receive(peer, answer) == [call]
@@ -110,7 +110,7 @@ def test_an_unreadable_answer_settles_its_call(answer: bytes) -> None:
     assert isinstance(call.answer, ParseError)
 
 
-def test_an_unreadable_request_settles_no_call() -> None:
+def test_a_malformed_request_settles_no_call() -> None:
     peer = Peer()
     call, _ = peer.call("m", None, 0.0)
     fault = fault_from(receive(peer, b'{"jsonrpc":"2.0","id":1,"method":5}'))
@@ -136,7 +136,7 @@ def test_what_looks_like_an_answer_or_a_notification_gets_no_reply(text: bytes) 
     assert fault.reply == b""
 
 
-def test_an_id_in_flight_is_refused_and_the_first_goes_on() -> None:
+def test_a_request_with_an_id_in_flight_is_refused_and_the_first_one_continues() -> None:
     peer = Peer()
     first = request_from(receive(peer, b'{"jsonrpc":"2.0","id":7,"method":"m"}'))
     fault = fault_from(receive(peer, b'{"jsonrpc":"2.0","id":7,"method":"other"}'))
@@ -149,7 +149,7 @@ def test_an_id_in_flight_is_refused_and_the_first_goes_on() -> None:
     request_from(receive(peer, b'{"jsonrpc":"2.0","id":7,"method":"m"}'))
 
 
-def test_a_result_that_cannot_be_written_leaves_the_request() -> None:
+def test_after_a_result_that_cannot_be_encoded_the_request_is_still_served() -> None:
     peer = Peer()
     request = request_from(receive(peer, b'{"jsonrpc":"2.0","id":7,"method":"m"}'))
     with pytest.raises(EncodeError):
@@ -167,7 +167,7 @@ def test_a_request_is_answered_once() -> None:
     assert peer.refuse(request, 1, "no") == b""
 
 
-def test_nothing_is_answered_after_the_loss() -> None:
+def test_nothing_is_answered_after_the_connection_is_lost() -> None:
     peer = Peer()
     call, _ = peer.call("m", None, 0.0, timeout=5.0)
     request = request_from(receive(peer, b'{"jsonrpc":"2.0","id":7,"method":"m"}'))
@@ -196,7 +196,7 @@ def test_never(text: bytes) -> None:
     assert fault_from(receive(Peer(reply_policy="never"), text)).reply == b""
 
 
-def test_never_still_answers_whoever_waits() -> None:
+def test_never_still_answers_requests_with_an_id() -> None:
     peer = Peer(reply_policy="never")
     reply = fault_from(receive(peer, b'{"jsonrpc":"2.0","id":7,"method":5}')).reply
     assert reply == b'{"jsonrpc":"2.0","id":7,"error":%b}\n' % INVALID
@@ -214,12 +214,12 @@ def test_limited_by_default_is_ten_at_once() -> None:
     assert sum(bool(fault_from(receive(peer, b"{", 1e9)).reply) for _ in range(100)) == 10
 
 
-def test_a_policy_by_another_name_is_refused() -> None:
+def test_an_unknown_policy_is_refused() -> None:
     with pytest.raises(ValueError, match="reply_policy"):
         Peer(reply_policy="sometimes")  # type: ignore[arg-type]
 
 
-def test_two_ends_do_not_answer_each_other_for_ever() -> None:
+def test_two_ends_do_not_answer_each_other_forever() -> None:
     one, other = Peer(), Peer()
     data = fault_from(receive(one, b"nonsense")).reply
     [event] = other.receive_bytes(data, 0.0)
@@ -230,7 +230,7 @@ def test_two_ends_do_not_answer_each_other_for_ever() -> None:
 # Batches.
 
 
-def test_a_batch_is_answered_by_one_array_when_all_is_done() -> None:
+def test_a_batch_is_answered_by_one_array_after_its_last_request() -> None:
     peer = Peer()
     events = receive(
         peer,
@@ -267,7 +267,7 @@ def test_a_batch_without_requests_is_answered_at_once_or_not_at_all() -> None:
     assert [type(event) for event in receive(Peer(reply_policy="never"), b"[1,2]")] == [PeerFault, PeerFault]
 
 
-def test_a_batch_of_this_side_settles_call_by_call() -> None:
+def test_the_calls_of_a_batch_settle_one_by_one() -> None:
     peer = Peer()
     calls, data = peer.call_batch([("a", [1]), Notification("n"), ("b", None)], 0.0, timeout=5.0)
     assert data == (
@@ -295,7 +295,7 @@ def test_an_error_without_an_id_settles_the_whole_batch() -> None:
 
 
 @pytest.mark.parametrize("batches", [0, 2])
-def test_an_error_without_an_id_settles_nothing_where_it_may_mean_several(batches: int) -> None:
+def test_an_ambiguous_error_without_an_id_settles_nothing(batches: int) -> None:
     peer = Peer()
     for _ in range(batches):
         peer.call_batch([("a", None)], 0.0)
@@ -303,7 +303,7 @@ def test_an_error_without_an_id_settles_nothing_where_it_may_mean_several(batche
     assert len(peer.calls) == batches
 
 
-def test_a_batch_that_was_answered_in_part_is_not_meant() -> None:
+def test_an_error_without_an_id_ignores_a_batch_with_an_answer() -> None:
     peer = Peer()
     peer.call_batch([("a", None), ("b", None)], 0.0)
     assert len(receive(peer, b'{"jsonrpc":"2.0","id":1,"result":1}')) == 1
@@ -311,7 +311,7 @@ def test_a_batch_that_was_answered_in_part_is_not_meant() -> None:
     assert len(peer.calls) == 1
 
 
-def test_a_batch_that_was_given_up_is_not_meant() -> None:
+def test_an_error_without_an_id_ignores_a_batch_that_was_given_up() -> None:
     peer = Peer()
     peer.call_batch([("a", None), ("b", None)], 0.0, timeout=1.0)
     assert len(peer.expire(1.0)) == 2
@@ -324,7 +324,7 @@ def test_an_empty_batch_is_refused() -> None:
         Peer().call_batch([], 0.0)
 
 
-def test_a_batch_of_notifications_alone() -> None:
+def test_a_batch_of_notifications() -> None:
     calls, data = Peer().call_batch([Notification("n")], 0.0)
     assert calls == [None]
     assert data == b'[{"jsonrpc":"2.0","method":"n"}]\n'
@@ -369,7 +369,7 @@ def test_chunks_of_any_size() -> None:
     ),
     st.booleans(),
 )
-def test_no_input_breaks_it_and_no_answer_is_answered(lines: list[bytes], batched: bool) -> None:
+def test_no_input_breaks_a_peer_and_no_response_is_answered(lines: list[bytes], batched: bool) -> None:
     peer = Peer()
     calls = [peer.call("m", None, 0.0)[0] for _ in range(3)]
     settled: list[Call] = []

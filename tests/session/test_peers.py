@@ -25,7 +25,7 @@ HERE = "127.0.0.1"
 
 
 class Handlers:
-    """What the peers may call here, and what they told."""
+    """The methods that the peers call, and the notifications that they sent."""
 
     def __init__(self) -> None:
         self.noted: asyncio.Queue[Any] = asyncio.Queue()
@@ -96,7 +96,7 @@ async def test_vscode_calls() -> None:
         assert (await session.call("ask", ["double", []]))["code"] == -32602
 
 
-async def test_vscode_sends_nine_thousand_requests_that_are_asked_back() -> None:
+async def test_vscode_sends_nine_thousand_requests_that_call_back() -> None:
     async with vscode() as (session, handlers):
 
         async def double(context: SessionContext, value: int) -> int:
@@ -123,7 +123,7 @@ async def test_vscode_is_cancelled() -> None:
         with pytest.raises(CallTimeout):
             await session.call("hang", timeout=0.05)
         assert await handlers.noted.get() == "cancelled"
-        # Both late answers have come, and are no faults.
+        # Both late answers have arrived: they are not faults.
         assert await session.call("add", [1, 2]) == 3
         assert handlers.faults.seen == []
 
@@ -134,7 +134,7 @@ async def test_vscode_cancels() -> None:
         assert await handlers.cancelled.get()
 
 
-async def test_vscode_tells_its_progress() -> None:
+async def test_vscode_reports_progress() -> None:
     async with vscode() as (session, _):
         seen: list[Any] = []
         assert await session.call("work", {}, on_progress=seen.append) == "done"

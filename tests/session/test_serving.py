@@ -1,4 +1,4 @@
-"""Serving: handlers, their faults, cancellation, and what waits for what."""
+"""Serving: handlers, their failures, cancellation, bounds and large batches."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Ending(BaseException):
 
 
 class Odd:
-    """A result that fails when it is asked for anything."""
+    """A result whose attributes all raise."""
 
     def __getattr__(self, name: str) -> Any:
         raise LookupError(name)
@@ -100,11 +100,9 @@ def raise_(error: type[BaseException]) -> None:
         (Odd, "EncodeError"),
     ],
 )
-async def test_whatever_a_handler_does_its_request_is_answered_and_so_are_the_others(
-    function: Any, fault: str, kind: str
-) -> None:
+async def test_each_request_is_answered_whatever_its_handler_does(function: Any, fault: str, kind: str) -> None:
     faults = Faults()
-    # A notification's result and error are not written, and so cannot fail.
+    # The result and the error of a notification are not encoded, so encoding cannot fail.
     expected = [fault] if fault == "EncodeError" else [fault, "OddError"] if fault == "ValueError" else [fault, fault]
 
     async def at_once() -> Any:
@@ -126,7 +124,7 @@ async def test_whatever_a_handler_does_its_request_is_answered_and_so_are_the_ot
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_handler_may_end_the_program(is_async: bool) -> None:
+def test_system_exit_in_a_handler(is_async: bool) -> None:
     received: list[Any] = []
 
     async def main() -> None:
@@ -143,7 +141,7 @@ def test_a_handler_may_end_the_program(is_async: bool) -> None:
 
 
 class Served:
-    """Hooks that note what was served."""
+    """Hooks that record the served requests."""
 
     def __init__(self) -> None:
         self.served: list[Any] = []
@@ -184,7 +182,7 @@ async def test_the_trace_of_a_handler_that_is_cancelled_before_its_first_step_en
         assert served.served == [("trace of 1", Outcome.CANCELLED)]
 
 
-async def test_a_second_cancellation_does_not_disturb_the_end_of_the_first() -> None:
+async def test_a_second_cancellation_does_not_interrupt_the_clean_up() -> None:
     ended: list[str] = []
 
     async def handler() -> None:
@@ -204,7 +202,7 @@ async def test_a_second_cancellation_does_not_disturb_the_end_of_the_first() -> 
         assert ended == ["tidy"]
 
 
-async def test_a_type_error_inside_a_handler_is_not_a_mismatch() -> None:
+async def test_a_type_error_inside_a_handler_is_not_invalid_params() -> None:
     def handler(text: str) -> str:
         return text + 1  # type: ignore[operator, no-any-return]
 
@@ -217,7 +215,7 @@ async def test_a_type_error_inside_a_handler_is_not_a_mismatch() -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_a_handler_that_raises_a_cancellation_of_its_own_has_failed(is_async: bool) -> None:
+async def test_a_handler_that_raises_cancelled_error_has_failed(is_async: bool) -> None:
     def handler() -> None:
         raise asyncio.CancelledError
 
@@ -230,8 +228,8 @@ async def test_a_handler_that_raises_a_cancellation_of_its_own_has_failed(is_asy
 
 
 @pytest.mark.parametrize("kind", ["sync", "async", "unwritable"])
-async def test_what_a_handler_raises_goes_to_the_log(kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    """With method, id and traceback. What the peer did wrong is told for debugging, without what it sent."""
+async def test_the_exception_of_a_handler_is_logged(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """With method, id and traceback. Faults of the peer are logged at debug level, without its data."""
 
     def fail() -> None:
         raise KeyError("the key")
@@ -265,8 +263,8 @@ async def test_what_a_handler_raises_goes_to_the_log(kind: str, caplog: pytest.L
     assert "sesame" not in caplog.text
 
 
-def test_the_log_shortens_what_the_peer_chose() -> None:
-    """An id may be long, and hold line breaks."""
+def test_the_log_shortens_methods_and_ids() -> None:
+    """An id may be long and contain line breaks."""
     script = (
         "import asyncio\n"
         "from jsonrpc_fast.session import Session\n"
@@ -312,12 +310,12 @@ async def test_notifications_are_never_answered() -> None:
         await settle()
         assert wire.received == []
         assert served == [1, 1]
-        # A missing argument, too, is nothing to tell the peer.
+        # The peer is not told about a missing argument either.
         assert [type(error).__name__ for error in faults.seen] == ["ZeroDivisionError", "RpcError", "RpcError"]
 
 
 async def test_a_wrapped_async_handler() -> None:
-    """What returns an awaitable is async, however it is made."""
+    """A handler is async if it returns an awaitable, however it is defined."""
 
     async def work(value: int) -> int:
         await asyncio.sleep(0)
@@ -399,7 +397,7 @@ async def test_a_cancelled_request_of_a_batch() -> None:
 
 async def test_a_handler_that_is_cancelled_before_its_first_step() -> None:
     async def work() -> None:
-        await asyncio.sleep(0)  # an eager task goes as far as this
+        await asyncio.sleep(0)  # an eager task runs up to here
         raise AssertionError("it must not run")
 
     async with session_and_wire({"work": work}, convention=LspConvention()) as (session, wire):
@@ -432,7 +430,7 @@ async def test_the_context() -> None:
 # Bounds.
 
 
-async def test_handlers_run_at_the_most_so_many_at_a_time() -> None:
+async def test_at_most_max_handlers_run_at_a_time() -> None:
     running: list[int] = []
     most: list[int] = []
     order: list[int] = []
@@ -450,7 +448,7 @@ async def test_handlers_run_at_the_most_so_many_at_a_time() -> None:
     assert order == list(range(20))
 
 
-async def test_sync_handlers_and_notifications_wait_for_no_slot() -> None:
+async def test_sync_handlers_and_notifications_need_no_slot() -> None:
     order: list[Any] = []
 
     async def work(number: int) -> None:
@@ -484,7 +482,7 @@ async def test_answers_and_cancellations_do_not_wait_in_the_inbox() -> None:
         assert [(message.id, message.error and message.error.code) for message in messages] == [(3, -32800)]
 
 
-async def test_nothing_is_served_while_the_peer_takes_no_answers() -> None:
+async def test_nothing_is_served_while_the_peer_does_not_read() -> None:
     served: list[int] = []
 
     def work(number: int) -> str:
@@ -520,8 +518,8 @@ async def test_nothing_is_served_while_the_peer_takes_no_answers() -> None:
     ],
     ids=["a fault", "a duplicate id", "a batch of faults", "no JSON"],
 )
-async def test_a_peer_that_takes_no_answers_cannot_fill_the_memory_with_faults(message: bytes) -> None:
-    """They are answered until there are too many answers, and all in the end."""
+async def test_a_peer_that_does_not_read_cannot_fill_the_memory_with_faults(message: bytes) -> None:
+    """They are answered until there are too many answers; in the end all are answered."""
     count = 8000
 
     one, other = memory_pair()
@@ -547,7 +545,7 @@ async def test_a_peer_that_takes_no_answers_cannot_fill_the_memory_with_faults(m
 
 
 async def test_two_busy_sessions_do_not_wait_for_each_other() -> None:
-    """Both flood each other with requests whose answers are larger than the buffers between them."""
+    """Each floods the other with requests whose answers exceed the buffers between them."""
     payload = "x" * 20_000
 
     handlers = {"echo": lambda text: text}
@@ -559,7 +557,7 @@ async def test_two_busy_sessions_do_not_wait_for_each_other() -> None:
         assert all(result == payload for result in results)
 
 
-async def test_a_call_without_an_answer_does_not_hold_up_the_rest() -> None:
+async def test_a_call_without_an_answer_does_not_block_others() -> None:
     async with sessions({"wait": lambda: asyncio.sleep(5), "add": lambda a, b: a + b}, close_seconds=0) as (
         client,
         _,
@@ -570,7 +568,7 @@ async def test_a_call_without_an_answer_does_not_hold_up_the_rest() -> None:
             await waiting
 
 
-async def test_a_notification_to_a_handler_that_waits() -> None:
+async def test_a_notification_wakes_a_waiting_handler() -> None:
     seen: list[Any] = []
 
     async with session_and_wire({"m": seen.append}) as (_, wire):
@@ -579,7 +577,7 @@ async def test_a_notification_to_a_handler_that_waits() -> None:
         assert seen == [None]
 
 
-async def test_what_waits_in_the_inbox_is_forgotten_with_the_connection() -> None:
+async def test_waiting_messages_are_dropped_when_the_connection_is_lost() -> None:
     served: list[int] = []
 
     def work(number: int) -> str:
@@ -602,7 +600,7 @@ async def test_what_waits_in_the_inbox_is_forgotten_with_the_connection() -> Non
 
 
 def test_the_memory_of_params_is_counted_up_to_a_bound() -> None:
-    """A container over the bound is told by its length; what is in it is not looked at one by one."""
+    """A container over the bound is recognised by its length, without visiting its items."""
     assert _size(None, 1000) == 0
     assert 1000 < _size({"a": ["x" * 1000]}, 10_000) < 2000
     assert 10_000 < _size([[1] * 10] * 100, 100_000) < 100_000
@@ -615,7 +613,7 @@ def test_the_memory_of_params_is_counted_up_to_a_bound() -> None:
     assert time.thread_time() - began < 1
 
 
-async def test_what_was_served_leaves_nothing_to_the_collector() -> None:
+async def test_served_requests_leave_no_reference_cycles() -> None:
     async def work(value: int) -> int:
         await asyncio.sleep(0)
         return value
@@ -665,7 +663,7 @@ async def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch:
             await wire.transport.close()
         elif how == "loss":
             session._transport._channel_lost(None)
-        elif how == "message":  # in spite of all
+        elif how == "message":  # although reading is paused
             session._on_message(Notification("n", [1000]))
             assert served == list(range(1001))
         elif how == "close":

@@ -1,4 +1,4 @@
-"""The life of a session: start, close, loss, and that nothing is left of it."""
+"""The life of a session: start, close and loss, after which nothing is left; and what it passes to its peer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_a_handler_calls_back() -> None:
         assert await client.call("down", [20]) == 20
 
 
-async def test_before_it_is_started() -> None:
+async def test_before_start() -> None:
     one, other = memory_pair()
     session = Session(one)
     assert not session.is_connected
@@ -82,7 +82,7 @@ async def test_a_transport_that_cannot_start() -> None:
     await session.close()
 
 
-async def test_a_transport_that_is_at_work_for_another_session() -> None:
+async def test_a_transport_that_another_session_uses() -> None:
     one, other = memory_pair()
     async with Session(one, {"add": lambda a, b: a + b}), Session(other) as client:
         second = Session(one)
@@ -91,7 +91,7 @@ async def test_a_transport_that_is_at_work_for_another_session() -> None:
         assert await client.call("add", [1, 2], timeout=5) == 3
 
 
-async def test_waiting_for_the_end_of_what_never_began() -> None:
+async def test_wait_closed_before_start() -> None:
     one, other = memory_pair()
     session = Session(one)
     await session.close()
@@ -151,7 +151,7 @@ async def test_a_handler_may_call_while_the_session_closes() -> None:
         assert await call == "answer"
 
 
-async def test_close_cancels_handlers_after_a_while() -> None:
+async def test_close_cancels_handlers_after_the_grace_period() -> None:
     ended = []
 
     async def work() -> None:
@@ -171,7 +171,7 @@ async def test_close_cancels_handlers_after_a_while() -> None:
             await call
 
 
-async def test_a_handler_that_does_not_end_is_told_and_left() -> None:
+async def test_a_handler_that_ignores_its_cancellation_is_reported() -> None:
     release = asyncio.Event()
     faults = Faults()
 
@@ -193,7 +193,7 @@ async def test_a_handler_that_does_not_end_is_told_and_left() -> None:
             await call
 
 
-async def test_requests_that_come_while_it_closes_are_refused() -> None:
+async def test_requests_during_close_are_refused() -> None:
     served: list[int] = []
 
     async with sessions({"slow": slow, "count": served.append}) as (client, server):
@@ -222,7 +222,7 @@ async def test_a_cancelled_close_does_not_wait() -> None:
             await call
 
 
-async def test_two_who_close_and_one_who_gives_up() -> None:
+async def test_two_concurrent_closes_of_which_one_is_cancelled() -> None:
     async with sessions({"forever": forever}) as (client, server):
         call = asyncio.create_task(client.call("forever"))
         await settle()
@@ -234,7 +234,7 @@ async def test_two_who_close_and_one_who_gives_up() -> None:
             await call
 
 
-async def test_a_peer_that_does_not_read_cannot_hold_up_a_cancelled_close() -> None:
+async def test_a_peer_that_does_not_read_cannot_block_a_cancelled_close() -> None:
     one, other = memory_pair()
     await other.connect()
     session = Session(one)
@@ -294,7 +294,7 @@ async def test_the_loss_of_the_connection_settles_calls_and_cancels_handlers() -
         assert not session.is_connected
 
 
-async def test_what_broke_the_channel_is_the_cause() -> None:
+async def test_the_error_of_the_transport_is_the_cause() -> None:
     broken = OSError("the cable")
 
     async with sessions({"m": forever}, close_seconds=0.01, hooks=Faults()) as (client, _):
@@ -306,8 +306,8 @@ async def test_what_broke_the_channel_is_the_cause() -> None:
         assert lost.value.__cause__ is broken
 
 
-async def test_answers_still_leave_after_the_peer_has_ended_its_stream() -> None:
-    """As a client does that writes its requests, closes its end and reads on."""
+async def test_answers_are_sent_after_the_peer_has_half_closed() -> None:
+    """A client may write its requests, close its end, and still read the answers."""
 
     async with session_and_wire({"slow": slow}) as (session, wire):
         call = asyncio.create_task(session.call("m"))
@@ -320,7 +320,7 @@ async def test_answers_still_leave_after_the_peer_has_ended_its_stream() -> None
         await end
 
 
-async def test_exceptions_of_the_body_pass_through() -> None:
+async def test_exceptions_in_the_with_block_are_raised() -> None:
     async def fail() -> None:
         async with sessions({"forever": forever}, close_seconds=0.01) as (client, _):
             client.call_soon("forever")
@@ -360,7 +360,7 @@ async def test_close_does_not_wait_for_a_peer_that_works_on_a_lost_call(kind: st
         await listener.close(grace_seconds=0)
 
 
-async def test_a_grace_as_long_as_it_takes() -> None:
+async def test_close_without_a_limit() -> None:
     async with sessions({"slow": slow}, close_seconds=0) as (client, server):
         call = asyncio.create_task(client.call("slow", [0.2]))
         await settle()
@@ -369,7 +369,7 @@ async def test_a_grace_as_long_as_it_takes() -> None:
         assert server.unanswered == 0
 
 
-async def test_the_earlier_end_of_two_closes_counts() -> None:
+async def test_the_earlier_deadline_of_two_closes_applies() -> None:
     faults = Faults()
 
     async with sessions({"forever": forever}, hooks=faults) as (client, server):
@@ -387,7 +387,7 @@ async def test_the_earlier_end_of_two_closes_counts() -> None:
 
 
 @pytest.mark.parametrize("value", [-1, "5", float("nan")])
-async def test_a_grace_that_is_no_time(value: Any) -> None:
+async def test_an_invalid_grace_period(value: Any) -> None:
     async with sessions() as (client, _):
         with pytest.raises((TypeError, ValueError), match="grace_seconds"):
             await client.close(grace_seconds=value)
@@ -395,7 +395,7 @@ async def test_a_grace_that_is_no_time(value: Any) -> None:
 
 
 @pytest.mark.parametrize(("end_seconds", "answered"), [(None, True), (0.05, False), (5, True)])
-async def test_what_a_peer_asked_before_it_ended_its_stream(end_seconds: float | None, answered: bool) -> None:
+async def test_requests_received_before_the_peer_half_closed(end_seconds: float | None, answered: bool) -> None:
     one, other = memory_pair()
     answers: list[Any] = []
     other.onmessage = answers.append
@@ -404,7 +404,7 @@ async def test_what_a_peer_asked_before_it_ended_its_stream(end_seconds: float |
     async with session:
         other.send(Request(1, "slow", [0.3]))
         await settle()
-        other._wire_has_ended = True  # it goes on reading
+        other._wire_has_ended = True  # it still reads
         one._schedule_read()
         await session.wait_closed()
         assert answers == ([Response(1, "done")] if answered else [])
@@ -413,8 +413,8 @@ async def test_what_a_peer_asked_before_it_ended_its_stream(end_seconds: float |
 
 
 @pytest.mark.parametrize(("grace", "answered"), [(None, True), (0.05, False), (5, True)])
-async def test_a_transport_asks_its_session_to_end(grace: float | None, answered: bool) -> None:
-    """As a server does that closes. What runs may still call its peer."""
+async def test_a_transport_asks_its_session_to_close(grace: float | None, answered: bool) -> None:
+    """Like a server that closes. Running handlers may still call their peer."""
 
     async def work(context: SessionContext) -> Any:
         await asyncio.sleep(0.2)
@@ -500,7 +500,7 @@ async def test_registering() -> None:
         assert await client.call("half", [4]) == 2
 
 
-async def test_unreadable_messages_are_answered_by_the_policy() -> None:
+async def test_malformed_messages_are_answered_by_the_policy() -> None:
     faults = Faults()
 
     async def replies(policy: Any) -> list[Any]:
@@ -539,7 +539,7 @@ async def test_a_duplicate_id_in_flight_is_refused() -> None:
 
 
 async def test_an_id_that_is_used_twice_in_a_batch() -> None:
-    """It is refused only while the first one is in flight."""
+    """The second request is refused only while the first one is in flight."""
     batch = b"[%s]" % b",".join([b'{"jsonrpc":"2.0","id":1,"method":"%s","params":[0.01]}'] * 2)
 
     async with session_and_wire({"slow": slow, "now": lambda value: value}) as (session, wire):
@@ -575,8 +575,8 @@ async def test_ids_need_not_be_unique() -> None:
     ids=["only an id", "a lone surrogate", "too large", "in a batch"],
 )
 @pytest.mark.parametrize("is_late", [False, True])
-async def test_an_answer_that_cannot_be_read_settles_its_call(answer: bytes, is_late: bool) -> None:
-    """And nothing is sent: the id may be that of a call of the peer."""
+async def test_a_malformed_answer_settles_its_call(answer: bytes, is_late: bool) -> None:
+    """Nothing is sent, because the id may belong to a call of the peer."""
     faults = Faults()
 
     one, other = memory_pair(limits=Limits(message_bytes=10_000))
@@ -606,7 +606,7 @@ async def test_an_answer_that_cannot_be_read_settles_its_call(answer: bytes, is_
     ],
     ids=["too large", "a lone surrogate", "only an id"],
 )
-async def test_a_request_that_cannot_be_read_is_answered_with_its_id(request_: bytes, code: int) -> None:
+async def test_a_malformed_request_is_answered_with_its_id(request_: bytes, code: int) -> None:
     one, other = memory_pair(limits=Limits(message_bytes=10_000))
     wire = Wire(other)
     await other.start()
@@ -617,7 +617,7 @@ async def test_a_request_that_cannot_be_read_is_answered_with_its_id(request_: b
     await other.disconnect()
 
 
-async def test_messages_go_out_in_their_order() -> None:
+async def test_messages_are_sent_in_order() -> None:
     async with session_and_wire() as (session, wire):
         session.call_soon("a")
         await session.notify("b", [1])

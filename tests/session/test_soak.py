@@ -1,4 +1,4 @@
-"""The soak at a small size. `python -m tests.isolated.session_soak` runs it at its full one."""
+"""The soak test at a small size. `python -m tests.isolated.session_soak` runs it at full size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans and durations, as an exporter gets them."""
+"""Spans and durations, as an exporter receives them."""
 
 from __future__ import annotations
 

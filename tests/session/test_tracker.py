@@ -1,4 +1,4 @@
-"""Each call settles exactly once, whatever comes and in whatever order, and nothing stays behind."""
+"""Each call settles exactly once, whatever happens in whatever order, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECONDS = st.one_of(st.none(), st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 5.0]))
 
 
 class TrackerMachine(RuleBasedStateMachine):
-    """The tracker beside a model: what is in flight, what was given up, and how each call settled."""
+    """The tracker compared with a model: calls in flight, calls given up, and how each call settled."""
 
     calls = Bundle("calls")
 
@@ -131,7 +131,7 @@ class TrackerMachine(RuleBasedStateMachine):
         assert {id: self.tracker.find(id) for id in self.in_flight} == self.in_flight
         deadlines = [due for call in self.in_flight.values() if (due := self.due(call)) != inf]
         told = self.tracker.next_deadline()
-        # Progress moves a deadline without a word, so the one that is told may be early.
+        # Progress extends a deadline silently, so the reported one may be early.
         assert (told is None) == (not deadlines)
         assert told is None or told <= min(deadlines)
 
@@ -154,7 +154,7 @@ def test_ids_count_from_one() -> None:
 
 
 @pytest.mark.parametrize("other", [7.0, "7", True, 1.0, None])
-def test_ids_of_another_type_never_meet(other: str | float | None) -> None:
+def test_ids_of_different_types_never_match(other: str | float | None) -> None:
     tracker = Tracker()
     calls = [tracker.begin("m", 0.0) for _ in range(7)]
     assert tracker.settle(other, Outcome.RESULT) is None
@@ -170,7 +170,7 @@ def test_an_id_in_flight_is_refused() -> None:
     with pytest.raises(StateError):
         tracker.begin("m", 0.0)
     assert first.outcome is None
-    # Its late answer would be taken for the next one's.
+    # Its late answer would be mistaken for the answer to the next call.
     tracker.give_up(first, Outcome.CANCELLED)
     with pytest.raises(StateError):
         tracker.begin("m", 0.0)
@@ -207,14 +207,14 @@ def test_the_earlier_deadline_counts() -> None:
     assert tracker.next_deadline() == 13.5
     tracker.progress(call, 13.4)
     assert tracker.expire(14.9) == []
-    # Progress cannot move the total one.
+    # Progress does not extend the total deadline.
     tracker.progress(call, 14.9)
     assert tracker.expire(15.0) == [call]
     assert call.outcome is Outcome.TIMEOUT
     assert tracker.next_deadline() is None
 
 
-def test_an_infinite_timeout_is_none() -> None:
+def test_an_infinite_timeout_sets_no_deadline() -> None:
     tracker = Tracker()
     tracker.begin("m", 0.0, inf, inf)
     tracker.begin("m", 0.0)
@@ -222,7 +222,7 @@ def test_an_infinite_timeout_is_none() -> None:
     assert tracker.expire(1e12) == []
 
 
-def test_tombstones_are_bounded_and_the_oldest_goes() -> None:
+def test_tombstones_are_bounded_and_the_oldest_one_is_dropped() -> None:
     tracker = Tracker(max_tombstones=2)
     for _ in range(3):
         tracker.give_up(tracker.begin("m", 0.0), Outcome.CANCELLED)
@@ -230,7 +230,7 @@ def test_tombstones_are_bounded_and_the_oldest_goes() -> None:
 
 
 def test_a_reused_id_keeps_its_own_deadline() -> None:
-    """The heap still holds the entry of the first call of that id."""
+    """The heap still contains the entry of the first call with that id."""
     tracker = Tracker(id_factory=lambda: "same")
     tracker.begin("m", 0.0, 1.0)
     tracker.settle("same", Outcome.RESULT)
@@ -240,7 +240,7 @@ def test_a_reused_id_keeps_its_own_deadline() -> None:
     assert tracker.expire(9.0) == [second]
 
 
-def test_what_settled_leaves_nothing_in_the_heap() -> None:
+def test_settled_calls_leave_the_heap() -> None:
     tracker = Tracker()
     longest = 0
     for now in range(10_000):
@@ -248,7 +248,7 @@ def test_what_settled_leaves_nothing_in_the_heap() -> None:
             tracker.settle(call.id, Outcome.RESULT)
             longest = max(longest, len(tracker._deadlines))
     assert longest <= 75
-    # Nor does it keep the calls, which hold their results.
+    # It does not keep the calls alive either, which refer to their results.
     assert all(isinstance(part, (int, float)) for entry in tracker._deadlines for part in entry)
 
 
@@ -258,7 +258,7 @@ def test_a_repr_does_not_show_the_answer() -> None:
     assert repr(call) == "<Call 1 in flight>"
 
 
-def test_requests_in_flight_are_told_apart_by_type_and_value() -> None:
+def test_requests_in_flight_are_distinguished_by_type_and_value() -> None:
     serving: Serving[list[str]] = Serving()
     ids: list[MessageId] = [7, "7", 7.0, 1, "1", 1.0, None]
     requests = {(type(id), id): [repr(id)] for id in ids}
@@ -275,7 +275,7 @@ def test_requests_in_flight_are_told_apart_by_type_and_value() -> None:
 
 
 def seconds_per_call(pending: int) -> float:
-    """What adding and expiring one costs beside `pending` others with deadlines of their own, in random order."""
+    """Time to add and expire one call beside `pending` others with random deadlines."""
     numbers = random.Random(pending)
     tracker = Tracker(max_pending=10**7)
     for _ in range(pending):
@@ -292,6 +292,6 @@ def seconds_per_call(pending: int) -> float:
     return taken / 2000
 
 
-def test_a_hundred_times_the_calls_do_not_cost_a_hundred_times_the_time() -> None:
+def test_the_cost_of_a_call_hardly_depends_on_the_number_in_flight() -> None:
     few, many = min_seconds(lambda: seconds_per_call(1_000), lambda: seconds_per_call(100_000))
     assert many < 5 * few

@@ -17,13 +17,13 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_one_that_may_pass_does_not_wait() -> None:
+async def test_a_waiter_that_may_pass_does_not_wait() -> None:
     queue = WaitQueue()
     await queue.wait(lambda: True)
     assert len(queue) == 0
 
 
-async def test_waiters_pass_in_the_order_of_their_coming() -> None:
+async def test_waiters_pass_in_the_order_of_arrival() -> None:
     queue = WaitQueue()
     room = 0
     passed: list[int] = []
@@ -75,7 +75,7 @@ async def test_waking_an_empty_queue_does_nothing() -> None:
     WaitQueue().wake()
 
 
-async def test_a_deadline_passes_in_any_place() -> None:
+async def test_a_deadline_applies_in_any_place() -> None:
     queue = WaitQueue()
     loop = asyncio.get_running_loop()
     first = asyncio.create_task(queue.wait(lambda: False))
@@ -88,7 +88,7 @@ async def test_a_deadline_passes_in_any_place() -> None:
     assert len(queue) == 0
 
 
-async def test_a_deadline_passes_although_the_queue_is_woken_all_the_time() -> None:
+async def test_a_deadline_applies_although_the_queue_is_woken_constantly() -> None:
     queue = WaitQueue()
     loop = asyncio.get_running_loop()
     waiting = asyncio.create_task(queue.wait(lambda: False, loop.time() + 0.02))
