@@ -11,7 +11,7 @@ from ..isolated import transport_soak
 pytestmark = [
     pytest.mark.timeout(60),
     pytest.mark.usefixtures("loop"),
-    pytest.mark.skipif(sys.platform == "win32", reason="the scenes speak of signals"),
+    pytest.mark.skipif(sys.platform == "win32", reason="the scenes use signals"),
 ]
 
 
@@ -22,10 +22,10 @@ async def test_scene(scene: str) -> None:
     await transport_soak.SCENES[scene](4000)
 
 
-def test_a_lost_or_torn_message_is_noticed() -> None:
+def test_a_lost_or_torn_message_is_found() -> None:
     check = transport_soak.Check(1, 10)
     size = transport_soak.sizes(1, 10)
-    check.take([0, transport_soak.text_of(0, size[0])])
+    check.receive([0, transport_soak.text_of(0, size[0])])
     for wrong in ([2, transport_soak.text_of(2, size[2])], [1, transport_soak.text_of(1, size[1])[:-1]]):
         with pytest.raises(AssertionError):
-            check.take(wrong)
+            check.receive(wrong)

@@ -57,73 +57,96 @@ def run_stdio(
         TypeError, ValueError: An option has the wrong type or value.
     """
     check_seconds("grace_seconds", grace_seconds)
-    received: list[signal.Signals] = []
-
-    async def main() -> int:
-        loop = asyncio.get_running_loop()
-        transport = StdioServer(**options)
-        transport.restores_streams = False
-
-        def end(number: signal.Signals) -> None:
-            received.append(number)
-            if len(received) > 1:
-                closing.append(loop.create_task(transport.disconnect()))
-                return
-            if on_signal is not None:
-                on_signal()
-            # After the tasks that `on_signal` wakes.
-            loop.call_soon(transport._request_stop, grace_seconds, transport._drain_seconds)
-            if grace_seconds is not None:
-                # A session needs a moment more to count the requests that it leaves unanswered.
-                overdue.append(
-                    loop.call_later(grace_seconds + OVERDUE_SECONDS, transport._begin_closing, transport._drain_seconds)
-                )
-
-        closing: list[asyncio.Task[None]] = []
-        overdue: list[asyncio.TimerHandle] = []
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C is a KeyboardInterrupt
-            for number in numbers:
-                loop.add_signal_handler(number, end, number)
-        serving = loop.create_task(serve(transport))
-        closed = loop.create_task(transport.wait_closed())
-        await asyncio.wait([serving, closed], return_when=asyncio.FIRST_COMPLETED)
-        if not serving.done():
-            # The channel is closed, and `serve` may return by itself.
-            await asyncio.wait([serving], timeout=SERVE_SECONDS)
-            serving.cancel()
-        try:
-            await serving
-        except asyncio.CancelledError:
-            pass
-        except Exception as error:
-            has_no_streams = isinstance(error, ConnectionLost) and transport._state is State.IDLE
-            await transport.disconnect()
-            if not has_no_streams and not received:
-                raise
-            if has_no_streams and sys.stderr is not None:
-                print(error, file=sys.stderr)
-            return 1
-        if transport._state is State.IDLE:  # `serve` did not start it
-            await transport.close()
-        await closed
-        await asyncio.gather(*closing)
-        for timer in overdue:
-            timer.cancel()
-        loss = _describe_loss(transport)
-        if loss and sys.stderr is not None:
-            print(loss, file=sys.stderr)
-        return 1 if loss or transport._fault is not None else 0
-
     fill_closed_descriptors()
+    transport = StdioServer(**options)
+    transport._restores_streams = False
+    signals = _Signals(transport, on_signal, grace_seconds)
     try:
-        code = asyncio.run(main())
+        code = asyncio.run(_run(serve, transport, signals))
     except KeyboardInterrupt:  # Windows, where the loop handles no signals
         return 130
-    if received:
-        signal.signal(received[0], signal.SIG_DFL)
-        os.kill(os.getpid(), received[0])
+    if signals.received:
+        signal.signal(signals.received[0], signal.SIG_DFL)
+        os.kill(os.getpid(), signals.received[0])
     return code
+
+
+class _Signals:
+    """Closes a transport at SIGINT or SIGTERM: the first signal lets work finish, a second one does not wait."""
+
+    def __init__(
+        self, transport: StdioServer, on_signal: Callable[[], object] | None, grace_seconds: float | None
+    ) -> None:
+        self.received: list[signal.Signals] = []
+        self._transport = transport
+        self._on_signal = on_signal
+        self._grace_seconds = grace_seconds
+        self._closing: list[asyncio.Task[None]] = []
+        self._overdue: asyncio.TimerHandle | None = None
+
+    def handle(self) -> None:
+        """Handle signals from now on, in the running loop."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C is a KeyboardInterrupt
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, self._close, number)
+
+    async def finish(self) -> None:
+        """Wait for what the signals began; the transport is closed."""
+        await asyncio.gather(*self._closing)
+        if self._overdue is not None:
+            self._overdue.cancel()
+
+    def _close(self, number: signal.Signals) -> None:
+        loop = asyncio.get_running_loop()
+        transport = self._transport
+        self.received.append(number)
+        if len(self.received) > 1:
+            self._closing.append(loop.create_task(transport.disconnect()))
+            return
+        if self._on_signal is not None:
+            self._on_signal()
+        # After the tasks that `on_signal` wakes.
+        loop.call_soon(transport._request_stop, self._grace_seconds, transport._drain_seconds)
+        if self._grace_seconds is not None:
+            # A session needs a moment more to count the requests that it leaves unanswered.
+            self._overdue = loop.call_later(
+                self._grace_seconds + OVERDUE_SECONDS, transport._begin_closing, transport._drain_seconds
+            )
+
+
+async def _run(
+    serve: Callable[[StdioServer], Coroutine[Any, Any, object]], transport: StdioServer, signals: _Signals
+) -> int:
+    loop = asyncio.get_running_loop()
+    signals.handle()
+    serving = loop.create_task(serve(transport))
+    closed = loop.create_task(transport.wait_closed())
+    await asyncio.wait([serving, closed], return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done():
+        # The channel is closed, and `serve` may return by itself.
+        await asyncio.wait([serving], timeout=SERVE_SECONDS)
+        serving.cancel()
+    try:
+        await serving
+    except asyncio.CancelledError:
+        pass
+    except Exception as error:
+        has_no_streams = isinstance(error, ConnectionLost) and transport._state is State.IDLE
+        await transport.disconnect()
+        if not has_no_streams and not signals.received:
+            raise
+        if has_no_streams and sys.stderr is not None:
+            print(error, file=sys.stderr)
+        return 1
+    if transport._state is State.IDLE:  # `serve` did not start it
+        await transport.close()
+    await closed
+    await signals.finish()
+    loss = _describe_loss(transport)
+    if loss and sys.stderr is not None:
+        print(loss, file=sys.stderr)
+    return 1 if loss or transport._fault is not None else 0
 
 
 def _describe_loss(transport: StdioServer) -> str:

@@ -35,8 +35,7 @@ class StdioServer(DescriptorTransport):
     def __init__(self, **options: Unpack[TransportOptions]) -> None:
         super().__init__(**options)
         self._streams: StandardStreams | None = None
-        self.restores_streams = True
-        """Whether stdin and stdout are put back when the transport is closed."""
+        self._restores_streams = True  # when it is closed; `run_stdio` turns it off
 
     async def _open(self) -> None:
         self._streams = streams = StandardStreams()
@@ -54,7 +53,7 @@ class StdioServer(DescriptorTransport):
         if self._streams is not None:
             self._reader.close()
             self._writer.close()
-            if self.restores_streams:
+            if self._restores_streams:
                 self._streams.restore()
             else:
                 self._streams.keep_away()
