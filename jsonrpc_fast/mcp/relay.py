@@ -8,7 +8,7 @@
 Rules:
   - Both transports need `raw=True`: params, results and error data are then checked and copied verbatim. Without it
     they are decoded and encoded again.
-  - The envelope is written anew: unknown members are dropped.
+  - The envelope is rewritten: unknown members are dropped.
   - Each request gets a new id on its way, and its response gets the original id back, of the same type. A request whose
     id is in flight on the same side is refused with -32600; the first request goes on.
   - Ids inside params are translated too: `notifications/cancelled` of MCP, `$/cancelRequest` of LSP, and the

@@ -33,11 +33,11 @@ from ...transports.options import check_seconds
 from ...transports.protocol import Transport
 from ...types import UNSET, Unset
 from ..protocol.capabilities import ClientCapabilities, Implementation
+from ..protocol.contents import block_fault, contents_fault, message_fault
 from ..protocol.meta import LOG_LEVEL_KEY, LOG_LEVELS
 from ..protocol.schemas import Schema
 from ..protocol.uris import validate_uri
 from ..protocol.versions import REVISIONS, VERSIONS
-from ..server.contents import block_fault, contents_fault, message_fault
 from .handshake import ClientHandshake, ServerContext
 from .progress import ProgressQueue
 from .results import check_completion, check_items, check_named_objects, invalid_result

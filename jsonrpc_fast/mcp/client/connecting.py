@@ -118,4 +118,6 @@ def connect(
 
 def _safe_environment() -> dict[str, str]:
     found = {name: os.environ[name] for name in SAFE_VARIABLES if name in os.environ}
-    return {name: value for name, value in found.items() if not value.startswith("()")}  # a function of an old shell
+    return {
+        name: value for name, value in found.items() if not value.startswith("()")
+    }  # a function exported by an old bash

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..server.contents import MAX_ITEMS, items_fault
+from ..protocol.contents import MAX_ITEMS, items_fault
 
 
 def invalid_result(method: str, fault: str) -> ValueError:

@@ -5,6 +5,7 @@
     capabilities  capabilities, name and version of a client or a server
     definitions   tools, prompts and resources
     schemas       JSON Schemas of tools
+    contents      checks of content blocks, messages and contents of resources
     uris          URIs and contents of resources
     meta          names in `_meta`, log levels, shared constants and errors
 

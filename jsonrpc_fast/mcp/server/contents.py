@@ -1,10 +1,9 @@
-"""Content blocks, messages and contents of resources: validated, and made from what functions return.
+"""Content blocks, messages and contents of resources, made from what functions return.
 
 Rules:
   - A block has one of the protocol's types and the members that the type requires.
   - Members that are None are left out. Bytes become base64.
   - A block that the client's revision does not define becomes a text: the URI of a link, the type of other blocks.
-  - A fault names its path, and shows no value.
 """
 
 from __future__ import annotations
@@ -14,91 +13,13 @@ from typing import Any, Final
 
 from ...codec._json import dumps
 from ...errors import EncodeError
+from ..protocol.contents import ROLES, block_fault, contents_fault, items_fault, members_fault
 from ..protocol.uris import blob_contents, text_contents, validate_uri
 from ..protocol.versions import VERSIONS, Revision
 from .values import to_json
 
-MAX_ITEMS: Final = 100_000
-"""Maximum number of blocks, messages or contents in one result."""
-
-ROLES: Final = ("user", "assistant")
-
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")  # and the length is a multiple of 4
-
-_REQUIRED: Final[dict[str, tuple[str, ...]]] = {
-    "text": ("text",),
-    "image": ("data", "mimeType"),
-    "audio": ("data", "mimeType"),
-    "resource_link": ("uri", "name"),
-    "resource": (),
-}
 _SINCE: Final = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
-_OPTIONAL: Final[dict[str, tuple[type, str]]] = {
-    "_meta": (dict, "an object"),
-    "annotations": (dict, "an object"),
-    "description": (str, "a string"),
-    "icons": (list, "an array"),
-    "mimeType": (str, "a string"),
-    "size": (int, "an integer"),
-    "title": (str, "a string"),
-}
-
-
-def items_fault(value: Any, path: str) -> str | None:
-    """Return the fault of a list of blocks, messages or contents; None if it is valid."""
-    if not isinstance(value, list):
-        return f"{path} must be an array"
-    return f"{path} has more than {MAX_ITEMS} items" if len(value) > MAX_ITEMS else None
-
-
-def block_fault(block: Any, path: str, *, allow_unknown: bool = True) -> str | None:
-    """Return the fault of a content block; None if it is valid.
-
-    Args:
-        block: The block, from JSON.
-        path: The JSON pointer (RFC 6901) to the block.
-        allow_unknown: Whether a type that no revision defines is valid, since an extension may define it.
-    """
-    if not isinstance(block, dict):
-        return f"{path} must be an object"
-    kind = block.get("type")
-    if not isinstance(kind, str):
-        return f"{path}/type must be a string"
-    required = _REQUIRED.get(kind)
-    if required is None:
-        return None if allow_unknown else f"{path}/type must be one of {', '.join(_REQUIRED)}"
-    if kind == "resource" and (fault := contents_fault(block.get("resource"), f"{path}/resource")) is not None:
-        return fault
-    return _members_fault(block, required, path)
-
-
-def contents_fault(contents: Any, path: str) -> str | None:
-    """Return the fault of one item of the contents of a resource; None if it is valid."""
-    if not isinstance(contents, dict):
-        return f"{path} must be an object"
-    if not isinstance(contents.get("text"), str) and not isinstance(contents.get("blob"), str):
-        return f"{path} must have a text or a blob that is a string"
-    return _members_fault(contents, ("uri",), path)
-
-
-def message_fault(message: Any, path: str, *, allow_unknown: bool = True) -> str | None:
-    """Return the fault of a message of a prompt; None if it is valid. The arguments are as in `block_fault`."""
-    if not isinstance(message, dict):
-        return f"{path} must be an object"
-    if message.get("role") not in ROLES:
-        return f"{path}/role must be one of {', '.join(ROLES)}"
-    return block_fault(message.get("content"), f"{path}/content", allow_unknown=allow_unknown)
-
-
-def _members_fault(members: dict[str, Any], required: tuple[str, ...], path: str) -> str | None:
-    for name in required:
-        if not isinstance(members.get(name), str):
-            return f"{path}/{name} must be a string"
-    for name, value in members.items():
-        kind, expected = _OPTIONAL.get(name, (object, ""))
-        if not isinstance(value, kind):
-            return f"{path}/{name} must be {expected}"
-    return None
 
 
 def made_blocks(value: Any, revision: Revision) -> list[dict[str, Any]]:
@@ -157,7 +78,7 @@ def made_prompt(value: Any, revision: Revision, description: str | None) -> dict
         if not isinstance(value["messages"], (list, tuple)):
             raise TypeError("/messages must be an array")
         result = {**_present(value), "messages": made_messages(value["messages"], revision)}
-        _check(_members_fault(result, (), ""))
+        _check(members_fault(result, (), ""))
         return result
     result = {"messages": made_messages(value, revision)}
     return result if description is None else {"description": description, **result}
@@ -183,7 +104,7 @@ def made_contents(uri: str, value: Any, mime_type: str | None) -> dict[str, Any]
             result, items = _present(items), items["contents"]
             if not isinstance(items, list):
                 raise TypeError("/contents must be an array")
-            _check(_members_fault(result, (), ""))
+            _check(members_fault(result, (), ""))
     if not isinstance(items, (list, tuple)):
         items = [items]
     _check(items_fault([*items], "/contents"))
