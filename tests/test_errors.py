@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from jsonrpc_fast import errors
 from jsonrpc_fast.codes import ErrorCode, Hint, ParseErrorCode
 from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_11_25, Limits, Profile
+from jsonrpc_fast.types import UNSET
 
 from .mutations import LINES, MADE, TOKEN, mutated
 from .support.examples import scaled_examples
@@ -109,6 +110,12 @@ def test_repr_and_message_with_a_hint(impl: ModuleType) -> None:
 
 def test_every_text_is_unique() -> None:
     assert len({code.value for code in ParseErrorCode}) == len(ParseErrorCode) == 29
+
+
+def test_invalid_params() -> None:
+    error = errors.invalid_params("name must be a string")
+    assert (error.code, error.message, error.data) == (-32602, "name must be a string", UNSET)
+    assert str(error) == "name must be a string (-32602)"
 
 
 def test_read_only(impl: ModuleType) -> None:

@@ -20,7 +20,7 @@ from math import inf
 from typing import Any
 
 from ..codec import Error, Notification
-from ..errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
+from ..errors import LOOP_EXITS, CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
 from ..transports.base import HIGH_WATER_BYTES
 from ..transports.protocol import Transport
 from ..types import UNSET, Unset
@@ -485,7 +485,7 @@ class Caller:
     def _run_callback(self, callback: Callable[..., object], *arguments: Any) -> None:
         try:
             callback(*arguments)
-        except (KeyboardInterrupt, SystemExit):
+        except LOOP_EXITS:
             raise
         except BaseException as error:  # such as the CancelledError of a future that the callback asked
             self._hooks.fault(error)

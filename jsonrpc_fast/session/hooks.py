@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
 from .._repr import shorten
+from ..errors import LOOP_EXITS
 from ..types import MessageId
 from .tracker import Outcome
 
@@ -103,7 +104,7 @@ def _find(hooks: object, name: str) -> Hook | None:
     def guarded(*arguments: Any) -> Any:
         try:
             return method(*arguments)
-        except (KeyboardInterrupt, SystemExit):
+        except LOOP_EXITS:
             raise
         except BaseException as error:
             log_fault(error)

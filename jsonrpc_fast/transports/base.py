@@ -27,7 +27,7 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from ..codec import Decoder, ParseError, encode
-from ..errors import ConnectionLost, StateError
+from ..errors import LOOP_EXITS, ConnectionLost, StateError
 from ..framing.frames import Framing, frame
 from ..profile import JSONRPC, Limits, Profile
 from . import debug
@@ -545,7 +545,7 @@ class ByteTransport(Transport):
                     continue
                 try:
                     self.onmessage(item)
-                except (KeyboardInterrupt, SystemExit):
+                except LOOP_EXITS:
                     raise
                 except BaseException as error:  # a CancelledError would break the channel
                     self._report_callback_error(error)
@@ -560,7 +560,7 @@ class ByteTransport(Transport):
         if self.onmessage is not None:
             try:
                 self.onmessage(item)
-            except (KeyboardInterrupt, SystemExit):
+            except LOOP_EXITS:
                 raise
             except BaseException as error:
                 self._report_callback_error(error)
@@ -618,7 +618,7 @@ class ByteTransport(Transport):
     def _run_callback(self, callback: Callable[[], None], name: str) -> None:
         try:
             callback()
-        except (KeyboardInterrupt, SystemExit):
+        except LOOP_EXITS:
             raise
         except BaseException as error:
             self._report_unhandled(error, name)

@@ -56,7 +56,7 @@ def assert_agreement(text: bytes) -> None:
             assert shown(_pure.decode(text, profile, raw=raw)) == expected, (text, profile, raw)
 
 
-def assert_usual_agrees(text: bytes) -> bool:
+def assert_fast_path_agrees(text: bytes) -> bool:
     """Whether the fast path decodes `text`; if so, it must agree with the slow path."""
     taken = False
     with pytest.MonkeyPatch.context() as patch:
@@ -169,10 +169,10 @@ def test_messages_of_the_fast_path(space: bytes) -> None:
     for text in USUAL:
         spaced = re.sub(rb'("(?:[^"\\\\]|\\.)*")|([,:{}])', lambda m: m[1] or space + m[2] + space, text)
         is_error_payload = b'"code"' in text
-        assert assert_usual_agrees(spaced) or (b'"error"' in text and not is_error_payload), spaced
-        assert_usual_agrees(b"[" + spaced + b"," + spaced + b"]")
+        assert assert_fast_path_agrees(spaced) or (b'"error"' in text and not is_error_payload), spaced
+        assert_fast_path_agrees(b"[" + spaced + b"," + spaced + b"]")
     plain = [text for text in USUAL if b'"error"' not in text and b"},{" not in text]
-    assert assert_usual_agrees(space + b"[" + space + (space + b"," + space).join(plain[:9]) + space + b"]" + space)
+    assert assert_fast_path_agrees(space + b"[" + space + (space + b"," + space).join(plain[:9]) + space + b"]" + space)
 
 
 @pytest.mark.parametrize("message", USUAL)
@@ -207,7 +207,7 @@ def test_messages_just_outside_the_fast_path(message: bytes) -> None:
         if wrong == message:
             continue
         for text in (wrong, b"[" + wrong + b"]", b"[" + message + b"," + wrong + b"]", b"[" + wrong + b",]"):
-            assert_usual_agrees(text)
+            assert_fast_path_agrees(text)
             assert_agreement(text)
 
 
@@ -236,7 +236,7 @@ def test_texts_of_the_grammar(seed: int) -> None:
     lines = [line for file in sorted(WIRE.iterdir()) for line in file.read_bytes().splitlines() if len(line) < 500]
     for _ in range(20):
         text = message(rng, lines)
-        assert_usual_agrees(text)
+        assert_fast_path_agrees(text)
         for raw in (False, True):
             profile = rng.choice(PROFILES)
             if len(text) <= profile.limits.message_bytes:
