@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ import jsonrpc_fast
 from jsonrpc_fast import codec
 
 from ..conftest import is_pure_only
+from ..support.places import PACKAGE
 
 NAMES = [
     "BACKEND",
@@ -97,12 +97,12 @@ def test_version() -> None:
 
 
 def test_typed() -> None:
-    assert (Path(jsonrpc_fast.__file__).parent / "py.typed").is_file()
+    assert (PACKAGE / "py.typed").is_file()
 
 
 def report(prologue: str = "", **environment: str | None) -> list[Any]:
     """Return backend, fault, the module of a message and the message, from a new process."""
-    changed = {"PYTHONPATH": str(Path(jsonrpc_fast.__file__).parents[1]), "JSONRPC_FAST_PURE": None, **environment}
+    changed = {"PYTHONPATH": str(PACKAGE.parent), "JSONRPC_FAST_PURE": None, **environment}
     env = {name: value for name, value in {**os.environ, **changed}.items() if value is not None}
     run = subprocess.run([sys.executable, "-c", prologue + REPORT], env=env, capture_output=True, check=True)
     assert run.stderr == b""

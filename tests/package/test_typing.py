@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from ..support.pages import PAGES, write_scripts
-from ..support.places import PACKAGE
+from ..support.places import PACKAGE, TESTS
 
 pytestmark = pytest.mark.slow
 
-PUBLIC = Path(__file__).resolve().parent / "typed" / "public.py"
+PUBLIC = TESTS / "package" / "typed" / "public.py"
 
 
 def check(command: list[str], folder: Path) -> None:
