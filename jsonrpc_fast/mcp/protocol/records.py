@@ -171,8 +171,8 @@ def _read(member: Member, value: Any, version: str | None, path: str) -> Any:
     if get_origin(kind) is list and issubclass(get_args(kind)[0], Record):
         if not isinstance(value, list):
             raise ValueError(f"{path} must be an array")
-        of = get_args(kind)[0]
-        return [of.from_dict(item, version, path=f"{path}/{index}") for index, item in enumerate(value)]
+        item_type = get_args(kind)[0]
+        return [item_type.from_dict(item, version, path=f"{path}/{index}") for index, item in enumerate(value)]
     if kind is Any:
         return value
     try:
