@@ -32,9 +32,13 @@ MAX_INPUTS: Final = 1000
 _CLIENT_REQUESTS: Final = frozenset().union(*[revision.client_requests for revision in REVISIONS.values()])
 _SERVER_REQUESTS: Final = frozenset().union(*[revision.server_requests for revision in REVISIONS.values()])
 
-MISSING_CLIENT_REQUESTS: Final = {name: _CLIENT_REQUESTS - REVISIONS[name].client_requests for name in VERSIONS}
+MISSING_CLIENT_REQUESTS: Final[dict[str, frozenset[str]]] = {
+    name: _CLIENT_REQUESTS - REVISIONS[name].client_requests for name in VERSIONS
+}
 """By version: the client requests that only other revisions define."""
-MISSING_SERVER_REQUESTS: Final = {name: _SERVER_REQUESTS - REVISIONS[name].server_requests for name in VERSIONS}
+MISSING_SERVER_REQUESTS: Final[dict[str, frozenset[str]]] = {
+    name: _SERVER_REQUESTS - REVISIONS[name].server_requests for name in VERSIONS
+}
 """By version: the server requests that only other revisions define."""
 
 
