@@ -457,11 +457,6 @@ class _Dispatch:
             return encode_error(item.id, error.code, error.message, **self._encoding)
 
 
-def decoded(payload: Any) -> Any:
-    """Return a payload; a `Raw` one decoded."""
-    return payload.decode() if type(payload) is Raw else payload
-
-
 def is_awaitable(result: object) -> bool:
     """Return whether `await` accepts a result. Like `await`, it asks the type: attributes of a result are not safe."""
     return type(result) not in NEVER_AWAITABLE and hasattr(type(result), "__await__")

@@ -37,8 +37,8 @@ from ..codec import (
     encode_request,
     encode_result,
 )
+from ..codec._payloads import decoded
 from ..codes import RPC_MESSAGES, ErrorCode, ParseErrorCode
-from ..handlers import decoded
 from ..types import UNSET
 from .budget import ReplyBudget, ReplyPolicy, budget_for
 from .conventions import Cancellation, Convention, Progress, ProgressToken
