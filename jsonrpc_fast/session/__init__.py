@@ -1,6 +1,6 @@
 """Sessions: two peers that call each other over a transport.
 
-`Session` is the asyncio driver; `Peer` and `Tracker` below it do no IO and have no clock.
+`Session` runs on asyncio; `Peer` and `Tracker` below it do no IO and have no clock.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from .events import InboundRequest
 from .hooks import FoundHooks
 from .peer import Peer
 from .running import current_run
-from .tracker import Call, Outcome
+from .tracker import Call, Outcome, invalid_timeout
 from .wait_queue import WaitQueue
 
 
@@ -389,7 +389,7 @@ class Caller:
             await self._wait_queue.wait(lambda: self._may_send(calls))
             return None
         if not seconds >= 0:  # NaN among the loop's timers would block others
-            raise ValueError("a timeout must be 0 seconds or more")
+            raise invalid_timeout()
         deadline = self._loop.time() + seconds
         await self._wait_queue.wait(lambda: self._may_send(calls), deadline)
         return max(0.0, deadline - self._loop.time())

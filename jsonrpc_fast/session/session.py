@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 OWED_SECONDS: Final = 0.2
-"""Seconds for the peer to read and to end its stream in `close`, if it still works on a call that was given up."""
+"""Seconds that `close` gives a peer to read and to end its stream while the peer still works on a call."""
 
 
 _SMALL_BATCH: Final = 64

@@ -163,12 +163,12 @@ class Tracker:
         expires = inf
         if timeout is not None:
             if not timeout >= 0:
-                raise ValueError("a timeout must be 0 seconds or more")
+                raise invalid_timeout()
             expires = now + timeout
         call = Call(id, method, number, now, expires, idle_timeout)
         if idle_timeout is not None:
             if not idle_timeout >= 0:
-                raise ValueError("a timeout must be 0 seconds or more")
+                raise invalid_timeout()
             expires = call.deadline()
         if expires != inf:
             heappush(self._deadlines, (expires, number, id))
@@ -328,6 +328,11 @@ class Serving(Generic[T]):
         self._requests.clear()
         self._others.clear()
         return requests
+
+
+def invalid_timeout() -> ValueError:
+    """Return the error for a timeout that is negative or NaN."""
+    return ValueError("a timeout must be 0 seconds or more")
 
 
 def unknown_answer() -> StateError:
