@@ -12,7 +12,7 @@ from jsonrpc_fast.mcp.relay import Relay
 from jsonrpc_fast.session import ReplyBudget
 from jsonrpc_fast.transports.memory import memory_pair
 
-from ..support.mcp_relay import LISTEN, SUBSCRIBED, End, through_relay
+from ..support.mcp_relay import LISTEN, SUBSCRIBED, End, relayed, through_relay
 from ..support.session_pairs import settle
 
 pytestmark = pytest.mark.timeout(60)
@@ -78,13 +78,10 @@ ERRORS = [
 
 @pytest.mark.parametrize("error", ERRORS)
 async def test_errors_are_passed_verbatim(error: bytes) -> None:
-    @through_relay()
-    async def test(left: End, right: End, faults: list[Any]) -> None:
+    async with relayed() as (left, right, _, _):
         await left.send(b'{"jsonrpc":"2.0","id":"x","method":"m"}')
         await right.send(b'{"jsonrpc":"2.0","id":1,"error":%b}' % error)
         assert left.received() == [b'{"jsonrpc":"2.0","id":"x","error":%b}' % error]
-
-    await test()
 
 
 @through_relay()
@@ -159,8 +156,7 @@ async def test_a_request_that_lsp_cancels_still_gets_its_response(left: End, rig
     ],
 )
 async def test_a_cancellation_without_a_request_is_dropped(params: bytes) -> None:
-    @through_relay()
-    async def test(left: End, right: End, faults: list[Any]) -> None:
+    async with relayed() as (left, right, _, _):
         await left.send(b'{"jsonrpc":"2.0","id":8,"method":"m"}', b'{"jsonrpc":"2.0","id":1,"method":"m"}')
         right.received()
         await right.send(b'{"jsonrpc":"2.0","id":2,"result":{}}')  # ends the request with the id 1
@@ -168,8 +164,6 @@ async def test_a_cancellation_without_a_request_is_dropped(params: bytes) -> Non
         assert right.received() == []
         await right.send(b'{"jsonrpc":"2.0","id":1,"result":{}}')
         assert left.received()[1:] == [b'{"jsonrpc":"2.0","id":8,"result":{}}']
-
-    await test()
 
 
 @through_relay(MCP_2025_11_25)
@@ -288,15 +282,12 @@ async def test_a_malformed_message_is_not_passed_on(left: End, right: End, fault
     ("policy", "replies"), [("never", 0), ("always", 30), ("limited", 10), (ReplyBudget(1e-9, 3), 3)]
 )
 async def test_the_reply_policy_for_messages_without_an_id(policy: Any, replies: int) -> None:
-    @through_relay(reply_policy=policy)
-    async def test(left: End, right: End, faults: list[Any]) -> None:
+    async with relayed(reply_policy=policy) as (left, _, faults, _):
         left.transport._write(b"{\n" * 30)
         await settle()
         response = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'
         assert left.received() == [response] * replies
         assert len(faults) == 30
-
-    await test()
 
 
 @through_relay(MCP_2025_11_25)
@@ -329,13 +320,10 @@ async def test_an_empty_method_is_refused_with_any_profile(left: End, right: End
 
 
 async def test_faults_are_logged_without_on_fault(caplog: pytest.LogCaptureFixture) -> None:
-    @through_relay(on_fault=None)
-    async def test(left: End, right: End, faults: list[Any]) -> None:
-        left.transport._write(b'{"secret"\n')
-        await settle()
-
     with caplog.at_level("DEBUG", "jsonrpc_fast.relay"):
-        await test()
+        async with relayed(on_fault=None) as (left, *_):
+            left.transport._write(b'{"secret"\n')
+            await settle()
     assert caplog.messages == ["left: ParseError: the text is not JSON"]
 
 
