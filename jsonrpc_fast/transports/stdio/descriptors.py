@@ -232,6 +232,8 @@ class _BufferedWriter:
 class ReadyWriter(_BufferedWriter):
     """A `Writer` that the loop calls when the descriptor takes more."""
 
+    unwritten_bytes: int
+
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -382,6 +384,8 @@ class ThreadReader:
 
 class ThreadWriter(_BufferedWriter):
     """A `Writer` in a thread."""
+
+    unwritten_bytes: int
 
     def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, owner: WriteOwner) -> None:
         super().__init__(loop, descriptor, owner)
