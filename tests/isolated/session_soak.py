@@ -200,6 +200,8 @@ class End:
                 raise AssertionError("a timeout was expected")
         elif kind < 0.91:
             task = asyncio.ensure_future(session.call(numbers.choice(["hang", "wait"]), _seconds(numbers)))
+            # A worker that is cancelled meanwhile does not await it.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.sleep(numbers.random() * 0.003)
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, RpcError):

@@ -89,7 +89,7 @@ async def test_the_defaults_survive_many_requests_that_are_called_back(channel: 
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.time_limit(60)
+@pytest.mark.time_limit(100)
 @pytest.mark.slow
 async def test_nine_thousand_requests_at_once() -> None:
     """The peer sends all of them before it answers the first request."""
@@ -400,7 +400,7 @@ async def test_a_peer_that_reads_slowly_is_served_in_full() -> None:
     await unread.transport.disconnect()
 
 
-@pytest.mark.time_limit(60)
+@pytest.mark.time_limit(100)
 @pytest.mark.slow
 async def test_two_sessions_that_both_paused_reading_continue() -> None:
     """The bounds are so tight that each pauses because the other one has."""
