@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -217,7 +218,7 @@ class Terminal:
         while True:
             try:
                 data = os.read(self._reader, 65536)
-            except OSError:  # Linux tells the end of a terminal so
+            except OSError:  # how Linux reports the end of a terminal
                 return
             if not data:
                 return
@@ -229,6 +230,12 @@ class Terminal:
         self._thread.join(SECONDS)
         os.close(self._reader)
         return self.written.decode()
+
+
+def start(terminal: Terminal, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    """Start `check` with its stderr on a terminal."""
+    options = {"stdout": subprocess.PIPE, "env": environment(), **options}
+    return subprocess.Popen(command("check", *arguments), stderr=terminal.writer, **options)
 
 
 BAR = re.compile(r"\d+%\|.*\| [0-9.]+M/[0-9.]+M ")
@@ -253,14 +260,7 @@ LONG_OUTPUT = (
 def test_bar_on_a_terminal(long_file: Path) -> None:
     pytest.importorskip("tqdm")
     terminal = Terminal()
-    process = subprocess.Popen(
-        command("check", long_file.name),
-        cwd=long_file.parent,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=terminal.writer,
-        env=environment(),
-    )
+    process = start(terminal, long_file.name, cwd=long_file.parent, stdin=subprocess.DEVNULL)
     output, _ = process.communicate(timeout=SECONDS)
     shown = terminal.text()
     assert BAR.search(shown)
@@ -274,14 +274,7 @@ def test_bar_on_a_terminal(long_file: Path) -> None:
 def test_bar_leaves_the_output_its_lines(long_file: Path) -> None:
     pytest.importorskip("tqdm")
     terminal = Terminal()
-    process = subprocess.Popen(
-        command("check", long_file.name),
-        cwd=long_file.parent,
-        stdin=subprocess.DEVNULL,
-        stdout=terminal.writer,
-        stderr=terminal.writer,
-        env=environment(),
-    )
+    process = start(terminal, long_file.name, cwd=long_file.parent, stdin=subprocess.DEVNULL, stdout=terminal.writer)
     process.wait(SECONDS)
     shown = terminal.text()
     assert BAR.search(shown)
@@ -300,14 +293,7 @@ def test_no_bar_without_a_terminal(long_file: Path) -> None:
 def test_no_bar_for_short_input(tmp_path: Path) -> None:
     (tmp_path / "short.ndjson").write_bytes(REQUEST * 1000)
     terminal = Terminal()
-    process = subprocess.Popen(
-        command("check", "short.ndjson"),
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=terminal.writer,
-        env=environment(),
-    )
+    process = start(terminal, "short.ndjson", cwd=tmp_path, stdin=subprocess.DEVNULL)
     process.communicate(timeout=SECONDS)
     assert process.returncode == 0
     assert terminal.text() == ""
@@ -317,9 +303,7 @@ def test_no_bar_for_short_input(tmp_path: Path) -> None:
 def test_bar_for_slow_input_of_unknown_size() -> None:
     pytest.importorskip("tqdm")
     terminal = Terminal()
-    process = subprocess.Popen(
-        command("check"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=terminal.writer, env=environment()
-    )
+    process = start(terminal, stdin=subprocess.PIPE)
     assert process.stdin is not None
     written = 0
     deadline = time.monotonic() + SECONDS
@@ -337,12 +321,12 @@ def test_bar_for_slow_input_of_unknown_size() -> None:
 def test_no_bar_without_tqdm(long_file: Path, tmp_path: Path) -> None:
     (tmp_path / "tqdm.py").write_text("raise ModuleNotFoundError(\"No module named 'tqdm'\")\n")
     terminal = Terminal()
-    process = subprocess.Popen(
-        command("check", long_file.name, long_file.name),
+    process = start(
+        terminal,
+        long_file.name,
+        long_file.name,
         cwd=long_file.parent,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=terminal.writer,
         env=environment(PYTHONPATH=str(tmp_path)),
     )
     output, _ = process.communicate(timeout=SECONDS)

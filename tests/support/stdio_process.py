@@ -14,11 +14,11 @@ ECHO = """
     from jsonrpc_fast import Request, Response
     from jsonrpc_fast.transports import run_stdio
 
-    def answer(transport, message):
+    def reply(transport, message):
         transport.send(Response(message.id, message.params))
 
     async def serve(transport):
-        transport.onmessage = lambda message: answer(transport, message)
+        transport.onmessage = lambda message: reply(transport, message)
         transport.onerror = lambda error: print(type(error).__name__, getattr(error, "code", ""), file=sys.stderr)
         await transport.start()
 """
@@ -26,7 +26,7 @@ RUN = """
     sys.exit(run_stdio(serve))
 """
 ONE = b'{"jsonrpc":"2.0","id":1,"method":"echo","params":[1]}\n'
-ANSWER = b'{"jsonrpc":"2.0","id":1,"result":[1]}\n'
+REPLY = b'{"jsonrpc":"2.0","id":1,"result":[1]}\n'
 
 
 def script(*parts: str) -> list[str]:

@@ -109,7 +109,7 @@ async def test_closing_a_child_that_does_not_read() -> None:
 
 async def test_a_killed_child() -> None:
     changes = """
-        def answer(transport, message):
+        def reply(transport, message):
             if message.method == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
             transport.send(Response(message.id, message.params))
@@ -399,7 +399,7 @@ async def test_a_child_in_threads() -> None:
 @pytest.mark.usefixtures("in_threads")
 async def test_a_killed_child_in_threads() -> None:
     changes = """
-        def answer(transport, message):
+        def reply(transport, message):
             transport.send(Response(message.id, message.params))
             transport._flush()
             if message.method == "die":

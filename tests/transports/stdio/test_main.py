@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from ...support.stdio_process import ANSWER, ECHO, ONE, echo, end_of, script
+from ...support.stdio_process import ECHO, ONE, REPLY, echo, end_of, script
 
 pytestmark = [
     pytest.mark.timeout(40),
@@ -29,7 +29,7 @@ def test_a_process_started_with_a_closed_stream(closed: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_server_after_it_wrote_what_was_accepted(number: signal.Signals) -> None:
     changes = """
-        def answer(transport, message):
+        def reply(transport, message):
             transport.send(Response(message.id, message.params))
             for _ in range(1000):
                 transport.send(Response(message.id, "x" * 1000))
@@ -49,7 +49,7 @@ def test_a_signal_ends_the_server_after_it_wrote_what_was_accepted(number: signa
 
 def test_a_second_signal_does_not_wait() -> None:
     changes = """
-        def answer(transport, message):
+        def reply(transport, message):
             transport.send(Response(message.id, "x" * 10_000_000))
             print("ready", file=sys.stderr, flush=True)
     """
@@ -114,14 +114,14 @@ def test_a_serve_function_that_goes_on_is_cancelled() -> None:
         import asyncio
 
         async def serve(transport):
-            transport.onmessage = lambda message: answer(transport, message)
+            transport.onmessage = lambda message: reply(transport, message)
             await transport.start()
             try:
                 await asyncio.sleep(100)
             finally:
                 print("put away", file=sys.stderr)
     """
-    assert end_of(echo(changes), ONE) == (ANSWER, b"put away\n", 0)
+    assert end_of(echo(changes), ONE) == (REPLY, b"put away\n", 0)
 
 
 SESSION = """
@@ -246,5 +246,5 @@ def test_output_printed_after_the_end_does_not_reach_the_wire() -> None:
         sys.exit(code)
     """
     stdout, stderr, code = end_of(script(ECHO, changes), ONE)
-    assert (stdout, code) == (ANSWER, 0)
+    assert (stdout, code) == (REPLY, 0)
     assert stderr == b"printed\nby a child\n"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ...support.stdio_process import ANSWER, ECHO, ONE, echo, end_of, script
+from ...support.stdio_process import ECHO, ONE, REPLY, echo, end_of, script
 
 pytestmark = [
     pytest.mark.timeout(40),
@@ -24,16 +24,16 @@ pytestmark = [
 
 
 def test_end_of_stdin() -> None:
-    assert end_of(echo(), ONE + ONE) == (ANSWER + ANSWER, b"", 0)
+    assert end_of(echo(), ONE + ONE) == (REPLY + REPLY, b"", 0)
     assert end_of(echo(), b"") == (b"", b"", 0)
 
 
 def test_end_of_stdin_without_a_line_ending() -> None:
-    assert end_of(echo(), ONE[:-1]) == (ANSWER, b"", 0)
+    assert end_of(echo(), ONE[:-1]) == (REPLY, b"", 0)
 
 
 def test_end_inside_a_message() -> None:
-    assert end_of(echo(), ONE + ONE[:20]) == (ANSWER, b"ParseError ParseErrorCode.TRUNCATED\n", 0)
+    assert end_of(echo(), ONE + ONE[:20]) == (REPLY, b"ParseError ParseErrorCode.TRUNCATED\n", 0)
 
 
 def test_replies_after_the_end_of_stdin() -> None:
@@ -51,7 +51,7 @@ def test_replies_after_the_end_of_stdin() -> None:
 
         closing = []
     """
-    assert end_of(echo(changes), ONE + ONE) == (ANSWER + ANSWER, b"", 0)
+    assert end_of(echo(changes), ONE + ONE) == (REPLY + REPLY, b"", 0)
 
 
 def test_files(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_files(tmp_path: Path) -> None:
     with (tmp_path / "in").open("rb") as stdin, (tmp_path / "out").open("wb") as stdout:
         run = subprocess.run(echo(), stdin=stdin, stdout=stdout, timeout=20)
     assert run.returncode == 0
-    assert (tmp_path / "out").read_bytes() == ANSWER * 20_000
+    assert (tmp_path / "out").read_bytes() == REPLY * 20_000
 
 
 def test_null_devices() -> None:
@@ -74,9 +74,9 @@ def test_sockets() -> None:
         ours.settimeout(20)
         ours.sendall(ONE * 5000)
         received = b""
-        while len(received) < len(ANSWER) * 5000:
+        while len(received) < len(REPLY) * 5000:
             received += ours.recv(65536)
-        assert received == ANSWER * 5000
+        assert received == REPLY * 5000
         ours.shutdown(socket.SHUT_WR)
         assert ours.recv(1) == b""
         assert process.wait(20) == 0
@@ -88,9 +88,9 @@ def test_terminal() -> None:
     with subprocess.Popen(echo(), stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.write(ours, ONE)
         received = b""
-        while len(received) < len(ANSWER):
+        while len(received) < len(REPLY):
             received += os.read(ours, 4096)
-        assert received == ANSWER
+        assert received == REPLY
         # The shell shares the terminal: it is still blocking.
         assert os.get_blocking(theirs)
         os.close(theirs)
@@ -105,7 +105,7 @@ def test_a_client_that_stopped_reading() -> None:
         assert process.stderr is not None
         process.stdin.write(ONE)
         process.stdin.flush()
-        assert process.stdout.readline() == ANSWER
+        assert process.stdout.readline() == REPLY
         process.stdout.close()
         process.stdin.write(ONE)
         process.stdin.flush()
@@ -118,7 +118,7 @@ def test_stray_output_does_not_reach_the_wire() -> None:
         print("banner, before it starts")
         libc = ctypes.CDLL(None)
 
-        def answer(transport, message):
+        def reply(transport, message):
             print("from Python")
             sys.stdout.write("unfinished ")
             os.write(1, b"written to 1\\n")
@@ -156,7 +156,7 @@ def test_stray_output_does_not_reach_the_wire() -> None:
 
 def test_stray_output_with_a_closed_stderr() -> None:
     changes = """
-        def answer(transport, message):
+        def reply(transport, message):
             print("stray", flush=True)
             os.system("echo stray")
             transport.send(Response(message.id, message.params))
@@ -164,12 +164,12 @@ def test_stray_output_with_a_closed_stderr() -> None:
     run = subprocess.run(
         ["sh", "-c", 'exec "$@" 2>&-', "sh", *echo(changes)], stdout=subprocess.PIPE, input=ONE, timeout=20
     )
-    assert (run.stdout, run.returncode) == (ANSWER, 0)
+    assert (run.stdout, run.returncode) == (REPLY, 0)
 
 
 def test_children_do_not_inherit_the_wire() -> None:
     changes = """
-        def answer(transport, message):
+        def reply(transport, message):
             child = subprocess.Popen(["sleep", "30"])
             transport.send(Response(message.id, child.pid))
     """
@@ -191,7 +191,7 @@ def test_children_do_not_inherit_the_wire() -> None:
 
 def test_shared_descriptors_stay_blocking() -> None:
     changes = """
-        def answer(transport, message):
+        def reply(transport, message):
             transport.send(Response(message.id, [os.get_blocking(2), os.get_blocking(0), os.get_blocking(1)]))
     """
     # stdout and stderr are one open file here.

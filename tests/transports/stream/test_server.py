@@ -446,3 +446,4 @@ async def test_a_handler_may_close_its_server() -> None:
         with pytest.raises(ConnectionLost):
             await asyncio.wait_for(client.call("stop"), 4)
     await worker.server.close()
+    await asyncio.sleep(0)  # the handler's task ends after its server has closed
