@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any, get_type_hints
 
@@ -34,7 +35,7 @@ def test_each_option_has_a_type_a_default_and_a_description() -> None:
     assert list(get_type_hints(SessionOptions)) == list(DEFAULTS)
     assert check_options() == DEFAULTS
     assert check_options(timeout=1, max_inbox=0) == {**DEFAULTS, "timeout": 1, "max_inbox": 0}
-    documented = re.findall(r"^        (\w+):", SessionOptions.__doc__ or "", re.MULTILINE)
+    documented = re.findall(r"^    (\w+):", inspect.getdoc(SessionOptions) or "", re.MULTILINE)
     assert documented == list(DEFAULTS)
 
 
