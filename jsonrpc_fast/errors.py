@@ -195,6 +195,7 @@ class ParseError(ValueError):
 
     @property
     def code(self) -> ParseErrorCode:
+        """The broken rule."""
         return self._code
 
     @property
@@ -209,22 +210,27 @@ class ParseError(ValueError):
 
     @property
     def id(self) -> MessageId:
+        """The id of the message; None if it is unknown or invalid."""
         return self._id
 
     @property
     def offset(self) -> int | None:
+        """The byte at which the text stops being JSON or UTF-8, counted from 0; None for a fault of a message."""
         return self._offset
 
     @property
     def index(self) -> int | None:
+        """The position in the batch, counted from 0; None outside a batch."""
         return self._index
 
     @property
     def reply_expected(self) -> bool:
+        """Whether the sender expects an error response."""
         return self._reply_expected
 
     @property
     def hint(self) -> Hint | None:
+        """What the bytes look like, or what is wrong with a header."""
         return self._hint
 
     def _fields(self) -> tuple[object, ...]:
