@@ -440,10 +440,10 @@ async def test_a_server_that_stops_accepting_keeps_its_connections() -> None:
 
 
 async def test_a_handler_may_close_its_server() -> None:
+    before = asyncio.all_tasks()
     worker = Worker()
     await worker.server.start()
     async with Session(TcpClient(*worker.server.address)) as client:
         with pytest.raises(ConnectionLost):
             await asyncio.wait_for(client.call("stop"), 4)
-    await worker.server.close()
-    await asyncio.sleep(0)  # the handler's task ends after its server has closed
+    await eventually(lambda: asyncio.all_tasks() == before)
