@@ -175,7 +175,7 @@ class Session(Caller):
             raise StateError("the session is not started")
         if self._is_started:
             await asyncio.shield(self._closed)
-            await self._wait_for_the_rest()
+            await self._wait_until_closed()
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
         """Let handlers finish, settle the calls, and close the transport.
@@ -199,9 +199,9 @@ class Session(Caller):
             await self._transport.disconnect()
             return
         self._on_stop(seconds)
-        await self._wait_for_the_rest()
+        await self._wait_until_closed()
 
-    async def _wait_for_the_rest(self) -> None:
+    async def _wait_until_closed(self) -> None:
         """Wait for the task that closes, if any, or else for the handlers that were cancelled by the loss."""
         run = current_run.get()
         if run is not None:
