@@ -17,7 +17,7 @@ from .support.command_line import MIXED
 from .support.examples import register_profiles
 
 BACKENDS = {"cython": "jsonrpc_fast.codec._core", "python": "jsonrpc_fast.codec._pure"}
-OF_THE_CORE_ALONE = ("test_paths.py",)
+OF_THE_CORE_ALONE = ("test_fast_path.py", "test_paths.py")
 LEFT_OUT = "slow, left out without --slow"
 ROOT = Path(__file__).resolve().parent.parent
 

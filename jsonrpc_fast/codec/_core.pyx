@@ -2,7 +2,8 @@
 """The compiled core. `_pure.py` says what it does and why; comments here say only what C adds.
 
 Rules:
-  - the fast path (`decode_fast`) reads a message in one of the usual forms, and leaves every other text to the slow path;
+  - the fast path (`decode_fast`) reads a valid message of a usual form in one pass, and leaves every other text to the
+    slow path;
   - the slow path (`decode_slow`) scans the text to the last byte, and hands only payloads to orjson;
   - `check_message` checks the members of a message, whether they come from the scanner or from a dict;
   - no directive disables Cython's checks. Functions that read through pointers argue their bounds, mostly in
@@ -16,10 +17,10 @@ from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next, PyDict_Size
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_FromLongLong
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_XDECREF
 from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_Substring
 from libc.math cimport isfinite
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy
 
@@ -44,16 +45,21 @@ from ._scanner cimport (
     MEMBER_UNKNOWN,
     Cursor,
     Envelope,
-    FastMessage,
+    Member,
     Value,
     expect,
     has_begun,
+    hex_digit,
     is_digit,
     is_space,
+    is_wide,
+    lowest_bit,
+    name_of,
+    past_space,
+    plain_bytes,
     read_end,
     read_message,
     read_object,
-    read_fast,
     skip_character,
     skip_plain,
     skip_space,
@@ -99,6 +105,7 @@ from ._json import (
     is_integer_longer,
     is_longer,
     loads_exact,
+    loads_valid,
 )
 from ._json import dumps_unchecked as _dumps_unchecked
 from ._json import loads as _loads
@@ -131,8 +138,6 @@ cdef enum:
 
     # A decoder keeps a buffer of up to this size between lines.
     KEPT_BYTES = 65536
-    # Longer lists are left to orjson.
-    SIMPLE_LIST_BYTES = 128
     # From about this size on, it costs less to let orjson write the envelope too than to copy its output.
     LARGE_BYTES = 2048
     LARGE_NODES = 16
@@ -178,6 +183,8 @@ def _make_fault(*state):
 include "_core_parts/faults.pxi"
 include "_core_parts/messages.pxi"
 include "_core_parts/rules.pxi"
+include "_core_parts/values.pxi"
+include "_core_parts/fast_path.pxi"
 include "_core_parts/decoding.pxi"
 include "_core_parts/streams.pxi"
 include "_core_parts/encoding.pxi"

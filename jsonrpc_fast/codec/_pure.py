@@ -45,6 +45,7 @@ from ._json import (
     is_longer,
     loads,
     loads_exact,
+    loads_valid,
 )
 from ._pickling import remake
 from ._scanner import (
@@ -481,7 +482,7 @@ class Raw:
         """
         if decoder is not None:
             return decoder(self._data)
-        return loads_exact(self._data) if self._exact else loads(self._data)
+        return loads_exact(self._data) if self._exact else loads_valid(self._data)
 
     def __bytes__(self) -> bytes:
         return self._data
@@ -1341,7 +1342,7 @@ def _read(text: bytes, value: Value, profile: Profile, raw: bool) -> Any:
     exact = value.wide and profile.big_ints == "exact"
     if raw:
         return _make_raw(token, exact)
-    return loads_exact(token) if exact else loads(token)
+    return loads_exact(token) if exact else loads_valid(token)
 
 
 def _read_id(token: bytes, limit: int) -> object:

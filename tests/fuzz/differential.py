@@ -2,20 +2,23 @@
 
     python -m tests.fuzz.differential --inputs 1000000 --seed 1
 
-The core's fast path, its slow path and the pure backend decode each text, eagerly or raw, in one of the profiles; now
-and then the decoders of both read a stream of texts in different chunks. Any difference in class, values, types, error
-fields or bytes written back is printed with the text, and the exit status is 1. Another seed gives other texts;
---seconds bounds the time instead of the number.
+The core's fast path, its slow path and the pure backend decode each text, eagerly or raw, in one of the profiles; the
+fast path and orjson decode payloads; now and then the decoders of both read a stream of texts in different chunks. Any
+difference in class, values, types, error fields or bytes written back is printed with the text, and the exit status
+is 1. Another seed gives other texts; --seconds bounds the time instead of the number.
 """
 
 from __future__ import annotations
 
 import argparse
+import marshal
 import random
 import sys
 import time
 from array import array
 from typing import Any
+
+import orjson
 
 from jsonrpc_fast import JSONRPC, PRESETS, Limits, Profile
 from jsonrpc_fast.codec import _core, _pure
@@ -24,7 +27,9 @@ from jsonrpc_fast.framing.frames import FRAMINGS
 
 from ..support.comparison import plain
 from ..support.places import WIRE
-from .mutate import message
+from .mutate import Values, message
+
+VALUES = 24  # payloads that are compared for each message
 
 HEADERS_ENDS = [
     b"\r\n\r\n",
@@ -87,6 +92,26 @@ def disagreement(text: bytes, profile: Profile, raw: bool) -> str | None:
     return None
 
 
+def value_disagreement(text: bytes) -> str | None:
+    """What differs between the core's fast path and orjson over a payload, or None."""
+    message = b'{"jsonrpc":"2.0","id":1,"result":%b}' % text
+    found = _core.decode(memoryview(array("B", message)))
+    try:
+        expected = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        # What is no value may still be one with members behind it.
+        slow = shown(_core, _core._decode_slow(message, JSONRPC, False))
+        return None if shown(_core, found) == slow else f"fast {found!r}, slow {slow!r}"
+    # The bytes tell types apart, and -0.0 from 0.0; only a str in its one right form is equal to another.
+    if (
+        type(found) is not _core.Response
+        or marshal.dumps(found.result, 0) != marshal.dumps(expected, 0)
+        or (text.count(b"[") < 500 and found.result != expected)
+    ):
+        return f"fast {found!r}, orjson {expected!r}"
+    return None
+
+
 def stream_disagreement(rng: random.Random, texts: list[bytes], profile: Profile, raw: bool) -> str | None:
     """Return a difference between the backends for one stream in different chunks, or None."""
     framing = rng.choice(("newline", "newline", *FRAMINGS))
@@ -131,6 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     rng = random.Random(options.seed)
     texts = seeds()
+    values = Values(rng)
     ends = time.monotonic() + options.seconds
     done = 0
     while done < options.inputs and (done % 1000 or time.monotonic() < ends):
@@ -139,6 +165,11 @@ def main(arguments: list[str] | None = None) -> int:
         raw = rng.random() < 0.3
         found = disagreement(text, profile, raw)
         done += 1
+        for _ in range(VALUES):
+            if found is None:
+                text = values.next()
+                found = value_disagreement(text)
+                done += 1
         if found is None and done % 50 == 0:
             found = stream_disagreement(rng, [message(rng, texts) for _ in range(rng.randrange(6))], profile, raw)
         if found is not None:

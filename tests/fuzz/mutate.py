@@ -152,3 +152,76 @@ def _mutated(rng: random.Random, text: bytes) -> bytes:
     if choice == 5:
         return text[:at] + text[at:to] + text[at:]
     return text[:at] + _value(rng, 3) + text[to:]
+
+
+_FRAGMENTS = [
+    b"a", b" ", b"plain", b"0123456789abcdef", b"x" * 63, b"\\n", b"\\\"", b"\\\\", b"\\/", b"\\t", b"\\b\\f\\r",
+    b"\\u0000", b"\\u0041", b"\\u00e9", b"\\u4e2d", b"\\ud83d\\ude00", b"\x7f", b"\xc2\x80", b"\xc3\xa9", b"\xd0\x96",
+    b"\xd0\x96\xd0\xb8\xd0\xb2\xd0\xbe\xd0\xb9", b"\xe4\xb8\xad", b"\xe4\xb8\xad\xe6\x96\x87\xe5\xad\x97",
+    b"\xe0\xa0\x80", b"\xed\x9f\xbf", b"\xee\x80\x80", b"\xef\xbf\xbf", b"\xf0\x9f\x98\x80", b"\xf0\x90\x80\x80",
+    b"\xf4\x8f\xbf\xbf",
+]  # fmt: skip
+_STRING_FAULTS = [
+    b"\\ud800", b"\\udc00", b"\\ud800\\u0041", b"\\ud83d\\ud83d", b"\\u12", b"\\u00g0", b"\\x", b"\\", b"\n", b"\x00",
+    b"\x1f", b"\x80", b"\xc0\x80", b"\xc1\xbf", b"\xc3", b"\xe0\x9f\xbf", b"\xed\xa0\x80", b"\xe4\xb8",
+    b"\xf0\x8f\xbf\xbf", b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\xf8\x88\x80\x80", b"\xf0\x9f\x98", b"\xff", b'"',
+]  # fmt: skip
+
+
+class Values:
+    """JSON values: strings of all kinds of characters, numbers of all lengths, some of them damaged."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._left = 0
+
+    def next(self) -> bytes:
+        rng = self._rng
+        if not self._left:
+            # To make each anew would take most of the time.
+            self._left = 5000
+            self._strings = [_any_string(rng) for _ in range(1000)]
+            self._numbers = [_any_number(rng) for _ in range(1000)]
+        self._left -= 1
+        text = self._value(0)
+        return _mutated(rng, text) if rng.random() < 0.15 else text
+
+    def _value(self, level: int) -> bytes:
+        rng = self._rng
+        choice = rng.random()
+        if choice < 0.3:
+            return rng.choice(self._strings)
+        if choice < 0.6:
+            return rng.choice(self._numbers)
+        if choice < 0.7 or level > 3:
+            return rng.choice((b"true", b"false", b"null", b"{}", b"[]", b"[ ]"))
+        space = rng.choice(_SPACES)
+        count = rng.choice((1, 1, 2, 3, 5))
+        if choice < 0.85:
+            return b"[" + (space + b",").join([self._value(level + 1) for _ in range(count)]) + b"]"
+        members = [rng.choice(self._strings) + b":" + space + self._value(level + 1) for _ in range(count)]
+        return b"{" + b",".join(members) + space + b"}"
+
+
+def _any_string(rng: random.Random) -> bytes:
+    fragments = rng.choices(_FRAGMENTS, k=rng.choice((0, 1, 1, 1, 2, 3, 8, 30)))
+    if rng.random() < 0.02:
+        fragments.insert(rng.randrange(len(fragments) + 1), rng.choice(_STRING_FAULTS))
+    if rng.random() < 0.01:
+        fragments *= rng.choice((20, 200))
+    return b'"' + b"".join(fragments) + b'"'
+
+
+def _any_number(rng: random.Random) -> bytes:
+    choice = rng.random()
+    if choice < 0.1:
+        return rng.choice(_NUMBERS)
+    sign = rng.choice((b"", b"", b"-"))
+    whole = b"%d" % rng.randrange(10 ** rng.choice((1, 1, 2, 3, 5, 8, 9, 16, 17, 18, 19, 20, 21)))
+    if choice < 0.5:
+        return sign + whole
+    fraction = b"" if choice < 0.6 else b".%d" % rng.randrange(10 ** rng.choice((1, 2, 3, 8, 15, 16, 17, 18)))
+    exponent = (
+        b"" if choice < 0.85 else rng.choice((b"e", b"E+", b"e-")) + b"%d" % rng.randrange(rng.choice((9, 25, 70, 400)))
+    )
+    return sign + whole + fraction + exponent

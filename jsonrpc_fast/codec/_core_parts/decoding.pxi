@@ -239,208 +239,18 @@ cdef object check_envelope(Envelope* envelope, Rules rules, index, raw):
     )
 
 
-# A cache of method names. Each hash has one place, so that a flood of names cannot make it grow.
-cdef enum:
-    METHOD_PLACES = 512
-    METHOD_BYTES = 64  # longer names are not cached
-
-cdef PyObject* methods[METHOD_PLACES]  # each owned
-
-
 cdef inline object method_of(const uint8_t* start, Py_ssize_t size):
     """The str of an ASCII method name, cached with its hash."""
-    cdef uint64_t word = 0
-    cdef uint64_t hash
-    cdef PyObject* known
-    cdef size_t place
-    if size > METHOD_BYTES:
-        return ascii_of(start, size)
-    if size >= 8:
-        memcpy(&word, start + size - 8, 8)
-        hash = word * <uint64_t>0x9E3779B97F4A7C15
-        memcpy(&word, start, 8)
-    else:
-        memcpy(&word, start, size)
-        hash = 0
-    hash = (hash ^ word ^ <uint64_t>size) * <uint64_t>0x9E3779B97F4A7C15
-    place = hash >> 55
-    known = methods[place]
-    if (
-        known != NULL
-        and PyUnicode_GET_LENGTH(<object>known) == size
-        and memcmp(PyUnicode_DATA(<object>known), start, size) == 0
-    ):
-        return <object>known
-    text = ascii_of(start, size)
-    Py_INCREF(text)
-    methods[place] = <PyObject*>text
-    Py_XDECREF(known)
-    return text
+    cdef PyObject* text = name_at(start, size)
+    if text == NULL:
+        raise MemoryError
+    return owned(text)
 
 
 cdef inline object ascii_of(const uint8_t* start, Py_ssize_t size):
     text = PyUnicode_New(size, 0x7F)
     memcpy(PyUnicode_DATA(text), start, size)
     return text
-
-
-cdef inline object simple_scalar(const uint8_t* start, const uint8_t* end):
-    """A plain string, a short integer or a literal that fills a part of a text; ABSENT for anything else."""
-    cdef const uint8_t* at = start
-    cdef int64_t number = 0
-    if at == end:
-        return ABSENT
-    if at[0] == c'"':
-        at = skip_plain(start + 1, end)
-        if end - at == 1 and at[0] == c'"':
-            return ascii_of(start + 1, at - start - 1)
-    elif c"1" <= at[0] <= c"9" and end - at <= 18:
-        while at < end and is_digit(at[0]):
-            number = number * 10 + (at[0] - c"0")
-            at += 1
-        if at == end:
-            return PyLong_FromLongLong(number)
-    elif at[0] == c"0" and end - at == 1:
-        return ZERO
-    elif at[0] == c"t" and end - at == 4 and memcmp(at, b"true", 4) == 0:
-        return True
-    elif at[0] == c"f" and end - at == 5 and memcmp(at, b"false", 5) == 0:
-        return False
-    elif at[0] == c"n" and end - at == 4 and memcmp(at, b"null", 4) == 0:
-        return None
-    return ABSENT
-
-
-cdef inline object simple_list(const uint8_t* start, const uint8_t* end):
-    """A short list of simple scalars that fills a part of a text; ABSENT for anything else."""
-    cdef const uint8_t* at = start + 1
-    cdef const uint8_t* item
-    cdef list items
-    if (end - 1)[0] != c"]":
-        return ABSENT
-    items = []
-    while True:
-        while at < end and is_space(at[0]):
-            at += 1
-        item = at
-        if at < end and at[0] == c'"':
-            at = skip_plain(at + 1, end)
-            if at == end or at[0] != c'"':
-                return ABSENT
-            at += 1
-        else:
-            while at < end and (is_digit(at[0]) or c"a" <= at[0] <= c"z"):
-                at += 1
-        value = simple_scalar(item, at)
-        if value is ABSENT:
-            return ABSENT
-        items.append(value)
-        while at < end and is_space(at[0]):
-            at += 1
-        if at == end:
-            return ABSENT
-        if at[0] != c",":
-            # Before the last byte, nothing closes the list.
-            return items if at + 1 == end else ABSENT
-        at += 1
-
-
-cdef inline object loads_part(const uint8_t* start, Py_ssize_t size):
-    """The value in a part of a text. Raises JSONDecodeError.
-
-    Many calls carry scalars, or short lists of scalars: reading them costs less than a call of orjson.
-    """
-    cdef const uint8_t* end = start + size
-    while start < end and is_space(start[0]):
-        start += 1
-    while start < end and is_space((end - 1)[0]):
-        end -= 1
-    size = end - start
-    if size == 0:
-        value = ABSENT
-    elif start[0] == c"[" and 2 < size <= SIMPLE_LIST_BYTES:
-        value = simple_list(start, end)
-    else:
-        value = simple_scalar(start, end)
-    if value is not ABSENT:
-        return value
-    if size < VIEW_BYTES:
-        return loads(PyBytes_FromStringAndSize(<char*>start, size))
-    return loads(PyMemoryView_FromMemory(<char*>start, size, PyBUF_READ))
-
-
-cdef object decode_fast(const uint8_t* start, Py_ssize_t size, Rules rules, raw):
-    """The valid message in a text of a usual form; None for any other text."""
-    cdef FastMessage fast
-    if not read_fast(start, start + size, &fast) or not fast.has_version:
-        return None
-    if fast.id != NULL and fast.id_end - fast.id > rules.id_bytes:
-        return None
-    if fast.method != NULL:
-        size = fast.method_end - fast.method
-        if size > rules.method_bytes or (size == 0 and not rules.empty_methods):
-            return None
-        if fast.payload_member == MEMBER_UNKNOWN:
-            return fast_call(&fast, None)
-    if fast.payload_member == MEMBER_UNKNOWN:
-        return None
-    payload = fast_payload(&fast, rules, raw)
-    if payload is ABSENT:
-        return None
-    if fast.method == NULL:
-        return fast_response(&fast, rules, payload)
-    if fast.payload_member != MEMBER_PARAMS or not is_object_or_array(payload, rules.array_params):
-        return None
-    return fast_call(&fast, payload)
-
-
-cdef inline object fast_payload(FastMessage* fast, Rules rules, raw):
-    """The payload; ABSENT if it is not JSON, or left to the slow path."""
-    cdef Value value
-    cdef Cursor cursor
-    cdef Py_ssize_t size = fast.payload_end - fast.payload
-    if raw is not None:
-        open_cursor(&cursor, fast.payload, size, False)
-        skip_space(&cursor)
-        if fast.payload_member == MEMBER_ERROR or not skip_value(&cursor, False, &value):
-            return ABSENT
-        if not read_end(&cursor) or value.depth > rules.depth or (value.wide and not rules.big_ints_as_float):
-            return ABSENT
-        return make_raw(value.start, value.end - value.start, raw, False)
-    # orjson stops at MAX_DEPTH; up to twice `rules.depth` bytes cannot exceed a lower limit.
-    if not rules.big_ints_as_float or (rules.depth < MAX_DEPTH and size > 2 * rules.depth):
-        return ABSENT
-    try:
-        return loads_part(fast.payload, size)
-    except JSONDecodeError:
-        return ABSENT
-
-
-cdef inline object fast_call(FastMessage* fast, params):
-    method = method_of(fast.method, fast.method_end - fast.method)
-    if fast.has_number:
-        return make_request(PyLong_FromLongLong(fast.number), method, params)
-    if fast.id != NULL:
-        return make_request(ascii_of(fast.id, fast.id_end - fast.id), method, params)
-    return make_notification(method, params)
-
-
-cdef inline object fast_response(FastMessage* fast, Rules rules, payload):
-    error = None
-    if fast.payload_member == MEMBER_ERROR:
-        if not rules.extra_members:
-            return None
-        error = check_error_object(payload)
-        if type(error) is not Error:
-            return None
-        payload = None
-    elif fast.payload_member != MEMBER_RESULT or (rules.object_results and not is_object_or_array(payload, False)):
-        return None
-    if fast.has_number:
-        return make_response(PyLong_FromLongLong(fast.number), payload, error)
-    if fast.id != NULL:
-        return make_response(ascii_of(fast.id, fast.id_end - fast.id), payload, error)
-    return None
 
 
 cdef inline void open_cursor(Cursor* cursor, const uint8_t* start, Py_ssize_t size, bint any_width) noexcept:
@@ -457,7 +267,7 @@ cdef object decode_text(const uint8_t* start, Py_ssize_t size, Rules rules, raw)
     if size > rules.message_bytes:
         return fault_of_large(start, size, rules)
     message = decode_fast(start, size, rules, raw)
-    return decode_slow(start, size, rules, raw) if message is None else message
+    return decode_slow(start, size, rules, raw, True) if message is None else message
 
 
 cdef inline object decode_bytes(bytes text, Rules rules, raw):
@@ -466,14 +276,14 @@ cdef inline object decode_bytes(bytes text, Rules rules, raw):
     )
 
 
-cdef object decode_slow(const uint8_t* start, Py_ssize_t size, Rules rules, raw):
-    """The slow path: the result for any text."""
+cdef object decode_slow(const uint8_t* start, Py_ssize_t size, Rules rules, raw, bint fast_items):
+    """The slow path: the result for any text. fast_items: the items of a batch may take the fast path."""
     cdef Cursor cursor
     cdef Envelope envelope
     open_cursor(&cursor, start, size, not rules.big_ints_as_float)
     skip_space(&cursor)
     if cursor.at < cursor.end and cursor.at[0] == c"[":
-        return decode_batch(start, &cursor, rules, raw)
+        return decode_batch(start, &cursor, rules, raw, fast_items)
     if not read_message(&cursor, &envelope) or not read_end(&cursor):
         return fault_of_text(start, &cursor, rules)
     return check_envelope(&envelope, rules, None, raw)
@@ -482,11 +292,18 @@ cdef object decode_slow(const uint8_t* start, Py_ssize_t size, Rules rules, raw)
 def _decode_slow(bytes text not None, profile, raw):
     """`decode` by the slow path alone, for tests that compare the two."""
     return decode_slow(
+        <const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), rules_of(profile), text if raw else None, False
+    )
+
+
+def _decode_fast(bytes text not None, profile, raw):
+    """The message that the fast path finds in a text, or None, for tests of what it reads."""
+    return decode_fast(
         <const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), rules_of(profile), text if raw else None
     )
 
 
-cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw):
+cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw, bint fast_items):
     """The messages of a batch, checked as they are read; the rest of the text may still not be JSON.
 
     After a sixteenth of the allowed items the rest is counted once, so that a batch over the limit costs little.
@@ -497,6 +314,8 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw)
     cdef Py_ssize_t maximum = rules.batch_items if rules.batches else 0
     cdef Py_ssize_t count_at = maximum // 16
     cdef list messages = []
+    cdef ValueReader reader
+    open_reader(&reader, start, cursor.end, rules.depth, rules.big_ints_as_float)
     cursor.at += 1
     skip_space(cursor)
     if cursor.at < cursor.end and cursor.at[0] == c"]":
@@ -509,9 +328,15 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw)
                 if count_items(cursor, maximum - count + 1) > maximum - count:
                     maximum = 0
                 cursor[0] = saved
-            if not read_message(cursor, &envelope):
+            message = None
+            if fast_items and count < maximum and cursor.at < cursor.end and cursor.at[0] == c"{":
+                message = read_object_fast(&reader, cursor.at, rules, raw, True)
+            if message is not None:
+                cursor.at = reader.at
+                messages.append(message)
+            elif not read_message(cursor, &envelope):
                 return fault_of_text(start, cursor, rules)
-            if count < maximum:
+            elif count < maximum:
                 messages.append(check_envelope(&envelope, rules, count, raw))
             count += 1
             skip_space(cursor)

@@ -233,7 +233,7 @@ cdef class LineReader(Reader):
             return 0
         item = decode_fast(start, end - start, self.rules, raw)
         if item is None:
-            item = decode_slow(start, end - start, self.rules, raw)
+            item = decode_slow(start, end - start, self.rules, raw, True)
             if type(item) is ParseError:
                 give_hint(item, start, end)
         items.append(item)

@@ -1,0 +1,317 @@
+"""What the core's fast path reads, what it leaves, and that it keeps inside its text and gives back its memory."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import marshal
+import mmap
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import orjson
+import pytest
+from jsonrpc_fast.codec._core import Error, Notification, Raw, Request, Response
+
+from jsonrpc_fast import JSONRPC, LENIENT, MCP_2025_11_25, Limits
+from jsonrpc_fast.codec import _core
+
+RESULT = b'{"jsonrpc":"2.0","id":1,"result":%b}'
+
+# Messages that are read without orjson.
+TAKEN: list[tuple[bytes, object]] = [
+    (b'{"jsonrpc":"2.0","id":1,"method":"hello"}', Request(1, "hello")),
+    (b'{"method":"hello","jsonrpc":"2.0"}', Notification("hello")),
+    (b' { "id" : "a-1" , "params" : [ 1 , 2 ] , "method" : "m" , "jsonrpc" : "2.0" } \n', Request("a-1", "m", [1, 2])),
+    (b'{"params":{"a":{"b":[]}},"method":"m","jsonrpc":"2.0","id":-7}', Request(-7, "m", {"a": {"b": []}})),
+    (b'{"jsonrpc":"2.0","id":1,"method":"m","trace":{"x":[1.5]},"params":{}}', Request(1, "m", {})),
+    (b'{"jsonrpc":"2.0","id":123456789012345678,"result":null}', Response(123456789012345678, None)),
+    (RESULT % b'"\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041"', Response(1, '"\\/\b\f\n\r\tA')),
+    (RESULT % b'"caf\xc3\xa9 \\u00e9"', Response(1, "caf\xe9 \xe9")),
+    (RESULT % b'"\xe4\xb8\xad\xe6\x96\x87\\u4e2d \xd0\x96"', Response(1, "\u4e2d\u6587\u4e2d \u0416")),
+    (RESULT % b'"\xf0\x9f\x98\x80 \\ud83d\\ude00 \xe4\xb8\xad"', Response(1, "\U0001f600 \U0001f600 \u4e2d")),
+    (RESULT % b"[0,-1,256,257,9223372036854775807,9223372036854775808,-9223372036854775808]",
+     Response(1, [0, -1, 256, 257, 2**63 - 1, 2**63, -(2**63)])),
+    (RESULT % b"[1.5,-0.0,1e2,0.1,123.456e-7,1E+10]", Response(1, [1.5, -0.0, 100.0, 0.1, 1.23456e-05, 1e10])),
+    (RESULT % b'{"a":1,"b":2,"a":3}', Response(1, {"a": 3, "b": 2})),
+    (b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}', Response(1, error=Error(-32601, "no"))),
+    (b'{"error":{"data":null,"x":1,"message":"\xc3\xa9","code":5},"id":1,"jsonrpc":"2.0"}',
+     Response(1, error=Error(5, "\xe9", None))),
+]  # fmt: skip
+
+# Those that the slow path has to read: it finds a message in some, and in others a fault.
+LEFT = [
+    b"",
+    b"[]",
+    b"{}",
+    b'{"jsonrpc":"2.0","id":null,"method":"m"}',
+    b'{"jsonrpc":"2.0","id":1.5,"method":"m"}',
+    b'{"jsonrpc":"2.0","id":"\xc3\xa9","method":"m"}',
+    b'{"jsonrpc":"2.0","id":1234567890123456789,"method":"m"}',
+    b'{"jsonrpc":"2.0","id":-0,"method":"m"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"\\u006d"}',
+    b'{"jsonrpc":"2.0","id":1,"id":1,"method":"m"}',
+    b'{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"m"}',
+    b'{"jsonrpc":"2.0","\\u0069d":1,"method":"m"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"m","result":1}',
+    b'{"jsonrpc":"2.0","id":1,"method":"m","params":1}',
+    b'{"jsonrpc":"2.0","id":1,"result":1,"params":[]}',
+    b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"code":2,"message":"m"}}',
+    b'{"jsonrpc":"2.0","id":1,"error":{"code":1}}',
+    b'{"jsonrpc":"2.0","id":1,"error":{"code":1.0,"message":"m"}}',
+    b'{"jsonrpc":"2.0","id":1,"error":null}',
+    b'{"jsonrpc":"2.0","result":1}',
+    b'{"jsonrpc":"2.0","id":1,"result":1} x',
+    b'{"jsonrpc":"2.0","id":1,"result":1}}',
+    RESULT % (b"[" * 65 + b"]" * 65),
+    RESULT % b'"\\ud800"',
+    RESULT % b'"\x00"',
+    RESULT % b'"\xed\xa0\x80"',
+    RESULT % b"01",
+    RESULT % b"[1,]",
+    RESULT % b'{"a":1,}',
+    RESULT % b"nul",
+    RESULT % b"1e400",
+]
+
+
+def test_messages_that_it_reads() -> None:
+    for text, expected in TAKEN:
+        found = _core._decode_fast(text, JSONRPC, False)
+        assert (text, found) == (text, expected)
+        assert repr(found) == repr(expected)
+
+
+def test_messages_that_it_leaves() -> None:
+    for text in LEFT:
+        assert _core._decode_fast(text, JSONRPC, False) is None, text
+
+
+def test_what_it_leaves_in_other_profiles() -> None:
+    deep = RESULT % b"[[1]]"
+    assert _core._decode_fast(deep, JSONRPC.replace(limits=Limits(depth=2)), False) == Response(1, [[1]])
+    assert _core._decode_fast(deep, JSONRPC.replace(limits=Limits(depth=1)), False) is None
+    data = b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":[]}}'
+    assert _core._decode_fast(data, JSONRPC.replace(limits=Limits(depth=2)), False) is not None
+    assert _core._decode_fast(data, JSONRPC.replace(limits=Limits(depth=1)), False) is None
+    for big_ints in ("exact", "reject"):
+        profile = JSONRPC.replace(big_ints=big_ints)
+        assert _core._decode_fast(RESULT % b"18446744073709551615", profile, False) == Response(1, 2**64 - 1)
+        assert _core._decode_fast(RESULT % b"[18446744073709551616]", profile, False) is None
+        assert _core._decode_fast(RESULT % b"[-9223372036854775809]", profile, False) is None
+    assert _core._decode_fast(RESULT % b"1", MCP_2025_11_25, False) is None
+    assert _core._decode_fast(b'{"jsonrpc":"2.0","id":1,"method":""}', MCP_2025_11_25, False) is None
+    unknown = b'{"jsonrpc":"2.0","id":1,"method":"m","x":1}'
+    assert _core._decode_fast(unknown, LENIENT, False) == Request(1, "m")
+    assert _core._decode_fast(unknown, JSONRPC.replace(extra_members=False), False) is None
+
+
+def test_raw_payloads() -> None:
+    request = _core._decode_fast(b'{"params": {"a": 1.50} ,"jsonrpc":"2.0","method":"m","id":1}', JSONRPC, True)
+    assert request == Request(1, "m", Raw(b'{"a": 1.50}'))
+    error = _core._decode_fast(b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":[1]}}', JSONRPC, True)
+    assert error == Response(1, error=Error(1, "m", Raw(b"[1]")))
+    assert _core._decode_fast(RESULT % b'"\xff"', JSONRPC, True) is None
+
+
+def test_items_of_a_batch() -> None:
+    good = b",".join(text for text, _ in TAKEN)
+    found = _core.decode(b"[" + good + b',{"jsonrpc":"1.0"},1]')
+    assert found[: len(TAKEN)] == [expected for _, expected in TAKEN]
+    assert [(item.code.name, item.index) for item in found[len(TAKEN) :]] == [
+        ("INVALID_JSONRPC_VERSION", len(TAKEN)),
+        ("NOT_AN_OBJECT", len(TAKEN) + 1),
+    ]
+
+
+def test_payloads_that_orjson_reads_as_a_whole() -> None:
+    """Many floats, in a message, before other members, in an error, in a batch, and with a fault at the end."""
+    numbers = [number / 7 for number in range(1, 400)]
+    text = orjson.dumps(numbers)
+    first = b'{"params":%b,"jsonrpc":"2.0","method":"m","id":"]"}' % text
+    error = b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":%b}}' % text
+    for message, expected in (
+        (RESULT % text, Response(1, numbers)),
+        (RESULT % text + b" \r\n", Response(1, numbers)),
+        (first, Request("]", "m", numbers)),
+        (error, Response(1, error=Error(1, "m", numbers))),
+    ):
+        assert _core.decode(message) == expected
+        assert _core.decode(b"[%b,%b]" % (message, message)) == [expected, expected]
+        for profile in (JSONRPC.replace(big_ints="exact"), JSONRPC.replace(limits=Limits(depth=3))):
+            assert _core.decode(message, profile) == expected
+    for fault in (text[:-1] + b",]", text[:-1], text + b"]", text + b'},"x":[1}'):
+        assert isinstance(_core.decode(RESULT % fault), _core.ParseError)
+    assert _core.decode(RESULT % (text + b',"result":[]')).code.name == "DUPLICATE_MEMBER"
+
+
+def test_strings_of_every_kind_and_length() -> None:
+    """Each change of the width of a string's characters, at every place of the blocks in which it is read."""
+    characters = ["x", "\n", "\xe9", "\u0416", "\u4e2d", "\uffff", "\U0001f600"]
+    for length in [*range(20), 31, 32, 33, 63, 64, 65, 4000, 4064, 4095, 4096, 4097, 9000]:
+        for first in characters:
+            for second in characters:
+                text = first * length + second + "x" * 17
+                for written in (orjson.dumps(text), json.dumps(text).encode()):
+                    found = _core._decode_fast(RESULT % written, JSONRPC, False)
+                    assert found.result == text
+                    assert hash(found.result) == hash(text)
+
+
+def test_names_of_every_length_stay_apart() -> None:
+    names = ["n" * length + end for length in range(70) for end in ("", "a", "b", "ab")]
+    names += [f"{first}{'-' * length}{last}" for first in "ab" for last in "ab" for length in range(70)]
+    for _ in range(2):
+        for name in names:
+            assert list(_core._decode_fast(RESULT % orjson.dumps({name: 1}), JSONRPC, False).result) == [name]
+
+
+def numbers(corpora: Path) -> Iterator[str]:
+    path = corpora / "outside" / "numbers.json"
+    if path.exists():
+        for listed in json.loads(path.read_bytes())["numbers"].values():
+            yield from listed
+    for number in (2**53, 2**53 + 1, 2**63, 2**64 - 1, 5**23, 10**18, 10**19 - 1):
+        for power in range(-330, 310, 3):
+            yield f"{number}e{power}"
+            yield f"0.{number}e{power}"
+
+
+def test_numbers_are_exact(corpora: Path) -> None:
+    accepted = 0
+    for token in numbers(corpora):
+        message = _core.decode(RESULT % token.encode())
+        try:
+            expected = orjson.loads(token)
+        except orjson.JSONDecodeError:
+            assert isinstance(message, _core.ParseError), token
+            continue
+        accepted += 1
+        assert (type(message.result), repr(message.result)) == (type(expected), repr(expected)), token
+        if isinstance(expected, float):
+            assert repr(message.result) == repr(float(token)), token
+    assert accepted > 2000
+
+
+def test_json_test_suite(corpora: Path) -> None:
+    for path in sorted((corpora / "jsontestsuite" / "test_parsing").iterdir()):
+        text = path.read_bytes()
+        found = _core.decode(RESULT % text)
+        try:
+            expected = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            assert not path.name.startswith("y_")
+            assert isinstance(found, _core.ParseError), path.name
+        else:
+            assert marshal.dumps(found.result, 0) == marshal.dumps(expected, 0), path.name
+
+
+@pytest.mark.parametrize("count", range(900, 1400, 17))
+def test_valid_texts_that_orjson_refuses(impl: ModuleType, count: int) -> None:
+    """Of orjson 3.13: where two spaces follow the first bracket, and many short values those."""
+    deep = b"[" * 70 + b"]" * 70  # left to orjson
+    text = b"[ \n" + b"1," * count + deep + b"]"
+    for data in (RESULT % text, b"[ \n%b]" % (RESULT % text), b'{"id":1, "result":%b,"jsonrpc":"2.0"}' % text):
+        found = impl.decode(data)
+        message = found[0] if isinstance(found, list) else found
+        assert message.result == [1] * count + [orjson.loads(deep)]
+    wide = b"[ \n" + b"1," * count + b"1" * 30 + b"]"
+    assert impl.decode(RESULT % wide, JSONRPC.replace(big_ints="exact")).result[-1] == int("1" * 30)
+    assert impl.Raw(text).decode()[0] == 1
+
+
+# Memory
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[tuple[int, int]]:
+    """The address and the size of memory between two pieces that nobody may read."""
+    if not sys.platform.startswith("linux"):
+        pytest.skip("mprotect is called as Linux has it")
+    size = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 3 * size)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for guard in (address, address + 2 * size):
+        assert protect(guard, size, 0) == 0
+    yield address + size, size
+    for guard in (address, address + 2 * size):
+        protect(guard, size, 3)
+
+
+def test_no_byte_outside_the_text_is_read(page: tuple[int, int]) -> None:
+    address, size = page
+    texts = [text for text, _ in TAKEN] + LEFT
+    texts += [b"[%b]" % text for text, _ in TAKEN]
+    texts.append(RESULT % orjson.dumps([number / 7 for number in range(100)]))
+    for text in texts:
+        for end in range(max(0, len(text) - 100), len(text) + 1):
+            part = text[:end]
+            for place in (address, address + size - end):
+                view = memoryview((ctypes.c_char * end).from_address(place)).cast("B")
+                view[:] = part
+                for raw in (False, True):
+                    message = _core.decode(view, raw=raw)
+                    assert message == _core.decode(part, raw=raw)
+
+
+def test_memory_that_is_not_there() -> None:
+    """Each allocation fails in turn: a MemoryError comes out of it, or the message, and nothing is lost."""
+    testcapi: Any = pytest.importorskip("_testcapi")
+    strings = [
+        b'"\xe4\xb8\xad\\n"',
+        b'"' + b"\\n" * 5000 + b'"',
+        b'"\xc3\xa9\xf0\x9f\x98\x80"',
+        b'"' + b"\xd0\x96" * 9000 + b'"',
+    ]
+    texts = [text for text, _ in TAKEN] + [
+        RESULT % (b"[" + b",".join(strings * 2) + b"]"),
+        RESULT % (b"[" + b",".join([b"1234567"] * 1000) + b"]"),
+        RESULT % (b"{" + b",".join([b'"unseen-%d":%d' % (number, number) for number in range(300)]) + b"}"),
+    ]
+    for text in texts:
+        texts_result = _core.decode(text)
+        batch = b"[%b,%b]" % (text, text)
+        for data, expected in ((text, texts_result), (batch, [texts_result] * 2)):
+            gc.collect()
+            before = sys.getallocatedblocks()
+            failures = 0
+            found = None
+            for place in range(10_000):
+                testcapi.set_nomemory(place, place + 1)
+                try:
+                    found = _core.decode(data)
+                except MemoryError:
+                    found = None
+                finally:
+                    testcapi.remove_mem_hooks()
+                if found is not None:
+                    assert found == expected
+                    if place > failures:  # none failed in this call
+                        break
+                failures = place + 1 if found is None else failures
+            else:
+                pytest.fail("there is no end of allocations")
+            found = None
+            gc.collect()
+            assert abs(sys.getallocatedblocks() - before) < 3000
+
+
+def test_nothing_is_leaked() -> None:
+    texts = [text for text, _ in TAKEN] + LEFT
+
+    def blocks() -> int:
+        for _ in range(300):
+            for text in texts:
+                _core.decode(text)
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    blocks()
+    before = blocks()
+    assert abs(blocks() - before) < 50
