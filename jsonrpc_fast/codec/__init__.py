@@ -1,55 +1,8 @@
-"""The codec: bytes to messages and back, without IO. `_backend` selects the backend."""
+"""The codec: bytes to messages and back, without IO. `_backend` selects the backend and lists the names."""
 
 from __future__ import annotations
 
-from ._backend import (
-    BACKEND,
-    CORE_FAULT,
-    Decoder,
-    Error,
-    Message,
-    Notification,
-    Params,
-    ParseError,
-    Raw,
-    RawMessage,
-    Request,
-    Response,
-    answer,
-    backend,
-    classify,
-    decode,
-    encode,
-    encode_error,
-    encode_many,
-    encode_notification,
-    encode_request,
-    encode_result,
-    parse,
-)
+from . import _backend
+from ._backend import *  # noqa: F403
 
-__all__ = [
-    "BACKEND",
-    "CORE_FAULT",
-    "Decoder",
-    "Error",
-    "Message",
-    "Notification",
-    "Params",
-    "ParseError",
-    "Raw",
-    "RawMessage",
-    "Request",
-    "Response",
-    "answer",
-    "backend",
-    "classify",
-    "decode",
-    "encode",
-    "encode_error",
-    "encode_many",
-    "encode_notification",
-    "encode_request",
-    "encode_result",
-    "parse",
-]
+__all__ = _backend.__all__
