@@ -552,7 +552,7 @@ async def test_two_busy_sessions_do_not_wait_for_each_other() -> None:
     options: dict[str, Any] = {"max_pending": 500, "max_inbox": 600, "reply_bytes": 200_000}
     async with sessions(handlers, handlers, options, **options) as (client, server):
         results = await asyncio.gather(
-            *[session.call("echo", [payload], timeout=15) for _ in range(600) for session in (client, server)]
+            *[session.call("echo", [payload], timeout=25) for _ in range(600) for session in (client, server)]
         )
         assert all(result == payload for result in results)
 
