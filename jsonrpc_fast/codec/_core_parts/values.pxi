@@ -78,7 +78,8 @@ cdef extern from *:
     #define JSONRPC_FAST_LITTLE_ENDIAN 1
     #endif
 
-    #if PY_VERSION_HEX < 0x030F0000 && !defined(PYPY_VERSION)
+    /* A private function of CPython, which newer versions may not export. */
+    #if PY_VERSION_HEX < 0x030E0000 && !defined(PYPY_VERSION)
     #define jsonrpc_fast_new_dict _PyDict_NewPresized
     #else
     #define jsonrpc_fast_new_dict(size) PyDict_New()
