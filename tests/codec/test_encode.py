@@ -475,3 +475,41 @@ class TestMany:
 
         with pytest.raises(LookupError, match="of the caller"):
             impl.encode_many(messages())
+
+
+@pytest.mark.parametrize(
+    ("payload", "written"),
+    [
+        (None, b"null"),
+        (True, b"true"),
+        (False, b"false"),
+        (0, b"0"),
+        (-7, b"-7"),
+        (2**63 - 1, b"9223372036854775807"),
+        (-(2**63), b"-9223372036854775808"),
+        (2**63, b"9223372036854775808"),
+        (2**64 - 1, b"18446744073709551615"),
+        (1.0, b"1.0"),
+        ("", b'""'),
+        ("0x36", b'"0x36"'),
+        ('"\\\n\x00\x7f\u2028', b'"\\"\\\\\\n\\u0000\x7f\xe2\x80\xa8"'),
+        ("\U0001f600" * 3000, b'"' + b"\xf0\x9f\x98\x80" * 3000 + b'"'),
+        ("x" * 3000, b'"' + b"x" * 3000 + b'"'),
+    ],
+)
+def test_scalar_payloads(impl: ModuleType, payload: object, written: bytes) -> None:
+    assert impl.encode_result(1, payload) == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % written
+    error = b'{"jsonrpc":"2.0","id":"a","error":{"code":5,"message":"\\"m","data":%b}}\n' % written
+    assert impl.encode_error("a", 5, '"m', payload) == error
+    assert impl.encode(impl.Response("a", error=impl.Error(5, '"m', payload))) == error
+    if payload is not None:
+        with pytest.raises(TypeError, match="params must be"):
+            impl.encode_request(1, "m", payload)
+
+
+@pytest.mark.parametrize("payload", [2**64, -(2**63) - 1, "\ud800"])
+def test_scalar_payloads_that_cannot_be_written(impl: ModuleType, payload: object) -> None:
+    with pytest.raises(EncodeError):
+        impl.encode_result(1, payload)
+    with pytest.raises(EncodeError):
+        impl.encode_error(1, 5, "m", payload)

@@ -208,7 +208,7 @@ cdef struct Writer:
     # `join`.
     Piece pieces[MAX_PIECES]
     int count
-    char digits[2][24]  # for the id and the code: at most a sign and INTEGER_BYTES
+    char digits[3][24]  # for the id, the code and a payload: at most a sign and INTEGER_BYTES
 
 
 cdef inline void put(Writer* writer, const char* text, Py_ssize_t size) noexcept:
@@ -281,11 +281,29 @@ cdef bytes put_raw(Writer* writer, Raw raw):
     return put_bytes(writer, raw.text().replace(b"\n", b" ").replace(b"\r", b" "))
 
 
-cdef inline bytes put_payload(Writer* writer, value, default, option):
+cdef inline object put_payload(Writer* writer, value, default, option):
+    """Put a payload and return the object that holds its bytes. The caller holds `value`."""
     cdef bytes text
+    cdef int overflow = 0
     if type(value) is Raw:
         return put_raw(writer, <Raw>value)
     elif default is None and option is ZERO:
+        # Most results that are not objects are short; orjson would take longer for the call than for the value.
+        if PyUnicode_CheckExact(value):
+            return put_string(writer, value)
+        if value is None:
+            put(writer, NULL_TEXT, 4)
+            return None
+        if value is True:
+            put(writer, b"true", 4)
+            return None
+        if value is False:
+            put(writer, b"false", 5)
+            return None
+        if PyLong_CheckExact(value):
+            PyLong_AsLongLongAndOverflow(value, &overflow)
+            if not overflow:
+                return put_integer(writer, writer.digits[2], value)
         try:
             text = dumps_unchecked(value)
         except TypeError as error:
@@ -393,7 +411,6 @@ cdef inline bint may_be_large(payload, default, option, Buffer buffer) noexcept:
 
 cdef bytes write_call(bint is_request, id, method, params, default, option, bint delimited, Buffer buffer):
     cdef Writer writer
-    cdef bytes payload
     cdef bytes text
     cdef char first
     if option is not ZERO:
