@@ -278,8 +278,11 @@ class _Watcher:
         start = f"{clock}.{int(now * 1000) % 1000:03} {direction} "
         try:
             _write(self._log, "".join([f"{start}{line}\n" for line in lines]).encode())
-        except OSError:
-            self._log = None  # nobody reads it, or the disk is full; the channel goes on
+        except BrokenPipeError:
+            self._log = None  # nobody reads it; the channel goes on
+        except OSError as error:
+            self._log = None
+            print_error(f"no more messages are logged: {error.strerror}")
         self.written_lines += len(lines)
 
 

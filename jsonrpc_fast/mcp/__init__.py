@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+__all__ = ["connect"]
+
 if TYPE_CHECKING:
     from .client.connecting import connect as connect
 

@@ -105,6 +105,13 @@ def test_a_large_message(framing: Any) -> None:
     ]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_log_on_a_full_disk_is_reported() -> None:
+    done = run("cat", data=REQUEST, options=["--log", "/dev/full"])
+    assert (done.returncode, done.stdout) == (0, REQUEST)
+    assert done.stderr == b"jsonrpc-fast: no more messages are logged: No space left on device\n"
+
+
 def test_the_servers_stderr_is_unchanged(tmp_path: Path) -> None:
     done = run("sh", "-c", "echo trouble >&2", options=["--log", str(tmp_path / "log")])
     assert (done.stdout, done.stderr) == (b"", b"trouble\n")
