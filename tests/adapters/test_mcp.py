@@ -307,6 +307,7 @@ def test_a_client_of_the_typescript_sdk(version: str) -> None:
     assert json.loads(found.stdout) == {"tools": ["echo"], "answers": list(range(100)), "letters": 1_000_000}
 
 
+@pytest.mark.slow
 def test_a_server_ends_when_its_client_closes_stdin() -> None:
     process = subprocess.run(
         [sys.executable, SERVER, "fast"],
@@ -319,6 +320,7 @@ def test_a_server_ends_when_its_client_closes_stdin() -> None:
     assert process.stdout == b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
 
 
+@pytest.mark.slow
 async def test_a_server_that_prints_and_does_not_exit(tmp_path: Path) -> None:
     script = (
         "import sys, time\n"
@@ -408,6 +410,7 @@ def ping():
         "import io\nsys.stdin = io.TextIOWrapper(io.BytesIO(ping()))\nanyio.run(main)\n",
     ],
 )
+@pytest.mark.slow
 def test_replaced_standard_streams_are_used(replace: str) -> None:
     process = subprocess.run(
         [sys.executable, "-c", REPLACED + replace], input=b"not for the server\n", capture_output=True, timeout=30

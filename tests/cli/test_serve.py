@@ -129,6 +129,7 @@ def children_of(pid: int) -> list[int]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.slow
 def test_a_signal_ends_the_server_and_its_children(server: Process, folder: Path, number: signal.Signals) -> None:
     (folder / "looping.txt").write_text(LOOPING)
     server.initialize()
@@ -169,6 +170,7 @@ def test_a_signal_ends_subscriptions_with_a_response(server: Process, number: si
 
 @posix
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.slow
 def test_a_signal_does_not_wait_for_renderings(server: Process, folder: Path, number: signal.Signals) -> None:
     """However many there are: they may take all worker threads."""
     (folder / "looping.txt").write_text(LOOPING)

@@ -206,6 +206,7 @@ def test_nothing_outside_the_folder_is_read(folder: Path, tmp_path: Path) -> Non
         server.close()
 
 
+@pytest.mark.slow
 def test_a_template_that_loops_blocks_nothing_else(folder: Path) -> None:
     (folder / "looping.txt").write_text(LOOPING)
     (folder / "large.txt").write_text("{{ 'x' * 10 ** 10 }}")

@@ -257,6 +257,7 @@ LONG_OUTPUT = (
 
 
 @posix
+@pytest.mark.slow
 def test_bar_on_a_terminal(long_file: Path) -> None:
     pytest.importorskip("tqdm")
     terminal = Terminal()
@@ -271,6 +272,7 @@ def test_bar_on_a_terminal(long_file: Path) -> None:
 
 
 @posix
+@pytest.mark.slow
 def test_bar_leaves_the_output_its_lines(long_file: Path) -> None:
     pytest.importorskip("tqdm")
     terminal = Terminal()
@@ -283,6 +285,7 @@ def test_bar_leaves_the_output_its_lines(long_file: Path) -> None:
 
 
 @posix
+@pytest.mark.slow
 def test_no_bar_without_a_terminal(long_file: Path) -> None:
     done = run("check", long_file.name, cwd=long_file.parent)
     assert done.stdout == LONG_OUTPUT
@@ -300,6 +303,7 @@ def test_no_bar_for_short_input(tmp_path: Path) -> None:
 
 
 @posix
+@pytest.mark.slow
 def test_bar_for_slow_input_of_unknown_size() -> None:
     pytest.importorskip("tqdm")
     terminal = Terminal()
@@ -318,6 +322,7 @@ def test_bar_for_slow_input_of_unknown_size() -> None:
 
 
 @posix
+@pytest.mark.slow
 def test_no_bar_without_tqdm(long_file: Path, tmp_path: Path) -> None:
     (tmp_path / "tqdm.py").write_text("raise ModuleNotFoundError(\"No module named 'tqdm'\")\n")
     terminal = Terminal()

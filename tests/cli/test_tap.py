@@ -354,6 +354,7 @@ def test_a_slow_client_slows_down_the_server(tmp_path: Path, processes: list[sub
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_an_unread_log_delays_nothing(processes: list[subprocess.Popen[bytes]]) -> None:
     data = 30_000 * b'{"jsonrpc":"2.0","method":"m"}\n'
     process = subprocess.Popen(
@@ -375,6 +376,7 @@ def test_an_unread_log_delays_nothing(processes: list[subprocess.Popen[bytes]]) 
     assert process.wait(SECONDS) == 0
 
 
+@pytest.mark.slow
 def test_a_long_log_is_written_to_its_end(tmp_path: Path) -> None:
     data = b"".join([b'{"jsonrpc":"2.0","id":%d,"method":"m"}\n' % id for id in range(30_000)])
     done = run("cat", data=data, options=["--log", str(tmp_path / "log")])

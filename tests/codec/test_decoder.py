@@ -154,6 +154,7 @@ class TestLimit:
         assert describe(reported) == [fault("MESSAGE_TOO_LARGE")]
         assert peak < 600_000
 
+    @pytest.mark.slow
     def test_memory_of_many_messages_has_a_bound(self, impl: ModuleType) -> None:
         decoder = impl.Decoder()
         tracemalloc.start()

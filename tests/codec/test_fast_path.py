@@ -260,6 +260,7 @@ def test_no_byte_outside_the_text_is_read(page: tuple[int, int]) -> None:
                     assert message == _core.decode(part, raw=raw)
 
 
+@pytest.mark.slow
 def test_memory_that_is_not_there() -> None:
     """Each allocation fails in turn: a MemoryError comes out of it, or the message, and nothing is lost."""
     testcapi: Any = pytest.importorskip("_testcapi")

@@ -271,6 +271,7 @@ def test_the_id_in_the_beginning_of_a_text_over_the_limit(
     assert (fault[3], fault[6]) == expected
 
 
+@pytest.mark.slow
 def test_where_the_beginning_of_a_text_over_the_limit_ends(impl: ModuleType) -> None:
     """At every byte: in the id, in the names before and after it, in a character of several bytes."""
     text = b'{"method":"\xf0\x9f\x98\x80","id":123,"params":[]}' + 2000 * b" "

@@ -91,6 +91,7 @@ def test_tails(backends: tuple[ModuleType, ModuleType], text: bytes) -> None:
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 1022, 1023, 1024, 1025, 1026, 5000])
 @pytest.mark.parametrize("brackets", [b"[]", b"{}"])
+@pytest.mark.slow
 def test_depth(backends: tuple[ModuleType, ModuleType], depth: int, brackets: bytes) -> None:
     opening = b'{"a":' if brackets == b"{}" else b"["
     payload = opening * (depth - 1) + brackets + brackets[1:] * (depth - 1)

@@ -103,6 +103,7 @@ def test_texts_of_significant_tokens(text: str) -> None:
 
 
 @given(token=st.from_regex(r"\A-?[0-9]{1,3}(\.[0-9]{0,3})?([eE][+-]?[0-9]{0,3})?\Z"))
+@pytest.mark.slow
 def test_numbers(token: str) -> None:
     check_against_orjson(token.encode())
     check_against_orjson(b'{"a":' + token.encode() + b"}")
@@ -273,6 +274,7 @@ def test_a_hostile_text_takes_linear_time(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["integers", "empty arrays", "objects", "unknown members", "ids", "items"])
+@pytest.mark.slow
 def test_pieces_save_most_of_the_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # After the 10,000th item, which is the limit of a batch, items take longer.
     text = HOSTILE[name](140_000 if name == "items" else 50_000)

@@ -280,6 +280,7 @@ def peak_bytes_of(chunks: list[bytes], limit: int) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_memory_has_a_bound() -> None:
     assert peak_bytes_of([b"Content-Length: 1000000000\r\n\r\n"], 2**40) < 10_000
     assert peak_bytes_of([b"Content-Length: 13000000\r\n\r\n", *[65536 * b"x"] * 198], 100_000) < 300_000

@@ -185,6 +185,7 @@ async def test_reading_pauses_while_the_other_side_does_not_read(left: End, righ
 
 
 @through_relay(reply_policy="always")
+@pytest.mark.slow
 async def test_reading_pauses_while_error_responses_are_unread(left: End, right: End, faults: list[Any]) -> None:
     left.transport.pause_reading()
     sent = 0
@@ -199,6 +200,7 @@ async def test_reading_pauses_while_error_responses_are_unread(left: End, right:
     assert len(faults) == sent
 
 
+@pytest.mark.slow
 async def test_the_relay_keeps_no_finished_requests() -> None:
     cancel = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}'
 

@@ -72,6 +72,7 @@ def test_hypothesis_finds_what_an_async_test_refuses() -> None:
 
 
 @pytest.mark.parametrize(("options", "said"), [([], True), (["--slow"], False)])
+@pytest.mark.slow
 def test_a_run_says_what_it_left_out(options: list[str], said: bool) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "test_a_slow_one", *options]
     environment = {**os.environ, "PYTEST_ADDOPTS": ""}

@@ -19,6 +19,7 @@ README = ROOT / "README.md"
 @pytest.mark.parametrize("pure", ["0", "1"])
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 def test_the_code_of_a_page_runs(tmp_path: Path, page: Path, pure: str) -> None:
     scripts = write_scripts(page, tmp_path)
     if any("mcp" in script.read_text(encoding="utf-8") for script in scripts):

@@ -74,6 +74,7 @@ def test_a_failure_is_remembered(folder: Path) -> None:
     assert len(calls(folder)) == 1
 
 
+@pytest.mark.slow
 def test_a_failure_is_remembered_by_all_workers_and_by_no_other_run(folder: Path) -> None:
     fake_npm(folder, f"sleep 0.3; {FAILS}")
     script = (
@@ -97,6 +98,7 @@ def test_a_failure_is_remembered_by_all_workers_and_by_no_other_run(folder: Path
         assert len(calls(folder)) == expected
 
 
+@pytest.mark.slow
 def test_a_hanging_npm_is_killed_with_its_children(folder: Path) -> None:
     os.mkfifo(folder / "alive")
     reader = os.open(folder / "alive", os.O_RDONLY | os.O_NONBLOCK)

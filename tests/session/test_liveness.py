@@ -345,6 +345,7 @@ class Unread:
 @pytest.mark.time_limit(60)
 @pytest.mark.parametrize("method", ["large", "small", "async", "asks", "notes", "unknown", 'x","params":1,"y":"'])
 @pytest.mark.parametrize("is_request", [True, False], ids=["request", "notification"])
+@pytest.mark.slow
 async def test_a_peer_that_never_reads_cannot_fill_the_memory(method: str, is_request: bool) -> None:
     count = 3000
 
@@ -382,6 +383,7 @@ async def test_a_peer_that_never_reads_cannot_fill_the_memory(method: str, is_re
 
 
 @pytest.mark.time_limit(60)
+@pytest.mark.slow
 async def test_a_peer_that_reads_slowly_is_served_in_full() -> None:
     """Reading pauses meanwhile, and nothing is refused."""
     count = 3000

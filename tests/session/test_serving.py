@@ -544,6 +544,7 @@ async def test_a_peer_that_does_not_read_cannot_fill_the_memory_with_faults(mess
     await other.disconnect()
 
 
+@pytest.mark.slow
 async def test_two_busy_sessions_do_not_wait_for_each_other() -> None:
     """Each floods the other with requests whose answers exceed the buffers between them."""
     payload = "x" * 20_000

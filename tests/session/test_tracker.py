@@ -292,6 +292,7 @@ def seconds_per_call(pending: int) -> float:
     return taken / 2000
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_call_hardly_depends_on_the_number_in_flight() -> None:
     few, many = min_seconds(lambda: seconds_per_call(1_000), lambda: seconds_per_call(100_000))
     assert many < 5 * few

@@ -312,6 +312,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 def test_hostile_templates(opened: Opened, folder: Path, caplog: pytest.LogCaptureFixture, corpora: Path) -> None:
     (folder.parent / "secret.txt").write_text("SECRET")
     files = {f"{name}.txt": text for name, text in HOSTILE.items()}
@@ -340,6 +341,7 @@ def test_hostile_templates(opened: Opened, folder: Path, caplog: pytest.LogCaptu
     assert "SECRET" not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_looping_template_does_not_delay_another(opened: Opened) -> None:
     prompts = opened({"loop.txt": HOSTILE["loop"], "good.txt": "good"}, render_limits=RenderLimits(seconds=3))
     assert text_of(prompts, "good") == "good"

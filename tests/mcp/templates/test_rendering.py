@@ -155,6 +155,7 @@ def test_a_process_imports_the_package_of_its_parent() -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "alarm"), reason="this system has no alarm")
+@pytest.mark.slow
 def test_a_process_ends_without_its_parent() -> None:
     code = (
         "import os, threading, time\n"

@@ -109,6 +109,7 @@ def test_run_stdio_raises_what_serve_raises() -> None:
     assert code == 1
 
 
+@pytest.mark.slow
 def test_a_serve_function_that_goes_on_is_cancelled() -> None:
     changes = """
         import asyncio
@@ -192,6 +193,7 @@ def test_a_second_signal_does_not_wait_for_handlers() -> None:
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.slow
 def test_after_the_end_of_stdin_handlers_have_no_time_limit() -> None:
     changes = """
         async def serve(transport):

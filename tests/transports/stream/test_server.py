@@ -150,6 +150,7 @@ async def test_an_exception_of_serve_is_reported() -> None:
     assert [context["exception"] for context in contexts] == [fault]
 
 
+@pytest.mark.slow
 async def test_a_server_that_closes_writes_what_was_accepted() -> None:
     cancelled: list[bool] = []
 
