@@ -103,7 +103,7 @@ async def test_closing_a_child_that_does_not_read() -> None:
     assert child.write_buffer_bytes > 900_000
     started = time.monotonic()
     await child.close()
-    assert 0.3 < time.monotonic() - started < 2
+    assert 0.25 < time.monotonic() - started < 2  # a loop may be a little early
     assert child.returncode == -signal.SIGTERM
 
 

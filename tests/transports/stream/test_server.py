@@ -174,20 +174,20 @@ async def test_a_server_that_closes_writes_what_was_accepted() -> None:
         idle = socket.create_connection(address)  # reads nothing, closes nothing
         await eventually(lambda: server.connections == 4)
         await asyncio.sleep(0.05)
-        closing = asyncio.ensure_future(server.close(drain_seconds=1.0))
+        started = time.monotonic()
+        closing = asyncio.ensure_future(server.close(drain_seconds=2.0))
         await asyncio.sleep(0.05)
         with pytest.raises(ConnectionRefusedError):
             await TcpClient(*address).connect()
-        started = time.monotonic()
         for client, _ in clients:
             await client.start()
         for client, recorder in clients:
             await client.wait_closed()
             assert [message.params[0] for message in recorder.events[:-1]] == list(range(3000))
             assert recorder.events[-1] == "closed"
-        assert time.monotonic() - started < 0.9
+        assert time.monotonic() - started < 1.9
         await closing
-        assert 0.8 < time.monotonic() - started < 3
+        assert 1.9 < time.monotonic() - started < 5
         assert cancelled == [True] * 4
         idle.close()
 
