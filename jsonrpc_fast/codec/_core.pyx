@@ -4,7 +4,7 @@
 Rules:
   - the fast path (`decode_fast`) reads a valid message of a usual form in one pass, and leaves every other text to the
     slow path;
-  - the slow path (`decode_slow`) scans the text to the last byte, and hands only payloads to orjson;
+  - the slow path (`decode_slow`) scans the text to the last byte, and only then makes objects of its payloads;
   - `check_message` checks the members of a message, whether they come from the scanner or from a dict;
   - no directive disables Cython's checks. Functions that read through pointers argue their bounds, mostly in
     `_scanner.pxd`.
@@ -183,6 +183,9 @@ def _make_fault(*state):
 include "_core_parts/faults.pxi"
 include "_core_parts/messages.pxi"
 include "_core_parts/rules.pxi"
+include "_core_parts/value_reader.pxi"
+include "_core_parts/strings.pxi"
+include "_core_parts/numbers.pxi"
 include "_core_parts/values.pxi"
 include "_core_parts/fast_path.pxi"
 include "_core_parts/decoding.pxi"

@@ -126,22 +126,15 @@ cdef object id_of(Value* value, Py_ssize_t limit):
     """The id in a token; None for null, () if invalid."""
     cdef const uint8_t* at = value.start
     cdef const uint8_t* end = value.end
-    cdef long long number = 0
-    cdef bint negative
+    cdef int64_t number
     if at[0] == c'"':
         return string_of(value)
     if at[0] != c"-" and not c"0" <= at[0] <= c"9":
         return None if at[0] == c"n" else ()
     if end - at > limit:
         return 10 ** <object>limit  # any integer over the limit
-    if end - at <= 18:
-        negative = at[0] == c"-"
-        at += negative
-        while at < end and c"0" <= at[0] <= c"9":
-            number = number * 10 + (at[0] - c"0")
-            at += 1
-        if at == end:
-            return PyLong_FromLongLong(-number if negative else number)
+    if number_after(at, end, &number) == end:
+        return PyLong_FromLongLong(number)
     found = exact_number(bytes_of(value))
     return () if found is None else found
 

@@ -1,0 +1,243 @@
+"""Numbers as Python objects, exactly as orjson reads them. orjson itself reads the odd ones."""
+
+cdef enum:
+    # All numbers of so many digits fit in 63 and 64 bits.
+    INTEGER_DIGITS = 18
+    MANTISSA_DIGITS = 19
+    TEN_POWERS = 64
+    SMALL_INTEGERS = 257  # those that Python keeps
+    # After so many odd numbers, which orjson reads one by one, it may read the whole payload; one of them takes as long
+    # as so many bytes of other text.
+    ODD_NUMBERS = 3
+    ODD_BYTES = 128
+    # orjson also reads a payload that begins with so many floats of so few bytes each, and is much longer than those.
+    FLOATS = 8
+    FLOAT_BYTES = 24
+
+cdef double[23] TENS = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
+    1e21, 1e22,
+]  # all that are exact
+cdef uint64_t[2 * TEN_POWERS + 1][2] FIVES  # the upper 128 bits of each power of five, from -TEN_POWERS on
+
+
+cdef int fill_fives() except -1:
+    """Fill the table as in Lemire, "Number Parsing at a Gigabyte per Second" (2021): powers below 1 are rounded up."""
+    for power in range(-TEN_POWERS, TEN_POWERS + 1):
+        five = 5 ** abs(power)
+        if power < 0:
+            # 5 ** 27 is the largest that fits in a word.
+            bits = (five - 1).bit_length()
+            five = (1 << (bits + 127 if power >= -27 else 2 * bits + 128)) // five + 1
+        size = five.bit_length()
+        five = five >> (size - 128) if size > 128 else five << (128 - size)
+        FIVES[power + TEN_POWERS][0] = five >> 64
+        FIVES[power + TEN_POWERS][1] = five & 0xFFFFFFFFFFFFFFFF
+    return 0
+
+
+fill_fives()
+cdef uint64_t[9] INTEGER_TENS = [1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000]
+
+
+cdef PyObject* integers[SMALL_INTEGERS]  # each owned
+
+
+cdef int fill_integers() except -1:
+    cdef int number
+    for number in range(SMALL_INTEGERS):
+        integers[number] = new_integer(number)
+        if integers[number] == NULL:
+            raise MemoryError
+    return 0
+
+
+fill_integers()
+
+
+cdef PyObject* odd_number(ValueReader* reader, const uint8_t* start) noexcept:
+    """The number at `start`, by orjson. Set `is_for_orjson` if there are too many."""
+    cdef const uint8_t* at = start
+    cdef const uint8_t* end = reader.end
+    cdef PyObject* text
+    cdef PyObject* value
+    while at < end and (is_digit(at[0]) or at[0] in (c"-", c"+", c".", c"e", c"E")):
+        at += 1
+    reader.odd += 1
+    if reader.odd > ODD_NUMBERS and reader.odd * ODD_BYTES > start - reader.start:
+        reader.is_for_orjson = True
+        return NULL
+    text = new_bytes_of(<const char*>start, at - start)
+    if text == NULL:
+        return NULL
+    value = call_with(<PyObject*>loads, text)
+    drop(text)
+    if value == NULL and is_raised(<PyObject*>JSONDecodeError):
+        clear_raised()
+    reader.at = at
+    return value
+
+
+cdef inline const uint8_t* digits_after(const uint8_t* at, const uint8_t* end, uint64_t* number) noexcept nogil:
+    """Past the digits at `at`, which are appended to `number`; too many of them overflow it.
+
+    It reads eight bytes at a time if so many are left: the digits move to the upper end, zeros fill the lower one, and
+    the eight are added up in pairs.
+    """
+    cdef uint64_t word
+    cdef uint64_t others
+    cdef int count
+    while LITTLE_ENDIAN and end - at >= 8:
+        memcpy(&word, at, 8)
+        word ^= <uint64_t>0x3030303030303030
+        # The upper half of a byte is 0, also after 6 is added, only if the byte was a digit.
+        others = (word | (word + <uint64_t>0x0606060606060606)) & <uint64_t>0xF0F0F0F0F0F0F0F0
+        count = lowest_bit(others) >> 3 if others else 8
+        if count == 0:
+            return at
+        word <<= 64 - 8 * count
+        word = word * 10 + (word >> 8)
+        word = (
+            (word & <uint64_t>0x000000FF000000FF) * <uint64_t>0x000F424000000064
+            + (word >> 16 & <uint64_t>0x000000FF000000FF) * <uint64_t>0x0000271000000001
+        ) >> 32
+        number[0] = number[0] * INTEGER_TENS[count] + word
+        at += count
+        if count < 8:
+            return at
+    while at < end and is_digit(at[0]):
+        number[0] = number[0] * 10 + (at[0] - c"0")
+        at += 1
+    return at
+
+
+cdef inline PyObject* number_at(ValueReader* reader, const uint8_t* start) noexcept:
+    """The number at `start`, a digit or a minus. orjson reads odd ones: with too many digits, or too far from 1."""
+    cdef const uint8_t* at = start
+    cdef const uint8_t* end = reader.end
+    cdef const uint8_t* digits
+    cdef bint negative = at[0] == c"-"
+    cdef uint64_t number = 0  # too many digits overflow it; it is not used then
+    at += negative
+    digits = at
+    at = digits_after(at, end, &number)
+    if unlikely(at == digits or (digits[0] == c"0" and at - digits > 1)):
+        return NULL
+    if at < end and (at[0] == c"." or at[0] | 0x20 == c"e"):
+        return float_at(reader, start, digits, at, number)
+    if unlikely(at - digits > INTEGER_DIGITS):
+        if at - digits > MANTISSA_DIGITS or (negative and number > <uint64_t>1 << 63):
+            return odd_number(reader, start) if reader.any_integer or not is_wide(start, at) else NULL
+        if number >> 63 and not negative:
+            reader.at = at
+            return new_unsigned(number)
+    if unlikely(negative and number == 0):
+        return odd_number(reader, start)
+    reader.at = at
+    if number < SMALL_INTEGERS and not negative:
+        hold(integers[number])
+        return integers[number]
+    # In unsigned arithmetic, because 2**63 is not a long long.
+    return new_integer(<long long>(0 - number if negative else number))
+
+
+cdef inline bint round_double(uint64_t number, Py_ssize_t power, double* value) noexcept nogil:
+    """Set the double nearest to number * 10**power, ties to even. Return False if that stays open. `number` is not 0.
+
+    Lemire's algorithm: the number times the upper 64 or 128 bits of the power nearly always settles the rounding. With
+    powers up to TEN_POWERS the result is a normal double.
+    """
+    cdef unsigned long long low
+    cdef unsigned long long lower
+    cdef uint64_t high
+    cdef uint64_t upper
+    cdef uint64_t mantissa
+    cdef uint64_t exponent
+    cdef int zeros = 63 - highest_bit_of_word(number)
+    cdef int shift
+    cdef uint64_t* five = FIVES[power + TEN_POWERS]
+    number <<= zeros
+    high = product_of(number, five[0], &low)
+    if high & 0x1FF == 0x1FF:  # the bits below the 55 that count
+        upper = product_of(number, five[1], &lower)
+        low += upper
+        high += low < upper
+    if low == ~<uint64_t>0 and not -27 <= power <= 55:
+        return False
+    shift = <int>(high >> 63) + 9
+    mantissa = high >> shift
+    # 217706 / 65536 is the logarithm of 10 to the base of 2.
+    exponent = <uint64_t>(((217706 * power) >> 16) + 63 + <int>(high >> 63) - zeros + 1023)
+    # Exactly half way between two doubles: possible only if the power of five fits in a word.
+    if low <= 1 and -4 <= power <= 23 and mantissa & 3 == 1 and mantissa << shift == high:
+        mantissa -= 1
+    mantissa = (mantissa + (mantissa & 1)) >> 1
+    if mantissa >> 53:
+        mantissa >>= 1
+        exponent += 1
+    mantissa = (mantissa & ((<uint64_t>1 << 52) - 1)) | exponent << 52
+    memcpy(value, &mantissa, 8)
+    return True
+
+
+cdef PyObject* float_at(
+    ValueReader* reader, const uint8_t* start, const uint8_t* digits, const uint8_t* at, uint64_t number
+) noexcept:
+    """The number at `start`, whose digits up to `at` are `number`; a point or an `e` follows."""
+    cdef const uint8_t* end = reader.end
+    cdef const uint8_t* exponent
+    cdef Py_ssize_t size = at - digits
+    cdef Py_ssize_t power = 0
+    cdef Py_ssize_t shown
+    cdef Py_ssize_t read
+    cdef bint negative = False
+    cdef double value
+    if at[0] == c".":
+        at += 1
+        digits = at
+        at = digits_after(at, end, &number)
+        if at == digits:
+            return NULL
+        size += at - digits
+    else:
+        digits = at
+    if at < end and at[0] | 0x20 == c"e":
+        power = digits - at
+        at += 1
+        if at < end and (at[0] == c"+" or at[0] == c"-"):
+            negative = at[0] == c"-"
+            at += 1
+        exponent = at
+        while at < end and is_digit(at[0]):
+            at += 1
+        if at == exponent:
+            return NULL
+        if at - exponent > 2:
+            return odd_number(reader, start)
+        shown = exponent[0] - c"0"
+        if at - exponent == 2:
+            shown = 10 * shown + (exponent[1] - c"0")
+        power += -shown if negative else shown
+    else:
+        power = digits - at
+    if size > MANTISSA_DIGITS or power < -TEN_POWERS or power > TEN_POWERS:
+        return odd_number(reader, start)
+    reader.floats += 1
+    if reader.floats == FLOATS:
+        read = at - reader.start
+        if read < FLOATS * FLOAT_BYTES and read * FLOATS < end - at:
+            reader.is_for_orjson = True
+            return NULL
+    if EXACT_DOUBLES and number <= <uint64_t>1 << 53 and -22 <= power <= 22:
+        # Both operands are exact, so one operation rounds correctly (Clinger 1990).
+        value = <double><int64_t>number
+        if power < 0:
+            value /= TENS[-power]
+        else:
+            value *= TENS[power]
+    elif number == 0:
+        value = 0.0
+    elif not round_double(number, power, &value):
+        return odd_number(reader, start)
+    reader.at = at
+    return new_float(-value if start[0] == c"-" else value)

@@ -1,0 +1,477 @@
+"""Strings and names as str objects, in one pass: escapes and UTF-8 are checked while they are decoded."""
+
+cdef enum:
+    NAME_PLACES = 2048
+    NAME_BYTES = 64  # longer names are not cached
+
+
+cdef struct Name:
+    uint64_t first  # what `words_of` makes of it
+    uint64_t last
+    Py_ssize_t size
+    PyObject* text  # owned; NULL: the place is free
+
+
+# A cache of names and methods. Each hash has one place, so that a flood of names cannot make it grow.
+cdef Name[NAME_PLACES] names
+
+
+cdef inline void words_of(const uint8_t* at, Py_ssize_t size, uint64_t* first, uint64_t* last) noexcept:
+    """Set the first and the last eight bytes as words, which tell apart all texts of this size from 1 to 16."""
+    cdef uint32_t low
+    cdef uint32_t high
+    if size >= 8:
+        memcpy(first, at, 8)
+        memcpy(last, at + size - 8, 8)
+        return
+    if size >= 4:
+        memcpy(&low, at, 4)
+        memcpy(&high, at + size - 4, 4)
+        first[0] = low | <uint64_t>high << 32
+    else:
+        first[0] = at[0] | <uint64_t>at[size >> 1] << 8 | <uint64_t>at[size - 1] << 16
+    last[0] = 0
+
+
+cdef inline PyObject* ascii_at(const uint8_t* start, Py_ssize_t size) noexcept:
+    cdef PyObject* text = new_string(size, 0x7F)
+    if text != NULL:
+        copy(<char*>string_data(text), <const char*>start, size)
+    return text
+
+
+cdef inline PyObject* name_at(const uint8_t* start, Py_ssize_t size) noexcept:
+    """The cached str, with its hash, of an ASCII name or method."""
+    cdef uint64_t first
+    cdef uint64_t last
+    cdef uint64_t hash
+    cdef Name* name
+    if size == 0 or size > NAME_BYTES:
+        return ascii_at(start, size)
+    words_of(start, size, &first, &last)
+    hash = ((last * <uint64_t>0x9E3779B97F4A7C15) ^ first ^ <uint64_t>size) * <uint64_t>0x9E3779B97F4A7C15
+    name = &names[<size_t>(hash >> 53)]
+    if (
+        name.first == first
+        and name.last == last
+        and name.size == size
+        and (size <= 16 or memcmp(<const char*>string_data(name.text) + 8, start + 8, size - 16) == 0)
+    ):
+        hold(name.text)
+        return name.text
+    return keep_name(name, start, size, first, last)
+
+
+cdef PyObject* keep_name(Name* name, const uint8_t* start, Py_ssize_t size, uint64_t first, uint64_t last) noexcept:
+    cdef PyObject* text = ascii_at(start, size)
+    cdef PyObject* old = name.text
+    if text == NULL:
+        return NULL
+    hash_of(text)
+    hold(text)
+    name.text = text
+    name.first = first
+    name.last = last
+    name.size = size
+    if old != NULL:
+        drop(old)
+    return text
+
+
+cdef enum:
+    # A string is put together in so many words of four bytes on the C stack; longer ones on the heap.
+    TEXT_WORDS = 1024
+    # How many units `fill` may write before it checks the room again.
+    TEXT_UNITS = 32
+
+cdef enum Filling:
+    FILLED  # up to the closing quote
+    TOO_NARROW  # the character at `at` does not fit in the units
+    NOT_FILLED  # it is invalid, or there is no memory
+
+
+cdef struct Text:
+    # A string that is being put together from units of one size.
+    const uint8_t* at  # where reading goes on
+    const uint8_t* end
+    uint8_t* units
+    Py_ssize_t room  # bytes at `units`
+    Py_ssize_t count  # units that are written
+    uint64_t bits  # its highest bit is that of the largest character, unless all are ASCII
+    bint on_heap
+
+
+cdef int32_t[256] HEX_DIGITS  # 0x10000 for other bytes
+cdef uint8_t[256] SHORT_ESCAPES  # by the byte behind the backslash; 0 for other bytes
+
+
+cdef void fill_tables() noexcept:
+    cdef int byte
+    for byte in range(256):
+        HEX_DIGITS[byte] = 0x10000 if hex_digit(<uint8_t>byte) < 0 else hex_digit(<uint8_t>byte)
+        SHORT_ESCAPES[byte] = 0
+    SHORT_ESCAPES[c'"'] = c'"'
+    SHORT_ESCAPES[c"\\"] = c"\\"
+    SHORT_ESCAPES[c"/"] = c"/"
+    SHORT_ESCAPES[c"b"] = 0x08
+    SHORT_ESCAPES[c"f"] = 0x0C
+    SHORT_ESCAPES[c"n"] = 0x0A
+    SHORT_ESCAPES[c"r"] = 0x0D
+    SHORT_ESCAPES[c"t"] = 0x09
+
+
+fill_tables()
+
+
+cdef inline int hex_at(const uint8_t* at) noexcept nogil:
+    """The number in the four hexadecimal digits at `at`, all before the end; more than 0xFFFF if one is invalid."""
+    return HEX_DIGITS[at[0]] << 12 | HEX_DIGITS[at[1]] << 8 | HEX_DIGITS[at[2]] << 4 | HEX_DIGITS[at[3]]
+
+
+cdef inline bint is_of_three(uint16_t code) noexcept nogil:
+    """Whether UTF-8 writes a code in three bytes."""
+    return code >= 0x800 and <uint16_t>(code - 0xD800) >= 0x800
+
+
+cdef bint make_room(Text* text, Py_ssize_t unit, Py_ssize_t more) noexcept:
+    """Make room for `more` units of this size and TEXT_UNITS. Return False with an exception if there is no memory."""
+    cdef Py_ssize_t needed = (text.count + more + TEXT_UNITS) * unit
+    cdef uint8_t* larger
+    if needed <= text.room:
+        return True
+    needed = max(needed, 2 * text.room)
+    larger = <uint8_t*>resize_memory(text.units if text.on_heap else NULL, needed)
+    if larger == NULL:
+        set_no_memory()
+        return False
+    if not text.on_heap:
+        memcpy(larger, text.units, text.room)
+    text.units = larger
+    text.room = needed
+    text.on_heap = True
+    return True
+
+
+ctypedef fused Unit:
+    uint8_t
+    uint16_t
+    uint32_t
+
+
+cdef inline Filling fill(Text* text, Unit* unit) noexcept:
+    """Read up to the closing quote, or to the first character that does not fit in the units.
+
+    unit: NULL; its type is that of the units.
+
+    Bounds: a round begins with room for TEXT_UNITS units, and writes up to 16 of ASCII. Each step over other characters
+    begins with room for at least 8, and writes up to 5.
+    """
+    cdef const uint8_t* at = text.at
+    cdef const uint8_t* end = text.end
+    cdef const uint8_t* start
+    cdef Unit* to = <Unit*>text.units + text.count
+    cdef Unit* full = <Unit*>(text.units + text.room) - TEXT_UNITS  # up to here a round may begin
+    cdef uint8_t[16] block
+    cdef uint64_t word
+    cdef uint64_t codes
+    cdef uint32_t four
+    cdef uint32_t wide
+    cdef uint64_t bits = 0
+    cdef unsigned int found
+    cdef Filling filling = NOT_FILLED
+    cdef bint is_going_on = True
+    cdef uint8_t byte
+    cdef int code
+    cdef int low
+    cdef int i
+    while is_going_on:
+        if unlikely(to > full):
+            text.count = to - <Unit*>text.units
+            if not make_room(text, sizeof(Unit), 1):
+                return NOT_FILLED
+            to = <Unit*>text.units + text.count
+            full = <Unit*>(text.units + text.room) - TEXT_UNITS
+        if end - at >= 16:
+            found = plain_bytes(at) ^ 0xFFFF
+            memcpy(block, at, 16)
+            for i in range(16):
+                to[i] = block[i]
+            if found == 0:
+                at += 16
+                to += 16
+                continue
+            i = lowest_bit(found)
+            at += i
+            to += i
+        else:
+            while at < end and 0x20 <= at[0] < 0x80 and at[0] != c'"' and at[0] != c"\\":
+                to[0] = at[0]
+                to += 1
+                at += 1
+        while to <= full + 16:
+            is_going_on = False
+            if unlikely(at >= end):
+                break
+            byte = at[0]
+            if byte == c'"':
+                filling = FILLED
+                break
+            if byte == c"\\":
+                if unlikely(end - at < 2):
+                    break
+                byte = SHORT_ESCAPES[at[1]]
+                if byte:
+                    to[0] = byte
+                    at += 2
+                else:
+                    if unlikely(end - at < 6 or at[1] != c"u"):
+                        break
+                    code = hex_at(at + 2)
+                    if unlikely(code > 0xFFFF):
+                        break
+                    if Unit is uint8_t:
+                        if code >= 0x80:
+                            filling = TOO_NARROW
+                            break
+                    if unlikely(code & 0xF800 == 0xD800):
+                        if code >= 0xDC00 or end - at < 12 or at[6] != c"\\" or at[7] != c"u":
+                            break
+                        low = hex_at(at + 8)
+                        if low > 0xFFFF or low & 0xFC00 != 0xDC00:
+                            break
+                        if Unit is not uint32_t:
+                            filling = TOO_NARROW
+                            break
+                        code = 0x10000 + ((code & 0x3FF) << 10) + (low & 0x3FF)
+                        at += 6
+                    bits |= <uint64_t>code
+                    to[0] = <Unit>code
+                    at += 6
+                to += 1
+            elif byte < 0x80:
+                is_going_on = byte >= 0x20
+                break
+            elif Unit is uint8_t:
+                filling = TOO_NARROW
+                break
+            else:
+                # RFC 3629, section 4.
+                if byte < 0xE0:
+                    if Unit is uint16_t:
+                        start = at
+                        while LITTLE_ENDIAN and end - at >= 8 and to <= full + 24:
+                            memcpy(&word, at, 8)
+                            codes = (word & <uint64_t>0x001F001F001F001F) << 6 | (
+                                word >> 8 & <uint64_t>0x003F003F003F003F
+                            )
+                            memcpy(to, &codes, 8)
+                            # Bits are set in each unit that is not a character of two bytes, or is below 0x80.
+                            word = (word ^ <uint64_t>0x80C080C080C080C0) & <uint64_t>0xC0E0C0E0C0E0C0E0 | ~(
+                                (codes >> 7 & <uint64_t>0x000F000F000F000F) + <uint64_t>0x000F000F000F000F
+                            ) & <uint64_t>0x0010001000100010
+                            if word == 0:
+                                bits |= codes
+                                to += 4
+                                at += 8
+                                continue
+                            i = lowest_bit(word) >> 4
+                            bits |= codes & ((<uint64_t>1 << (i << 4)) - 1)
+                            to += i
+                            at += 2 * i
+                            if i == 0 or at[0] != c" ":
+                                break
+                            to[0] = c" "
+                            to += 1
+                            at += 1
+                        if at != start:
+                            is_going_on = True
+                            continue
+                    if byte < 0xC2 or end - at < 2 or at[1] & 0xC0 != 0x80:
+                        break
+                    code = (byte & 0x1F) << 6 | (at[1] & 0x3F)
+                    at += 2
+                elif byte < 0xF0:
+                    if Unit is uint16_t:
+                        start = at
+                        while LITTLE_ENDIAN and end - at >= 8 and to <= full + 24:
+                            memcpy(&word, at, 8)
+                            codes = (
+                                (word & <uint64_t>0x00000F00000F) << 12
+                                | (word & <uint64_t>0x003F00003F00) >> 2
+                                | (word & <uint64_t>0x3F00003F0000) >> 16
+                            )
+                            if word & <uint64_t>0xC0C0F0C0C0F0 != <uint64_t>0x8080E08080E0:
+                                break
+                            if not is_of_three(<uint16_t>codes) or not is_of_three(<uint16_t>(codes >> 24)):
+                                break
+                            to[0] = <uint16_t>codes
+                            to[1] = <uint16_t>(codes >> 24)
+                            to += 2
+                            at += 6
+                        if at != start:
+                            bits |= 0x800
+                            is_going_on = True
+                            continue
+                    if end - at < 3 or at[1] & 0xC0 != 0x80 or at[2] & 0xC0 != 0x80:
+                        break
+                    code = (byte & 0x0F) << 12 | (at[1] & 0x3F) << 6 | (at[2] & 0x3F)
+                    if not is_of_three(<uint16_t>code):
+                        break
+                    at += 3
+                else:
+                    if Unit is uint32_t:
+                        start = at
+                        while LITTLE_ENDIAN and end - at >= 4 and to <= full + 24:
+                            memcpy(&four, at, 4)
+                            wide = (four & 7) << 18 | (four & 0x3F00) << 4 | (four >> 10 & 0xFC0) | (four >> 24 & 0x3F)
+                            if four & <uint32_t>0xC0C0C0F8 != <uint32_t>0x808080F0 or wide - 0x10000 >= 0x100000:
+                                break
+                            to[0] = wide
+                            to += 1
+                            at += 4
+                        if at != start:
+                            bits |= 0x10000
+                            is_going_on = True
+                            continue
+                    if end - at < 4:
+                        break
+                    code = (byte & 0x0F) << 18 | (at[1] & 0x3F) << 12 | (at[2] & 0x3F) << 6 | (at[3] & 0x3F)
+                    if (at[1] & 0xC0) + (at[2] & 0xC0) + (at[3] & 0xC0) != 0x180 or (at[1] & at[2] & at[3]) < 0x80:
+                        break
+                    if code < 0x10000 or code > 0x10FFFF:
+                        break
+                    if Unit is not uint32_t:
+                        filling = TOO_NARROW
+                        break
+                    at += 4
+                bits |= <uint64_t>code
+                to[0] = <Unit>code
+                to += 1
+            is_going_on = True
+    text.at = at
+    text.count = to - <Unit*>text.units
+    if Unit is uint16_t:
+        bits |= bits >> 32
+        bits = (bits | bits >> 16) & 0xFFFF
+    text.bits |= bits
+    return filling
+
+
+cdef bint widen(Text* text, Py_ssize_t unit, Py_ssize_t wider) noexcept:
+    """Widen all units. Return False with an exception if there is no memory.
+
+    It begins with the last block of 16, so that it overwrites no unit before it reads it. The room for TEXT_UNITS more
+    makes the last block a whole one.
+    """
+    cdef uint16_t[16] two
+    cdef uint32_t[16] four
+    cdef Py_ssize_t block
+    cdef int i
+    if not make_room(text, wider, 0):
+        return False
+    block = (text.count + 15) & ~<Py_ssize_t>15
+    while block > 0:
+        block -= 16
+        if unit == 1:
+            for i in range(16):
+                two[i] = text.units[block + i]
+        else:
+            memcpy(two, text.units + 2 * block, sizeof(two))
+        if wider == 2:
+            memcpy(text.units + 2 * block, two, sizeof(two))
+        else:
+            for i in range(16):
+                four[i] = two[i]
+            memcpy(text.units + 4 * block, four, sizeof(four))
+    return True
+
+
+cdef PyObject* text_of(Text* text, Py_ssize_t unit) noexcept:
+    """The str in its canonical form: as narrow as its largest character allows."""
+    cdef PyObject* value
+    cdef uint8_t* to
+    cdef Py_ssize_t i
+    if unit == 2 and text.bits < 0x100:
+        value = new_string(text.count, 0xFF)
+        if value != NULL:
+            to = <uint8_t*>string_data(value)
+            for i in range(text.count):
+                to[i] = <uint8_t>(<const uint16_t*>text.units)[i]
+        return value
+    value = new_string(text.count, 0x7F if unit == 1 else 0xFFFF if unit == 2 else 0x10FFFF)
+    if value != NULL:
+        memcpy(string_data(value), text.units, text.count * unit)
+    return value
+
+
+cdef PyObject* unusual_string(ValueReader* reader, const uint8_t* start, const uint8_t* at) noexcept:
+    """As `string_at`, for a string whose first escape or character beyond ASCII is at `at`."""
+    cdef uint32_t[TEXT_WORDS] units
+    cdef Text text
+    cdef PyObject* value = NULL
+    cdef Py_ssize_t unit = 1
+    cdef Filling filling = NOT_FILLED
+    text.at = at
+    text.end = reader.end
+    text.units = <uint8_t*>units
+    text.room = sizeof(units)
+    text.count = 0
+    text.bits = 0
+    text.on_heap = False
+    if make_room(&text, 1, at - start):
+        memcpy(text.units, start, at - start)
+        text.count = at - start
+        filling = fill(&text, <uint8_t*>NULL)
+    if filling == TOO_NARROW and text.at[0] < 0xF0:
+        filling = NOT_FILLED
+        if widen(&text, 1, 2):
+            unit = 2
+            filling = fill(&text, <uint16_t*>NULL)
+    if filling == TOO_NARROW:
+        filling = NOT_FILLED
+        if widen(&text, unit, 4):
+            unit = 4
+            filling = fill(&text, <uint32_t*>NULL)
+    if filling == FILLED:
+        value = text_of(&text, unit)
+        reader.at = text.at + 1
+    if text.on_heap:
+        free_memory(text.units)
+    return value
+
+
+cdef inline PyObject* string_at(ValueReader* reader, const uint8_t* start) noexcept:
+    """The str whose opening quote is before `start`."""
+    cdef const uint8_t* at = plain_end(reader, start)
+    if unlikely(at >= reader.end):
+        return NULL
+    if unlikely(at[0] != c'"'):
+        return unusual_string(reader, start, at)
+    reader.at = at + 1
+    return ascii_at(start, at - start)
+
+
+cdef inline PyObject* name_before_colon(ValueReader* reader, const uint8_t* at) noexcept:
+    """The member name at `at`; `reader.at` is then past its colon and the space around it."""
+    cdef const uint8_t* start = at + 1
+    cdef const uint8_t* end = reader.end
+    cdef PyObject* name
+    if unlikely(at >= end or at[0] != c'"'):
+        return NULL
+    at = plain_end(reader, start)
+    if unlikely(at >= end):
+        return NULL
+    if at[0] == c'"':
+        name = name_at(start, at - start)
+        at += 1
+    else:
+        name = unusual_string(reader, start, at)
+        at = reader.at
+    if name == NULL:
+        return NULL
+    at = past_space(at, end)
+    if unlikely(at >= end or at[0] != c":"):
+        drop(name)
+        return NULL
+    reader.at = past_space(at + 1, end)
+    return name
