@@ -74,8 +74,8 @@ class Profile:
         null_companions: treat `"error": null` next to a result as absent, and `"result": null` next to an error.
         object_results: require `result` to be an object.
         batches: accept an array of messages.
-        extra_members: ignore members that JSON-RPC does not define, in a message and in its error object; if False,
-            they are a fault.
+        extra_members: what to do with members that JSON-RPC does not define, in a message and in its error object:
+            ignore them (True), keep them in `extra` ("keep"), or treat them as a fault (False).
         big_ints: decode integers beyond 64 bits in a payload to floats ("float", as orjson does, the fastest) or
             exactly ("exact"), or refuse them ("reject").
         limits: the bounds on a message.
@@ -97,7 +97,7 @@ class Profile:
     null_companions: bool = False
     object_results: bool = False
     batches: bool = True
-    extra_members: bool = True
+    extra_members: bool | Literal["keep"] = True
     big_ints: Literal["float", "exact", "reject"] = "float"
     limits: Limits = Limits()
 
@@ -105,7 +105,7 @@ class Profile:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             expected = type(field.default)
-            if type(value) is not expected:
+            if type(value) is not expected and not (field.name == "extra_members" and value == "keep"):
                 raise TypeError(f"{field.name} must be of type {expected.__name__}, not {type(value).__name__}")
         if self.big_ints not in ("float", "exact", "reject"):
             raise ValueError('big_ints must be "float", "exact" or "reject"')
@@ -137,10 +137,11 @@ _PERMISSIONS: Final = (
 def is_at_least_as_strict(profile: Profile, other: Profile) -> bool:
     """Return whether every message that is valid in `profile` is valid in `other`, so that `parse` need not check it.
 
-    It does not compare batches, nor what only the text shows: size, depth, and integers beyond 64 bits.
+    It does not compare batches, which extra members are kept, nor what only the text shows: size, depth, and integers
+    beyond 64 bits.
     """
     return (
-        all(getattr(profile, name) <= getattr(other, name) for name in _PERMISSIONS)
+        all(bool(getattr(profile, name)) <= bool(getattr(other, name)) for name in _PERMISSIONS)
         and profile.object_results >= other.object_results
         and profile.limits.method_bytes <= other.limits.method_bytes
         and profile.limits.id_bytes <= other.limits.id_bytes

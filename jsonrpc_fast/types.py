@@ -34,10 +34,17 @@ class Classification(NamedTuple):
     id: MessageId = None
 
 
-class Unset(enum.Enum):
-    """The type of `UNSET`, which stands for an absent member (None is JSON's null)."""
+class NotJson:
+    """The value of `UNSET`. orjson writes an enum as its value, and refuses this one."""
 
-    UNSET = "UNSET"
+
+class Unset(enum.Enum):
+    """The type of `UNSET`, which stands for an absent member (None is JSON's null). It cannot be written as JSON."""
+
+    UNSET = NotJson()
+
+    def __reduce_ex__(self, _: object) -> str:  # type: ignore[override]  # as `object` allows
+        return "UNSET"
 
     def __repr__(self) -> str:
         return "UNSET"

@@ -3,17 +3,30 @@
 Rules:
   - the compiled core is used if it can be imported and is built from the sources next to it, else the pure backend;
   - `JSONRPC_FAST_PURE=1` in the environment selects the pure backend;
-  - type checkers always see the pure backend.
+  - without the GIL the pure backend is used: the core's caches and free lists have no other lock;
+  - type checkers always see the pure backend;
+  - one interpreter of a process has the core, the others use the pure backend; from Python 3.12 on the package works
+    in the main interpreter only.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..profile import lower_default_limits
 from ._sources import checksum
+
+if sys.version_info >= (3, 12):
+    import _thread
+
+    # orjson shares its exception class between interpreters, which has crashed since interpreters have caches of their
+    # own for the methods of classes. The check precedes the import of the core, which works in the first interpreter
+    # that imports it.
+    if not _thread._is_main_interpreter():  # type: ignore[attr-defined]
+        raise ImportError("orjson, and so jsonrpc_fast, works in the main interpreter only, from Python 3.12 on")
 
 BACKEND: Literal["cython", "python"] = "python"
 CORE_FAULT: str | None = None
@@ -63,6 +76,10 @@ else:
         if _found is not None and _found != backend.SOURCES:
             BACKEND = "python"
             CORE_FAULT = "the core was built from other sources than those next to it: build it again"
+        elif not getattr(sys, "_is_gil_enabled", lambda: True)():
+            # A free-threaded Python enables the GIL for the core, unless PYTHON_GIL=0 or -X gil=0 forbids that.
+            BACKEND = "python"
+            CORE_FAULT = "the core needs the GIL, which PYTHON_GIL=0 or -X gil=0 keeps off"
     if BACKEND == "python":
         from . import _pure as backend
 
@@ -84,7 +101,9 @@ if TYPE_CHECKING:
         answer,
         classify,
         decode,
+        decode_dict,
         encode,
+        encode_dict,
         encode_error,
         encode_many,
         encode_notification,
@@ -101,9 +120,11 @@ else:
     Raw = backend.Raw
     Decoder = backend.Decoder
     decode = backend.decode
+    decode_dict = backend.decode_dict
     parse = backend.parse
     classify = backend.classify
     encode = backend.encode
+    encode_dict = backend.encode_dict
     encode_many = backend.encode_many
     encode_request = backend.encode_request
     encode_notification = backend.encode_notification
@@ -133,7 +154,9 @@ __all__ = [
     "backend",
     "classify",
     "decode",
+    "decode_dict",
     "encode",
+    "encode_dict",
     "encode_error",
     "encode_many",
     "encode_notification",

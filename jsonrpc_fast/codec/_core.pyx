@@ -2,7 +2,7 @@
 """The compiled core. `_pure.py` says what it does and why; comments here say only what C adds.
 
 Rules:
-  - the fast path (`decode_fast`) reads a valid message of a usual form in one pass, and leaves every other text to the
+  - the fast path (`read_text_fast`) reads a valid message of a usual form in one pass, and leaves every other text to the
     slow path;
   - the slow path (`decode_slow`) scans the text to the last byte, and only then makes objects of its payloads;
   - `check_message` checks the members of a message, whether they come from the scanner or from a dict;
@@ -13,11 +13,10 @@ Rules:
 cimport cython
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next, PyDict_Size
+from cpython.dict cimport PyDict_GetItemWithError, PyDict_Size
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_FromLongLong
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_XDECREF
+from cpython.object cimport Py_EQ, PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_Substring
 from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -33,6 +32,7 @@ cdef extern from *:
     unsigned long JSONRPC_FAST_SOURCES  # the checksum of the sources, which setup.py gives
 
 from ._scanner cimport (
+    LITTLE_ENDIAN,
     MEMBER_CODE,
     MEMBER_DATA,
     MEMBER_ERROR,
@@ -93,9 +93,10 @@ from ..profile import MAX_DEPTH as _MAX_DEPTH
 from ..profile import MAX_ID_BYTES as _MAX_ID_BYTES
 from ..types import BYTE_ORDER_MARK as _BYTE_ORDER_MARK
 from ..types import ERROR_MEMBERS as _ERROR_MEMBERS
-from ..types import UNSET, Classification
+from ..types import ENVELOPE_MEMBERS, UNSET, Classification
+from ._dicts import dicts_of, write_dict
+from ._extra import RESERVED_IN_RESPONSES, append_extra, check_extra, extra_of
 from ._json import (
-    OPT_APPEND_NEWLINE,
     JSONDecodeError,
     check_exact,
     check_option,
@@ -114,34 +115,22 @@ from ._stream import M as _M
 from ._stream import StreamDecoder
 
 cdef extern from "Python.h":
-    PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* text, Py_ssize_t size) except NULL
-    int resize_bytes "_PyBytes_Resize"(PyObject** text, Py_ssize_t size) except -1
     object PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
     void* PyUnicode_DATA(object text)
     bint PyUnicode_IS_ASCII(object text)
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
     bint PyBytes_CheckExact(object value)
-    bint PyDict_Check(object value)
-    bint PyList_Check(object value)
     PyObject* PyList_GET_ITEM(object items, Py_ssize_t index)
     Py_ssize_t PyList_GET_SIZE(object items)
     Py_ssize_t PY_SSIZE_T_MAX
     bint PyLong_CheckExact(object value)
-    bint PyUnicode_Check(object value)
     bint PyUnicode_CheckExact(object value)
 
 cdef enum:
     # Larger payloads go to orjson as a view of the text; for smaller ones a copy is cheaper.
     VIEW_BYTES = 2048
-    # Digits and sign of the widest 64-bit integer.
-    INTEGER_BYTES = 20
-
     # A decoder keeps a buffer of up to this size between lines.
     KEPT_BYTES = 65536
-    # From about this size on, it costs less to let orjson write the envelope too than to copy its output.
-    LARGE_BYTES = 2048
-    LARGE_NODES = 16
-    LARGE_PROBES = 64
 
 cdef const char* NULL_TEXT = b"null"
 cdef str VERSION = "2.0"
@@ -150,7 +139,6 @@ cdef object loads = _loads
 cdef object dumps_unchecked = _dumps_unchecked
 cdef object ZERO = 0
 cdef object ABSENT = object()  # the value of an absent member
-cdef object APPEND_NEWLINE = OPT_APPEND_NEWLINE
 cdef Py_ssize_t MAX_DEPTH = _MAX_DEPTH
 cdef Py_ssize_t SHOWN_BYTES = _SHOWN_BYTES
 cdef Py_ssize_t MAX_ID_BYTES = _MAX_ID_BYTES
@@ -182,6 +170,7 @@ def _make_fault(*state):
 
 include "_core_parts/faults.pxi"
 include "_core_parts/messages.pxi"
+include "_core_parts/free_lists.pxi"
 include "_core_parts/rules.pxi"
 include "_core_parts/value_reader.pxi"
 include "_core_parts/strings.pxi"
@@ -190,4 +179,9 @@ include "_core_parts/values.pxi"
 include "_core_parts/fast_path.pxi"
 include "_core_parts/decoding.pxi"
 include "_core_parts/streams.pxi"
+include "_core_parts/concatenated.pxi"
+include "_core_parts/output.pxi"
+include "_core_parts/write_strings.pxi"
+include "_core_parts/write_numbers.pxi"
+include "_core_parts/write_values.pxi"
 include "_core_parts/encoding.pxi"

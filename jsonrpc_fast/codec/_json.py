@@ -19,6 +19,9 @@ Default = Callable[[Any], Any] | None
 
 JSONDecodeError = orjson.JSONDecodeError
 OPT_APPEND_NEWLINE: Final = orjson.OPT_APPEND_NEWLINE
+OPT_SORT_KEYS: Final = orjson.OPT_SORT_KEYS
+OPT_PASSTHROUGH: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+"""Pass what the json module cannot write to `default`. Enumerations and UUIDs are still written."""
 loads = orjson.loads
 dumps_unchecked = orjson.dumps  # raises TypeError instead of EncodeError
 
@@ -52,7 +55,8 @@ def exact_number(token: bytes) -> int | float | None:
     if b"." not in token and b"e" not in token and b"E" not in token:
         return int(token)
     number = float(token)
-    return number if _decimal(token) == _decimal(repr(number).encode()) else None
+    written = repr(number).encode()
+    return number if token == written or _decimal(token) == _decimal(written) else None
 
 
 def _decimal(token: bytes) -> tuple[bool, bytes, int]:

@@ -32,6 +32,8 @@ from ..types import (
     Classification,
     MessageId,
 )
+from ._dicts import dicts_of, write_dict
+from ._extra import RESERVED_IN_RESPONSES, append_extra, check_extra, extra_of
 from ._json import (
     Default,
     JSONDecodeError,
@@ -56,13 +58,14 @@ from ._scanner import (
     scan_error,
     scan_head,
     scan_proven,
+    scan_unexpected,
     scan_value,
     without_surrogates,
 )
 from ._stream import StreamDecoder
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # has defaults before Python 3.13
+    from typing_extensions import Self, TypeVar  # `TypeVar` has defaults before Python 3.13
 
     P = TypeVar("P", bound="Params", covariant=True, default="dict[str, Any] | list[Any] | None")
     R = TypeVar("R", covariant=True, default=Any)
@@ -74,6 +77,7 @@ else:
     R = TypeVar("R")
     M = TypeVar("M")
 T = TypeVar("T")
+V = TypeVar("V", bound="_Value")
 
 Params: TypeAlias = "dict[str, Any] | list[Any] | Raw | None"
 """The params of a request or a notification; None if absent."""
@@ -97,9 +101,10 @@ def _make_fault(*state: Any) -> ParseError:
 
 
 class _Value:
-    """Base of the immutable classes. Equality, copies, pickles and the repr use the fields in `__match_args__`."""
+    """Base of the immutable classes. Equality, copies, pickles and the repr use the fields in `__match_args__`, and
+    `extra`."""
 
-    __slots__ = ()
+    __slots__ = ("_extra",)  # unset without extra members, which costs no time
     __match_args__: ClassVar[tuple[str, ...]] = ()
     __hash__: ClassVar[None]  # type: ignore[assignment]  # payloads are mutable
 
@@ -115,6 +120,11 @@ class _Value:
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable")
 
+    @property
+    def extra(self) -> dict[str, Any] | None:
+        """The members that JSON-RPC does not define; None if there are none, or the profile does not keep them."""
+        return getattr(self, "_extra", None)
+
     def _fields(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in self.__match_args__])
 
@@ -123,21 +133,35 @@ class _Value:
             return NotImplemented
         mine, theirs = self._fields(), other._fields()
         # The first field may be an id: 1 and 1.0 are written differently, so they are different ids.
-        return mine == theirs and isinstance(mine[0], float) == isinstance(theirs[0], float)
+        are_equal = mine == theirs and isinstance(mine[0], float) == isinstance(theirs[0], float)
+        return are_equal and self.extra == other.extra
 
     def __repr__(self) -> str:
-        fields = ", ".join([f"{name}={shorten(getattr(self, name))}" for name in self.__match_args__])
+        names = self.__match_args__ if self.extra is None else (*self.__match_args__, "extra")
+        fields = ", ".join([f"{name}={shorten(getattr(self, name))}" for name in names])
         return f"{type(self).__name__}({fields})"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.extra is not None:
+            return remake, (__name__, "_make_with_extra", type(self).__name__, self._fields(), self.extra)
         return remake, (__name__, type(self).__name__, *self._fields())
+
+    def __replace__(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, which are checked (`copy.replace`)."""
+        fields = dict(zip(self.__match_args__, self._fields(), strict=True))
+        return type(self)(**{**fields, "extra": self.extra, **changes})
+
+
+def _make_with_extra(name: str, fields: tuple[Any, ...], extra: dict[str, Any]) -> Any:
+    """Return an object with extra members from its pickled state."""
+    return globals()[name](*fields, extra=extra)
 
 
 class _Message(_Value):
     __slots__ = ()
 
     def to_bytes(self) -> bytes:
-        """Return the message as one line of JSON, without a line ending.
+        """Return the message as one line of JSON, without a line ending, which `encode` writes by default.
 
         Raises:
             EncodeError: a value cannot be written as JSON.
@@ -169,10 +193,11 @@ class Request(_Message, Generic[P]):
         id: an int, a str, a float or None (null). The response carries the same id.
         method: the name of the method.
         params: a dict, a list or a `Raw` of either; None if absent.
+        extra: members that JSON-RPC does not define, by name.
 
     Raises:
         TypeError: an argument has another type.
-        ValueError: the id is infinite, NaN, or longer than 640 bytes.
+        ValueError: the id is infinite, NaN, or longer than 640 bytes, or JSON-RPC defines a name in `extra`.
     """
 
     __match_args__: ClassVar[tuple[Literal["id"], Literal["method"], Literal["params"]]] = ("id", "method", "params")
@@ -191,16 +216,20 @@ class Request(_Message, Generic[P]):
         __slots__ = ("id", "method", "params")
 
     @overload
-    def __new__(cls, id: MessageId, method: str, params: None = None) -> Request[None]: ...
+    def __new__(
+        cls, id: MessageId, method: str, params: None = None, *, extra: dict[str, Any] | None = None
+    ) -> Request[None]: ...
 
     @overload
-    def __new__(cls, id: MessageId, method: str, params: P) -> Request[P]: ...
+    def __new__(cls, id: MessageId, method: str, params: P, *, extra: dict[str, Any] | None = None) -> Request[P]: ...
 
-    def __new__(cls, id: MessageId, method: str, params: Params = None) -> Request[Any]:
+    def __new__(
+        cls, id: MessageId, method: str, params: Params = None, *, extra: dict[str, Any] | None = None
+    ) -> Request[Any]:
         _check_id(id)
         _check_method(method)
         _check_params(params)
-        return _make_request(id, method, params)
+        return _with_extra(_make_request(id, method, params), check_extra(extra, ENVELOPE_MEMBERS))
 
     @classmethod
     def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Request | None:
@@ -213,8 +242,10 @@ class Request(_Message, Generic[P]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the message as a dict. The payload is shared, not copied."""
-        message = {"jsonrpc": "2.0", "id": self.id, "method": self.method}
-        return message if self.params is None else {**message, "params": self.params}
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": self.id, "method": self.method}
+        if self.params is not None:
+            message["params"] = self.params
+        return message if self.extra is None else {**message, **self.extra}
 
 
 @final
@@ -224,9 +255,11 @@ class Notification(_Message, Generic[P]):
     Args:
         method: the name of the method.
         params: a dict, a list or a `Raw` of either; None if absent.
+        extra: members that JSON-RPC does not define, by name.
 
     Raises:
         TypeError: an argument has another type.
+        ValueError: JSON-RPC defines a name in `extra`.
     """
 
     __match_args__: ClassVar[tuple[Literal["method"], Literal["params"]]] = ("method", "params")
@@ -242,15 +275,17 @@ class Notification(_Message, Generic[P]):
         __slots__ = ("method", "params")
 
     @overload
-    def __new__(cls, method: str, params: None = None) -> Notification[None]: ...
+    def __new__(
+        cls, method: str, params: None = None, *, extra: dict[str, Any] | None = None
+    ) -> Notification[None]: ...
 
     @overload
-    def __new__(cls, method: str, params: P) -> Notification[P]: ...
+    def __new__(cls, method: str, params: P, *, extra: dict[str, Any] | None = None) -> Notification[P]: ...
 
-    def __new__(cls, method: str, params: Params = None) -> Notification[Any]:
+    def __new__(cls, method: str, params: Params = None, *, extra: dict[str, Any] | None = None) -> Notification[Any]:
         _check_method(method)
         _check_params(params)
-        return _make_notification(method, params)
+        return _with_extra(_make_notification(method, params), check_extra(extra, ENVELOPE_MEMBERS))
 
     @classmethod
     def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Notification | None:
@@ -264,7 +299,9 @@ class Notification(_Message, Generic[P]):
     def to_dict(self) -> dict[str, Any]:
         """Return the message as a dict. The payload is shared, not copied."""
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": self.method}
-        return message if self.params is None else {**message, "params": self.params}
+        if self.params is not None:
+            message["params"] = self.params
+        return message if self.extra is None else {**message, **self.extra}
 
 
 @final
@@ -275,10 +312,11 @@ class Response(_Message, Generic[R]):
         id: the id of the request; None is null, or the missing id of an error in a profile that allows that.
         result: any JSON value.
         error: an Error; None for a result.
+        extra: members that JSON-RPC does not define, by name.
 
     Raises:
         TypeError: an argument has another type.
-        ValueError: both a result and an error are given, or the id is refused as in `Request`.
+        ValueError: both a result and an error are given, or the id or a name in `extra` is refused as in `Request`.
     """
 
     __match_args__: ClassVar[tuple[Literal["id"], Literal["result"], Literal["error"]]] = ("id", "result", "error")
@@ -298,19 +336,31 @@ class Response(_Message, Generic[R]):
         __slots__ = ("error", "id", "result")
 
     @overload
-    def __new__(cls, id: MessageId, result: R, error: None = None) -> Response[R]: ...
+    def __new__(
+        cls, id: MessageId, result: R, error: None = None, *, extra: dict[str, Any] | None = None
+    ) -> Response[R]: ...
 
     @overload
-    def __new__(cls, id: MessageId, result: None = None, error: Error | None = None) -> Response[None]: ...
+    def __new__(
+        cls,
+        id: MessageId,
+        result: None = None,
+        error: Error | None = None,
+        *,
+        extra: dict[str, Any] | None = None,
+    ) -> Response[None]: ...
 
-    def __new__(cls, id: MessageId, result: Any = None, error: Error | None = None) -> Response[Any]:
+    def __new__(
+        cls, id: MessageId, result: Any = None, error: Error | None = None, *, extra: dict[str, Any] | None = None
+    ) -> Response[Any]:
         _check_id(id)
         if error is not None:
             if not isinstance(error, Error):
                 raise TypeError(f"error must be an Error or None, not {type(error).__name__}")
             if result is not None:
                 raise ValueError("a response has a result or an error, not both")
-        return _make_response(id, result, error)
+        _check_result(result)
+        return _with_extra(_make_response(id, result, error), check_extra(extra, RESERVED_IN_RESPONSES))
 
     @property
     def is_error(self) -> bool:
@@ -328,8 +378,10 @@ class Response(_Message, Generic[R]):
     def to_dict(self) -> dict[str, Any]:
         """Return the message as a dict. The payload is shared, not copied."""
         if self.error is not None:
-            return {"jsonrpc": "2.0", "id": self.id, "error": self.error.to_dict()}
-        return {"jsonrpc": "2.0", "id": self.id, "result": self.result}
+            message = {"jsonrpc": "2.0", "id": self.id, "error": self.error.to_dict()}
+        else:
+            message = {"jsonrpc": "2.0", "id": self.id, "result": self.result}
+        return message if self.extra is None else {**message, **self.extra}
 
 
 @final
@@ -340,10 +392,11 @@ class Error(_Value):
         code: an int of 64 bits; a subclass of int becomes an int.
         message: a short description.
         data: any JSON value; UNSET if absent (None is `"data": null`).
+        extra: members that JSON-RPC does not define, by name.
 
     Raises:
         TypeError: an argument has another type.
-        ValueError: the code is beyond 64 bits.
+        ValueError: the code is beyond 64 bits, or JSON-RPC defines a name in `extra`.
     """
 
     __match_args__: ClassVar[tuple[Literal["code"], Literal["message"], Literal["data"]]] = ("code", "message", "data")
@@ -361,8 +414,9 @@ class Error(_Value):
     else:
         __slots__ = ("code", "data", "message")
 
-    def __new__(cls, code: int, message: str, data: Any = UNSET) -> Error:
-        return _make_error(_check_error(code, message), message, data)
+    def __new__(cls, code: int, message: str, data: Any = UNSET, *, extra: dict[str, Any] | None = None) -> Error:
+        error = _make_error(_check_error(code, message), message, data)
+        return _with_extra(error, check_extra(extra, ERROR_MEMBERS))
 
     @classmethod
     def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Error | None:
@@ -371,8 +425,9 @@ class Error(_Value):
         Returns:
             None if the object is not a valid error; it never raises for one.
         """
+        _check_profile(profile)
         try:
-            error = _check_error_object(obj)
+            error = _check_error_object(obj, profile)
         except (MemoryError, RecursionError):
             raise
         except Exception:  # from the comparison of a key
@@ -382,7 +437,9 @@ class Error(_Value):
     def to_dict(self) -> dict[str, Any]:
         """Return the error as a dict. `data` is shared, not copied."""
         error: dict[str, Any] = {"code": self.code, "message": self.message}
-        return error if self.data is UNSET else {**error, "data": self.data}
+        if self.data is not UNSET:
+            error["data"] = self.data
+        return error if self.extra is None else {**error, **self.extra}
 
 
 # Decoded messages are already valid, and immutable: their fields are set through the descriptors of the slots.
@@ -398,6 +455,7 @@ _set_response_id, _set_response_result, _set_response_error = (
     vars(Response)[name].__set__ for name in Response.__match_args__
 )
 _set_error_code, _set_error_message, _set_error_data = (vars(Error)[name].__set__ for name in Error.__match_args__)
+_set_extra: Final = vars(_Value)["_extra"].__set__
 
 
 def _make_request(id: MessageId, method: str, params: Any) -> Request[Any]:
@@ -429,6 +487,13 @@ def _make_error(code: int, message: str, data: Any) -> Error:
     _set_error_message(error, message)
     _set_error_data(error, data)
     return error
+
+
+def _with_extra(value: V, extra: dict[str, Any] | None) -> V:
+    """`value`, a new object, with extra members."""
+    if extra is not None:
+        _set_extra(value, extra)
+    return value
 
 
 @final
@@ -569,6 +634,12 @@ def _check_params(params: object) -> None:
         raise TypeError(f"params must be a dict, a list, a Raw of either, or None, not {type(params).__name__}")
 
 
+def _check_result(result: object) -> None:
+    """An error or a message in place of the result is a mistake; no other value is checked."""
+    if result is UNSET or issubclass(type(result), (_Value, errors.ParseError, RpcError)):
+        raise TypeError(f"result must be a JSON value, not {type(result).__name__}; pass an error as error=")
+
+
 def _check_error(code: object, message: object) -> int:
     """The code, as an int."""
     plain = plain_error_code(code)
@@ -669,9 +740,10 @@ def _check_message(
         return _fault(ParseError.invalid_params_type, obj, profile, index)
     if not profile.extra_members and not obj.keys() <= REQUEST_MEMBERS:
         return _fault(ParseError.unexpected_member, obj, profile, index)
+    extra = extra_of(obj, ENVELOPE_MEMBERS) if profile.extra_members == "keep" else None
     if id is _ABSENT or (id is None and version is _ABSENT):  # a notification of 1.0 has a null id
-        return _make_notification(method, params)
-    return _make_request(id, method, params)
+        return _with_extra(_make_notification(method, params), extra)
+    return _with_extra(_make_request(id, method, params), extra)
 
 
 def _check_response(obj: dict[str, Any], id: object, profile: Profile, index: int | None) -> Message:
@@ -700,7 +772,7 @@ def _check_response(obj: dict[str, Any], id: object, profile: Profile, index: in
         return _fault(ParseError.result_and_error, obj, profile, index)
     if is_error:
         is_exact = profile.extra_members or not isinstance(error, dict) or error.keys() <= ERROR_MEMBERS
-        error = _check_error_object(error)
+        error = _check_error_object(error, profile)
         if not isinstance(error, Error):
             return _fault(error, obj, profile, index)
         if not is_exact:
@@ -712,10 +784,16 @@ def _check_response(obj: dict[str, Any], id: object, profile: Profile, index: in
         error = None
     if not profile.extra_members and not obj.keys() <= RESPONSE_MEMBERS:
         return _fault(ParseError.unexpected_member, obj, profile, index)
-    return _make_response(id, result, error)  # type: ignore[arg-type]  # checked above
+    extra = None
+    if profile.extra_members == "keep":
+        extra = extra_of(obj, ENVELOPE_MEMBERS) or {}
+        if "params" in obj:
+            params = obj["params"]
+            extra["params"] = params.decode() if isinstance(params, Raw) else params
+    return _with_extra(_make_response(id, result, error), extra or None)  # type: ignore[arg-type]  # checked above
 
 
-def _check_error_object(obj: object) -> Error | Callable[..., ParseError]:
+def _check_error_object(obj: object, profile: Profile) -> Error | Callable[..., ParseError]:
     """The Error in an object, or the factory of its fault."""
     if not isinstance(obj, dict):
         return ParseError.invalid_error_type
@@ -725,7 +803,8 @@ def _check_error_object(obj: object) -> Error | Callable[..., ParseError]:
     message = obj.get("message")
     if not isinstance(message, str):
         return ParseError.invalid_error_message
-    return _make_error(int.__int__(code), message, obj.get("data", UNSET))
+    found = _make_error(int.__int__(code), message, obj.get("data", UNSET))
+    return _with_extra(found, extra_of(obj, ERROR_MEMBERS)) if profile.extra_members == "keep" else found
 
 
 def _is_valid_id(id: object, null_allowed: bool, profile: Profile) -> bool:
@@ -779,7 +858,7 @@ def _of_class(cls: type[T], obj: object, profile: Profile) -> T | None:
 
 # The text.
 
-_has_wide_integer = re.compile(rb"[0-9]{19}").search
+_DIGITS_AS_ZEROS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 _NO_JSON_TYPE: Final = object()
 
 
@@ -830,7 +909,7 @@ def decode(
         data = text
     if len(data) > limits.message_bytes:
         return _too_large_fault(data[: min(limits.message_bytes, HEAD_BYTES)], profile)
-    if raw or ((len(data) > 256 or data.count(b":") > 4) and _prefers_fast_path(data)):
+    if raw or len(data) > _SMALL_BYTES:
         fast = _decode_fast(data, profile, raw)
         if fast is not None:
             return fast
@@ -860,10 +939,10 @@ def decode(
         return fault
     if raw:
         return _decode_raw(data, value, profile)
-    if _is_lossless(data, value, profile):
-        if type(value) is dict:
-            return _check_fast(value, profile) or _check_message(value, profile)
-        return _check_decoded(value, profile)
+    if type(value) is dict and _is_lossless(data, value, profile):
+        return _check_fast(value, profile) or _check_message(value, profile)
+    if type(value) is list and _is_lossless(data, value, profile):
+        return [_check_item(item, profile, index) for index, item in enumerate(value)]
     return _decode_proven(data, value, profile, raw)
 
 
@@ -893,16 +972,12 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
     return re.compile(text.replace(b"S", rb"[ \t\n\r]{0,64}"))
 
 
-_BATCH_ITEM_BYTES: Final = {False: 256, True: 128}  # by raw: for smaller items, dicts are faster
+_SMALL_BYTES: Final = 768  # for smaller texts, dicts are faster
+_BATCH_ITEM_BYTES: Final = {False: 2048, True: 128}  # by raw: for smaller items, dicts are faster
 _TAIL_BYTES: Final = 128
 _head = _pattern(rb'S\{S(V)?(?:I)?(V)?(?:M)?(V)?(?:I)?(?:"(params|result|error)"S:S|\})').match
 _tail = _pattern(rb"(V)?(?:I)?\}").fullmatch
 _next_item = _pattern(rb'\}S,S(?=\{S"(?:jsonrpc|id|method|params|result|error)")').search
-
-
-def _prefers_fast_path(text: bytes) -> bool:
-    """Whether `_decode_fast` beats the dict for a text that is not small and flat."""
-    return text.find(b'"jsonrpc"', 0, 16) > 0 or len(text) > 1024 or b"\\u00" in text
 
 
 def _decode_fast(text: bytes, profile: Profile, raw: bool) -> Message | list[Message] | None:
@@ -916,7 +991,9 @@ def _decode_fast(text: bytes, profile: Profile, raw: bool) -> Message | list[Mes
     begin = text[:_TAIL_BYTES].lstrip(_SPACE)
     if not begin.startswith(b"[") or not stripped.endswith(b"]") or not profile.batches:
         return None
-    if len(text) < _BATCH_ITEM_BYTES[raw] * text.count(_QUOTED["jsonrpc"]):
+    size = _BATCH_ITEM_BYTES[raw]
+    first_items = text[: 4 * size]
+    if len(first_items) < size * first_items.count(_QUOTED["jsonrpc"]):
         return None
     at = text.index(b"[") + 1
     last = len(stripped[:-1].rstrip(_SPACE)) - 1
@@ -1001,7 +1078,7 @@ def _read_fast(text: bytes, head: re.Match[bytes], last: int, profile: Profile, 
     if name == b"error" and type(value) is dict and (profile.extra_members or value.keys() <= ERROR_MEMBERS):
         message = {"error": value}
         if not raw or _make_error_data_raw(message, token.rstrip(_SPACE)):
-            error = _check_error_object(message["error"])
+            error = _check_error_object(message["error"], profile)
             if type(error) is Error:
                 return _make_response(id, None, error)
     return None
@@ -1015,46 +1092,59 @@ _PAYLOADS: Final = frozenset({"params", "result", "error"})
 _SPACE: Final = b" \t\n\r"
 _COMMA: Final = ord(",")
 _PROVEN_BYTES: Final = 256 * 1024  # for larger texts, the strict scanner is as fast
+_BACKSLASH: Final = ord("\\")
+# Ids that orjson reads as floats.
+_find_float_ids = re.compile(rb'"id"[ \t\n\r]*:[ \t\n\r]*(-?[0-9]+[.eE][0-9.eE+-]*|-?[0-9]{19,})').findall
 _has_escaped_letter = re.compile(rb"\\u00(?:6[1-9a-fA-F]|7[0-9aA])").search
 
 
-def _is_lossless(text: bytes, value: object, profile: Profile) -> bool:
-    """Whether `value`, which orjson read from `text`, certainly shows all that the slow path would find."""
+def _is_lossless(text: bytes, value: dict[str, Any] | list[Any], profile: Profile) -> bool:
+    """Whether `value`, which orjson read from `text`, shows all that the slow path would find.
+
+    An id that became a float is replaced by the exact number.
+    """
     if not _is_within_limits(text, profile):
         return False
-    items: list[dict[str, Any]] = []
     if type(value) is dict:
-        items = [value]
-    elif type(value) is list:
-        items = [item for item in value if type(item) is dict]
-    for item in items:
-        if type(item.get("id")) is float:  # perhaps a wide integer
+        has_duplicates = text.count(b":") != len(value) and _has_duplicates(text, value)
+        return not has_duplicates and (type(value.get("id")) is not float or _make_id_exact(text, value, profile))
+    for item in value:
+        if type(item) is dict and type(item.get("id")) is float:
             return False
-    # A duplicate member is in the dict once, but both its colons are in the text.
-    if text.count(b":") == sum(map(len, items)):
-        return True
-    # If orjson writes the same text, nothing is lost.
-    if text.endswith((b"}", b"]")) and b'": ' not in text:
-        try:
-            if dumps_unchecked(value) == text:
-                return True
-        except TypeError:  # too deep to write
-            pass
-    if b"\\u00" in text and _has_escaped_letter(text):
-        return False
-    counts = _count_members(items)
-    if _are_names_unique(text, counts):
-        return True
-    # The payloads hold these names too. A duplicate member that orjson dropped is in the text but not in its output. A
-    # quote in a string is written with a backslash, so that the name after it counts in both, unless it is \\u0022.
+    return not _has_duplicates(text, value)
+
+
+def _has_duplicates(text: bytes, value: object) -> bool:
+    """Whether an object in `text`, which orjson read as `value`, may have a member twice.
+
+    orjson drops the first one, and with it the quotes of its name.
+    """
     try:
         written = dumps_unchecked(value)
     except TypeError:  # too deep to write
+        return True
+    if _BACKSLASH in text and b"\\u0022" in text:  # orjson writes this escape as \"
+        text, written = _without_escapes(text), _without_escapes(written)
+    return text.count(b'"') != written.count(b'"')
+
+
+def _without_escapes(text: bytes) -> bytes:
+    """A JSON text without the escaped quotes and backslashes of its strings."""
+    return text.replace(b"\\\\", b"").replace(b'\\"', b"")
+
+
+def _make_id_exact(text: bytes, message: dict[str, Any], profile: Profile) -> bool:
+    """Read a float id again, because the number may be too wide for a float. Return False if it is not found."""
+    if b"\\u00" in text and _has_escaped_letter(text):  # the name may be spelled differently
         return False
-    for name in counts:
-        quoted = _QUOTED[name]
-        if text.count(quoted) + text.count(b"\\u0022" + quoted[1:]) != written.count(quoted):
-            return False
+    tokens = set(_find_float_ids(text))  # payloads may have such members, too
+    if len(tokens) != 1:
+        return False
+    token = tokens.pop()
+    if len(token) > profile.limits.id_bytes:
+        return False
+    if token != repr(message["id"]).encode():
+        message["id"] = _read_id(token, profile.limits.id_bytes)
     return True
 
 
@@ -1063,6 +1153,15 @@ def _is_within_limits(text: bytes, profile: Profile) -> bool:
     if profile.limits.depth < MAX_DEPTH and text.count(b"[") + text.count(b"{") > profile.limits.depth:
         return False
     return profile.big_ints == "float" or not _has_wide_integer(text)
+
+
+def _has_wide_integer(text: bytes) -> bool:
+    """Whether `text` may hold an integer beyond 64 bits: 19 digits in a row, also in strings."""
+    # Of 19 bytes in a row, every ninth is at least two. This finds most texts without, and `translate` is much faster
+    # than a regular expression.
+    if b"00" not in text[8::9].translate(_DIGITS_AS_ZEROS):
+        return False
+    return b"0" * 19 in text.translate(_DIGITS_AS_ZEROS)
 
 
 def _count_members(items: list[dict[str, Any]]) -> dict[str, int]:
@@ -1086,33 +1185,44 @@ def _are_names_unique(text: bytes, counts: dict[str, int]) -> bool:
 
 
 def _check_fast(obj: dict[str, Any], profile: Profile) -> Message | None:
-    """Fast path: the valid message in a dict with the standard members only; None for any other dict."""
+    """Fast path: the valid message in a dict of a usual form; None for any other dict."""
     id = obj.get("id", _ABSENT)
-    kind = type(id)
-    if not (kind is int or (kind is str and len(id) * 4 <= profile.limits.id_bytes) or id is _ABSENT):
+    if type(id) is not int and id is not _ABSENT and not _is_usual_id(id, profile):
         return None
     if obj.get("jsonrpc") != "2.0":
         return None
     method = obj.get("method")
     if method is None:
-        if len(obj) != 3 or id is _ABSENT:
+        if len(obj) != 3 or id is _ABSENT or id is None:
             return None
         if "result" in obj:
             result = obj["result"]
             return None if profile.object_results and not _is_object(result) else _make_response(id, result, None)
-        error = _check_error_object(obj.get("error")) if profile.extra_members else None
+        error = _check_error_object(obj.get("error"), profile) if profile.extra_members else None
         return _make_response(id, None, error) if type(error) is Error else None
     if type(method) is not str or not 0 < len(method) * 4 <= profile.limits.method_bytes:
         return None
     params = obj.get("params")
-    size = 2
+    size = 3 if id is not _ABSENT else 2
     if params is not None:
-        size = 3
+        size += 1
         if type(params) is not dict and not (_is_object(params) or (profile.array_params and _is_array(params))):
             return None
-    if id is _ABSENT:
-        return _make_notification(method, params) if len(obj) == size else None
-    return _make_request(id, method, params) if len(obj) == size + 1 else None
+    if len(obj) != size and not (profile.extra_members is True and len(obj.keys() & ENVELOPE_MEMBERS) == size):
+        return None
+    return _make_notification(method, params) if id is _ABSENT else _make_request(id, method, params)
+
+
+def _is_usual_id(id: object, profile: Profile) -> bool:
+    """Whether an id that orjson read, and that is not an int, is certainly valid in a request."""
+    if type(id) is str:
+        return len(id) * 4 <= profile.limits.id_bytes
+    return profile.null_request_ids if id is None else type(id) is float and profile.float_ids
+
+
+def _check_item(item: object, profile: Profile, index: int) -> Message:
+    """The message in an item of a batch, or its fault."""
+    return (type(item) is dict and _check_fast(item, profile)) or _check_message(item, profile, index)
 
 
 def _decode_raw(text: bytes, value: object, profile: Profile) -> Message | list[Message]:
@@ -1120,6 +1230,8 @@ def _decode_raw(text: bytes, value: object, profile: Profile) -> Message | list[
     if not _is_within_limits(text, profile):
         return _decode_slow(text, profile, True)
     if type(value) is dict:
+        if type(value.get("id")) is float and not _make_id_exact(text, value, profile):
+            return _decode_proven(text, value, profile, True)
         is_flat = text.count(b":") == len(value)
         if is_flat and (name := next(reversed(value), "")) in ("params", "result") and text.count(_QUOTED[name]) == 1:
             at = text.index(b":", text.index(_QUOTED[name])) + 1
@@ -1127,7 +1239,7 @@ def _decode_raw(text: bytes, value: object, profile: Profile) -> Message | list[
             message = _check_fast(value, profile)
             if message is not None:
                 return message
-        if type(value.get("id")) is not float and _make_payloads_raw(text, [value], is_flat):
+        if _make_payloads_raw(text, [value], is_flat):
             return _check_fast(value, profile) or _check_message(value, profile)
     elif (
         type(value) is list
@@ -1135,7 +1247,7 @@ def _decode_raw(text: bytes, value: object, profile: Profile) -> Message | list[
         and float not in {type(item.get("id")) for item in value}
         and _make_payloads_raw(text, value, False)
     ):
-        return [_check_fast(item, profile) or _check_message(item, profile, index) for index, item in enumerate(value)]
+        return [_check_item(item, profile, index) for index, item in enumerate(value)]
     return _decode_proven(text, value, profile, True)
 
 
@@ -1299,7 +1411,13 @@ def _check_envelope(text: bytes, envelope: Envelope, profile: Profile, index: in
         return ParseError.too_deep(index=index) if too_deep else ParseError.not_an_object(index=index)
     obj: dict[str, Any] = {}
     integer_too_large = False
-    for name, value in envelope.members.items():
+    members = list(envelope.members.items())
+    if envelope.unexpected:
+        if profile.extra_members == "keep":
+            members += scan_unexpected(text, envelope.start, ENVELOPE_MEMBERS)
+        else:
+            obj["?"] = None  # any name that JSON-RPC does not define
+    for name, value in members:
         if name == "id":
             obj[name] = _read_id(text[value.start : value.end], profile.limits.id_bytes)
         elif value.depth > profile.limits.depth:
@@ -1312,16 +1430,14 @@ def _check_envelope(text: bytes, envelope: Envelope, profile: Profile, index: in
             if error is None:
                 obj[name] = _read(text, value, profile, raw=False)
             else:
-                obj[name] = {
-                    name: _read(text, value, profile, raw=name == "data")
-                    for name, value in (error.members or {}).items()
-                }
-                if error.unexpected:
+                inside = list((error.members or {}).items())
+                if error.unexpected and profile.extra_members == "keep":
+                    inside += scan_unexpected(text, error.start, ERROR_MEMBERS)
+                obj[name] = {name: _read(text, value, profile, raw=name == "data") for name, value in inside}
+                if error.unexpected and profile.extra_members != "keep":
                     obj[name]["?"] = None
         else:
             obj[name] = _read(text, value, profile, raw and name in ("params", "result"))
-    if envelope.unexpected:
-        obj["?"] = None  # any name that JSON-RPC does not define
     if too_deep:
         return _fault(ParseError.too_deep, obj, profile, index, envelope.duplicates)
     return _check_message(obj, profile, index, integer_too_large, envelope.duplicates)
@@ -1372,6 +1488,32 @@ def classify(data: bytes | bytearray | memoryview | str) -> Classification:
     if isinstance(message, list):
         return Classification("batch")
     return Classification("invalid", None, message.id)
+
+
+def decode_dict(
+    data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC
+) -> dict[str, Any] | list[dict[str, Any] | ParseError]:
+    """Validate one JSON text and return it as a dict, or a list of them, that holds everything in the text.
+
+    The rules are those of `decode`, but no member is dropped.
+
+    Args:
+        data: UTF-8 bytes, or a str.
+        profile: the rules.
+
+    Returns:
+        The message; for a batch a list, with a ParseError in place of each invalid item.
+
+    Raises:
+        ParseError: `data` is not a valid message or batch.
+        TypeError: `data` or `profile` has another type.
+    """
+    judged = decode(data, profile, raw=True)
+    text = None if isinstance(judged, ParseError) else _to_bytes(data)
+    if not isinstance(text, bytes):
+        del data  # the traceback holds this frame
+        raise judged  # type: ignore[misc]  # a ParseError
+    return dicts_of(text, judged, profile.big_ints == "exact")  # type: ignore[no-any-return]
 
 
 class Decoder(StreamDecoder[M]):
@@ -1432,6 +1574,8 @@ def encode(
 ) -> bytes:
     """Encode a message, or a list of messages as a batch, as one line of JSON.
 
+    The line ends in `\\n` unless `delimited` is False; `to_bytes` of a message writes no line ending.
+
     Args:
         message: an empty list gives b"": an empty batch is not a message (section 6).
         delimited: end in `\\n`.
@@ -1466,21 +1610,63 @@ def encode_many(messages: Iterable[Any], *, default: Default = None, option: int
     return b"".join([encode(message, default=default, option=option) for message in messages])
 
 
+def encode_dict(
+    message: dict[str, Any] | list[Any],
+    profile: Profile = JSONRPC,
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """Validate a message or a batch that is a dict or a list of them, and encode it as one line of JSON.
+
+    Args:
+        message: as `decode_dict` returns it. `params`, `result` and the data of an error may be `Raw`.
+        profile: the rules.
+        delimited: end in `\\n`.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        ParseError: `message` is not a valid message, or an item of it is not.
+        EncodeError: a value cannot be written as JSON.
+        TypeError: `profile` is not a Profile.
+        ValueError: the option breaks lines.
+    """
+    check_option(option)
+    judged = parse(message, profile)
+    for item in judged if isinstance(judged, list) else [judged]:
+        if isinstance(item, ParseError):
+            raise item
+    if isinstance(message, list):
+        text = b"[" + b",".join([write_dict(item, Raw, default, option) for item in message]) + b"]"
+    else:
+        text = write_dict(message, Raw, default, option)
+    return text + b"\n" if delimited else text
+
+
 def _encode_message(message: object, default: Default = None, option: int = 0) -> bytes:
+    reserved = ENVELOPE_MEMBERS
     if isinstance(message, Request):
-        return encode_request(
+        text = encode_request(
             message.id, message.method, message.params, delimited=False, default=default, option=option
         )
-    if isinstance(message, Notification):
-        return encode_notification(message.method, message.params, delimited=False, default=default, option=option)
-    if isinstance(message, Response):
+    elif isinstance(message, Notification):
+        text = encode_notification(message.method, message.params, delimited=False, default=default, option=option)
+    elif isinstance(message, Response):
         error = message.error
+        reserved = RESERVED_IN_RESPONSES
         if error is None:
-            return encode_result(message.id, message.result, delimited=False, default=default, option=option)
-        return encode_error(
-            message.id, error.code, error.message, error.data, delimited=False, default=default, option=option
-        )
-    raise TypeError(f"message must be a Request, a Notification or a Response, not {type(message).__name__}")
+            text = encode_result(message.id, message.result, delimited=False, default=default, option=option)
+        else:
+            text = encode_error(
+                message.id, error.code, error.message, error.data, delimited=False, default=default, option=option
+            )
+            if error.extra is not None:
+                text = append_extra(text[:-1], error.extra, ERROR_MEMBERS, default, option) + b"}"
+    else:
+        raise TypeError(f"message must be a Request, a Notification or a Response, not {type(message).__name__}")
+    return text if message.extra is None else append_extra(text, message.extra, reserved, default, option)
 
 
 def encode_request(

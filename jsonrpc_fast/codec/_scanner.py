@@ -43,13 +43,15 @@ class Value(NamedTuple):
 class Envelope(NamedTuple):
     """The envelope of one message: the last member of each name that JSON-RPC defines.
 
-    `members` is None for a message that is not an object. `unexpected`: there are other members.
+    `members` is None for a message that is not an object. `unexpected`: there are other members. `start`: where the
+    object begins.
     """
 
     members: dict[str, Value] | None
     depth: int
     duplicates: bool = False
     unexpected: bool = False
+    start: int = 0
 
 
 class Text(NamedTuple):
@@ -165,6 +167,7 @@ def scan_proven(text: bytes, is_batch: bool) -> list[Envelope]:
     envelopes: list[Envelope] = []
     members: dict[str, Value] = {}
     duplicates = unexpected = False
+    opened = 0  # where the current object begins
     name, start = "", 0  # of the current member
 
     def end_member(end: int) -> None:
@@ -180,7 +183,8 @@ def scan_proven(text: bytes, is_batch: bool) -> list[Envelope]:
         if before.endswith(b"{"):
             if before_at:
                 end_member(text.rindex(b"}", before_at, before_at + len(before) - 1))
-                envelopes.append(Envelope(members, 0, duplicates, unexpected))
+                envelopes.append(Envelope(members, 0, duplicates, unexpected, opened))
+            opened = before_at + len(before) - 1
             members = {}
             duplicates = unexpected = False
         else:
@@ -196,7 +200,7 @@ def scan_proven(text: bytes, is_batch: bool) -> list[Envelope]:
     if is_batch:
         last = len(text[: last - 1].rstrip(b" \t\n\r"))
     end_member(last - 1)
-    envelopes.append(Envelope(members, 0, duplicates, unexpected))
+    envelopes.append(Envelope(members, 0, duplicates, unexpected, opened))
     return envelopes
 
 
@@ -223,6 +227,22 @@ def scan_error(text: bytes, error: Value) -> Envelope | None:
     return _scan_object(text, error.start, True, ERROR_MEMBERS)[0]
 
 
+def scan_unexpected(text: bytes, start: int, names: frozenset[str]) -> list[tuple[str, Value]]:
+    """Return the members of the object at `start`, which is JSON, except those in `names`; duplicates too."""
+    members: list[tuple[str, Value]] = []
+    at = _skip_space(text, start + 1)
+    while text[at] != _CLOSE_OBJECT:
+        end = _scan_string(text, at)
+        name = loads(text[at:end])
+        value = _scan_value(text, _skip_space(text, text.index(b":", end) + 1), any_width=True)
+        if name not in names:
+            members.append((name, value))
+        at = _skip_space(text, value.end)
+        if text[at] == _COMMA:
+            at = _skip_space(text, at + 1)
+    return members
+
+
 def _scan_message(text: bytes, at: int, any_width: bool) -> tuple[Envelope, int]:
     if _byte(text, at) == _OPEN_OBJECT:
         return _scan_object(text, at, any_width, ENVELOPE_MEMBERS)
@@ -240,6 +260,7 @@ def _scan_object(
     members: dict[str, Value] = {} if head is None else head.members
     depth = 0
     duplicates = unexpected = False
+    opened = at
     at = _skip_space(text, at + 1)
     if _byte(text, at) == _CLOSE_OBJECT:
         return Envelope(members, depth), at + 1
@@ -301,7 +322,7 @@ def _scan_object(
             start = _skip_space(text, value.end)
             if start < end:
                 start = _skip_space(text, _expect(text, start, _COMMA))
-    return Envelope(members, depth, duplicates, unexpected), at + 1
+    return Envelope(members, depth, duplicates, unexpected, opened), at + 1
 
 
 def _scan_member(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from _thread import RLock
 from collections import deque
 from typing import Any, Generic, Literal, NoReturn, TypeVar
 
@@ -22,20 +23,33 @@ class StreamDecoder(Generic[M]):
 
     A fault in one message affects only that message. Only headers that hide where the next frame begins end the stream
     (`ended`). Memory is bounded by `Limits.message_bytes`, the last chunk, and the data fed while `has_more` is true.
+    One thread at a time uses a decoder: calls of several at once are done one after the other, or refused.
 
     Args:
         framing: "newline": one message per line; "content-length": LSP's headers; "sse": the data of server-sent
-            events; "auto": "newline" or "content-length", detected from the first bytes.
+            events; "concatenated": JSON values in any spacing; "auto": "newline" or "content-length", detected from the
+            first bytes.
         profile: the rules.
         limits: the bounds; None for those of the profile.
         raw: leave payloads as `Raw`.
 
     Raises:
         TypeError: `profile` is not a Profile.
-        ValueError: `framing` is not one of the four.
+        ValueError: `framing` is not one of the five.
     """
 
-    __slots__ = ("_closed", "_detector", "_frames", "_framing", "_items", "_profile", "_raw", "_unread", "_waiting")
+    __slots__ = (
+        "_closed",
+        "_detector",
+        "_frames",
+        "_framing",
+        "_items",
+        "_lock",
+        "_profile",
+        "_raw",
+        "_unread",
+        "_waiting",
+    )
 
     _fault_class: type[Any]  # the ParseError of the backend
     _frames: Frames
@@ -54,6 +68,10 @@ class StreamDecoder(Generic[M]):
         self._profile = profile if limits is None else profile.replace(limits=limits)
         self._raw = raw
         self._closed = False
+        try:
+            self._lock = RLock()  # threads that feed at the same time wait; a finalizer of the same thread does not
+        except RuntimeError:  # "can't allocate lock"
+            raise MemoryError from None
         self._waiting: deque[Frame] = deque()  # frames that are not decoded yet
         # Left over by an exception: items that are not returned, and bytes that are not split.
         self._items: list[Any] = []
@@ -94,18 +112,20 @@ class StreamDecoder(Generic[M]):
 
         Raises:
             TypeError: `data` is not bytes, or `max_items` is not an int.
-            ValueError: `max_items` is below 1, or the decoder is closed.
+            ValueError: `max_items` is below 1, the decoder is closed, or another thread's call is not finished. `data`
+                stays unread.
             BaseException: raised by a signal handler or a trace function, or a MemoryError or RecursionError. Only the
                 message that was being decoded is lost; further calls return the others. At the very start of the call
                 `data` stays unread, and at the very end the items are lost, as with any function that returns.
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(f"data must be bytes, bytearray or memoryview, not {type(data).__name__}")
-        if self._closed:
-            raise ValueError("the decoder is closed")
-        if type(data) is not bytes:
-            data = bytes(memoryview(data))  # calls no method of a subclass
-        return self._feed(data, check_max_items(max_items))
+        with self._lock:
+            if self._closed:
+                raise ValueError("the decoder is closed")
+            if type(data) is not bytes:
+                data = bytes(memoryview(data))  # calls no method of a subclass
+            return self._feed(data, check_max_items(max_items))
 
     def close(self) -> list[M | list[M]]:
         """End the stream.
@@ -113,19 +133,23 @@ class StreamDecoder(Generic[M]):
         Returns:
             All items that still wait (`has_more`), and the item of a last frame without its ending. An empty list when
             called again.
+
+        Raises:
+            ValueError: another thread's call is not finished. The decoder stays open.
         """
-        if self._closed:
-            return []
-        self._closed = True
-        if self._detector is not None:
-            self._undetected()
-        items = self._feed(b"", None)
-        return items + [self._last_item(frame) for frame in self._rest()]
+        with self._lock:
+            if self._closed:
+                return []
+            self._closed = True
+            if self._detector is not None:
+                self._undetected()
+            items = self._feed(b"", None)
+            return items + [self._last_item(frame) for frame in self._rest()]
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot pickle '{type(self).__name__}' object")
 
-    def _begin(self, framing: Literal["newline", "content-length", "sse"]) -> None:
+    def _begin(self, framing: Literal["newline", "content-length", "sse", "concatenated"]) -> None:
         self._frames = frames_of(framing, self._profile.limits.message_bytes)
 
     def _detect(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview | None:

@@ -10,6 +10,7 @@ import re
 from typing import Any, Final, Literal
 
 from ..types import BYTE_ORDER_MARK
+from .concatenated import ConcatenatedFrames
 from .content_length import HEADER_NAME, ContentLengthFrames
 from .events import EventFrames
 from .frames import MAX_HEADER_BYTES
@@ -76,11 +77,13 @@ def _end_of(pattern: re.Pattern[bytes], text: bytearray, start: int, end: int) -
     return start if match is None else match.end()
 
 
-Frames = LineFrames | ContentLengthFrames | EventFrames
+Frames = LineFrames | ContentLengthFrames | EventFrames | ConcatenatedFrames
 
 
-def frames_of(framing: Literal["newline", "content-length", "sse"], limit: int) -> Frames:
+def frames_of(framing: Literal["newline", "content-length", "sse", "concatenated"], limit: int) -> Frames:
     """Return the reader of a framing, for frames of at most `limit` bytes."""
     if framing == "newline":
         return LineFrames(limit)
-    return ContentLengthFrames(limit) if framing == "content-length" else EventFrames(limit)
+    if framing == "content-length":
+        return ContentLengthFrames(limit)
+    return EventFrames(limit) if framing == "sse" else ConcatenatedFrames(limit)

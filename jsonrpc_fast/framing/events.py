@@ -32,6 +32,11 @@ class EventFrames:
         self._reported, events = saved
         self._events.restore(events)
 
+    @property
+    def is_between_events(self) -> bool:
+        """Whether the next byte begins an event, whatever it is."""
+        return self._events.is_between_events
+
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """Return the frames that end in `data`."""
         return self._frames_of(self._events.read(data))

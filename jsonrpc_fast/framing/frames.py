@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple, get_args
 from ..codes import Hint, ParseErrorCode
 from .sse import encode_event
 
-Framing = Literal["newline", "content-length", "sse", "auto"]
+Framing = Literal["newline", "content-length", "sse", "concatenated", "auto"]
 FRAMINGS: Final[tuple[Framing, ...]] = get_args(Framing)
 
 MAX_HEADER_BYTES: Final = 8192
@@ -39,7 +39,7 @@ class Frame(NamedTuple):
     hint: Hint | None = None
 
 
-def frame(payload: bytes, framing: Literal["newline", "content-length", "sse"] = "newline") -> bytes:
+def frame(payload: bytes, framing: Literal["newline", "content-length", "sse", "concatenated"] = "newline") -> bytes:
     """Return one JSON text as a frame.
 
     Args:
@@ -47,7 +47,7 @@ def frame(payload: bytes, framing: Literal["newline", "content-length", "sse"] =
         framing: the framing of the stream.
 
     Raises:
-        ValueError: `framing` is not one of the three, or frames are lines and `payload` holds another `\\n`.
+        ValueError: `framing` is not one of the four, or frames are lines and `payload` holds another `\\n`.
     """
     if framing == "newline":
         feed = payload.find(b"\n")
@@ -56,12 +56,14 @@ def frame(payload: bytes, framing: Literal["newline", "content-length", "sse"] =
         if feed < 0:
             return payload + b"\n"
         raise ValueError("payload must not hold a line break before its end")
-    if framing not in ("content-length", "sse"):
-        raise ValueError('framing must be "newline", "content-length" or "sse"')
+    if framing not in ("content-length", "sse", "concatenated"):
+        raise ValueError('framing must be "newline", "content-length", "sse" or "concatenated"')
     if payload.endswith(b"\n"):
         payload = payload[:-1]
     if not payload:
         return b""
+    if framing == "concatenated":
+        return payload + b"\n"
     if framing == "sse":
         return encode_event(payload)
     return b"Content-Length: %d\r\n\r\n%b" % (len(payload), payload)

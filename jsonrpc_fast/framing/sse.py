@@ -117,6 +117,15 @@ class EventDecoder:
         """The last reconnection time that the stream set, in milliseconds, or None."""
         return self._last_retry
 
+    @property
+    def is_between_events(self) -> bool:
+        """Whether the next byte begins an event, whatever it is."""
+        return (
+            not (self._line or self._dropping or self._at_start or self._after_return or self._too_large)
+            and self._data_offset is None
+            and self._type == ""
+        )
+
     def feed(self, data: bytes | bytearray | memoryview) -> list[Event]:
         """Return the events that end in `data`."""
         return [found for found, _ in self.read(data) if isinstance(found, Event)]

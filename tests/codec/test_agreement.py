@@ -22,6 +22,8 @@ TINY = Limits(message_bytes=90, depth=1, batch_items=1, method_bytes=4, id_bytes
 PROFILES = [
     *PRESETS.values(),
     JSONRPC.replace(extra_members=False),
+    JSONRPC.replace(extra_members="keep"),
+    LENIENT.replace(extra_members="keep", big_ints="exact"),
     LENIENT.replace(extra_members=False, big_ints="exact"),
     JSONRPC.replace(big_ints="exact"),
     JSONRPC.replace(big_ints="reject"),

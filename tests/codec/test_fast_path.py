@@ -6,7 +6,6 @@ import ctypes
 import gc
 import json
 import marshal
-import mmap
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,9 @@ from jsonrpc_fast.codec._core import Error, Notification, Raw, Request, Response
 
 from jsonrpc_fast import JSONRPC, LENIENT, MCP_2025_11_25, Limits
 from jsonrpc_fast.codec import _core
+
+from ..support import guard_pages
+from ..support.forked import forked
 
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":%b}'
 
@@ -101,8 +103,11 @@ def test_what_it_leaves_in_other_profiles() -> None:
     for big_ints in ("exact", "reject"):
         profile = JSONRPC.replace(big_ints=big_ints)
         assert _core._decode_fast(RESULT % b"18446744073709551615", profile, False) == Response(1, 2**64 - 1)
-        assert _core._decode_fast(RESULT % b"[18446744073709551616]", profile, False) is None
-        assert _core._decode_fast(RESULT % b"[-9223372036854775809]", profile, False) is None
+        for wide in (2**64, -(2**63) - 1, 10**4299, -(10**4298)):
+            found = _core._decode_fast(RESULT % b"[%d]" % wide, profile, False)
+            assert found == (Response(1, [wide]) if big_ints == "exact" else None)
+        assert _core._decode_fast(RESULT % b"[1%d]" % 10**4299, profile, False) is None
+        assert _core._decode_fast(RESULT % b"[18446744073709551616_0]", profile, False) is None
     assert _core._decode_fast(RESULT % b"1", MCP_2025_11_25, False) is None
     assert _core._decode_fast(b'{"jsonrpc":"2.0","id":1,"method":""}', MCP_2025_11_25, False) is None
     unknown = b'{"jsonrpc":"2.0","id":1,"method":"m","x":1}'
@@ -116,6 +121,34 @@ def test_raw_payloads() -> None:
     error = _core._decode_fast(b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":[1]}}', JSONRPC, True)
     assert error == Response(1, error=Error(1, "m", Raw(b"[1]")))
     assert _core._decode_fast(RESULT % b'"\xff"', JSONRPC, True) is None
+
+
+def test_raw_strings_are_checked_to_the_byte() -> None:
+    """Every first byte of a character, every digit of an escape, and every surrogate, in every place of a word."""
+    bodies = [b"\\u%b" % digits for digits in (b"0000", b"d7fF", b"E000", b"ud800", b"d800", b"DBff", b"dc00", b"Dfff")]
+    bodies += [b"\\ud83d\\ude00", b"\\ud83d\\u0041", b"\\ud83d", b"\\u12", b"\\U1234", b"\\x"]
+    for place in range(4):
+        for byte in range(256):
+            digits = bytearray(b"1aF9")
+            digits[place] = byte
+            bodies.append(b"\\u" + digits)
+    for first in range(0x80, 0x100):
+        for second in (0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0):
+            bodies += [
+                bytes([first, second, *rest]) for rest in ((), (0x80,), (0xBF, 0x80), (0x80, 0xC0), (0x41, 0x80))
+            ]
+    pads = (b"", "\u4e2d".encode(), "\u0416".encode(), b"\\u4e2d", b"x")
+    for body in bodies:
+        for pad in pads:
+            for text in (b'"%b%b%b"' % (pad, body, pad), b'["%b%b%b"]' % (pad, body, 4 * pad)):
+                eager, raw = _core.decode(RESULT % text), _core.decode(RESULT % text, raw=True)
+                try:
+                    expected = orjson.loads(text)
+                except orjson.JSONDecodeError:
+                    assert isinstance(raw, _core.ParseError), text
+                    assert raw == eager, text
+                else:
+                    assert (eager.result, raw.result.decode(), bytes(raw.result)) == (expected, expected, text)
 
 
 def test_items_of_a_batch() -> None:
@@ -230,18 +263,10 @@ def test_valid_texts_that_orjson_refuses(impl: ModuleType, count: int) -> None:
 @pytest.fixture(scope="module")
 def page() -> Iterator[tuple[int, int]]:
     """The address and the size of memory between two pieces that nobody may read."""
-    if not sys.platform.startswith("linux"):
-        pytest.skip("mprotect is called as Linux has it")
-    size = mmap.PAGESIZE
-    memory = mmap.mmap(-1, 3 * size)
-    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    protect = ctypes.CDLL(None, use_errno=True).mprotect
-    protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    for guard in (address, address + 2 * size):
-        assert protect(guard, size, 0) == 0
-    yield address + size, size
-    for guard in (address, address + 2 * size):
-        protect(guard, size, 3)
+    if not guard_pages.is_possible():
+        pytest.skip("memory is guarded as Linux does it")
+    with guard_pages.guarded_page() as found:
+        yield found
 
 
 def test_no_byte_outside_the_text_is_read(page: tuple[int, int]) -> None:
@@ -261,9 +286,11 @@ def test_no_byte_outside_the_text_is_read(page: tuple[int, int]) -> None:
 
 
 @pytest.mark.slow
+@forked
 def test_memory_that_is_not_there() -> None:
     """Each allocation fails in turn: a MemoryError comes out of it, or the message, and nothing is lost."""
-    testcapi: Any = pytest.importorskip("_testcapi")
+    import _testcapi as testcapi
+
     strings = [
         b'"\xe4\xb8\xad\\n"',
         b'"' + b"\\n" * 5000 + b'"',
@@ -316,3 +343,108 @@ def test_nothing_is_leaked() -> None:
     blocks()
     before = blocks()
     assert abs(blocks() - before) < 50
+
+
+# Messages and calls
+
+
+def test_every_form_of_a_call_is_read_alike() -> None:
+    text = b'{"jsonrpc":"2.0","id":1,"method":"m","params":null}'
+    request = b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}'
+    fault = _core.decode(text)
+    for call in (
+        lambda: _core.decode(text, LENIENT),
+        lambda: _core.decode(text, profile=LENIENT),
+        lambda: _core.decode(data=text, profile=LENIENT),
+        lambda: _core.decode(profile=LENIENT, data=text),
+        lambda: _core.decode(text, LENIENT, raw=False),
+        lambda: _core.decode(text, raw=False, profile=LENIENT),
+        lambda: _core.decode(text, LENIENT, raw=0),
+        lambda: _core.decode(memoryview(text), LENIENT),
+    ):
+        assert call() == Request(1, "m")
+    for raw in (True, 1, "x"):
+        for found in (_core.decode(request, raw=raw), _core.decode(request, JSONRPC, raw=raw)):
+            assert found == Request(1, "m", Raw(b"[1]"))
+    assert fault.code.name == "INVALID_PARAMS_TYPE"
+
+
+def test_calls_that_are_refused(impl: ModuleType) -> None:
+    text = b"{}"
+    for arguments, names, expected in (
+        ((), {}, "missing|at least 1"),
+        ((text, JSONRPC, True), {}, "takes"),
+        ((text, JSONRPC), {"profile": JSONRPC}, "multiple values"),
+        ((text,), {"data": text}, "multiple values"),
+        ((text,), {"Raw": True}, "unexpected keyword argument 'Raw'"),
+        ((text, 1), {}, "^profile must be a Profile, not int$"),
+        ((text,), {"profile": None}, "^profile must be a Profile, not NoneType$"),
+        ((1,), {}, "^data must be bytes, bytearray, memoryview or str, not int$"),
+    ):
+        with pytest.raises(TypeError, match=expected):
+            impl.decode(*arguments, **names)
+
+
+def test_more_profiles_than_places() -> None:
+    """Profiles that take the place of one another, also after they are freed."""
+    text = b'{"jsonrpc":"2.0","id":1,"method":"mm","params":[]}'
+    for _ in range(3):
+        profiles = [JSONRPC.replace(limits=Limits(method_bytes=1 + number % 2)) for number in range(300)]
+        for _ in range(2):
+            for number, profile in enumerate(profiles):
+                found = _core.decode(text, profile)
+                assert (found == Request(1, "mm", [])) is (number % 2 == 1)
+
+
+def test_the_garbage_collector_tracks_messages_that_can_be_in_cycles() -> None:
+    for text, expected in (
+        (b'{"jsonrpc":"2.0","id":1,"method":"m"}', False),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":[]}', True),
+        (b'{"jsonrpc":"2.0","method":"m"}', False),
+        (b'{"jsonrpc":"2.0","method":"m","params":{}}', True),
+        (RESULT % b'"x"', False),
+        (RESULT % b"[]", True),
+        (b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}', True),
+    ):
+        assert gc.is_tracked(_core.decode(text)) is expected
+        assert gc.is_tracked(_core.parse(json.loads(text))) is expected
+        assert not gc.is_tracked(_core.decode(text, raw=True)) or b"error" in text
+    assert gc.is_tracked(Request(1, "m"))
+
+    class Id(str):
+        pass
+
+    assert gc.is_tracked(_core.parse({"jsonrpc": "2.0", "id": Id("x"), "method": "m"}))
+
+
+def test_freed_messages_are_made_again() -> None:
+    """More messages of each class at once than wait to be made again, decoded and constructed in turn."""
+    texts = [text for text, _ in TAKEN]
+    expected = [message for _, message in TAKEN]
+    for _ in range(3):
+        kept = [_core.decode(text) for _ in range(400) for text in texts]
+        blank = [cls.__new__(cls) for cls in (Request, Notification, Response) for _ in range(1500)]
+        assert all(getattr(message, name) is None for message in blank for name in message.__match_args__)
+        made = [Request(1, "m"), Notification("m"), Response(1, 2)]
+        assert kept == expected * 400
+        del kept, blank
+        assert made == [Request(1, "m"), Notification("m"), Response(1, 2)]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda inner: _core.parse({"jsonrpc": "2.0", "id": 1, "result": inner}),
+        lambda inner: Response(1, (inner,)),
+        lambda inner: Response(1, [inner]),
+        lambda inner: Request(1, "m", [inner]),
+        lambda inner: Notification("m", {"a": inner}),
+        lambda inner: Response(1, error=Error(1, "m", inner)),
+    ],
+)
+def test_long_chains_of_messages_are_freed(wrap: Any) -> None:
+    message: Any = None
+    for _ in range(200_000):
+        message = wrap(message)
+    del message
+    assert _core.decode(TAKEN[0][0]) == TAKEN[0][1]

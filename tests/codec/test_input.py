@@ -188,6 +188,13 @@ def test_big_ints(
         assert repr(describe(impl.decode(text, JSONRPC.replace(big_ints=mode)))) == repr(expected)
 
 
+@pytest.mark.parametrize("place", range(20))
+def test_a_wide_integer_is_found_at_any_place(impl: ModuleType, place: int) -> None:
+    text = fill('{"jsonrpc":"2.0","id":1,"result":["%s",-9223372036854775809]}', "x" * place)
+    assert impl.decode(text, JSONRPC.replace(big_ints="exact")).result[1] == -(2**63) - 1
+    assert describe(impl.decode(text, JSONRPC.replace(big_ints="reject"))) == fault("INTEGER_TOO_LARGE", 1, reply=False)
+
+
 def test_as_many_digits_as_the_interpreter_converts(impl: ModuleType) -> None:
     text = '{"jsonrpc":"2.0","id":1,"result":%s}'
     profile = JSONRPC.replace(big_ints="exact")

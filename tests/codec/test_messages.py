@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import copy
 import pickle
+import sys
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from jsonrpc_fast.codes import ErrorCode
+from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.types import UNSET
 
 
@@ -30,7 +32,70 @@ def samples(impl: ModuleType) -> list[Any]:
     ]
 
 
+def replace(value: Any, **changes: Any) -> Any:
+    """`copy.replace`, also before Python 3.13."""
+    return type(value).__replace__(value, **changes)
+
+
 class TestConstructors:
+    def test_an_error_or_a_message_is_not_a_result(self, impl: ModuleType) -> None:
+        error = impl.Error(-32000, "m")
+        for result in (
+            error,
+            impl.Request(1, "m"),
+            impl.Notification("m"),
+            impl.Response(1, 2),
+            impl.ParseError.missing_id(),
+            RpcError(-32000, "m"),
+            UNSET,
+        ):
+            with pytest.raises(
+                TypeError,
+                match=f"^result must be a JSON value, not {type(result).__name__}; pass an error as error=$",
+            ):
+                impl.Response(1, result)
+        assert impl.Response(1, error=error).error is error
+        assert impl.Response(1, impl.Raw(b"[1]")).to_bytes() == b'{"jsonrpc":"2.0","id":1,"result":[1]}'
+
+    def test_a_result_is_judged_by_its_class_alone(self, impl: ModuleType) -> None:
+        class Proxy:
+            @property
+            def __class__(self) -> Any:
+                return impl.Request
+
+        class Broken:
+            @property
+            def __class__(self) -> Any:
+                raise RuntimeError("read")
+
+        for result in (Proxy(), Broken(), impl.Request, {}, None, [], 5, "", True, ()):
+            assert impl.Response(1, result).result is result
+
+    @pytest.mark.parametrize(
+        ("make", "fault"),
+        [
+            (lambda impl: impl.Request("m", 1), "method must be a str, not int"),
+            (lambda impl: impl.Request("m", {"a": 1}), "method must be a str, not dict"),
+            (lambda impl: impl.Request({"a": 1}, "m"), "id must be an int, a str, a float or None, not dict"),
+            (
+                lambda impl: impl.Notification("m", 1),
+                "params must be a dict, a list, a Raw of either, or None, not int",
+            ),
+            (lambda impl: impl.Notification(1, "m"), "method must be a str, not int"),
+            (lambda impl: impl.Error("m", -32000), "code must be an int, not str"),
+            (lambda impl: impl.Response({"a": 1}, 1), "id must be an int, a str, a float or None, not dict"),
+            (lambda impl: impl.Response(1, None, {"code": 1}), "error must be an Error or None, not dict"),
+            (lambda impl: impl.encode_request("m", 1), "method must be a str, not int"),
+            (lambda impl: impl.encode_error(1, "m", -32000), "code must be an int, not str"),
+            (lambda impl: impl.encode_error(-32000, "m", 1), "code must be an int, not str"),
+            (lambda impl: impl.encode_result({"a": 1}, 1), "id must be an int, a str, a float or None, not dict"),
+        ],
+    )
+    def test_swapped_arguments_are_named(self, impl: ModuleType, make: Any, fault: str) -> None:
+        with pytest.raises(TypeError) as caught:
+            make(impl)
+        assert str(caught.value) == fault
+
     def test_fields(self, impl: ModuleType) -> None:
         request = impl.Request(1, "m")
         assert (request.id, request.method, request.params) == (1, "m", None)
@@ -232,6 +297,36 @@ class TestCopies:
             assert (type(backend), backend) == (type(message), message)
         error = pickle.loads(pickle.dumps(impl.Error(1, "m"), protocol))
         assert error.data is UNSET
+
+    def test_replace(self, impl: ModuleType) -> None:
+        request = impl.Request(1, "m", [1], extra={"trace": 7})
+        changed = replace(request, id=2, params=None)
+        assert changed == impl.Request(2, "m", extra={"trace": 7})
+        assert request == impl.Request(1, "m", [1], extra={"trace": 7})
+        assert replace(request, extra=None) == impl.Request(1, "m", [1])
+        assert replace(impl.Notification("n", [1]), method="o") == impl.Notification("o", [1])
+        assert replace(impl.Error(1, "m"), message="n") == impl.Error(1, "n")
+        assert replace(impl.Error(1, "m"), data=None) == impl.Error(1, "m", None)
+        error = impl.Error(1, "m")
+        assert replace(impl.Response(1, [2]), result=None, error=error) == impl.Response(1, error=error)
+        for message in samples(impl):
+            again = replace(message)
+            assert (type(again), again, again is message) == (type(message), message, False)
+        decoded = impl.decode(b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}', raw=True)
+        assert replace(decoded, id="a").to_bytes() == b'{"jsonrpc":"2.0","id":"a","method":"m","params":[1]}'
+
+    def test_replacements_are_checked(self, impl: ModuleType) -> None:
+        with pytest.raises(TypeError, match=r"^id must be an int, a str, a float or None, not bool$"):
+            replace(impl.Request(1, "m"), id=True)
+        with pytest.raises(TypeError, match="code"):
+            replace(impl.Request(1, "m"), code=1)
+        with pytest.raises(ValueError, match=r"^a response has a result or an error, not both$"):
+            replace(impl.Response(1, 2), error=impl.Error(1, "m"))
+
+    @pytest.mark.skipif(sys.version_info < (3, 13), reason="copy.replace is new in Python 3.13")
+    def test_copy_replace(self, impl: ModuleType) -> None:
+        for message in samples(impl):
+            assert copy.replace(message) == message  # type: ignore[attr-defined,unused-ignore]
 
     def test_messages_in_messages(self, impl: ModuleType) -> None:
         batch = samples(impl)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.types import UNSET, Unset
 
 from .test_messages import samples
@@ -167,7 +168,16 @@ class TestText:
     def test_unset(self) -> None:
         assert repr(UNSET) == "UNSET"
         assert not UNSET
-        assert copy.deepcopy(UNSET) is pickle.loads(pickle.dumps(UNSET)) is Unset.UNSET is UNSET
+        assert copy.deepcopy(UNSET) is copy.copy(UNSET) is Unset.UNSET is UNSET
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            assert pickle.loads(pickle.dumps(UNSET, protocol)) is UNSET
+
+    def test_unset_is_not_written(self, impl: ModuleType) -> None:
+        for value in (UNSET, [UNSET], {"cursor": UNSET}):
+            with pytest.raises(EncodeError):
+                impl.encode_result(1, value)
+            with pytest.raises(EncodeError):
+                impl.encode_notification("m", {"a": value})
 
 
 class TestMemory:

@@ -27,7 +27,9 @@ FUNCTIONS = [
     "answer",
     "classify",
     "decode",
+    "decode_dict",
     "encode",
+    "encode_dict",
     "encode_error",
     "encode_many",
     "encode_notification",
@@ -119,6 +121,11 @@ def samples(backend: ModuleType) -> list[Any]:
         backend.Response(7, error=error),
         error,
         backend.Error(0, ""),
+        backend.Request(1, "m", extra={"a": [1, "é"]}),
+        backend.Notification("m", {}, extra={"b": 1000 * "v"}),
+        backend.Response(1, [], extra={"params": None}),
+        backend.Response(1, error=backend.Error(1, "m", None, extra={"c": 1}), extra={"d": {}}),
+        backend.Error(1, "m", extra={"e": 1.5}),
         backend.Raw(b"[" + 1000 * b"1," + b"1]"),
         backend.ParseError(ParseErrorCode.TOO_DEEP, "x", index=3),
         backend.decode(b"[1,"),
@@ -196,10 +203,23 @@ def attempts(backend: ModuleType) -> dict[str, Callable[[], Any]]:
                 "Error code": lambda value=value: backend.Error(value, "m"),
                 "Error message": lambda value=value: backend.Error(1, value),
                 "Error data": lambda value=value: backend.Error(1, "m", value),
+                "Request extra": lambda value=value: backend.Request(1, "m", extra=value),
+                "Notification extra": lambda value=value: backend.Notification("m", extra=value),
+                "Response extra": lambda value=value: backend.Response(1, extra=value),
+                "Error extra": lambda value=value: backend.Error(1, "m", extra=value),
+                "extra name": lambda value=value: backend.Request(1, "m", extra={repr(value): 1, hash(value): 1}),
+                "encode extra": lambda value=value: backend.Request(1, "m", extra={"a": value}).to_bytes(),
                 "ParseError": lambda value=value: backend.ParseError(value),
                 "Raw": lambda value=value: backend.Raw(value),
                 "decode": lambda value=value: backend.decode(value),
                 "decode profile": lambda value=value: backend.decode(b"{}", value),
+                "decode_dict": lambda value=value: backend.decode_dict(value),
+                "decode_dict profile": lambda value=value: backend.decode_dict(b"{}", value),
+                "encode_dict": lambda value=value: backend.encode_dict(value),
+                "encode_dict list": lambda value=value: backend.encode_dict([value]),
+                "encode_dict option": lambda value=value: backend.encode_dict(
+                    {"jsonrpc": "2.0", "method": "m"}, option=value
+                ),
                 "parse": lambda value=value: backend.parse(value),
                 "parse profile": lambda value=value: backend.parse({}, value),
                 "classify": lambda value=value: backend.classify(value),
@@ -239,7 +259,7 @@ def attempts(backend: ModuleType) -> dict[str, Callable[[], Any]]:
 def test_refusals_and_their_texts(backends: Backends) -> None:
     core, pure = (attempts(backend) for backend in backends)
     found = {name: outcome(call) for name, call in core.items()}
-    assert len(found) == 47 * len(VALUES)
+    assert len(found) == 58 * len(VALUES)
     assert found == {name: outcome(call) for name, call in pure.items()}
 
 

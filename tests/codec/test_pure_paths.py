@@ -19,12 +19,14 @@ from ..fuzz.mutate import message
 from ..support.comparison import plain
 from ..support.examples import scaled_examples
 from ..support.places import WIRE
+from ..support.timing import min_seconds, thread_seconds
 
 PROFILES: list[Profile] = [
     JSONRPC,
     LENIENT,
     MCP_2025_11_25.replace(batches=True),
     JSONRPC.replace(extra_members=False),
+    JSONRPC.replace(extra_members="keep"),
     JSONRPC.replace(big_ints="exact"),
     JSONRPC.replace(big_ints="reject"),
     JSONRPC.replace(limits=Limits(depth=2, id_bytes=32, method_bytes=4, batch_items=2)),
@@ -96,6 +98,93 @@ def test_no_valid_message_is_read_byte_by_byte(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(_pure, "scan", fail)
     assert [shown(_pure.decode(text, raw=raw)) for text in texts for raw in (False, True)] == expected
+
+
+UNUSUAL = [
+    *VALID,
+    {"jsonrpc": "2.0", "id": None, "method": "m"},
+    {"jsonrpc": "2.0", "id": 0.25, "method": "m", "params": {"id": 1, "b": {"id": 2}}},
+    {"jsonrpc": "2.0", "id": 10**39, "method": "m"},
+    {"jsonrpc": "2.0", "id": -(2**64), "method": "m", "params": {"id": 10**17}},
+    {"x": {"id": 1}, "jsonrpc": "2.0", "id": "a", "method": "m", "y": ["id"]},
+    {"jsonrpc": "2.0", "id": 1, "result": None, "z": 1},
+]
+
+
+@pytest.mark.parametrize("order", [list, reversed, sorted])
+@pytest.mark.parametrize(
+    "profile",
+    [JSONRPC, LENIENT, MCP_2025_11_25, JSONRPC.replace(limits=Limits(depth=32)), JSONRPC.replace(big_ints="exact")],
+    ids=["jsonrpc", "lenient", "mcp", "limits", "exact"],
+)
+def test_no_scanner_reads_a_valid_message(order: Any, profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = []
+    for value in UNUSUAL:
+        if profile.big_ints != "float" and type(value.get("id")) is int and value["id"].bit_length() > 64:
+            continue
+        ordered = {name: value[name] for name in order(value)}
+        padded = json.dumps(ordered, separators=(" ,\r\n  ", "\t:  "), ensure_ascii=False).encode()
+        # orjson writes no wide integer.
+        texts += [json.dumps(ordered, separators=(",", ":")).encode(), json.dumps(ordered, indent="\t").encode()]
+        texts += [b"\n\t" + padded + b" " * 70, padded.replace(b"{", b"{" + b" " * 70)]
+    expected = [shown(_pure._decode_slow(text, profile, False)) for text in texts]
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("a scanner was used")
+
+    for name in ("scan", "scan_proven"):
+        monkeypatch.setattr(_pure, name, fail)
+    assert [shown(_pure.decode(text, profile)) for text in texts] == expected
+
+
+def test_an_exact_id_among_other_numbers() -> None:
+    assert _pure.decode(b'{"jsonrpc":"2.0","id":0.1,"method":"m","params":{"id":0.1}}').id == 0.1  # type: ignore[union-attr]
+    for text in [
+        b'{"jsonrpc":"2.0","id":1e2,"method":"m","params":{"id":3}}',
+        b'{"jsonrpc":"2.0","id":12345678901234567.8,"method":"m"}',
+        b'{"jsonrpc":"2.0","id":18446744073709551616,"method":"m"}',
+        b'{"jsonrpc":"2.0","id":18446744073709551616,"method":"m","params":{"id":18446744073709551617}}',
+        b'{"jsonrpc":"2.0","id":%b,"method":"m"}' % (b"9" * 308),
+        b'{"jsonrpc":"2.0","id":1e-400,"method":"m","params":[1]}',
+        b'{"jsonrpc":"2.0","id":-0.0,"method":"m"}',
+        b'{"jsonrpc":"2.0","\\u0069d":1.25,"method":"m","params":{"id":1.5}}',
+        b'{"jsonrpc":"2.0","id":1.5,"method":"\\"id\\":2.5","params":["id"]}',
+        b'[{"jsonrpc":"2.0","id":1.5,"method":"m"},{"jsonrpc":"2.0","id":2,"method":"m"}]',
+        b'[{"jsonrpc":"2.0","id":1e400,"method":"m"}]',
+    ]:
+        assert_agreement(text)
+
+
+HOSTILE = [
+    b'"id"',
+    b'"id"' + b" " * 40,
+    b'{"id":1.5}',
+    b'{"id" : -1e5 }',
+    b'{"a":1,"a":2}',
+    b'"\\\\"',
+    b'"\\"\\""',
+    b'"\\u0022id"',
+]
+
+
+@pytest.mark.parametrize("item", HOSTILE)
+def test_a_hostile_payload_takes_linear_time(item: bytes) -> None:
+    def seconds(count: int) -> float:
+        items = b",".join([item] * count)
+        text = b'{"x":[%b],"jsonrpc":"2.0","id":2.5,"method":"m","params":[{}, %b]}' % (items, items)
+        return thread_seconds(lambda: _pure.decode(text)) / count
+
+    short, long = min_seconds(lambda: seconds(1000), lambda: seconds(10_000), rounds=3)
+    assert long < 4 * short
+
+
+def test_a_batch_with_many_unusual_ids_takes_linear_time() -> None:
+    def seconds(count: int) -> float:
+        text = b"[" + b",".join([b'{"jsonrpc":"2.0","id":1.5,"method":"m","params":{}}'] * count) + b"]"
+        return thread_seconds(lambda: _pure.decode(text)) / count
+
+    short, long = min_seconds(lambda: seconds(400), lambda: seconds(4000), rounds=3)
+    assert long < 4 * short
 
 
 @pytest.mark.parametrize("value", [*VALID, VALID, VALID[:2], []])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from typing import Any
 
@@ -190,7 +191,7 @@ class TestEnvelopes:
             Envelope({}, 0),
             Envelope(None, 0),
             Envelope(None, 2),
-            Envelope({"id": Value(25, 26, 0, False)}, 0),
+            Envelope({"id": Value(25, 26, 0, False)}, 0, start=19),
         ]
         assert envelopes(b"[]").envelopes == []
 
@@ -268,7 +269,12 @@ def test_a_hostile_text_takes_linear_time(name: str) -> None:
         return thread_seconds(lambda: faults.add(len(text) - (fault_of(text) or 0))) / len(text)
 
     faults: set[int] = set()
-    short, long = min_seconds(lambda: seconds(100_000), lambda: seconds(800_000), rounds=2)
+    short = long = math.inf
+    for _ in range(10):
+        once = min_seconds(lambda: seconds(100_000), lambda: seconds(800_000), rounds=1)
+        short, long = min(short, once[0]), min(long, once[1])
+        if long < 4 * short:
+            break
     assert long < 4 * short
     assert faults <= {0, 1}
 

@@ -218,7 +218,7 @@ class TestFrame:
 
     @pytest.mark.parametrize("framing", ["auto", "lines", None])
     def test_wrong_framing(self, framing: Any) -> None:
-        with pytest.raises(ValueError, match=r'^framing must be "newline", "content-length" or "sse"$'):
+        with pytest.raises(ValueError, match=r'^framing must be "newline", "content-length", "sse" or "concatenated"$'):
             frame(b"{}", framing)
 
     @pytest.mark.parametrize("framing", ["newline", "content-length", "sse"])
@@ -231,4 +231,4 @@ class TestFrame:
 
 
 def test_framings() -> None:
-    assert FRAMINGS == ("newline", "content-length", "sse", "auto")
+    assert FRAMINGS == ("newline", "content-length", "sse", "concatenated", "auto")

@@ -1,5 +1,44 @@
 """From a text to messages: the fast path and the slow path."""
 
+cdef extern from *:
+    """
+    /* Makes calls of `function` go to `call`. Returns what they went to; NULL if that cannot be changed. */
+    static void *jsonrpc_fast_set_call(PyObject *function, void *call) {
+        PyTypeObject *type = Py_TYPE(function);
+        vectorcallfunc *place = (vectorcallfunc *)((char *)function + type->tp_vectorcall_offset);
+        vectorcallfunc old;
+        if (!PyType_HasFeature(type, Py_TPFLAGS_HAVE_VECTORCALL))
+            return NULL;
+        old = *place;
+        *place = (vectorcallfunc)call;
+        return (void *)old;
+    }
+
+    /* A new tuple of a class that has no `__new__` of its own, with empty places. */
+    static CYTHON_INLINE PyObject *jsonrpc_fast_new_record(PyObject *cls, Py_ssize_t size) {
+        return ((PyTypeObject *)cls)->tp_alloc((PyTypeObject *)cls, size);
+    }
+    """
+    void* set_call "jsonrpc_fast_set_call"(object function, void* call)
+    object new_record "jsonrpc_fast_new_record"(object cls, Py_ssize_t size)
+
+cdef str REQUEST = "request"
+cdef str NOTIFICATION = "notification"
+cdef str RESULT = "result"
+cdef str ERROR = "error"
+cdef str BATCH = "batch"
+cdef str INVALID = "invalid"
+
+# The type of `vectorcallfunc`.
+ctypedef object (*Call)(PyObject* function, PyObject** arguments, size_t flags, PyObject* names)
+
+cdef extern from "Python.h":
+    Py_ssize_t PyVectorcall_NARGS(size_t flags)
+    Py_ssize_t tuple_size "PyTuple_GET_SIZE"(PyObject* items)
+    PyObject* tuple_item "PyTuple_GET_ITEM"(PyObject* items, Py_ssize_t index)
+    void set_record_item "PyTuple_SET_ITEM"(object record, Py_ssize_t index, PyObject* value)
+    bint is_bytes "PyBytes_CheckExact"(PyObject* value)
+
 
 cdef object fault_of_text(const uint8_t* start, Cursor* cursor, Rules rules):
     """The fault of a text that stops being JSON at `cursor.fault`; invalid UTF-8 comes first. rules: None if the text is
@@ -111,6 +150,12 @@ cdef object bytes_or_fault(data):
     raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
 
 
+cdef inline bint is_viewed(data) except -1:
+    """Whether the bytes of a text are read in place. Since Python 3.12 a subclass may have a `__buffer__`, which may return
+    bytes that are not contiguous."""
+    return type(data) is bytearray or (type(data) is memoryview and data.c_contiguous)
+
+
 cdef inline object bytes_of(Value* value):
     return PyBytes_FromStringAndSize(<char*>value.start, value.end - value.start)
 
@@ -148,10 +193,9 @@ cdef object payload_of(Value* value, Rules rules, bint* too_large, raw):
     if value.wide and not rules.big_ints_as_float:
         if rules.big_ints_exact:
             try:
-                text = bytes_of(value)
                 if raw is None:
-                    return loads_exact(text)
-                check_exact(text)
+                    return loads_part(value.start, value.end - value.start, True)
+                check_exact(bytes_of(value))
                 return make_raw(value.start, value.end - value.start, raw, True)
             except ValueError:
                 pass
@@ -159,7 +203,7 @@ cdef object payload_of(Value* value, Rules rules, bint* too_large, raw):
         return None
     if raw is not None:
         return make_raw(value.start, value.end - value.start, raw, False)
-    return loads_part(value.start, value.end - value.start)
+    return loads_part(value.start, value.end - value.start, False)
 
 
 cdef object error_of(Value* value, Rules rules, bint* too_large, raw):
@@ -182,13 +226,40 @@ cdef object error_of(Value* value, Rules rules, bint* too_large, raw):
     if envelope.members[<int>MEMBER_DATA].start != NULL:
         error["data"] = payload_of(&envelope.members[<int>MEMBER_DATA], rules, too_large, raw)
     if envelope.unexpected:
-        error["?"] = None
+        if rules.keeps_extra:
+            error.update(unexpected_members(&envelope, ERROR_MEMBERS, rules, too_large))
+        else:
+            error["?"] = None
     return error
+
+
+cdef dict unexpected_members(Envelope* envelope, frozenset names, Rules rules, bint* too_large):
+    """The members of an object, which is valid JSON, except those in `names`."""
+    cdef Cursor cursor
+    cdef Value name
+    cdef Value value
+    cdef dict members = {}
+    open_cursor(&cursor, envelope.start + 1, envelope.end - envelope.start - 1, True)
+    skip_space(&cursor)
+    while skip_value(&cursor, False, &name):  # false at the closing brace
+        skip_space(&cursor)
+        expect(&cursor, c":")
+        skip_space(&cursor)
+        if not skip_value(&cursor, True, &value):
+            raise MemoryError
+        text = string_of(&name)
+        if text not in names:
+            members[text] = payload_of(&value, rules, too_large, None)
+        skip_space(&cursor)
+        expect(&cursor, c",")
+        skip_space(&cursor)
+    return members
 
 
 cdef object check_envelope(Envelope* envelope, Rules rules, index, raw):
     cdef bint integer_too_large = False
     cdef Value* value
+    extra = None
     if not envelope.is_object:
         if envelope.depth > rules.depth:
             return make_fault(TOO_DEEP, None, None, index)
@@ -216,6 +287,8 @@ cdef object check_envelope(Envelope* envelope, Rules rules, index, raw):
         error = error_of(value, rules, &integer_too_large, raw)
     else:
         error = payload_of(value, rules, &integer_too_large, None)
+    if rules.keeps_extra and envelope.unexpected:
+        extra = unexpected_members(envelope, ENVELOPE_MEMBERS, rules, &integer_too_large)
     return check_message(
         rules,
         index,
@@ -225,6 +298,7 @@ cdef object check_envelope(Envelope* envelope, Rules rules, index, raw):
         params,
         result,
         error,
+        extra,
         envelope.unexpected,
         envelope.depth > rules.depth,
         integer_too_large,
@@ -255,18 +329,29 @@ cdef inline void open_cursor(Cursor* cursor, const uint8_t* start, Py_ssize_t si
     cursor.out_of_memory = False
 
 
-cdef object decode_text(const uint8_t* start, Py_ssize_t size, Rules rules, raw):
-    # raw: None to decode payloads; else the bytes object that holds the text, or True if a `Raw` must copy it.
+cdef inline object decode_text(const uint8_t* start, Py_ssize_t size, Rules rules, PyObject* raw):
+    """The result for any text. raw: NULL to decode payloads; else the bytes object that holds the text, or True if a `Raw`
+    must copy it."""
+    cdef ValueReader reader
+    cdef PyObject* message
     if size > rules.message_bytes:
         return fault_of_large(start, size, rules)
-    message = decode_fast(start, size, rules, raw)
-    return decode_slow(start, size, rules, raw, True) if message is None else message
+    open_reader(&reader, start, start + size, rules.depth, rules.big_ints_as_float, rules.big_ints_exact)
+    message = read_text_fast(&reader, start, rules, raw)
+    if message != NULL:
+        return owned(message)
+    return decode_slow(start, size, rules, None if raw == NULL else <object>raw, True)
 
 
-cdef inline object decode_bytes(bytes text, Rules rules, raw):
+cdef inline object decode_bytes(bytes text, Rules rules, bint raw):
     return decode_text(
-        <const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), rules, text if raw else None
+        <const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), rules, <PyObject*>text if raw else NULL
     )
+
+
+cdef inline PyObject* kind_of_raw(bint raw) noexcept:
+    """The argument of `decode_text` for a text that no bytes object holds."""
+    return TRUE_VALUE if raw else NULL
 
 
 cdef object decode_slow(const uint8_t* start, Py_ssize_t size, Rules rules, raw, bint fast_items):
@@ -291,9 +376,13 @@ def _decode_slow(bytes text not None, profile, raw):
 
 def _decode_fast(bytes text not None, profile, raw):
     """The message that the fast path finds in a text, or None, for tests of what it reads."""
-    return decode_fast(
-        <const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), rules_of(profile), text if raw else None
-    )
+    cdef const uint8_t* start = <const uint8_t*>PyBytes_AS_STRING(text)
+    cdef Rules rules = rules_of(profile)
+    cdef ValueReader reader
+    cdef PyObject* message
+    open_reader(&reader, start, start + PyBytes_GET_SIZE(text), rules.depth, rules.big_ints_as_float, rules.big_ints_exact)
+    message = read_text_fast(&reader, start, rules, <PyObject*>text if raw else NULL)
+    return None if message == NULL else owned(message)
 
 
 cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw, bint fast_items):
@@ -307,8 +396,9 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw,
     cdef Py_ssize_t maximum = rules.batch_items if rules.batches else 0
     cdef Py_ssize_t count_at = maximum // 16
     cdef list messages = []
+    cdef PyObject* message
     cdef ValueReader reader
-    open_reader(&reader, start, cursor.end, rules.depth, rules.big_ints_as_float)
+    open_reader(&reader, start, cursor.end, rules.depth, rules.big_ints_as_float, rules.big_ints_exact)
     cursor.at += 1
     skip_space(cursor)
     if cursor.at < cursor.end and cursor.at[0] == c"]":
@@ -321,12 +411,12 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw,
                 if count_items(cursor, maximum - count + 1) > maximum - count:
                     maximum = 0
                 cursor[0] = saved
-            message = None
+            message = NULL
             if fast_items and count < maximum and cursor.at < cursor.end and cursor.at[0] == c"{":
-                message = read_object_fast(&reader, cursor.at, rules, raw, True)
-            if message is not None:
+                message = read_object_fast(&reader, cursor.at, rules, NULL if raw is None else <PyObject*>raw, True)
+            if message != NULL:
                 cursor.at = reader.at
-                messages.append(message)
+                append_owned(messages, message)
             elif not read_message(cursor, &envelope):
                 return fault_of_text(start, cursor, rules)
             elif count < maximum:
@@ -381,20 +471,44 @@ def decode(data, profile=JSONRPC, *, raw=False):
     if isinstance(data, str):
         if PyUnicode_IS_ASCII(data):
             return decode_text(
-                <const uint8_t*>PyUnicode_DATA(data), PyUnicode_GET_LENGTH(data), rules, True if raw else None
+                <const uint8_t*>PyUnicode_DATA(data), PyUnicode_GET_LENGTH(data), rules, kind_of_raw(raw)
             )
         found = bytes_of_str(data)
         return decode_bytes(<bytes>found, rules, raw) if PyBytes_CheckExact(found) else found
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
-    if isinstance(data, memoryview) and not data.c_contiguous:
-        return decode_bytes(bytes(data), rules, raw)
+    if not is_viewed(data):
+        return decode_bytes(bytes(memoryview(data)), rules, raw)
     # A bytearray cannot be resized while the view is held.
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        return decode_text(<const uint8_t*>view.buf, view.len, rules, True if raw else None)
+        return decode_text(<const uint8_t*>view.buf, view.len, rules, kind_of_raw(raw))
     finally:
         PyBuffer_Release(&view)
+
+
+def decode_dict(data, profile=JSONRPC):
+    """Validate one JSON text and return it as a dict, or a list of them, that holds everything in the text.
+
+    The rules are those of `decode`, but no member is dropped.
+
+    Args:
+        data: UTF-8 bytes, or a str.
+        profile: the rules.
+
+    Returns:
+        The message; for a batch a list, with a ParseError in place of each invalid item.
+
+    Raises:
+        ParseError: `data` is not a valid message or batch.
+        TypeError: `data` or `profile` has another type.
+    """
+    cdef Rules rules = rules_of(profile)
+    judged = decode(data, profile, raw=True)
+    text = None if isinstance(judged, ParseError) else bytes_or_fault(data)
+    if type(text) is not bytes:
+        raise judged
+    return dicts_of(text, judged, rules.big_ints_exact)
 
 
 def classify(data):
@@ -403,13 +517,89 @@ def classify(data):
     Raises:
         TypeError: `data` has another type than `decode` takes.
     """
-    message = decode(data, raw=True)
+    return classification_of(decode(data, raw=True))
+
+
+cdef object classification_of(message):
     if type(message) is Request:
-        return Classification("request", message.method, message.id)
+        return new_classification(REQUEST, (<Request>message).method, (<Request>message).id)
     if type(message) is Notification:
-        return Classification("notification", message.method)
+        return new_classification(NOTIFICATION, (<Notification>message).method, None)
     if type(message) is Response:
-        return Classification("error" if message.is_error else "result", None, message.id)
+        return new_classification(RESULT if (<Response>message).error is None else ERROR, None, (<Response>message).id)
     if type(message) is list:
-        return Classification("batch")
-    return Classification("invalid", None, message.id)
+        return new_classification(BATCH, None, None)
+    return new_classification(INVALID, None, message.id)
+
+
+cdef inline object new_classification(kind, method, id):
+    """A Classification, without a call of its class."""
+    record = new_record(Classification, 3)
+    set_record_item(record, 0, held(kind))
+    set_record_item(record, 1, held(method))
+    set_record_item(record, 2, held(id))
+    return record
+
+
+cdef object DEFAULT_PROFILE = JSONRPC
+cdef str PROFILE_NAME = "profile"
+cdef str RAW_NAME = "raw"
+
+
+cdef Rules DEFAULT_RULES = rules_of(JSONRPC)
+
+
+cdef object call_decode(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
+    """Call `decode`: with exact bytes, a profile and `raw` as a bool here, in any other form by Cython's function.
+
+    The caller holds the arguments.
+    """
+    if names == NULL and PyVectorcall_NARGS(flags) == 1 and is_bytes(arguments[0]):
+        return decode_bytes(<bytes>arguments[0], DEFAULT_RULES, False)
+    return call_decode_with(function, arguments, flags, names)
+
+
+cdef object call_decode_with(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
+    cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
+    cdef PyObject* profile = <PyObject*>DEFAULT_PROFILE
+    cdef PyObject* raw = FALSE_VALUE
+    cdef PyObject* name
+    cdef Py_ssize_t i
+    cdef Rules rules
+    if count not in (1, 2) or not is_bytes(arguments[0]):
+        return slow_decode(function, arguments, flags, names)
+    if count == 2:
+        profile = arguments[1]
+    if names != NULL:
+        for i in range(tuple_size(names)):
+            name = tuple_item(names, i)
+            if name == <PyObject*>RAW_NAME:
+                raw = arguments[count + i]
+            elif name == <PyObject*>PROFILE_NAME and count == 1:
+                profile = arguments[count + i]
+            else:
+                return slow_decode(function, arguments, flags, names)
+        if raw != TRUE_VALUE and raw != FALSE_VALUE:
+            return slow_decode(function, arguments, flags, names)
+    rules = rules_of(<object>profile)
+    return decode_bytes(<bytes>arguments[0], rules, raw == TRUE_VALUE)
+
+
+cdef object call_classify(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
+    """Call `classify`, as `call_decode`."""
+    if PyVectorcall_NARGS(flags) != 1 or names != NULL or not is_bytes(arguments[0]):
+        return slow_classify(function, arguments, flags, names)
+    return classification_of(decode_bytes(<bytes>arguments[0], rules_of(DEFAULT_PROFILE), True))
+
+
+cdef object call_parse(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
+    """Call `parse`, as `call_decode`."""
+    cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
+    if count not in (1, 2) or names != NULL or not is_dict(arguments[0]):
+        return slow_parse(function, arguments, flags, names)
+    return check_dict(<object>arguments[0], rules_of(<object>arguments[1] if count == 2 else DEFAULT_PROFILE), None)
+
+
+cdef Call slow_decode = <Call>set_call(decode, <void*>call_decode)
+cdef Call slow_classify = <Call>set_call(classify, <void*>call_classify)
+cdef Call slow_parse = <Call>set_call(parse, <void*>call_parse)

@@ -1,8 +1,10 @@
-"""Encoding: the envelope is written around orjson's output, into one object."""
+"""Encoding: envelopes and payloads are written into one output."""
 
 
 def encode(message, *, delimited=True, default=None, option=0):
     """Encode a message, or a list of messages as a batch, as one line of JSON.
+
+    The line ends in `\\n` unless `delimited` is False; `to_bytes` of a message writes no line ending.
 
     Args:
         message: an empty list gives b"": an empty batch is not a message (section 6).
@@ -15,16 +17,18 @@ def encode(message, *, delimited=True, default=None, option=0):
         TypeError: `message` is not a message.
         ValueError: the option breaks lines, or no profile accepts the id or the code.
     """
-    cdef Buffer buffer
+    cdef Output output
+    cdef char* at
     if not isinstance(message, list):
         return encode_message(message, default, option, delimited)
     if not message:
         return b""
-    buffer = Buffer()
-    append_batch(buffer, <list>message, default, option)
-    if delimited:
-        buffer.append(b"\n", 1)
-    return buffer.done()
+    at = open_output(&output)
+    try:
+        at = write_batch(&output, at, <list>message, default, option)
+        return finish(&output, at + <bint>delimited)
+    finally:
+        close_output(&output)
 
 
 def encode_many(messages, *, default=None, option=0):
@@ -38,92 +42,128 @@ def encode_many(messages, *, default=None, option=0):
     Raises:
         EncodeError, TypeError, ValueError: as in `encode`.
     """
-    cdef Buffer buffer = Buffer()
+    cdef Output output
+    cdef char* at = open_output(&output)
+    try:
+        for message in messages:
+            if not isinstance(message, list):
+                at = write_message(&output, at, message, default, option) + 1
+            elif message:
+                at = write_batch(&output, at, <list>message, default, option) + 1
+            if at > output.full:
+                at = checked(grow(&output, at, 0))
+        return finish(&output, at)
+    finally:
+        close_output(&output)
+
+
+cdef char* write_batch(Output* output, char* at, list messages, default, option) except NULL:
+    cdef bint is_first = True
     for message in messages:
-        if not isinstance(message, list):
-            write_message(message, default, option, True, buffer)
-        elif message:
-            append_batch(buffer, <list>message, default, option)
-            buffer.append(b"\n", 1)
-    return buffer.done()
+        at = checked(append(output, at, b"[" if is_first else b",", 1))
+        is_first = False
+        at = write_message(output, at, message, default, option)
+    return checked(append(output, at, b"]\n", 2)) - 1
 
 
-@cython.final
-cdef class Buffer:
-    """Bytes that grow at their end; `done` returns the same object, without a copy."""
+def encode_dict(message, profile=JSONRPC, *, delimited=True, default=None, option=0):
+    """Validate a message or a batch that is a dict or a list of them, and encode it as one line of JSON.
 
-    cdef PyObject* text  # bytes, owned; only the first `size` of them are written
-    cdef Py_ssize_t size
+    Args:
+        message: as `decode_dict` returns it. `params`, `result` and the data of an error may be `Raw`.
+        profile: the rules.
+        delimited: end in `\\n`.
+        default: as in `encode`.
+        option: as in `encode`.
 
-    def __cinit__(self):
-        self.text = NULL
-
-    def __dealloc__(self):
-        Py_XDECREF(self.text)
-
-    cdef char* reserve(self, Py_ssize_t size) except NULL:
-        """Room for the next `size` bytes."""
-        cdef Py_ssize_t needed = self.size + size
-        if self.text == NULL:
-            self.text = new_bytes(NULL, max(needed, 256))
-        elif needed > PyBytes_GET_SIZE(<object>self.text):
-            resize_bytes(&self.text, max(needed, self.size + (self.size >> 1)))
-        self.size = needed
-        return PyBytes_AS_STRING(<object>self.text) + needed - size
-
-    cdef int append(self, const char* text, Py_ssize_t size) except -1:
-        memcpy(self.reserve(size), text, size)
-        return 0
-
-    cdef bytes done(self):
-        """The bytes. The buffer is empty afterwards."""
-        cdef PyObject* text = self.text
-        if text == NULL:
-            return b""
-        resize_bytes(&self.text, self.size)
-        text = self.text
-        self.text = NULL
-        result = <bytes><object>text
-        Py_XDECREF(text)
-        return result
+    Raises:
+        ParseError: `message` is not a valid message, or an item of it is not.
+        EncodeError: a value cannot be written as JSON.
+        TypeError: `profile` is not a Profile.
+        ValueError: the option breaks lines.
+    """
+    check_option(option)
+    judged = parse(message, profile)
+    for item in judged if isinstance(judged, list) else [judged]:
+        if isinstance(item, ParseError):
+            raise item
+    if isinstance(message, list):
+        text = b"[" + b",".join([write_dict(item, Raw, default, option) for item in message]) + b"]"
+    else:
+        text = write_dict(message, Raw, default, option)
+    return text + b"\n" if delimited else text
 
 
-cdef int append_batch(Buffer buffer, list messages, default, option) except -1:
-    cdef bint first = True
-    for message in messages:
-        buffer.append(b"[" if first else b",", 1)
-        first = False
-        write_message(message, default, option, False, buffer)
-    return buffer.append(b"]", 1)
+cdef inline char* checked(char* at) except NULL:
+    """Raise what a function that returned NULL has set."""
+    return at
 
 
-cdef inline bytes encode_message(message, default, option, bint delimited):
-    return write_message(message, default, option, delimited, None)
+cdef bytes encode_message(message, default, option, bint delimited):
+    cdef Output output
+    cdef char* at = open_output(&output)
+    try:
+        at = write_message(&output, at, message, default, option)
+        return finish(&output, at + delimited)
+    finally:
+        close_output(&output)
 
 
-# The writers below append a message to a buffer and return None; without a buffer they return its bytes.
+# The writers below write one message and a line ending, and return the end of the message. They begin at most a few
+# bytes behind `Output.full`, which is all that a check of the room for one or two bytes leaves.
 
 
-cdef bytes write_message(message, default, option, bint delimited, Buffer buffer):
+cdef char* write_message(Output* output, char* at, message, default, option) except NULL:
     cdef Request request
     cdef Notification notification
     cdef Response response
     cdef Error error
     if type(message) is Request:
         request = <Request>message
-        return write_call(True, request.id, request.method, request.params, default, option, delimited, buffer)
+        if type(request.stored) is Extended:
+            return write_extended(output, at, message, default, option)
+        return write_call(output, at, True, request.id, request.method, request.stored, default, option)
     if type(message) is Notification:
         notification = <Notification>message
-        return write_call(
-            False, None, notification.method, notification.params, default, option, delimited, buffer
-        )
+        if type(notification.stored) is Extended:
+            return write_extended(output, at, message, default, option)
+        return write_call(output, at, False, None, notification.method, notification.stored, default, option)
     if type(message) is not Response:
         raise TypeError(f"message must be a Request, a Notification or a Response, not {type(message).__name__}")
     response = <Response>message
+    if type(response.stored) is Extended:
+        return write_extended(output, at, message, default, option)
     if response.error is None:
-        return write_result(response.id, response.result, default, option, delimited, buffer)
+        return write_result(output, at, response.id, response.stored, default, option)
     error = <Error>response.error
-    return write_error(response.id, error.code, error.message, error.data, default, option, delimited, buffer)
+    if type(error.stored) is Extended:
+        return write_extended(output, at, message, default, option)
+    return write_error(output, at, response.id, error.code, error.message, error.stored, default, option)
+
+
+cdef char* write_extended(Output* output, char* at, message, default, option) except NULL:
+    """As `write_message`, for a message with extra members."""
+    cdef Py_ssize_t start = at - output.start
+    cdef bytes text
+    reserved = ENVELOPE_MEMBERS
+    error = None
+    if type(message) is Request:
+        at = write_call(output, at, True, message.id, message.method, message.params, default, option)
+    elif type(message) is Notification:
+        at = write_call(output, at, False, None, message.method, message.params, default, option)
+    else:
+        reserved = RESERVED_IN_RESPONSES
+        error = message.error
+        if error is None:
+            at = write_result(output, at, message.id, message.result, default, option)
+        else:
+            at = write_error(output, at, message.id, error.code, error.message, error.data, default, option)
+    text = PyBytes_FromStringAndSize(output.start + start, at - output.start - start)
+    if error is not None and error.extra is not None:
+        text = append_extra(text[:-1], error.extra, ERROR_MEMBERS, default, option) + b"}"
+    if message.extra is not None:
+        text = append_extra(text, message.extra, reserved, default, option)
+    return write_unusual(output, output.start + start, text + b"\n") - 1
 
 
 def encode_request(id, method, params=None, *, delimited=True, default=None, option=0):
@@ -140,7 +180,13 @@ def encode_request(id, method, params=None, *, delimited=True, default=None, opt
     Raises:
         EncodeError, TypeError, ValueError: as in `encode`.
     """
-    return write_call(True, id, method, params, default, option, delimited, None)
+    cdef Output output
+    cdef char* at = open_output(&output)
+    try:
+        at = write_call(&output, at, True, id, method, params, default, option)
+        return finish(&output, at + <bint>delimited)
+    finally:
+        close_output(&output)
 
 
 def encode_notification(method, params=None, *, delimited=True, default=None, option=0):
@@ -156,7 +202,13 @@ def encode_notification(method, params=None, *, delimited=True, default=None, op
     Raises:
         EncodeError, TypeError, ValueError: as in `encode`.
     """
-    return write_call(False, None, method, params, default, option, delimited, None)
+    cdef Output output
+    cdef char* at = open_output(&output)
+    try:
+        at = write_call(&output, at, False, None, method, params, default, option)
+        return finish(&output, at + <bint>delimited)
+    finally:
+        close_output(&output)
 
 
 def encode_result(id, result, *, delimited=True, default=None, option=0):
@@ -172,7 +224,13 @@ def encode_result(id, result, *, delimited=True, default=None, option=0):
     Raises:
         EncodeError, TypeError, ValueError: as in `encode`.
     """
-    return write_result(id, result, default, option, delimited, None)
+    cdef Output output
+    cdef char* at = open_output(&output)
+    try:
+        at = write_result(&output, at, id, result, default, option)
+        return finish(&output, at + <bint>delimited)
+    finally:
+        close_output(&output)
 
 
 def encode_error(id, code, message, data=UNSET, *, delimited=True, default=None, option=0):
@@ -190,299 +248,199 @@ def encode_error(id, code, message, data=UNSET, *, delimited=True, default=None,
     Raises:
         EncodeError, TypeError, ValueError: as in `encode`.
     """
-    return write_error(id, code, message, data, default, option, delimited, None)
+    cdef Output output
+    cdef char* at = open_output(&output)
+    try:
+        at = write_error(&output, at, id, code, message, data, default, option)
+        return finish(&output, at + <bint>delimited)
+    finally:
+        close_output(&output)
 
 
-cdef struct Piece:
-    const char* text
-    Py_ssize_t size
+cdef inline char* write_text(Output* output, char* at, text) except NULL:
+    """Write a str; `write_string` leaves those that orjson refuses."""
+    cdef char* end = write_string(output, at, <PyObject*>text)
+    if unlikely(end == NULL):
+        if raised() != NULL:
+            return checked(NULL)
+        return write_unusual(output, at, dumps(text))
+    return end
 
 
-cdef enum:
-    # An error with data has the most pieces, because quotes count.
-    MAX_PIECES = 16
-
-
-cdef struct Writer:
-    # The parts of a message in order. Their bytes are literals, in `digits`, or in objects that the caller holds until
-    # `join`.
-    Piece pieces[MAX_PIECES]
-    int count
-    char digits[3][24]  # for the id, the code and a payload: at most a sign and INTEGER_BYTES
-
-
-cdef inline void put(Writer* writer, const char* text, Py_ssize_t size) noexcept:
-    writer.pieces[writer.count].text = text
-    writer.pieces[writer.count].size = size
-    writer.count += 1
-
-
-cdef inline bytes put_bytes(Writer* writer, bytes text):
+cdef char* write_unusual(Output* output, char* at, bytes text) except NULL:
+    """Write JSON that a serializer returned."""
     if text is None:
         raise TypeError("a serializer returned None")
-    put(writer, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
-    return text
+    return checked(append(output, at, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text)))
 
 
-cdef inline object put_integer(Writer* writer, char* digits, number):
-    """Write an integer into `digits`, or return the object that holds its bytes."""
-    cdef int overflow = 0
-    cdef long long value = PyLong_AsLongLongAndOverflow(number, &overflow)
-    cdef char* end = digits + INTEGER_BYTES + 1
-    cdef char* at = end
-    # Unsigned, because -(-2**63) is not a long long.
-    cdef unsigned long long rest = -<unsigned long long>value if value < 0 else <unsigned long long>value
-    if overflow:
-        check_id(number)
-        return put_bytes(writer, b"%d" % number)
-    while True:
-        at -= 1
-        at[0] = <char>(c"0" + rest % 10)
-        rest //= 10
-        if rest == 0:
-            break
-    if value < 0:
-        at -= 1
-        at[0] = c"-"
-    put(writer, at, end - at)
-    return None
+cdef inline char* write_id "jsonrpc_fast_write_id"(Output* output, char* at, id) except NULL:
+    cdef char* end
+    if PyLong_CheckExact(id):
+        end = write_integer(at, <PyObject*>id)
+        if end != NULL:
+            return end
+    return write_other_id(output, at, id)
 
 
-cdef inline object put_string(Writer* writer, text):
-    """Put a string; return the object that holds its bytes. The caller holds `text`."""
-    cdef const char* start
-    cdef Py_ssize_t size
-    if PyUnicode_IS_ASCII(text):
-        start = <const char*>PyUnicode_DATA(text)
-        size = PyUnicode_GET_LENGTH(text)
-        if skip_plain(<const uint8_t*>start, <const uint8_t*>start + size) == <const uint8_t*>start + size:
-            put(writer, b'"', 1)
-            put(writer, start, size)
-            put(writer, b'"', 1)
-            return text
-    return put_bytes(writer, dumps(text))
-
-
-cdef inline object put_id(Writer* writer, id):
-    if not PyLong_CheckExact(id):  # `put_integer` checks wide integers
-        check_id(id)
+cdef char* write_other_id(Output* output, char* at, id) except NULL:
+    check_id(id)
     if isinstance(id, int):
-        return put_integer(writer, writer.digits[0], id)
+        return write_wide(output, at, id)
     if isinstance(id, str):
-        return put_string(writer, id)
-    return put_bytes(writer, dumps(id))
+        return write_text(output, at, id)
+    return write_unusual(output, at, dumps(id))
 
 
-cdef bytes put_raw(Writer* writer, Raw raw):
-    """Put JSON, with line breaks between tokens replaced by spaces; strings hold none."""
-    if memchr(raw.start, 0x0A, raw.size) == NULL and memchr(raw.start, 0x0D, raw.size) == NULL:
-        put(writer, <const char*>raw.start, raw.size)
-        return raw.owner
-    return put_bytes(writer, raw.text().replace(b"\n", b" ").replace(b"\r", b" "))
+cdef char* write_wide(Output* output, char* at, number) except NULL:
+    """Write an int of any width."""
+    return write_unusual(output, at, b"%d" % number)
 
 
-cdef inline object put_payload(Writer* writer, value, default, option):
-    """Put a payload and return the object that holds its bytes. The caller holds `value`."""
-    cdef bytes text
-    cdef int overflow = 0
+cdef char* write_raw(Output* output, char* at, Raw raw) except NULL:
+    """Write JSON with line breaks between tokens replaced by spaces; strings hold none."""
+    cdef char* end = checked(append(output, at, <const char*>raw.start, raw.size))
+    cdef char* place = end - raw.size
+    if memchr(place, 0x0A, raw.size) != NULL or memchr(place, 0x0D, raw.size) != NULL:
+        while place < end:
+            if place[0] == 0x0A or place[0] == 0x0D:
+                place[0] = c" "
+            place += 1
+    return end
+
+
+cdef inline char* write_payload "jsonrpc_fast_write_payload"(
+    Output* output, char* at, value, default, option
+) except NULL:
+    cdef bint is_left = is_left_at_once(output, at)
+    if default is None and option is ZERO and type(value) is not Raw and not is_left:
+        at = write_value(output, at, <PyObject*>value, WRITTEN_DEPTH)
+        if at != NULL:
+            return at
+        note_left(output)
+    return write_other_payload(output, value, default, option)
+
+
+cdef char* write_other_payload(Output* output, value, default, option) except NULL:
+    cdef char* at = output.start + output.payload
+    if raised() != NULL:
+        return checked(NULL)
     if type(value) is Raw:
-        return put_raw(writer, <Raw>value)
-    elif default is None and option is ZERO:
-        # Most results that are not objects are short; orjson would take longer for the call than for the value.
-        if PyUnicode_CheckExact(value):
-            return put_string(writer, value)
-        if value is None:
-            put(writer, NULL_TEXT, 4)
-            return None
-        if value is True:
-            put(writer, b"true", 4)
-            return None
-        if value is False:
-            put(writer, b"false", 5)
-            return None
-        if PyLong_CheckExact(value):
-            PyLong_AsLongLongAndOverflow(value, &overflow)
-            if not overflow:
-                return put_integer(writer, writer.digits[2], value)
-        try:
-            text = dumps_unchecked(value)
-        except TypeError as error:
-            raise EncodeError(str(error)) from error.__cause__
-    else:
-        text = dumps(value, default, option)
-    if PyBytes_GET_SIZE(text) > LARGE_BYTES:
-        note_large()
-    put(writer, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
-    return text
-
-
-cdef inline void note_large() noexcept:
-    global large_probes
-    large_probes = LARGE_PROBES
-
-
-cdef inline void copy(char* to, const char* text, Py_ssize_t size) noexcept:
-    """`memcpy` without a call for short pieces, by two copies that may overlap."""
-    if size > 32:
-        memcpy(to, text, size)
-    elif size >= 16:
-        memcpy(to, text, 16)
-        memcpy(to + size - 16, text + size - 16, 16)
-    elif size >= 8:
-        memcpy(to, text, 8)
-        memcpy(to + size - 8, text + size - 8, 8)
-    else:
-        while size > 0:
-            size -= 1
-            to[size] = text[size]
-
-
-cdef inline bytes join(Writer* writer, Buffer buffer):
-    """Return the pieces as bytes, or append them to a buffer."""
-    cdef Py_ssize_t size = 0
-    cdef int i
-    cdef bytes text = None
-    cdef char* at
-    for i in range(writer.count):
-        size += writer.pieces[i].size
-    if buffer is None:
-        text = PyBytes_FromStringAndSize(NULL, size)
-        at = PyBytes_AS_STRING(text)
-    else:
-        at = buffer.reserve(size)
-    for i in range(writer.count):
-        copy(at, writer.pieces[i].text, writer.pieces[i].size)
-        at += writer.pieces[i].size
-    return text
-
-
-cdef inline bint is_large_leaf(PyObject* value) noexcept:
-    return PyUnicode_Check(<object>value) and PyUnicode_GET_LENGTH(<object>value) > LARGE_BYTES
-
-
-cdef bint is_large(PyObject* value, int* nodes) noexcept:
-    """Whether a payload is probably more than LARGE_BYTES of JSON, judging by some of its nodes."""
-    cdef PyObject* item
-    cdef Py_ssize_t place = 0
-    if PyDict_Check(<object>value):
-        nodes[0] -= <int>min(PyDict_Size(<object>value), LARGE_NODES)
-        if nodes[0] < 0:
-            return True
-        while PyDict_Next(<object>value, &place, NULL, &item):
-            if is_large_leaf(item) or is_large(item, nodes):
-                return True
-        return False
-    if PyList_Check(<object>value):
-        nodes[0] -= <int>min(PyList_GET_SIZE(<object>value), LARGE_NODES)
-        if nodes[0] < 0:
-            return True
-        for place in range(PyList_GET_SIZE(<object>value)):
-            item = PyList_GET_ITEM(<object>value, place)
-            if is_large_leaf(item) or is_large(item, nodes):
-                return True
-        return False
-    return is_large_leaf(value)
-
-
-cdef inline bytes write_large(dict envelope, bint delimited):
-    """The message written by orjson alone, which saves a copy of the payload. None if orjson refuses it."""
+        return write_raw(output, at, <Raw>value)
+    if default is not None or option is not ZERO:
+        return write_unusual(output, at, dumps(value, default, option))
     try:
-        return dumps_unchecked(envelope, option=APPEND_NEWLINE if delimited else ZERO)
-    except TypeError:
-        return None
+        text = dumps_unchecked(value)
+    except TypeError as error:
+        raise EncodeError(str(error)) from error.__cause__
+    return write_unusual(output, at, text)
 
 
-# How many of the next payloads to probe for their size. A probe is too expensive for small messages, so it is done only
-# for some time after a large one: large messages come in groups.
-cdef int large_probes = 0
+cdef inline char* write_constant(char* at, const char* text, Py_ssize_t size) noexcept:
+    memcpy(at, text, size)
+    return at + size
 
 
-cdef inline bint may_be_large(payload, default, option, Buffer buffer) noexcept:
-    global large_probes
-    cdef int nodes = LARGE_NODES
-    if large_probes == 0 or buffer is not None or default is not None or option is not ZERO:
-        return False
-    large_probes -= 1
-    if is_large(<PyObject*>payload, &nodes):
-        large_probes = LARGE_PROBES
-        return True
-    return False
-
-
-cdef bytes write_call(bint is_request, id, method, params, default, option, bint delimited, Buffer buffer):
-    cdef Writer writer
-    cdef bytes text
-    cdef char first
+cdef char* write_call(
+    Output* output, char* at, bint is_request, id, method, params, default, option
+) except NULL:
+    cdef Py_ssize_t start
     if option is not ZERO:
         check_option(option)
-    if large_probes and isinstance(params, (dict, list)) and may_be_large(params, default, option, buffer):
-        if is_request:
-            check_id(id)
-        check_method(method)
-        if is_request:
-            text = write_large({"jsonrpc": VERSION, "id": id, "method": method, "params": params}, delimited)
-        else:
-            text = write_large({"jsonrpc": VERSION, "method": method, "params": params}, delimited)
-        if text is not None:
-            return text
-    writer.count = 0
-    held_id = None
     if is_request:
-        put(&writer, b'{"jsonrpc":"2.0","id":', 22)
-        held_id = put_id(&writer, id)
-        put(&writer, b',"method":', 10)
+        at = write_id(output, write_constant(at, b'{"jsonrpc":"2.0","id":', 22), id)
+        at = write_constant(at, b',"method":', 10)
     else:
-        put(&writer, b'{"jsonrpc":"2.0","method":', 26)
+        at = write_constant(at, b'{"jsonrpc":"2.0","method":', 26)
     check_method(method)
-    held_method = put_string(&writer, method)
+    at = write_text(output, at, method)
     if params is not None:
-        put(&writer, b',"params":', 10)
-        payload = put_payload(&writer, params, default, option)
-        first = writer.pieces[writer.count - 1].text[0] if writer.pieces[writer.count - 1].size else 0
-        if first != c"{" and first != c"[":
+        at = write_constant(at, b',"params":', 10)
+        start = at - output.start
+        at = write_payload(output, at, params, default, option)
+        if at == output.start + start or output.start[start] not in (c"{", c"["):
             raise TypeError(
                 f"params must be written as a JSON object or array, which {type(params).__name__} is not"
             )
-    put(&writer, b"}\n", 2 if delimited else 1)
-    return join(&writer, buffer)
+    memcpy(at, b"}\n", 2)
+    return at + 1
 
 
-cdef bytes write_result(id, result, default, option, bint delimited, Buffer buffer):
-    cdef Writer writer
-    cdef bytes text
+cdef char* write_result(Output* output, char* at, id, result, default, option) except NULL:
     if option is not ZERO:
         check_option(option)
-    if may_be_large(result, default, option, buffer):
-        check_id(id)
-        text = write_large({"jsonrpc": VERSION, "id": id, "result": result}, delimited)
-        if text is not None:
-            return text
-    writer.count = 0
-    put(&writer, b'{"jsonrpc":"2.0","id":', 22)
-    held_id = put_id(&writer, id)
-    put(&writer, b',"result":', 10)
-    payload = put_payload(&writer, result, default, option)
-    put(&writer, b"}\n", 2 if delimited else 1)
-    return join(&writer, buffer)
+    at = write_id(output, write_constant(at, b'{"jsonrpc":"2.0","id":', 22), id)
+    at = write_payload(output, write_constant(at, b',"result":', 10), result, default, option)
+    memcpy(at, b"}\n", 2)
+    return at + 1
 
 
-cdef bytes write_error(id, code, message, data, default, option, bint delimited, Buffer buffer):
-    cdef Writer writer
+cdef char* write_error(Output* output, char* at, id, code, message, data, default, option) except NULL:
     if option is not ZERO:
         check_option(option)
-    writer.count = 0
-    put(&writer, b'{"jsonrpc":"2.0","id":', 22)
-    held_id = put_id(&writer, id)
+    at = write_id(output, write_constant(at, b'{"jsonrpc":"2.0","id":', 22), id)
     code = check_error(code, message)
-    put(&writer, b',"error":{"code":', 17)
-    held_code = put_integer(&writer, writer.digits[1], code)
-    put(&writer, b',"message":', 11)
-    held_message = put_string(&writer, message)
+    at = write_id(output, write_constant(at, b',"error":{"code":', 17), code)
+    at = write_constant(at, b',"message":', 11)
+    at = write_text(output, at, message)
     if data is not UNSET:
-        put(&writer, b',"data":', 8)
-        payload = put_payload(&writer, data, default, option)
-    put(&writer, b"}}\n", 3 if delimited else 2)
-    return join(&writer, buffer)
+        at = write_payload(output, write_constant(at, b',"data":', 8), data, default, option)
+    memcpy(at, b"}}\n", 3)
+    return at + 2
+
+
+# Calls with positional arguments only, which most are, skip Cython's parsing of arguments.
+
+
+cdef object call_encode_request(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
+    cdef Output output
+    cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
+    cdef char* at
+    if names != NULL or count not in (2, 3):
+        return slow_encode_request(function, arguments, flags, names)
+    at = open_output(&output)
+    try:
+        at = write_call(
+            &output, at, True, <object>arguments[0], <object>arguments[1],
+            <object>arguments[2] if count == 3 else None, None, ZERO,
+        )
+        return finish(&output, at + 1)
+    finally:
+        close_output(&output)
+
+
+cdef object call_encode_notification(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
+    cdef Output output
+    cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
+    cdef char* at
+    if names != NULL or count not in (1, 2):
+        return slow_encode_notification(function, arguments, flags, names)
+    at = open_output(&output)
+    try:
+        at = write_call(
+            &output, at, False, None, <object>arguments[0], <object>arguments[1] if count == 2 else None, None, ZERO
+        )
+        return finish(&output, at + 1)
+    finally:
+        close_output(&output)
+
+
+cdef object call_encode_result(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
+    cdef Output output
+    cdef char* at
+    if names != NULL or PyVectorcall_NARGS(flags) != 2:
+        return slow_encode_result(function, arguments, flags, names)
+    at = open_output(&output)
+    try:
+        at = write_result(&output, at, <object>arguments[0], <object>arguments[1], None, ZERO)
+        return finish(&output, at + 1)
+    finally:
+        close_output(&output)
+
+
+cdef Call slow_encode_request = <Call>set_call(encode_request, <void*>call_encode_request)
+cdef Call slow_encode_notification = <Call>set_call(encode_notification, <void*>call_encode_notification)
+cdef Call slow_encode_result = <Call>set_call(encode_result, <void*>call_encode_result)
 
 
 def answer(received, handler, *, delimited=True, default=None, option=0):

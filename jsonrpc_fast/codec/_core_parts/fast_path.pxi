@@ -5,13 +5,6 @@ and the id is a string or an integer of up to 18 digits. The slow path reads eve
 """
 
 
-cdef extern from *:
-    """
-    #define jsonrpc_fast_owned(value) (value)
-    """
-    object owned "jsonrpc_fast_owned"(PyObject* value)  # a new reference as an object; not NULL
-
-
 cdef enum:
     # How many bytes at the end of a text may follow its payload.
     TAIL_BYTES = 1024
@@ -26,13 +19,8 @@ cdef struct Members:
     int64_t number  # the id where it is a number
     bint has_number
     bint has_version
-    Member payload  # MEMBER_UNKNOWN: there is none
-    bint has_unknown
-
-
-cdef inline int check_raised() except? -1:
-    """Raise the exception that a function of `values.pxi` set, if any."""
-    return -1
+    Member kind  # of the payload; MEMBER_UNKNOWN: there is none
+    PyObject* payload  # owned; NULL: there is none
 
 
 cdef inline const uint8_t* value_after(const uint8_t* at, const uint8_t* end) noexcept:
@@ -62,13 +50,16 @@ cdef inline const uint8_t* number_after(const uint8_t* at, const uint8_t* end, i
     """Past the integer at `at`; NULL if there is none, it is -0, or it has too many digits."""
     cdef bint negative = at[0] == c"-"
     cdef const uint8_t* digits
-    cdef uint64_t found = 0
+    cdef uint64_t found = 0  # too many digits overflow it; it is not used then
     at += negative
     digits = at
-    while at < end and is_digit(at[0]) and at - digits <= INTEGER_DIGITS:
+    while at < end and is_digit(at[0]):
         found = found * 10 + (at[0] - c"0")
         at += 1
-    if at == digits or at - digits > INTEGER_DIGITS or (digits[0] == c"0" and (at - digits > 1 or negative)):
+    if at - digits != 1:
+        if at == digits or at - digits > INTEGER_DIGITS or digits[0] == c"0":
+            return NULL
+    elif found == 0 and negative:
         return NULL
     number[0] = -<int64_t>found if negative else <int64_t>found
     return at
@@ -108,16 +99,21 @@ cdef inline object loads_by_orjson(const uint8_t* start, Py_ssize_t size):
     return loads(PyMemoryView_FromMemory(<char*>start, size, PyBUF_READ))
 
 
-cdef object loads_part(const uint8_t* start, Py_ssize_t size):
-    """The value in a part of a text that is JSON. Raises JSONDecodeError if it nests too deep."""
+cdef object loads_part(const uint8_t* start, Py_ssize_t size, bint exact):
+    """The value in a part of a text that is JSON. exact: also integers beyond 64 bits.
+
+    Raises ValueError if it nests too deep, or if an exact integer has more digits than CPython converts.
+    """
     cdef ValueReader reader
     cdef PyObject* value
-    open_reader(&reader, start, start + size, VALUE_DEPTH, True)
+    open_reader(&reader, start, start + size, VALUE_DEPTH, not exact, exact)
+    reader.is_alone = exact
     value = value_at(&reader, start, VALUE_DEPTH)
     if value != NULL:
         return owned(value)
     check_raised()
-    return loads_valid(PyBytes_FromStringAndSize(<char*>start, size))
+    text = PyBytes_FromStringAndSize(<char*>start, size)
+    return loads_exact(text) if exact else loads_valid(text)
 
 
 cdef object payload_by_orjson(ValueReader* reader, Rules rules, bint is_item, Py_ssize_t around):
@@ -138,246 +134,345 @@ cdef object payload_by_orjson(ValueReader* reader, Rules rules, bint is_item, Py
         return ABSENT
 
 
-cdef inline object payload_at(
-    ValueReader* reader, const uint8_t* at, Rules rules, raw, bint is_item, Py_ssize_t around
-):
-    """The payload at `at`, inside `around` containers; ABSENT for the slow path. Sets `reader.at`."""
+cdef inline PyObject* payload_at(
+    ValueReader* reader, const uint8_t* at, Rules rules, PyObject* raw, bint is_item, Py_ssize_t around
+) except? NULL:
+    """The payload at `at`, inside `around` containers; NULL for the slow path. Sets `reader.at`.
+
+    raw: NULL to decode it; else as in `decode_text`.
+    """
     cdef Value skipped
     cdef PyObject* value
-    if raw is not None:
+    if raw != NULL:
         reader.at = skip_unread(reader, at, rules, around, &skipped)
         if reader.at == NULL or (skipped.wide and not rules.big_ints_as_float):
-            return ABSENT
-        return make_raw(skipped.start, skipped.end - skipped.start, raw, False)
+            return NULL
+        return held(make_raw(skipped.start, skipped.end - skipped.start, <object>raw, False))
     value = value_at(reader, at, reader.depth - around)
-    if value != NULL:
-        return owned(value)
-    if reader.is_for_orjson:
-        return payload_by_orjson(reader, rules, is_item, around)
-    check_raised()
-    return ABSENT
+    if value == NULL and reader.is_for_orjson:
+        found = payload_by_orjson(reader, rules, is_item, around)
+        return NULL if found is ABSENT else held(found)
+    return value
 
 
-cdef object error_at(ValueReader* reader, const uint8_t* at, Rules rules, raw, bint is_item):
-    """The Error at `at`; ABSENT for the slow path. Sets `reader.at`."""
+cdef struct ErrorParts:
+    # The members of an error object.
+    int64_t code
+    bint has_code
+    PyObject* message  # owned; NULL: there is none
+    PyObject* data  # likewise
+
+
+cdef inline PyObject* error_at(
+    ValueReader* reader, const uint8_t* at, Rules rules, PyObject* raw, bint is_item
+) except? NULL:
+    """The Error at `at`; NULL for the slow path. Sets `reader.at`."""
+    cdef ErrorParts parts
+    cdef PyObject* code
+    cdef PyObject* message
+    cdef PyObject* data
+    parts.has_code = False
+    parts.message = NULL
+    parts.data = NULL
+    try:
+        if not read_error_parts(reader, at, rules, raw, is_item, &parts):
+            return NULL
+        if not parts.has_code or parts.message == NULL:
+            return NULL
+        code = integer_of(parts.code)
+        if code == NULL:
+            return NULL
+        message = parts.message
+        data = parts.data
+        parts.message = NULL
+        parts.data = NULL
+        if data == NULL:
+            return new_error(code, message, held(UNSET), False)
+        return new_error(code, message, data, can_be_in_cycle(data))
+    finally:
+        drop_if_any(parts.message)
+        drop_if_any(parts.data)
+
+
+cdef bint read_error_parts(
+    ValueReader* reader, const uint8_t* at, Rules rules, PyObject* raw, bint is_item, ErrorParts* parts
+) except? False:
+    """Read the error object at `at`; return False for the slow path. Sets `reader.at`. The caller owns the parts."""
     cdef const uint8_t* end = reader.end
     cdef const uint8_t* name
     cdef const uint8_t* name_end
-    cdef int64_t code = 0
-    cdef bint has_code = False
-    cdef PyObject* text
     cdef Member member
     cdef Value skipped
-    cdef Error error
-    message = None
-    data = UNSET
     if at[0] != c"{":
-        return ABSENT
+        return False
     at = past_space(at + 1, end)
     while True:
         if at >= end:
-            return ABSENT
+            return False
         at = plain_after(reader, at, &name, &name_end)
         if at == NULL:
-            return ABSENT
+            return False
         member = name_of(name, name_end - name, True)
         at = value_after(at, end)
         if at == NULL:
-            return ABSENT
+            return False
         if member == MEMBER_CODE:
-            at = number_after(at, end, &code)
-            if at == NULL or has_code:
-                return ABSENT
-            has_code = True
+            at = number_after(at, end, &parts.code)
+            if at == NULL or parts.has_code:
+                return False
+            parts.has_code = True
         elif member == MEMBER_MESSAGE:
-            if at[0] != c'"' or message is not None:
-                return ABSENT
-            text = string_at(reader, at + 1)
-            if text == NULL:
-                check_raised()
-                return ABSENT
-            message = owned(text)
+            if at[0] != c'"' or parts.message != NULL:
+                return False
+            parts.message = string_at(reader, at + 1)
+            if parts.message == NULL:
+                return False
             at = reader.at
         elif member == MEMBER_DATA:
-            if data is not UNSET or rules.depth < 2:
-                return ABSENT
-            data = payload_at(reader, at, rules, raw, is_item, 1)
-            if data is ABSENT:
-                return ABSENT
+            if parts.data != NULL or rules.depth < 2:
+                return False
+            parts.data = payload_at(reader, at, rules, raw, is_item, 1)
+            if parts.data == NULL:
+                return False
             at = reader.at
         else:
-            if not rules.extra_members:
-                return ABSENT
+            if not rules.ignores_extra:
+                return False
             at = skip_unread(reader, at, rules, 1, &skipped)
             if at == NULL or (skipped.wide and not rules.big_ints_as_float):
-                return ABSENT
+                return False
         at = past_space(at, end)
         if at >= end:
-            return ABSENT
+            return False
         if at[0] == c"}":
-            break
+            reader.at = at + 1
+            return True
         if at[0] != c",":
-            return ABSENT
+            return False
         at = past_space(at + 1, end)
-    if not has_code or message is None:
-        return ABSENT
-    reader.at = at + 1
-    error = Error.__new__(Error)
-    error.code = PyLong_FromLongLong(code)
-    error.message = message
-    error.data = data
-    return error
 
 
-cdef object read_object_fast(ValueReader* reader, const uint8_t* at, Rules rules, raw, bint is_item):
-    """The valid message in the object at `at`; None for the slow path. Sets `reader.at`."""
+cdef PyObject* read_object_fast(
+    ValueReader* reader, const uint8_t* at, Rules rules, PyObject* raw, bint is_item
+) except? NULL:
+    """The valid message in the object at `at`; NULL for the slow path. Sets `reader.at`."""
+    cdef Members members
+    members.payload = NULL
+    try:
+        if not read_members(reader, at, rules, raw, is_item, &members) or not members.has_version:
+            return NULL
+        return response_of(&members, rules) if members.method == NULL else call_of(&members, rules)
+    finally:
+        drop_if_any(members.payload)
+
+
+cdef inline const uint8_t* past_id_and_method(
+    ValueReader* reader, const uint8_t* at, Rules rules, Members* members
+) noexcept:
+    """Read the id and the method of a request as nearly all peers write it, with the name of the id at `at`.
+
+    Return where the next name or the closing brace is; `at` if the text is different.
+    """
+    cdef const uint8_t* end = reader.end
+    cdef const uint8_t* behind
+    cdef const uint8_t* method
+    if end - at < 6 or memcmp(at, b'"id":', 5) != 0 or not is_digit(at[5]):
+        return at
+    behind = number_after(at + 5, end, &members.number)
+    if behind == NULL or end - behind < 12 or memcmp(behind, b',"method":"', 11) != 0:
+        return at
+    method = behind + 11
+    behind = plain_end(reader, method)
+    if end - behind < 2 or behind[0] != c'"' or behind - method > rules.method_bytes:
+        return at
+    if behind[1] != c"}" and (end - behind < 3 or behind[1] != c"," or behind[2] != c'"'):
+        return at
+    members.has_number = True
+    members.method = method
+    members.method_end = behind
+    return behind + 1 if behind[1] == c"}" else behind + 2
+
+
+cdef inline bint read_members(
+    ValueReader* reader, const uint8_t* at, Rules rules, PyObject* raw, bint is_item, Members* members
+) except? False:
+    """Read the object at `at`; return False for the slow path. Sets `reader.at`. The caller owns the payload."""
     cdef const uint8_t* end = reader.end
     cdef const uint8_t* name
     cdef const uint8_t* name_end
-    cdef Members members
     cdef Member member
     cdef Value skipped
     cdef Py_ssize_t left
-    payload = None
     members.method = NULL
     members.id = NULL
-    members.id_end = NULL
-    members.number = 0
     members.has_number = False
     members.has_version = False
-    members.payload = MEMBER_UNKNOWN
-    at = past_space(at + 1, end)
+    members.kind = MEMBER_UNKNOWN
+    if end - at >= 18 and memcmp(at, b'{"jsonrpc":"2.0","', 18) == 0:
+        members.has_version = True
+        at = past_id_and_method(reader, at + 17, rules, members)
+        if at[0] == c"}":
+            reader.at = at + 1
+            return True
+    else:
+        at = past_space(at + 1, end)
     while True:
         # A name begins here. The usual ones are compared in words of four and eight bytes.
         left = end - at
-        if left >= 16 and memcmp(at, b'"jsonrpc', 8) == 0 and memcmp(at + 7, b'c":"2.0"', 8) == 0:
-            if members.has_version:
-                return None
-            members.has_version = True
-            at += 15
+        if left < 5:
+            return False
+        if memcmp(at, b'"id"', 4) == 0:
+            member = MEMBER_ID
+            at += 4
+        elif left >= 9 and memcmp(at, b'"method"', 8) == 0:
+            member = MEMBER_METHOD
+            at += 8
+        elif left >= 9 and memcmp(at, b'"params"', 8) == 0:
+            member = MEMBER_PARAMS
+            at += 8
+        elif left >= 9 and memcmp(at, b'"result"', 8) == 0:
+            member = MEMBER_RESULT
+            at += 8
+        elif left >= 9 and memcmp(at, b'"jsonrpc"', 9) == 0:
+            member = MEMBER_JSONRPC
+            at += 9
         else:
-            if left >= 5 and memcmp(at, b'"id"', 4) == 0 and at[4] == c":":
-                member = MEMBER_ID
-                at = past_space(at + 5, end)
-            elif left >= 9 and memcmp(at, b'"method"', 8) == 0 and at[8] == c":":
-                member = MEMBER_METHOD
-                at = past_space(at + 9, end)
-            elif left >= 9 and memcmp(at, b'"params"', 8) == 0 and at[8] == c":":
-                member = MEMBER_PARAMS
-                at = past_space(at + 9, end)
-            elif left >= 9 and memcmp(at, b'"result"', 8) == 0 and at[8] == c":":
-                member = MEMBER_RESULT
-                at = past_space(at + 9, end)
+            at = plain_after(reader, at, &name, &name_end)
+            if at == NULL:
+                return False
+            member = name_of(name, name_end - name, False)
+        at = value_after(at, end)
+        if at == NULL:
+            return False
+        if member == MEMBER_ID:
+            if members.has_number or members.id != NULL:
+                return False
+            if at[0] == c'"':
+                at = plain_after(reader, at, &members.id, &members.id_end)
+                if at == NULL or members.id_end - members.id > rules.id_bytes:
+                    return False
             else:
-                if left < 5:
-                    return None
-                at = plain_after(reader, at, &name, &name_end)
+                at = number_after(at, end, &members.number)
                 if at == NULL:
-                    return None
-                member = name_of(name, name_end - name, False)
-                at = value_after(at, end)
-                if at == NULL:
-                    return None
-            if at >= end:
-                return None
-            if member == MEMBER_ID:
-                if members.has_number or members.id != NULL:
-                    return None
-                if at[0] == c'"':
-                    at = plain_after(reader, at, &members.id, &members.id_end)
-                    if at == NULL or members.id_end - members.id > rules.id_bytes:
-                        return None
-                else:
-                    at = number_after(at, end, &members.number)
-                    if at == NULL:
-                        return None
-                    members.has_number = True
-            elif member == MEMBER_METHOD:
-                if members.method != NULL:
-                    return None
-                at = plain_after(reader, at, &members.method, &members.method_end)
-                if at == NULL or members.method_end - members.method > rules.method_bytes:
-                    return None
-            elif member == MEMBER_PARAMS or member == MEMBER_RESULT:
-                if members.payload != MEMBER_UNKNOWN:
-                    return None
-                members.payload = member
-                payload = payload_at(reader, at, rules, raw, is_item, 0)
-                if payload is ABSENT:
-                    return None
-                at = reader.at
-            elif member == MEMBER_ERROR:
-                if members.payload != MEMBER_UNKNOWN:
-                    return None
-                members.payload = member
-                payload = error_at(reader, at, rules, raw, is_item)
-                if payload is ABSENT:
-                    return None
-                at = reader.at
-            elif member == MEMBER_JSONRPC:
-                if members.has_version or end - at < 5 or memcmp(at, b'"2.0"', 5) != 0:
-                    return None
-                members.has_version = True
-                at += 5
+                    return False
+                members.has_number = True
+        elif member == MEMBER_METHOD:
+            if members.method != NULL:
+                return False
+            at = plain_after(reader, at, &members.method, &members.method_end)
+            if at == NULL or members.method_end - members.method > rules.method_bytes:
+                return False
+        elif member == MEMBER_PARAMS or member == MEMBER_RESULT or member == MEMBER_ERROR:
+            if members.kind != MEMBER_UNKNOWN:
+                return False
+            members.kind = member
+            if member == MEMBER_ERROR:
+                members.payload = error_at(reader, at, rules, raw, is_item)
             else:
-                if not rules.extra_members:
-                    return None
-                at = skip_unread(reader, at, rules, 0, &skipped)
-                if at == NULL:
-                    return None
+                members.payload = payload_at(reader, at, rules, raw, is_item, 0)
+            if members.payload == NULL:
+                return False
+            at = reader.at
+        elif member == MEMBER_JSONRPC:
+            if members.has_version or end - at < 5 or memcmp(at, b'"2.0"', 5) != 0:
+                return False
+            members.has_version = True
+            at += 5
+        else:
+            if not rules.ignores_extra:
+                return False
+            at = skip_unread(reader, at, rules, 0, &skipped)
+            if at == NULL:
+                return False
         at = past_space(at, end)
         if at >= end:
-            return None
-        if at[0] == c"}":
-            break
+            return False
         if at[0] != c",":
-            return None
+            reader.at = at + 1
+            return at[0] == c"}"
         at = past_space(at + 1, end)
-    reader.at = at + 1
-    if not members.has_version:
-        return None
-    if members.method == NULL:
-        return response_of(&members, rules, payload)
-    return call_of(&members, rules, payload)
 
 
-cdef inline object call_of(Members* members, Rules rules, params):
+cdef inline PyObject* id_in(Members* members) noexcept:
+    """The id of a message that has one."""
+    if members.has_number:
+        return integer_of(members.number)
+    return ascii_at(members.id, members.id_end - members.id)
+
+
+cdef inline PyObject* moved_payload(Members* members) noexcept:
+    """The payload, which the caller owns then, or None."""
+    cdef PyObject* payload = members.payload
+    members.payload = NULL
+    return payload if payload != NULL else held(None)
+
+
+cdef inline PyObject* call_of(Members* members, Rules rules) except? NULL:
     cdef Py_ssize_t size = members.method_end - members.method
+    cdef PyObject* method
+    cdef PyObject* id
+    cdef bint tracked = False
     if size == 0 and not rules.empty_methods:
-        return None
-    if members.payload != MEMBER_UNKNOWN and (
-        members.payload != MEMBER_PARAMS or not is_object_or_array(params, rules.array_params)
-    ):
-        return None
-    method = method_of(members.method, size)
-    if members.has_number:
-        return make_request(PyLong_FromLongLong(members.number), method, params)
-    if members.id != NULL:
-        return make_request(ascii_of(members.id, members.id_end - members.id), method, params)
-    return make_notification(method, params)
+        return NULL
+    if members.kind != MEMBER_UNKNOWN:
+        if members.kind != MEMBER_PARAMS or not is_object_or_array_read(members.payload, rules.array_params):
+            return NULL
+        tracked = can_be_in_cycle(members.payload)
+    method = name_at(members.method, size)
+    if unlikely(method == NULL):
+        return NULL
+    if not members.has_number and members.id == NULL:
+        return new_notification(method, moved_payload(members), tracked)
+    id = id_in(members)
+    if unlikely(id == NULL):
+        drop(method)
+        return NULL
+    return new_request(id, method, moved_payload(members), tracked)
 
 
-cdef inline object response_of(Members* members, Rules rules, payload):
-    if members.has_number:
-        id = PyLong_FromLongLong(members.number)
-    elif members.id != NULL:
-        id = ascii_of(members.id, members.id_end - members.id)
-    else:
-        return None
-    if members.payload == MEMBER_ERROR:
-        return make_response(id, None, payload)
-    if members.payload != MEMBER_RESULT or (rules.object_results and not is_object_or_array(payload, False)):
-        return None
-    return make_response(id, payload, None)
+cdef inline PyObject* response_of(Members* members, Rules rules) except? NULL:
+    cdef PyObject* id
+    cdef PyObject* payload
+    if not members.has_number and members.id == NULL:
+        return NULL
+    if members.kind != MEMBER_ERROR:
+        if members.kind != MEMBER_RESULT:
+            return NULL
+        if rules.object_results and not is_object_or_array_read(members.payload, False):
+            return NULL
+    id = id_in(members)
+    if unlikely(id == NULL):
+        return NULL
+    payload = moved_payload(members)
+    if members.kind == MEMBER_ERROR:
+        return new_response(id, held(None), payload, True)
+    return new_response(id, payload, held(None), can_be_in_cycle(payload))
 
 
-cdef object decode_fast(const uint8_t* start, Py_ssize_t size, Rules rules, raw):
-    """The valid message in a text; None for the slow path."""
-    cdef ValueReader reader
-    cdef const uint8_t* end = start + size
+cdef inline bint is_object_or_array_read(PyObject* value, bint array_allowed) noexcept:
+    """As `is_object_or_array`, for what `payload_at` returns."""
+    cdef uint8_t first
+    if is_dict(value):
+        return True
+    if is_list(value):
+        return array_allowed
+    if <PyObject*>type_of(value) != <PyObject*>Raw:
+        return False
+    first = (<Raw>value).start[0]
+    return first == c"{" or (first == c"[" and array_allowed)
+
+
+cdef inline PyObject* read_text_fast(
+    ValueReader* reader, const uint8_t* start, Rules rules, PyObject* raw
+) except? NULL:
+    """The valid message that fills the text from `start` on; NULL for the slow path."""
+    cdef const uint8_t* end = reader.end
+    cdef PyObject* message
     start = past_space(start, end)
     if start >= end or start[0] != c"{":
-        return None
-    open_reader(&reader, start, end, rules.depth, rules.big_ints_as_float)
-    message = read_object_fast(&reader, start, rules, raw, False)
-    return message if message is not None and past_space(reader.at, end) == end else None
+        return NULL
+    message = read_object_fast(reader, start, rules, raw, False)
+    if message == NULL or past_space(reader.at, end) == end:
+        return message
+    drop(message)
+    return NULL

@@ -1,25 +1,78 @@
-"""Message classes and the checks in their constructors.
+"""Message classes and the checks in their constructors. `free_lists.pxi` makes the messages that are decoded.
 
-The free lists are long because one chunk of a stream can hold hundreds of messages. With the trashcan, freeing a long
-chain of messages, each the payload of the next, does not overflow the stack.
+With the trashcan, freeing a long chain of messages, each the payload of the next, does not overflow the stack.
 """
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class Extended:
+    """A payload with the unknown members of its message. It is stored in place of the payload, so that messages without
+    unknown members have no field for them."""
+
+    cdef object payload
+    cdef dict extra
+
+
+cdef inline object with_extra(payload, extra):
+    cdef Extended extended
+    if extra is None:
+        return payload
+    extended = Extended.__new__(Extended)
+    extended.payload = payload
+    extended.extra = <dict?>extra
+    return extended
+
+
+cdef inline object payload_in(stored):
+    return (<Extended>stored).payload if type(stored) is Extended else stored
+
+
+cdef inline object extra_in(stored):
+    return (<Extended>stored).extra if type(stored) is Extended else None
 
 
 cdef object fields_of(value):
     return tuple([getattr(value, name) for name in value.__match_args__])
 
 
-cdef object is_equal(value, other):
-    if type(value) is not type(other):
-        return NotImplemented
-    mine, theirs = fields_of(value), fields_of(other)
-    # The first field may be an id: 1 and 1.0 are written differently, so they are different ids.
-    return mine == theirs and isinstance(mine[0], float) == isinstance(theirs[0], float)
+cdef extern from "Python.h":
+    # Identity first, as the comparison of tuples.
+    bint is_same "PyObject_RichCompareBool"(object value, object other, int operator) except -1
+
+
+cdef inline bint is_equal(value, other) except -1:
+    return is_same(value, other, Py_EQ)
+
+
+cdef inline bint is_equal_payload(stored, other) except -1:
+    return is_equal(payload_in(stored), payload_in(other))
+
+
+cdef inline bint is_same_kind(id, other) except -1:
+    """1 and 1.0 are written differently, so they are different ids."""
+    return isinstance(id, float) == isinstance(other, float)
+
+
+cdef inline bint is_equal_extra(stored, other) except -1:
+    return is_equal(extra_in(stored), extra_in(other))
 
 
 cdef object repr_of(value):
-    fields = ", ".join([f"{name}={shorten(getattr(value, name))}" for name in value.__match_args__])
+    names = value.__match_args__ if value.extra is None else (*value.__match_args__, "extra")
+    fields = ", ".join([f"{name}={shorten(getattr(value, name))}" for name in names])
     return f"{type(value).__name__}({fields})"
+
+
+cdef object reduce_value(value):
+    if value.extra is not None:
+        return remake, (__name__, "_make_with_extra", type(value).__name__, fields_of(value), value.extra)
+    return remake, (__name__, type(value).__name__, *fields_of(value))
+
+
+def _make_with_extra(name, fields, extra):
+    """Return an object with extra members from its pickled state."""
+    return globals()[name](*fields, extra=extra)
 
 
 cdef object refuse_again(value):
@@ -27,11 +80,17 @@ cdef object refuse_again(value):
     raise TypeError(f"{type(value).__name__} is immutable")
 
 
+def __replace__(self, **changes):
+    """Return a copy with some fields changed, which are checked (`copy.replace`)."""
+    fields = dict(zip(self.__match_args__, fields_of(self)))
+    return type(self)(**{**fields, "extra": self.extra, **changes})
+
+
 # Methods of the three message classes.
 
 
 def to_bytes(self):
-    """Return the message as one line of JSON, without a line ending.
+    """Return the message as one line of JSON, without a line ending, which `encode` writes by default.
 
     Raises:
         EncodeError: a value cannot be written as JSON.
@@ -58,10 +117,9 @@ def to_str(self):
 
 
 @cython.final
-@cython.freelist(1024)
 @cython.trashcan(True)
 cdef class Request:
-    """Request(id, method, params=None)
+    """Request(id, method, params=None, *, extra=None)
 --
 
     A call that expects a response (section 4).
@@ -70,27 +128,38 @@ cdef class Request:
         id: an int, a str, a float or None (null). The response carries the same id.
         method: the name of the method.
         params: a dict, a list or a `Raw` of either; None if absent.
+        extra: members that JSON-RPC does not define, by name.
 
     Raises:
         TypeError: an argument has another type.
-        ValueError: the id is infinite, NaN, or longer than 640 bytes.
+        ValueError: the id is infinite, NaN, or longer than 640 bytes, or JSON-RPC defines a name in `extra`.
     """
 
     cdef readonly object id
     cdef readonly object method
-    cdef readonly object params
+    cdef object stored  # the params, perhaps in an `Extended`
     __match_args__ = ("id", "method", "params")
     __class_getitem__ = classmethod(GenericAlias)
 
-    def __init__(self, id, method, params=None):
+    def __init__(self, id, method, params=None, *, extra=None):
         if self.method is not None:
             refuse_again(self)
         check_id(id)
         check_method(method)
         check_params(params)
+        stored = params if extra is None else with_extra(params, check_extra(extra, ENVELOPE_MEMBERS))
         self.id = id
         self.method = method
-        self.params = params
+        self.stored = stored
+
+    @property
+    def params(self):
+        return payload_in(self.stored)
+
+    @property
+    def extra(self):
+        """The members that JSON-RPC does not define; None if there are none, or the profile does not keep them."""
+        return extra_in(self.stored)
 
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
@@ -104,29 +173,41 @@ cdef class Request:
 
     def to_dict(self):
         """Return the message as a dict. The payload is shared, not copied."""
-        if self.params is None:
-            return {"jsonrpc": "2.0", "id": self.id, "method": self.method}
-        return {"jsonrpc": "2.0", "id": self.id, "method": self.method, "params": self.params}
+        message = {"jsonrpc": "2.0", "id": self.id, "method": self.method}
+        if self.params is not None:
+            message["params"] = self.params
+        return message if self.extra is None else {**message, **self.extra}
 
     to_bytes = to_bytes
     to_bytes_delimited = to_bytes_delimited
     to_str = to_str
 
     def __eq__(self, other):
-        return is_equal(self, other)
+        cdef Request theirs
+        if type(other) is not Request:
+            return NotImplemented
+        theirs = <Request>other
+        return (
+            is_equal(self.id, theirs.id)
+            and is_equal(self.method, theirs.method)
+            and is_equal_payload(self.stored, theirs.stored)
+            and is_same_kind(self.id, theirs.id)
+            and is_equal_extra(self.stored, theirs.stored)
+        )
 
     def __repr__(self):
         return repr_of(self)
 
     def __reduce__(self):
-        return remake, (__name__, "Request", self.id, self.method, self.params)
+        return reduce_value(self)
+
+    __replace__ = __replace__
 
 
 @cython.final
-@cython.freelist(1024)
 @cython.trashcan(True)
 cdef class Notification:
-    """Notification(method, params=None)
+    """Notification(method, params=None, *, extra=None)
 --
 
     A call that gets no response (section 4.1).
@@ -134,23 +215,35 @@ cdef class Notification:
     Args:
         method: the name of the method.
         params: a dict, a list or a `Raw` of either; None if absent.
+        extra: members that JSON-RPC does not define, by name.
 
     Raises:
         TypeError: an argument has another type.
+        ValueError: JSON-RPC defines a name in `extra`.
     """
 
     cdef readonly object method
-    cdef readonly object params
+    cdef object stored  # the params, perhaps in an `Extended`
     __match_args__ = ("method", "params")
     __class_getitem__ = classmethod(GenericAlias)
 
-    def __init__(self, method, params=None):
+    def __init__(self, method, params=None, *, extra=None):
         if self.method is not None:
             refuse_again(self)
         check_method(method)
         check_params(params)
+        stored = params if extra is None else with_extra(params, check_extra(extra, ENVELOPE_MEMBERS))
         self.method = method
-        self.params = params
+        self.stored = stored
+
+    @property
+    def params(self):
+        return payload_in(self.stored)
+
+    @property
+    def extra(self):
+        """The members that JSON-RPC does not define; None if there are none, or the profile does not keep them."""
+        return extra_in(self.stored)
 
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
@@ -164,29 +257,39 @@ cdef class Notification:
 
     def to_dict(self):
         """Return the message as a dict. The payload is shared, not copied."""
-        if self.params is None:
-            return {"jsonrpc": "2.0", "method": self.method}
-        return {"jsonrpc": "2.0", "method": self.method, "params": self.params}
+        message = {"jsonrpc": "2.0", "method": self.method}
+        if self.params is not None:
+            message["params"] = self.params
+        return message if self.extra is None else {**message, **self.extra}
 
     to_bytes = to_bytes
     to_bytes_delimited = to_bytes_delimited
     to_str = to_str
 
     def __eq__(self, other):
-        return is_equal(self, other)
+        cdef Notification theirs
+        if type(other) is not Notification:
+            return NotImplemented
+        theirs = <Notification>other
+        return (
+            is_equal(self.method, theirs.method)
+            and is_equal_payload(self.stored, theirs.stored)
+            and is_equal_extra(self.stored, theirs.stored)
+        )
 
     def __repr__(self):
         return repr_of(self)
 
     def __reduce__(self):
-        return remake, (__name__, "Notification", self.method, self.params)
+        return reduce_value(self)
+
+    __replace__ = __replace__
 
 
 @cython.final
-@cython.freelist(1024)
 @cython.trashcan(True)
 cdef class Response:
-    """Response(id, result=None, error=None)
+    """Response(id, result=None, error=None, *, extra=None)
 --
 
     The response to a request (section 5): an error if `error` is not None, else a result.
@@ -195,20 +298,21 @@ cdef class Response:
         id: the id of the request; None is null, or the missing id of an error in a profile that allows that.
         result: any JSON value.
         error: an Error; None for a result.
+        extra: members that JSON-RPC does not define, by name.
 
     Raises:
         TypeError: an argument has another type.
-        ValueError: both a result and an error are given, or the id is refused as in `Request`.
+        ValueError: both a result and an error are given, or the id or a name in `extra` is refused as in `Request`.
     """
 
     cdef readonly object id
-    cdef readonly object result
+    cdef object stored  # the result, perhaps in an `Extended`
     cdef readonly object error
     cdef bint made
     __match_args__ = ("id", "result", "error")
     __class_getitem__ = classmethod(GenericAlias)
 
-    def __init__(self, id, result=None, error=None):
+    def __init__(self, id, result=None, error=None, *, extra=None):
         if self.made:
             refuse_again(self)
         check_id(id)
@@ -217,10 +321,21 @@ cdef class Response:
                 raise TypeError(f"error must be an Error or None, not {type(error).__name__}")
             if result is not None:
                 raise ValueError("a response has a result or an error, not both")
+        check_result(result)
+        stored = result if extra is None else with_extra(result, check_extra(extra, RESERVED_IN_RESPONSES))
         self.id = id
-        self.result = result
+        self.stored = stored
         self.error = error
         self.made = True
+
+    @property
+    def result(self):
+        return payload_in(self.stored)
+
+    @property
+    def extra(self):
+        """The members that JSON-RPC does not define; None if there are none, or the profile does not keep them."""
+        return extra_in(self.stored)
 
     @property
     def is_error(self):
@@ -239,21 +354,35 @@ cdef class Response:
     def to_dict(self):
         """Return the message as a dict. The payload is shared, not copied."""
         if self.error is not None:
-            return {"jsonrpc": "2.0", "id": self.id, "error": self.error.to_dict()}
-        return {"jsonrpc": "2.0", "id": self.id, "result": self.result}
+            message = {"jsonrpc": "2.0", "id": self.id, "error": self.error.to_dict()}
+        else:
+            message = {"jsonrpc": "2.0", "id": self.id, "result": self.result}
+        return message if self.extra is None else {**message, **self.extra}
 
     to_bytes = to_bytes
     to_bytes_delimited = to_bytes_delimited
     to_str = to_str
 
     def __eq__(self, other):
-        return is_equal(self, other)
+        cdef Response theirs
+        if type(other) is not Response:
+            return NotImplemented
+        theirs = <Response>other
+        return (
+            is_equal(self.id, theirs.id)
+            and is_equal_payload(self.stored, theirs.stored)
+            and is_equal(self.error, theirs.error)
+            and is_same_kind(self.id, theirs.id)
+            and is_equal_extra(self.stored, theirs.stored)
+        )
 
     def __repr__(self):
         return repr_of(self)
 
     def __reduce__(self):
-        return remake, (__name__, "Response", self.id, self.result, self.error)
+        return reduce_value(self)
+
+    __replace__ = __replace__
 
 
 @cython.final
@@ -265,15 +394,16 @@ cdef class Error:
         code: an int of 64 bits; a subclass of int becomes an int.
         message: a short description.
         data: any JSON value; UNSET if absent (None is `"data": null`).
+        extra: members that JSON-RPC does not define, by name.
 
     Raises:
         TypeError: an argument has another type.
-        ValueError: the code is beyond 64 bits.
+        ValueError: the code is beyond 64 bits, or JSON-RPC defines a name in `extra`.
     """
 
     cdef readonly object code
     cdef readonly object message
-    cdef readonly object data
+    cdef object stored  # the data, perhaps in an `Extended`
     __match_args__ = ("code", "message", "data")
     # A docstring cannot show a default that is not a literal.
     __signature__ = Signature(
@@ -281,15 +411,27 @@ cdef class Error:
             Parameter("code", Parameter.POSITIONAL_OR_KEYWORD),
             Parameter("message", Parameter.POSITIONAL_OR_KEYWORD),
             Parameter("data", Parameter.POSITIONAL_OR_KEYWORD, default=UNSET),
+            Parameter("extra", Parameter.KEYWORD_ONLY, default=None),
         ]
     )
 
-    def __init__(self, code, message, data=UNSET):
+    def __init__(self, code, message, data=UNSET, *, extra=None):
         if self.message is not None:
             refuse_again(self)
-        self.code = check_error(code, message)
+        code = check_error(code, message)
+        stored = data if extra is None else with_extra(data, check_extra(extra, ERROR_MEMBERS))
+        self.code = code
         self.message = message
-        self.data = data
+        self.stored = stored
+
+    @property
+    def data(self):
+        return payload_in(self.stored)
+
+    @property
+    def extra(self):
+        """The members that JSON-RPC does not define; None if there are none, or the profile does not keep them."""
+        return extra_in(self.stored)
 
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
@@ -298,8 +440,9 @@ cdef class Error:
         Returns:
             None if the object is not a valid error; it never raises for one.
         """
+        cdef Rules rules = rules_of(profile)
         try:
-            error = check_error_object(obj)
+            error = check_error_object(obj, rules)
         except (MemoryError, RecursionError):
             raise
         except Exception:  # from the comparison of a key
@@ -308,18 +451,30 @@ cdef class Error:
 
     def to_dict(self):
         """Return the error as a dict. `data` is shared, not copied."""
-        if self.data is UNSET:
-            return {"code": self.code, "message": self.message}
-        return {"code": self.code, "message": self.message, "data": self.data}
+        error = {"code": self.code, "message": self.message}
+        if self.data is not UNSET:
+            error["data"] = self.data
+        return error if self.extra is None else {**error, **self.extra}
 
     def __eq__(self, other):
-        return is_equal(self, other)
+        cdef Error theirs
+        if type(other) is not Error:
+            return NotImplemented
+        theirs = <Error>other
+        return (
+            is_equal(self.code, theirs.code)
+            and is_equal(self.message, theirs.message)
+            and is_equal_payload(self.stored, theirs.stored)
+            and is_equal_extra(self.stored, theirs.stored)
+        )
 
     def __repr__(self):
         return repr_of(self)
 
     def __reduce__(self):
-        return remake, (__name__, "Error", self.code, self.message, self.data)
+        return reduce_value(self)
+
+    __replace__ = __replace__
 
 
 cdef enum:
@@ -396,7 +551,7 @@ cdef class Raw:
         cdef bytes owner = self.owner
         if decoder is not None:
             return decoder(self.text())
-        return loads_exact(self.text()) if self.exact else loads_part(self.start, self.size)
+        return loads_part(self.start, self.size, self.exact)
 
     def __bytes__(self):
         return self.text()
@@ -444,30 +599,6 @@ cdef inline Raw make_raw(const uint8_t* start, Py_ssize_t size, owner, bint exac
     return raw
 
 
-cdef inline Request make_request(id, method, params):
-    cdef Request message = Request.__new__(Request)
-    message.id = id
-    message.method = method
-    message.params = params
-    return message
-
-
-cdef inline Notification make_notification(method, params):
-    cdef Notification message = Notification.__new__(Notification)
-    message.method = method
-    message.params = params
-    return message
-
-
-cdef inline Response make_response(id, result, error):
-    cdef Response message = Response.__new__(Response)
-    message.id = id
-    message.result = result
-    message.error = error
-    message.made = True
-    return message
-
-
 cdef int check_id(id) except -1:
     if isinstance(id, bool) or not (id is None or isinstance(id, (int, str, float))):
         raise TypeError(f"id must be an int, a str, a float or None, not {type(id).__name__}")
@@ -487,6 +618,25 @@ cdef int check_method(method) except -1:
 cdef int check_params(params) except -1:
     if not (params is None or is_object_or_array(params, True)):
         raise TypeError(f"params must be a dict, a list, a Raw of either, or None, not {type(params).__name__}")
+    return 0
+
+
+cdef inline int check_result(result) except -1:
+    """An error or a message in place of the result is a mistake; no other value is checked."""
+    return 0 if result is None or type(result) is dict else check_other_result(result)
+
+
+cdef int check_other_result(result) except -1:
+    kind = type(result)
+    if (
+        result is UNSET
+        or kind is Error
+        or kind is Request
+        or kind is Notification
+        or kind is Response
+        or (isinstance(result, BaseException) and isinstance(result, (errors.ParseError, RpcError)))
+    ):
+        raise TypeError(f"result must be a JSON value, not {kind.__name__}; pass an error as error=")
     return 0
 
 

@@ -5,6 +5,7 @@ cdef enum:
     INTEGER_DIGITS = 18
     MANTISSA_DIGITS = 19
     TEN_POWERS = 64
+    EXACT_BYTES = 4300  # CPython converts as many digits by default
     SMALL_INTEGERS = 257  # those that Python keeps
     # After so many odd numbers, which orjson reads one by one, it may read the whole payload; one of them takes as long
     # as so many bytes of other text.
@@ -55,6 +56,13 @@ cdef int fill_integers() except -1:
 fill_integers()
 
 
+cdef inline PyObject* integer_of(int64_t number) noexcept:
+    if 0 <= number < SMALL_INTEGERS:
+        hold(integers[number])
+        return integers[number]
+    return new_integer(number)
+
+
 cdef PyObject* odd_number(ValueReader* reader, const uint8_t* start) noexcept:
     """The number at `start`, by orjson. Set `is_for_orjson` if there are too many."""
     cdef const uint8_t* at = start
@@ -64,7 +72,7 @@ cdef PyObject* odd_number(ValueReader* reader, const uint8_t* start) noexcept:
     while at < end and (is_digit(at[0]) or at[0] in (c"-", c"+", c".", c"e", c"E")):
         at += 1
     reader.odd += 1
-    if reader.odd > ODD_NUMBERS and reader.odd * ODD_BYTES > start - reader.start:
+    if not reader.is_alone and reader.odd > ODD_NUMBERS and reader.odd * ODD_BYTES > start - reader.start:
         reader.is_for_orjson = True
         return NULL
     text = new_bytes_of(<const char*>start, at - start)
@@ -76,6 +84,29 @@ cdef PyObject* odd_number(ValueReader* reader, const uint8_t* start) noexcept:
         clear_raised()
     reader.at = at
     return value
+
+
+cdef PyObject* exact_integer "jsonrpc_fast_exact_integer"(const uint8_t* start, const uint8_t* end) noexcept:
+    """The integer between two places; NULL for the slow path if it has too many digits."""
+    cdef char[EXACT_BYTES + 1] text
+    cdef PyObject* number
+    if end - start > EXACT_BYTES:
+        return NULL
+    memcpy(text, start, end - start)
+    text[end - start] = 0
+    number = new_integer_of(text, NULL, 10)
+    if number == NULL and is_raised(<PyObject*>ValueError):
+        clear_raised()
+    return number
+
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    /* Its memory on the stack is not for the frames of the functions that read every number. */
+    static PyObject *jsonrpc_fast_exact_integer(const uint8_t *, const uint8_t *) __attribute__((noinline, cold));
+    #endif
+    """
 
 
 cdef inline const uint8_t* digits_after(const uint8_t* at, const uint8_t* end, uint64_t* number) noexcept nogil:
@@ -127,18 +158,18 @@ cdef inline PyObject* number_at(ValueReader* reader, const uint8_t* start) noexc
         return float_at(reader, start, digits, at, number)
     if unlikely(at - digits > INTEGER_DIGITS):
         if at - digits > MANTISSA_DIGITS or (negative and number > <uint64_t>1 << 63):
-            return odd_number(reader, start) if reader.any_integer or not is_wide(start, at) else NULL
+            if reader.any_integer or not is_wide(start, at):
+                return odd_number(reader, start)
+            reader.at = at
+            return exact_integer(start, at) if reader.exact_integers else NULL
         if number >> 63 and not negative:
             reader.at = at
             return new_unsigned(number)
     if unlikely(negative and number == 0):
         return odd_number(reader, start)
     reader.at = at
-    if number < SMALL_INTEGERS and not negative:
-        hold(integers[number])
-        return integers[number]
     # In unsigned arithmetic, because 2**63 is not a long long.
-    return new_integer(<long long>(0 - number if negative else number))
+    return integer_of(<int64_t>(0 - number if negative else number))
 
 
 cdef inline bint round_double(uint64_t number, Py_ssize_t power, double* value) noexcept nogil:
@@ -223,7 +254,7 @@ cdef PyObject* float_at(
     if size > MANTISSA_DIGITS or power < -TEN_POWERS or power > TEN_POWERS:
         return odd_number(reader, start)
     reader.floats += 1
-    if reader.floats == FLOATS:
+    if reader.floats == FLOATS and not reader.is_alone:
         read = at - reader.start
         if read < FLOATS * FLOAT_BYTES and read * FLOATS < end - at:
             reader.is_for_orjson = True

@@ -19,6 +19,8 @@ cdef class Rules:
     cdef bint object_results
     cdef bint batches
     cdef bint extra_members
+    cdef bint keeps_extra
+    cdef bint ignores_extra
     cdef bint big_ints_as_float
     cdef bint big_ints_exact
     cdef Py_ssize_t message_bytes
@@ -41,7 +43,9 @@ cdef class Rules:
         self.null_companions = profile.null_companions
         self.object_results = profile.object_results
         self.batches = profile.batches
-        self.extra_members = profile.extra_members
+        self.extra_members = bool(profile.extra_members)
+        self.keeps_extra = profile.extra_members == "keep"
+        self.ignores_extra = self.extra_members and not self.keeps_extra
         self.big_ints_as_float = profile.big_ints == "float"
         self.big_ints_exact = profile.big_ints == "exact"
         self.message_bytes = limits.message_bytes
@@ -51,15 +55,29 @@ cdef class Rules:
         self.id_bytes = limits.id_bytes
 
 
-cdef Rules last_rules = Rules(JSONRPC)
-cdef dict known_rules = {}  # by the profile's address
+cdef enum:
+    RULE_PLACES = 32
 
 
-cdef Rules rules_of(profile):
-    global last_rules
-    cdef Rules rules = last_rules
-    if rules.profile is profile:
-        return rules
+cdef struct RulePlace:
+    PyObject* profile  # NULL: the place is free
+    PyObject* rules  # owned; owns the profile
+
+
+cdef RulePlace[RULE_PLACES] rule_places  # the profiles in use, by their address
+cdef dict known_rules = {}  # all profiles, by their address
+
+
+cdef inline Rules rules_of(profile):
+    cdef size_t address = <size_t><PyObject*>profile
+    cdef RulePlace* place = &rule_places[(address >> 4 ^ address >> 9) % RULE_PLACES]
+    if place.profile == <PyObject*>profile:
+        return <Rules>place.rules
+    return find_rules(profile, place)
+
+
+cdef Rules find_rules(profile, RulePlace* place):
+    cdef PyObject* old
     found = known_rules.get(<size_t><PyObject*>profile)
     if found is None:
         if not isinstance(profile, Profile):
@@ -68,8 +86,12 @@ cdef Rules rules_of(profile):
         if len(known_rules) >= 64:
             known_rules.clear()
         known_rules[<size_t><PyObject*>profile] = found
-    last_rules = found
-    return last_rules
+    old = place.rules
+    place.profile = <PyObject*>profile
+    place.rules = held(found)
+    if old != NULL:
+        drop(old)
+    return <Rules>found
 
 
 def parse(obj, profile=JSONRPC):
@@ -110,6 +132,13 @@ cdef inline object member_of(dict obj, name):
     return ABSENT if value == NULL else <object>value
 
 
+cdef inline bint is_version(text) noexcept:
+    """Whether an exact str is "2.0"."""
+    return (
+        PyUnicode_IS_ASCII(text) and PyUnicode_GET_LENGTH(text) == 3 and memcmp(PyUnicode_DATA(text), b"2.0", 3) == 0
+    )
+
+
 cdef object check_call_fast(dict members, Rules rules):
     """Fast path: the call in a dict with the standard members only; None for any other dict.
 
@@ -119,14 +148,18 @@ cdef object check_call_fast(dict members, Rules rules):
     cdef int overflow = 0
     jsonrpc = member_of(members, "jsonrpc")
     method = member_of(members, "method")
-    if not PyUnicode_CheckExact(jsonrpc) or <str>jsonrpc != VERSION:
+    if not PyUnicode_CheckExact(jsonrpc) or not is_version(jsonrpc):
         return None
     if not PyUnicode_CheckExact(method) or not PyUnicode_IS_ASCII(method):
         return None
     if not 0 < PyUnicode_GET_LENGTH(method) <= rules.method_bytes:
         return None
-    id = member_of(members, "id")
-    params = member_of(members, "params")
+    id = params = ABSENT
+    if PyDict_Size(members) > 2:
+        id = member_of(members, "id")
+        # With no other member left, there is no params to look for.
+        if PyDict_Size(members) > 2 + (id is not ABSENT):
+            params = member_of(members, "params")
     if PyDict_Size(members) != 2 + (id is not ABSENT) + (params is not ABSENT):
         return None
     if params is ABSENT:
@@ -162,6 +195,7 @@ cdef object check_dict(obj, Rules rules, index):
     params = member_of(members, "params")
     result = member_of(members, "result")
     error = member_of(members, "error")
+    extra = None
     if not rules.extra_members:
         unexpected = len(members) > (
             (jsonrpc is not ABSENT)
@@ -171,7 +205,11 @@ cdef object check_dict(obj, Rules rules, index):
             + (result is not ABSENT)
             + (error is not ABSENT)
         )
-    return check_message(rules, index, jsonrpc, id, method, params, result, error, unexpected, False, False, False)
+    elif rules.keeps_extra:
+        extra = extra_of(members, ENVELOPE_MEMBERS)
+    return check_message(
+        rules, index, jsonrpc, id, method, params, result, error, extra, unexpected, False, False, False
+    )
 
 
 cdef object check_dict_or_none(obj, Rules rules):
@@ -193,6 +231,7 @@ cdef object check_message(
     params,
     result,
     error,
+    extra,
     bint unexpected,
     bint too_deep,
     bint integer_too_large,
@@ -215,7 +254,7 @@ cdef object check_message(
     elif jsonrpc is not VERSION and jsonrpc is not ABSENT and not (isinstance(jsonrpc, str) and jsonrpc == VERSION):
         broken = INVALID_JSONRPC_VERSION
     elif method is ABSENT:
-        message = check_response(rules, id, params, result, error, unexpected)
+        message = check_response(rules, id, params, result, error, extra, unexpected)
         if type(message) is Response:
             return message
         broken = message
@@ -236,9 +275,9 @@ cdef object check_message(
             if unexpected and not rules.extra_members:
                 broken = UNEXPECTED_MEMBER
             elif id is ABSENT or (id is None and jsonrpc is ABSENT):
-                return make_notification(method, params)
+                return make_notification(method, with_extra(params, extra))
             else:
-                return make_request(id, method, params)
+                return make_request(id, method, with_extra(params, extra))
 
     id, reply_expected = known_of(rules, id, method, result is not ABSENT or error is not ABSENT, duplicates)
     return make_fault(<Rule?>broken, id, None, index, reply_expected)
@@ -252,7 +291,7 @@ cdef tuple known_of(Rules rules, id, method, bint looks_like_response, bint dupl
     return id, not (looks_like_response or looks_like_notification)
 
 
-cdef object check_response(Rules rules, id, params, result, error, bint unexpected):
+cdef object check_response(Rules rules, id, params, result, error, extra, bint unexpected):
     """The response with these members, or the rule that it breaks."""
     cdef bint is_response
     cdef bint is_error
@@ -279,7 +318,7 @@ cdef object check_response(Rules rules, id, params, result, error, bint unexpect
     if is_error:
         if not rules.extra_members and isinstance(error, dict) and not ERROR_MEMBERS.issuperset(error):
             unexpected = True
-        error = check_error_object(error)
+        error = check_error_object(error, rules)
         if type(error) is not Error:
             return error
         result = None
@@ -289,10 +328,12 @@ cdef object check_response(Rules rules, id, params, result, error, bint unexpect
         error = None
     if not rules.extra_members and (unexpected or params is not ABSENT):
         return UNEXPECTED_MEMBER
-    return make_response(id, result, error)
+    if rules.keeps_extra and params is not ABSENT:
+        extra = {**(extra or {}), "params": (<Raw>params).decode() if type(params) is Raw else params}
+    return make_response(id, with_extra(result, extra), error)
 
 
-cdef object check_error_object(obj):
+cdef object check_error_object(obj, Rules rules):
     """The Error in an object, or the rule that it breaks."""
     cdef Error error
     cdef int overflow = 0
@@ -306,12 +347,14 @@ cdef object check_error_object(obj):
     message = member_of(<dict>obj, "message")
     if not isinstance(message, str):
         return INVALID_ERROR_MESSAGE
-    error = Error.__new__(Error)
-    error.code = code if PyLong_CheckExact(code) else int.__int__(code)
-    error.message = message
     data = member_of(<dict>obj, "data")
-    error.data = UNSET if data is ABSENT else data
-    return error
+    if data is ABSENT:
+        data = UNSET
+    return make_error(
+        code if PyLong_CheckExact(code) else int.__int__(code),
+        message,
+        with_extra(data, extra_of(obj, ERROR_MEMBERS)) if rules.keeps_extra else data,
+    )
 
 
 cdef inline bint is_object_or_array(value, bint array_allowed) except -1:

@@ -11,6 +11,8 @@ cdef enum:
     CONTENT_TYPE_SIZE = 61
     LENGTH_DIGITS = 9  # so that the length is below MAX_SKIPPED_BYTES
 
+cdef str AT_WORK = "the decoder is at work"
+
 
 cdef class Reader:
     """Base of the stream readers: the rules, and a buffer for a frame that continues in the next chunk.
@@ -50,31 +52,41 @@ cdef class Reader:
     def feed(self, data):
         """Return the left-over items and those whose frames end in `data`."""
         cdef Py_buffer view
-        cdef list items
+        if PyBytes_CheckExact(data):
+            return self.feed_bytes(<bytes>data)
+        if not is_viewed(data):
+            return self.feed_bytes(bytes(memoryview(data)))
         if self.items is not None or self.left is not None:
             return self.feed_some(data, None)
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            return self.feed_text(<const uint8_t*>view.buf, view.len)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef inline list feed_bytes(self, bytes data):
+        if self.items is not None or self.left is not None:
+            return self.feed_some(data, None)
+        return self.feed_text(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    cdef list feed_text(self, const uint8_t* start, Py_ssize_t size):
+        """The items whose frames end in a text that the caller holds, if there is nothing left over."""
+        cdef list items = []
         # A finalizer that runs meanwhile may call this again, or let another thread do so.
         if self.busy:
-            raise ValueError("the decoder is at work")
-        items = []
-        if isinstance(data, memoryview) and not data.c_contiguous:
-            data = bytes(data)
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+            raise ValueError(AT_WORK)
         self.busy = True
-        self.next = <const uint8_t*>view.buf
+        self.next = start
         try:
-            self.split(<const uint8_t*>view.buf + view.len, items, PY_SSIZE_T_MAX)
+            self.split(start + size, items, PY_SSIZE_T_MAX)
         except BaseException:
-            self.keep(items)
-            if self.next < <const uint8_t*>view.buf + view.len:
-                self.left_at = 0
-                self.left = PyBytes_FromStringAndSize(
-                    <const char*>self.next, <const uint8_t*>view.buf + view.len - self.next
-                )
-            raise
-        finally:
             self.busy = False
-            PyBuffer_Release(&view)
+            self.keep(items)
+            if self.next < start + size:
+                self.left_at = 0
+                self.left = PyBytes_FromStringAndSize(<const char*>self.next, start + size - self.next)
+            raise
+        self.busy = False
         return items
 
     def feed_some(self, data, max_items):
@@ -83,14 +95,18 @@ cdef class Reader:
         cdef Py_ssize_t taken = 0  # the number of items to return
         cdef Py_ssize_t weight = 0  # the number of their messages
         cdef list items
-        if self.busy:
-            raise ValueError("the decoder is at work")
         if max_items is not None:
             maximum = min(max_items, maximum)
-        self.push(data)
+        if self.busy:
+            raise ValueError(AT_WORK)
+        self.busy = True
+        try:
+            self.push(data)
+        except BaseException:
+            self.busy = False
+            raise
         items = [] if self.items is None else self.items
         self.items = None
-        self.busy = True
         try:
             while True:
                 while taken < PyList_GET_SIZE(items) and weight < maximum:
@@ -190,6 +206,8 @@ cdef class LineReader(Reader):
     cdef int split(self, const uint8_t* end, list items, Py_ssize_t max_items) except -1:
         cdef const uint8_t* at = self.next
         cdef const uint8_t* newline
+        cdef ValueReader reader
+        open_reader(&reader, at, end, self.rules.depth, self.rules.big_ints_as_float, self.rules.big_ints_exact)
         while PyList_GET_SIZE(items) < max_items:
             newline = <const uint8_t*>memchr(at, 0x0A, end - at)
             if newline == NULL:
@@ -202,7 +220,7 @@ cdef class LineReader(Reader):
                 self.dropping = False
                 self.clear()
             elif self.size == 0:
-                self.decode_line(at, newline, items)
+                self.decode_line(at, newline, items, &reader)
             else:
                 self.end_line(at, newline, items)
             self.at_start = False
@@ -213,33 +231,39 @@ cdef class LineReader(Reader):
 
     cdef int end_line(self, const uint8_t* at, const uint8_t* newline, list items) except -1:
         """Decode the line that began in the buffer."""
+        cdef ValueReader reader
         try:
             self.append_part(at, newline - at, items)
             if not self.dropping:
-                self.decode_line(self.buffer, self.buffer + self.size, items)
+                open_reader(&reader, self.buffer, self.buffer, self.rules.depth, self.rules.big_ints_as_float, self.rules.big_ints_exact)
+                self.decode_line(self.buffer, self.buffer + self.size, items, &reader)
         finally:
             self.dropping = False
             self.at_start = False
             self.clear()
         return 0
 
-    cdef int decode_line(self, const uint8_t* start, const uint8_t* end, list items) except -1:
-        """Decode a complete line."""
-        raw = True if self.raw else None
+    cdef inline int decode_line(
+        self, const uint8_t* start, const uint8_t* end, list items, ValueReader* reader
+    ) except -1:
+        """Decode a complete line. reader: opened on memory that holds the line."""
+        cdef PyObject* message
         if not self.trim(&start, &end):
             return 0
         if end - start > self.rules.message_bytes:
             items.append(fault_of_large(start, end - start, self.rules))
             return 0
-        item = decode_fast(start, end - start, self.rules, raw)
-        if item is None:
-            item = decode_slow(start, end - start, self.rules, raw, True)
-            if type(item) is ParseError:
-                give_hint(item, start, end)
+        reader.end = end
+        message = read_text_fast(reader, start, self.rules, kind_of_raw(self.raw))
+        if message != NULL:
+            return append_owned(items, message)
+        item = decode_slow(start, end - start, self.rules, True if self.raw else None, True)
+        if type(item) is ParseError:
+            give_hint(item, start, end)
         items.append(item)
         return 0
 
-    cdef bint trim(self, const uint8_t** start, const uint8_t** end) noexcept:
+    cdef inline bint trim(self, const uint8_t** start, const uint8_t** end) noexcept:
         """Remove a byte order mark and the carriage return. Return whether the line is a frame, that is not blank."""
         cdef const uint8_t* at
         if self.at_start:
@@ -249,6 +273,8 @@ cdef class LineReader(Reader):
         if end[0] - start[0] > self.rules.message_bytes:
             return True
         at = start[0]
+        if at < end[0] and at[0] > 0x20:
+            return True
         while at < end[0] and (at[0] == 0x20 or at[0] == 0x09 or at[0] == 0x0D):
             at += 1
         return at < end[0]
@@ -325,7 +351,7 @@ cdef class BodyReader(Reader):
                 self.dropping = self.in_body
                 self.read_head(at, size, items)
             elif self.size == 0 and not self.in_body:
-                items.append(decode_text(at, size, self.rules, True if self.raw else None))
+                items.append(decode_text(at, size, self.rules, kind_of_raw(self.raw)))
             else:
                 try:
                     self.append(at, size, self.size + size + self.due)
@@ -335,7 +361,7 @@ cdef class BodyReader(Reader):
                     raise
                 if not self.in_body:
                     try:
-                        items.append(decode_text(self.buffer, self.size, self.rules, True if self.raw else None))
+                        items.append(decode_text(self.buffer, self.size, self.rules, kind_of_raw(self.raw)))
                     finally:
                         self.clear()
             if max_items != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
@@ -414,6 +440,160 @@ cdef inline const uint8_t* fast_headers(const uint8_t* at, const uint8_t* end, P
     return NULL
 
 
+cdef inline const uint8_t* end_of_line(const uint8_t* at, const uint8_t* end) noexcept:
+    """The first 0x0A or 0x0D from `at` on, or `end`. It searches no more than twice as far as that, and 256 bytes."""
+    cdef Py_ssize_t size = 256
+    cdef const uint8_t* stop
+    cdef const uint8_t* feed
+    cdef const uint8_t* carriage_return
+    while at < end and at[0] != 0x0A and at[0] != 0x0D:
+        stop = at + min(size, end - at)
+        feed = <const uint8_t*>memchr(at, 0x0A, stop - at)
+        if feed != NULL:
+            stop = feed
+        carriage_return = <const uint8_t*>memchr(at, 0x0D, stop - at)
+        if carriage_return != NULL:
+            return carriage_return
+        at = stop
+        size *= 2
+    return at
+
+
+cdef inline const uint8_t* past_line_ending(const uint8_t* at, const uint8_t* end) noexcept:
+    """Past the line ending at `at`; `end` for a 0x0D there, which may be the first half of a line ending."""
+    if at < end and at[0] == 0x0D and at + 1 < end and at[1] == 0x0A:
+        return at + 2
+    return at + 1 if at < end else end
+
+
+@cython.final
+cdef class EventReader(Reader):
+    """Decode server-sent events in place. `EventFrames` reads those that are not in the chunk as a whole, or unusual."""
+
+    cdef object frames  # the EventFrames, which hold the state of a stream that is inside an event
+    cdef bint is_between_events
+
+    @staticmethod
+    cdef EventReader over(frames, profile, raw):
+        cdef EventReader reader = EventReader(profile, raw)
+        reader.frames = frames
+        return reader
+
+    def rest(self):
+        """Return what `EventFrames.close` does."""
+        return self.frames.close()
+
+    cdef int split(self, const uint8_t* end, list items, Py_ssize_t max_items) except -1:
+        cdef const uint8_t* data
+        cdef const uint8_t* behind
+        cdef Py_ssize_t size
+        while self.next < end and PyList_GET_SIZE(items) < max_items:
+            behind = NULL
+            if self.is_between_events:
+                behind = self.read_event(end, &data, &size)
+            if behind == NULL:
+                self.read_unusual(end, items)
+            else:
+                self.next = behind
+                if size:
+                    try:
+                        items.append(decode_text(data, size, self.rules, kind_of_raw(self.raw)))
+                    finally:
+                        self.clear()
+            if max_items != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
+                break
+        return 0
+
+    cdef const uint8_t* read_event(self, const uint8_t* end, const uint8_t** data, Py_ssize_t* size) except? NULL:
+        """Read the event at `next`. Return what is behind it, or NULL for `EventFrames`.
+
+        Sets its data: in the chunk, or in the buffer if it has several lines. The size is 0 if there is nothing to
+        decode.
+        """
+        cdef const uint8_t* at = self.next
+        cdef const uint8_t* stop
+        cdef Py_ssize_t more
+        cdef bint has_data = False
+        cdef bint is_message = True
+        size[0] = 0
+        self.size = 0
+        while True:
+            stop = end_of_line(at, end)
+            if stop == end or (stop[0] == 0x0D and stop + 1 == end):
+                return NULL
+            if stop == at:
+                if not is_message:
+                    size[0] = 0
+                return past_line_ending(stop, end)
+            if begins_with(at, stop, b"data:", 5):
+                at += 5
+                if at < stop and at[0] == c" ":
+                    at += 1
+                more = stop - at + has_data
+                if size[0] + more > self.rules.message_bytes:
+                    return NULL
+                if not has_data:
+                    data[0] = at
+                else:
+                    if self.size == 0 and size[0]:
+                        self.append(data[0], size[0], size[0] + more)
+                    self.append(<const uint8_t*>b"\n", 1, self.size + more)
+                    self.append(at, stop - at, self.size + stop - at)
+                    data[0] = self.buffer
+                size[0] += more
+                has_data = True
+            elif at[0] != c":":
+                if stop - at > LOOKED_AT_BYTES:
+                    return NULL
+                if begins_with(at, stop, b"event:", 6):
+                    at += 6
+                    if at < stop and at[0] == c" ":
+                        at += 1
+                    is_message = at == stop or (stop - at == 7 and memcmp(at, b"message", 7) == 0)
+                elif not begins_with(at, stop, b"id:", 3) and not begins_with(at, stop, b"retry:", 6):
+                    return NULL
+            at = past_line_ending(stop, end)
+
+    cdef int read_unusual(self, const uint8_t* end, list items) except -1:
+        """Let `EventFrames` read up to the next blank line: one event, and perhaps the report of another framing."""
+        cdef const uint8_t* at = self.next
+        cdef const uint8_t* stop
+        cdef Py_ssize_t count
+        while at < end:
+            stop = end_of_line(at, end)
+            if stop == at:
+                at = past_line_ending(at, end)
+                break
+            at = past_line_ending(stop, end)
+        saved = self.frames.save()
+        count = PyList_GET_SIZE(items)
+        try:
+            frames = self.frames.feed(PyBytes_FromStringAndSize(<const char*>self.next, at - self.next))
+            self.is_between_events = self.frames.is_between_events
+            for index, frame in enumerate(frames):
+                if index == len(frames) - 1:
+                    self.next = at
+                items.append(self.item_of(frame))
+            self.next = at
+        except BaseException:
+            if self.next != at:
+                self.is_between_events = False
+                del items[count:]
+                self.frames.restore(saved)
+            raise
+        return 0
+
+    cdef object item_of(self, frame):
+        cdef bytes text
+        found, _, _, fault, hint = frame
+        if found is None:
+            return ParseError(fault, hint=hint)
+        text = found
+        if fault is not None:
+            return fault_of_large(<const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), self.rules)
+        return decode_bytes(text, self.rules, self.raw)
+
+
 def _too_large_fault(bytes head not None, profile):
     """The fault of a text over the size limit, from its beginning."""
     return fault_of_large(<const uint8_t*>PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head), rules_of(profile))
@@ -456,6 +636,8 @@ class Decoder(StreamDecoder[_M]):
     feed.__doc__ = StreamDecoder.feed.__doc__
 
     def close(self):
+        if self._reader is not None and (<Reader?>self._reader).busy:
+            raise ValueError(AT_WORK)
         self._fast = None
         return super().close()
 
@@ -468,6 +650,10 @@ class Decoder(StreamDecoder[_M]):
             self._reader = LineReader(self._profile, self._raw)
         elif framing == "content-length":
             self._reader = BodyReader(self._profile, self._raw)
+        elif framing == "sse":
+            self._reader = EventReader.over(self._frames, self._profile, self._raw)
+        elif framing == "concatenated":
+            self._reader = ConcatenatedReader(self._profile, self._raw)
         self._fast = self._reader if self._detector is None else None
 
     def _decode(self, text):
@@ -490,3 +676,28 @@ class Decoder(StreamDecoder[_M]):
 
     def _rest(self):
         return self._frames.close() if self._reader is None else self._reader.rest()
+
+
+cdef object DECODER = Decoder
+cdef object FAST_SLOT = Decoder._fast
+
+
+cdef object call_feed(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
+    """Call `Decoder.feed`: with a Decoder and exact bytes alone here, in any other form by Cython's function."""
+    cdef PyObject* found
+    cdef Reader reader
+    if (
+        PyVectorcall_NARGS(flags) == 2
+        and names == NULL
+        and <PyObject*>type_of(arguments[0]) == <PyObject*>DECODER
+        and is_bytes(arguments[1])
+    ):
+        found = get_slot(FAST_SLOT, arguments[0])
+        if found != NULL and found != NULL_VALUE:
+            # Held: a finalizer that runs meanwhile may begin the decoder again.
+            reader = <Reader>found
+            return reader.feed_bytes(<bytes>arguments[1])
+    return slow_feed(function, arguments, flags, names)
+
+
+cdef Call slow_feed = <Call>set_call(Decoder.feed, <void*>call_feed)

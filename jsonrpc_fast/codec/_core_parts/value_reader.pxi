@@ -11,6 +11,7 @@ cdef extern from "Python.h":
     PyObject* new_string "PyUnicode_New"(Py_ssize_t size, Py_UCS4 maxchar)
     void* string_data "PyUnicode_DATA"(PyObject* text)
     PyObject* new_integer "PyLong_FromLongLong"(long long value)
+    PyObject* new_integer_of "PyLong_FromString"(const char* text, char** end, int base)
     PyObject* new_unsigned "PyLong_FromUnsignedLongLong"(unsigned long long value)
     PyObject* new_float "PyFloat_FromDouble"(double value)
     PyObject* new_list "PyList_New"(Py_ssize_t size)
@@ -22,13 +23,10 @@ cdef extern from "Python.h":
     PyObject* set_no_memory "PyErr_NoMemory"()
     bint is_raised "PyErr_ExceptionMatches"(PyObject* kind)
     void clear_raised "PyErr_Clear"()
-    void hold "Py_INCREF"(PyObject* value)
-    void drop "Py_DECREF"(PyObject* value)
     void* resize_memory "PyMem_Realloc"(void* memory, size_t size)
     void free_memory "PyMem_Free"(void* memory)
     PyObject* TRUE_VALUE "Py_True"
     PyObject* FALSE_VALUE "Py_False"
-    PyObject* NULL_VALUE "Py_None"
 
 cdef extern from *:
     """
@@ -66,12 +64,6 @@ cdef extern from *:
     }
     #endif
 
-    #ifdef WORDS_BIGENDIAN
-    #define JSONRPC_FAST_LITTLE_ENDIAN 0
-    #else
-    #define JSONRPC_FAST_LITTLE_ENDIAN 1
-    #endif
-
     /* A private function of CPython, which newer versions may not export. */
     #if PY_VERSION_HEX < 0x030E0000 && !defined(PYPY_VERSION)
     #define jsonrpc_fast_new_dict _PyDict_NewPresized
@@ -79,12 +71,10 @@ cdef extern from *:
     #define jsonrpc_fast_new_dict(size) PyDict_New()
     #endif
     """
-    bint LITTLE_ENDIAN "JSONRPC_FAST_LITTLE_ENDIAN"
     bint EXACT_DOUBLES "JSONRPC_FAST_EXACT_DOUBLES"
     int highest_bit_of_word "jsonrpc_fast_highest_of_word"(uint64_t bits) noexcept nogil
     uint64_t product_of "jsonrpc_fast_product"(uint64_t a, uint64_t b, unsigned long long* low) noexcept nogil
     PyObject* new_dict "jsonrpc_fast_new_dict"(Py_ssize_t size)
-    bint unlikely(bint condition) noexcept nogil
 
 
 cdef enum:
@@ -102,7 +92,9 @@ cdef struct ValueReader:
     Py_ssize_t depth  # of values that are read, at most VALUE_DEPTH
     Py_ssize_t odd  # numbers that orjson has read
     Py_ssize_t floats  # numbers with a fraction or an exponent
-    bint any_integer  # whether integers may have more than 64 bits
+    bint any_integer  # whether integers may have more than 64 bits, which orjson makes floats of
+    bint exact_integers  # whether they are read exactly
+    bint is_alone  # orjson cannot read this payload
     bint is_for_orjson  # there is no value because orjson reads this payload faster
     PyObject** stack  # `values`, or larger memory on the heap
     PyObject** stack_end
@@ -110,12 +102,19 @@ cdef struct ValueReader:
 
 
 cdef inline void open_reader(
-    ValueReader* reader, const uint8_t* text, const uint8_t* end, Py_ssize_t depth, bint any_integer
+    ValueReader* reader,
+    const uint8_t* text,
+    const uint8_t* end,
+    Py_ssize_t depth,
+    bint any_integer,
+    bint exact_integers,
 ) noexcept:
     reader.text = text
     reader.end = end
     reader.depth = min(depth, <Py_ssize_t>VALUE_DEPTH)
     reader.any_integer = any_integer
+    reader.exact_integers = exact_integers
+    reader.is_alone = False
     reader.stack = reader.values
     reader.stack_end = reader.values + STACK_VALUES
 

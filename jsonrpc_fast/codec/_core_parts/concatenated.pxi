@@ -1,0 +1,176 @@
+"""The framing "concatenated", split and decoded in one loop. `framing/concatenated.py` has the rules."""
+
+
+cdef enum Place:
+    # What the next byte belongs to, as in `framing/concatenated.py`.
+    BETWEEN
+    IN_VALUE
+    IN_STRING
+    IN_ESCAPE
+    IN_OTHER
+    LOST
+
+
+@cython.final
+cdef class ConcatenatedReader(Reader):
+    """Split a stream into values and decode them in place. Only a value that continues in the next chunk is copied."""
+
+    cdef Place place
+    cdef Py_ssize_t depth  # open brackets
+    cdef bint begins_line  # while lost: the last byte was a line feed
+
+    def rest(self):
+        """Return the same as `ConcatenatedFrames.close`, without the offset."""
+        cdef const uint8_t* end = self.buffer + self.size
+        if self.dropping or self.size == 0:
+            return []
+        end = self.trimmed(self.buffer, end)
+        return [Frame(PyBytes_FromStringAndSize(<char*>self.buffer, end - self.buffer), None, 0)]
+
+    cdef int split(self, const uint8_t* end, list items, Py_ssize_t max_items) except -1:
+        cdef const uint8_t* begin
+        if self.at_start:
+            self.skip_mark(end, items)
+        while self.next < end and PyList_GET_SIZE(items) < max_items:
+            begin = self.next
+            if self.place == LOST:
+                self.next = self.find_line(begin, end)
+                continue
+            if self.place == BETWEEN:
+                begin = past_space(begin, end)
+                self.next = begin
+                if begin == end:
+                    break
+                self.depth = 0
+                if begin[0] == c"{" or begin[0] == c"[":
+                    self.place = IN_VALUE
+                elif begin[0] == c'"':
+                    self.place = IN_STRING
+                    self.next = begin + 1
+                else:
+                    self.place = IN_OTHER
+            self.next = self.find_end(self.next, end)
+            if self.place == BETWEEN or self.place == LOST:
+                self.end_frame(begin, self.next, items)
+                if max_items != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
+                    break
+            elif not self.dropping:
+                self.append_part(begin, self.next - begin, items)
+        return 0
+
+    cdef int skip_mark(self, const uint8_t* end, list items) except -1:
+        """Skip a byte order mark at the start of the stream. The buffer holds the part of it that has arrived."""
+        cdef const uint8_t* mark = <const uint8_t*>PyBytes_AS_STRING(BYTE_ORDER_MARK)
+        while self.next < end and self.size < 3 and self.next[0] == mark[self.size]:
+            self.append(self.next, 1, 3)
+            self.next += 1
+        if self.size == 3:
+            self.clear()
+            self.at_start = False
+        elif self.next < end:
+            self.at_start = False
+            if self.size > 0:
+                self.place = IN_OTHER
+                self.append_part(self.next, 0, items)
+        return 0
+
+    cdef const uint8_t* find_end(self, const uint8_t* at, const uint8_t* end) noexcept:
+        """Past the frame that continues at `at`, or `end`. Sets the place there."""
+        cdef Place place = self.place
+        cdef Py_ssize_t depth = self.depth
+        cdef uint8_t byte
+        if place == IN_OTHER:
+            while at < end and at[0] != c"\n" and at[0] != c"{" and at[0] != c"[":
+                at += 1
+            if at < end:
+                self.place = BETWEEN
+            return at
+        while at < end:
+            byte = at[0]
+            if place == IN_STRING:
+                at += 1
+                if byte == c'"':
+                    if depth == 0:
+                        place = BETWEEN
+                        break
+                    place = IN_VALUE
+                elif byte == c"\\":
+                    place = IN_ESCAPE
+                elif byte < 0x20:
+                    place = LOST
+                    self.begins_line = byte == c"\n"
+                    break
+            elif place == IN_VALUE:
+                at += 1
+                if byte == c'"':
+                    place = IN_STRING
+                elif byte == c"{" or byte == c"[":
+                    depth += 1
+                elif byte == c"}" or byte == c"]":
+                    depth -= 1
+                    if depth == 0:
+                        place = BETWEEN
+                        break
+            else:
+                place = IN_STRING
+                if byte >= 0x20:
+                    at += 1
+        self.place = place
+        self.depth = depth
+        return at
+
+    cdef const uint8_t* find_line(self, const uint8_t* at, const uint8_t* end) noexcept:
+        """The next line that begins with an opening bracket, or `end`."""
+        while at < end:
+            if self.begins_line and (at[0] == c"{" or at[0] == c"["):
+                self.place = BETWEEN
+                break
+            self.begins_line = at[0] == c"\n"
+            at += 1
+        return at
+
+    cdef int end_frame(self, const uint8_t* begin, const uint8_t* end, list items) except -1:
+        """Decode the frame whose last part is [begin, end)."""
+        try:
+            if not self.dropping:
+                if self.size == 0:
+                    self.decode_frame(begin, end, items)
+                else:
+                    self.append_part(begin, end - begin, items)
+                    if not self.dropping:
+                        self.decode_frame(self.buffer, self.buffer + self.size, items)
+        finally:
+            self.dropping = False
+            self.clear()
+        return 0
+
+    cdef int decode_frame(self, const uint8_t* start, const uint8_t* end, list items) except -1:
+        if end - start > self.rules.message_bytes:
+            items.append(fault_of_large(start, end - start, self.rules))
+            return 0
+        end = self.trimmed(start, end)
+        items.append(decode_text(start, end - start, self.rules, kind_of_raw(self.raw)))
+        return 0
+
+    cdef const uint8_t* trimmed(self, const uint8_t* start, const uint8_t* end) noexcept:
+        """The end of a frame, which is not empty, without the blanks after text that is not a value."""
+        if start[0] != c"{" and start[0] != c"[" and start[0] != c'"':
+            while end > start and (end[-1] == 0x20 or end[-1] == 0x09 or end[-1] == 0x0D):
+                end -= 1
+        return end
+
+    cdef int append_part(self, const uint8_t* start, Py_ssize_t size, list items) except -1:
+        """Buffer a part of a frame; drop the frame if it is over the limit, or memory runs out."""
+        cdef Py_ssize_t limit = self.rules.message_bytes
+        self.dropping = True
+        if self.size + size <= limit:
+            self.append(start, size, limit)
+            self.dropping = False
+            return 0
+        size = min(size, HEAD_BYTES)
+        self.append(start, size, self.size + size)
+        try:
+            items.append(fault_of_large(self.buffer, self.size, self.rules))
+        finally:
+            self.clear()
+        return 0

@@ -1,0 +1,379 @@
+"""Decoded messages, made and freed at the least cost.
+
+Rules:
+  - freed messages wait in a list, long enough for the messages of one chunk of a stream, until they are made again; they
+    keep their type, and their fields hold no references;
+  - the garbage collector tracks a message only if a field can be part of a cycle: messages do not change;
+  - the structs are the layout of the classes in `messages.pxi`, which `use_free_list` checks.
+"""
+
+cdef extern from *:
+    """
+    /* Free lists need one lock around all code, and types whose slots may be set. */
+    #if CYTHON_COMPILING_IN_CPYTHON && !CYTHON_USE_TYPE_SPECS && !defined(Py_GIL_DISABLED)
+    #define JSONRPC_FAST_FREE_LISTS 1
+    #else
+    #define JSONRPC_FAST_FREE_LISTS 0
+    #endif
+
+    static CYTHON_INLINE void jsonrpc_fast_renew(PyObject *value) {
+    #if defined(Py_REF_DEBUG) || defined(Py_TRACE_REFS) || PY_VERSION_HEX >= 0x030D0000
+        _Py_NewReference(value);
+    #else
+        Py_SET_REFCNT(value, 1);
+    #endif
+    }
+
+    /* Calls `clear`, now or later: `own`, the `tp_dealloc` of an untracked object, may be called inside many others. */
+    static void jsonrpc_fast_clear_deep(PyObject *value, destructor clear, destructor own) {
+    #ifdef Py_TRASHCAN_BEGIN
+        Py_TRASHCAN_BEGIN(value, own)
+        clear(value);
+        Py_TRASHCAN_END
+    #else
+        clear(value);
+    #endif
+    }
+
+    #define jsonrpc_fast_owned(value) (value)
+    """
+    bint FREE_LISTS "JSONRPC_FAST_FREE_LISTS"
+    void renew "jsonrpc_fast_renew"(PyObject* value)
+    void clear_deep "jsonrpc_fast_clear_deep"(
+        PyObject* value, void (*clear)(PyObject*) noexcept, void (*own)(PyObject*) noexcept
+    )
+    object owned "jsonrpc_fast_owned"(PyObject* value)  # a new reference as an object; not NULL
+
+cdef extern from "Python.h":
+    ctypedef struct PyTypeObject:
+        Py_ssize_t tp_basicsize
+        PyObject* (*tp_new)(PyTypeObject*, PyObject*, PyObject*) noexcept
+        void (*tp_dealloc)(PyObject*) noexcept
+    PyTypeObject* type_of "Py_TYPE"(PyObject* value)
+    bint PyType_IS_GC(PyTypeObject* type)
+    bint is_dict "PyDict_CheckExact"(PyObject* value)
+    bint is_list "PyList_CheckExact"(PyObject* value)
+    void hold "Py_INCREF"(PyObject* value)
+    void drop "Py_DECREF"(PyObject* value)
+    void track "PyObject_GC_Track"(PyObject* value)
+    void untrack "PyObject_GC_UnTrack"(PyObject* value)
+    void delete_tracked "PyObject_GC_Del"(PyObject* value)
+    PyObject* NULL_VALUE "Py_None"
+    bint unlikely(bint condition) noexcept nogil
+
+cdef enum:
+    FREE_MESSAGES = 2048
+
+
+cdef struct FreeList:
+    PyTypeObject* type
+    PyObject* (*make)(PyTypeObject*, PyObject*, PyObject*) noexcept  # the class's own `tp_new`
+    Py_ssize_t fields
+    Py_ssize_t count
+    PyObject* values[FREE_MESSAGES]
+
+
+cdef struct RequestFields:
+    PyObject head
+    PyObject* id
+    PyObject* method
+    PyObject* stored
+
+
+cdef struct NotificationFields:
+    PyObject head
+    PyObject* method
+    PyObject* stored
+
+
+cdef struct ResponseFields:
+    PyObject head
+    PyObject* id
+    PyObject* stored
+    PyObject* error
+    bint made
+
+
+cdef struct ErrorFields:
+    PyObject head
+    PyObject* code
+    PyObject* message
+    PyObject* stored
+
+
+cdef FreeList requests
+cdef FreeList notifications
+cdef FreeList responses
+cdef FreeList free_errors
+cdef tuple NO_ARGUMENTS = ()
+
+
+cdef PyObject* new_message(FreeList* free) noexcept:
+    cdef PyObject* value = free.make(free.type, <PyObject*>NO_ARGUMENTS, NULL)
+    cdef Py_ssize_t i
+    if value != NULL:
+        untrack(value)
+        for i in range(free.fields):
+            drop(NULL_VALUE)
+    return value
+
+
+cdef inline PyObject* take_message(FreeList* free) noexcept:
+    """An untracked message whose fields hold no references; NULL with an exception if there is no memory."""
+    cdef PyObject* value
+    if free.count == 0:
+        return new_message(free)
+    free.count -= 1
+    value = free.values[free.count]
+    renew(value)
+    return value
+
+
+cdef inline void give_message(FreeList* free, PyObject* value) noexcept:
+    if free.count == FREE_MESSAGES:
+        delete_tracked(value)
+        return
+    free.values[free.count] = value
+    free.count += 1
+
+
+cdef inline object made(PyObject* value):
+    """A new reference as an object. Raises what is set if it is NULL."""
+    return owned(value)
+
+
+cdef inline int append_owned(list items, PyObject* value) except -1:
+    """Append a new reference."""
+    items.append(owned(value))
+    return 0
+
+
+cdef inline int check_raised() except? -1:
+    """Raise the exception that a function of C set, if any."""
+    return -1
+
+
+cdef PyObject* refuse_message(PyObject* first, PyObject* second, PyObject* third) noexcept:
+    """Release the fields of a message that is not made, because there is no memory. third: may be NULL."""
+    drop(first)
+    drop(second)
+    drop_if_any(third)
+    return NULL
+
+
+cdef inline PyObject* held(value) noexcept:
+    hold(<PyObject*>value)
+    return <PyObject*>value
+
+
+cdef inline bint can_be_in_cycle(PyObject* value) noexcept:
+    return PyType_IS_GC(type_of(value))
+
+
+cdef inline PyObject* new_request(PyObject* id, PyObject* method, PyObject* params, bint tracked) noexcept:
+    """A request that takes over the references to its fields; NULL with an exception if there is no memory."""
+    cdef RequestFields* fields = <RequestFields*>take_message(&requests)
+    if unlikely(fields == NULL):
+        return refuse_message(id, method, params)
+    fields.id = id
+    fields.method = method
+    fields.stored = params
+    if tracked:
+        track(&fields.head)
+    return &fields.head
+
+
+cdef inline PyObject* new_notification(PyObject* method, PyObject* params, bint tracked) noexcept:
+    """A notification, as `new_request`."""
+    cdef NotificationFields* fields = <NotificationFields*>take_message(&notifications)
+    if unlikely(fields == NULL):
+        return refuse_message(method, params, NULL)
+    fields.method = method
+    fields.stored = params
+    if tracked:
+        track(&fields.head)
+    return &fields.head
+
+
+cdef inline PyObject* new_response(PyObject* id, PyObject* result, PyObject* error, bint tracked) noexcept:
+    """A response, as `new_request`."""
+    cdef ResponseFields* fields = <ResponseFields*>take_message(&responses)
+    if unlikely(fields == NULL):
+        return refuse_message(id, result, error)
+    fields.id = id
+    fields.stored = result
+    fields.error = error
+    fields.made = True
+    if tracked:
+        track(&fields.head)
+    return &fields.head
+
+
+cdef inline PyObject* new_error(PyObject* code, PyObject* message, PyObject* data, bint tracked) noexcept:
+    """An error, as `new_request`."""
+    cdef ErrorFields* fields = <ErrorFields*>take_message(&free_errors)
+    if unlikely(fields == NULL):
+        return refuse_message(code, message, data)
+    fields.code = code
+    fields.message = message
+    fields.stored = data
+    if tracked:
+        track(&fields.head)
+    return &fields.head
+
+
+cdef object make_request(id, method, params):
+    return made(new_request(
+        held(id),
+        held(method),
+        held(params),
+        can_be_in_cycle(<PyObject*>id) or can_be_in_cycle(<PyObject*>method) or can_be_in_cycle(<PyObject*>params),
+    ))
+
+
+cdef object make_notification(method, params):
+    return made(new_notification(
+        held(method), held(params), can_be_in_cycle(<PyObject*>method) or can_be_in_cycle(<PyObject*>params)
+    ))
+
+
+cdef object make_response(id, result, error):
+    return made(new_response(
+        held(id),
+        held(result),
+        held(error),
+        can_be_in_cycle(<PyObject*>id) or can_be_in_cycle(<PyObject*>result) or can_be_in_cycle(<PyObject*>error),
+    ))
+
+
+cdef object make_error(code, message, data):
+    return made(new_error(
+        held(code),
+        held(message),
+        held(data),
+        can_be_in_cycle(<PyObject*>code) or can_be_in_cycle(<PyObject*>message) or can_be_in_cycle(<PyObject*>data),
+    ))
+
+
+cdef PyObject* blank_request(PyTypeObject* type, PyObject* arguments, PyObject* names) noexcept:
+    """`Request.__new__`."""
+    cdef RequestFields* fields = <RequestFields*>take_message(&requests)
+    if fields != NULL:
+        fields.id = held(None)
+        fields.method = held(None)
+        fields.stored = held(None)
+        track(&fields.head)
+    return <PyObject*>fields
+
+
+cdef PyObject* blank_notification(PyTypeObject* type, PyObject* arguments, PyObject* names) noexcept:
+    """`Notification.__new__`."""
+    cdef NotificationFields* fields = <NotificationFields*>take_message(&notifications)
+    if fields != NULL:
+        fields.method = held(None)
+        fields.stored = held(None)
+        track(&fields.head)
+    return <PyObject*>fields
+
+
+cdef PyObject* blank_response(PyTypeObject* type, PyObject* arguments, PyObject* names) noexcept:
+    """`Response.__new__`."""
+    cdef ResponseFields* fields = <ResponseFields*>take_message(&responses)
+    if fields != NULL:
+        fields.id = held(None)
+        fields.stored = held(None)
+        fields.error = held(None)
+        fields.made = False
+        track(&fields.head)
+    return <PyObject*>fields
+
+
+cdef PyObject* blank_error(PyTypeObject* type, PyObject* arguments, PyObject* names) noexcept:
+    """`Error.__new__`."""
+    cdef ErrorFields* fields = <ErrorFields*>take_message(&free_errors)
+    if fields != NULL:
+        fields.code = held(None)
+        fields.message = held(None)
+        fields.stored = held(None)
+        track(&fields.head)
+    return <PyObject*>fields
+
+
+# Freeing dicts and lists does not overflow the stack: CPython bounds how deep it goes. So `params` may be freed at once.
+
+
+cdef void free_request(PyObject* value) noexcept:
+    cdef RequestFields* fields = <RequestFields*>value
+    untrack(value)
+    drop(fields.id)
+    drop(fields.method)
+    drop(fields.stored)
+    give_message(&requests, value)
+
+
+cdef void free_notification(PyObject* value) noexcept:
+    cdef NotificationFields* fields = <NotificationFields*>value
+    untrack(value)
+    drop(fields.method)
+    drop(fields.stored)
+    give_message(&notifications, value)
+
+
+cdef void clear_response(PyObject* value) noexcept:
+    cdef ResponseFields* fields = <ResponseFields*>value
+    drop(fields.id)
+    drop(fields.stored)
+    drop(fields.error)
+    give_message(&responses, value)
+
+
+cdef void free_response(PyObject* value) noexcept:
+    cdef PyObject* result = (<ResponseFields*>value).stored
+    untrack(value)
+    if not can_be_in_cycle(result) or is_dict(result) or is_list(result):
+        clear_response(value)
+    else:
+        clear_deep(value, clear_response, free_response)
+
+
+cdef void clear_error(PyObject* value) noexcept:
+    cdef ErrorFields* fields = <ErrorFields*>value
+    drop(fields.code)
+    drop(fields.message)
+    drop(fields.stored)
+    give_message(&free_errors, value)
+
+
+cdef void free_error(PyObject* value) noexcept:
+    cdef PyObject* data = (<ErrorFields*>value).stored
+    untrack(value)
+    if not can_be_in_cycle(data) or is_dict(data) or is_list(data):
+        clear_error(value)
+    else:
+        clear_deep(value, clear_error, free_error)
+
+
+cdef int use_free_list(
+    FreeList* free,
+    type,
+    Py_ssize_t fields,
+    Py_ssize_t size,
+    PyObject* (*make)(PyTypeObject*, PyObject*, PyObject*) noexcept,
+    void (*release)(PyObject*) noexcept,
+) except -1:
+    free.type = <PyTypeObject*>type
+    if free.type.tp_basicsize != size:
+        raise SystemError(f"{type.__name__} has another layout")
+    free.make = free.type.tp_new
+    free.fields = fields
+    free.count = 0
+    if FREE_LISTS:
+        free.type.tp_new = make
+        free.type.tp_dealloc = release
+    return 0
+
+
+use_free_list(&requests, Request, 3, sizeof(RequestFields), blank_request, free_request)
+use_free_list(&notifications, Notification, 2, sizeof(NotificationFields), blank_notification, free_notification)
+use_free_list(&responses, Response, 3, sizeof(ResponseFields), blank_response, free_response)
+use_free_list(&free_errors, Error, 3, sizeof(ErrorFields), blank_error, free_error)

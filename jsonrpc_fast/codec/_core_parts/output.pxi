@@ -1,0 +1,118 @@
+"""The output of an encoder: bytes that grow at their end, with room reserved ahead.
+
+Bounds: `Output.full` is MARGIN bytes before the end of the memory. A function that writes so much that its room matters
+begins with a check against `full`, and says how far behind `full` it ends; between two checks, less than MARGIN bytes
+are written, wide stores included.
+"""
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    /* Compilers inline too little in so large a file, and a call for each value costs a tenth of its time. */
+    struct jsonrpc_fast_output;
+    static inline __attribute__((always_inline)) char *jsonrpc_fast_write_bytes(
+        struct jsonrpc_fast_output *, char *, const unsigned char *, Py_ssize_t, int);
+    static inline __attribute__((always_inline)) char *jsonrpc_fast_write_string(
+        struct jsonrpc_fast_output *, char *, PyObject *);
+    static inline __attribute__((always_inline)) char *jsonrpc_fast_write_value(
+        struct jsonrpc_fast_output *, char *, PyObject *, Py_ssize_t);
+    static inline __attribute__((always_inline)) char *jsonrpc_fast_write_id(
+        struct jsonrpc_fast_output *, char *, PyObject *);
+    static inline __attribute__((always_inline)) char *jsonrpc_fast_write_payload(
+        struct jsonrpc_fast_output *, char *, PyObject *, PyObject *, PyObject *);
+    #endif
+    """
+
+cdef extern from "Python.h":
+    PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* text, Py_ssize_t size)
+    int resize_bytes "_PyBytes_Resize"(PyObject** text, Py_ssize_t size)
+    int cut_bytes "_PyBytes_Resize"(PyObject** text, Py_ssize_t size) except -1
+    char* bytes_data "PyBytes_AS_STRING"(PyObject* text)
+    Py_ssize_t bytes_size "PyBytes_GET_SIZE"(PyObject* text)
+    void drop_if_any "Py_XDECREF"(PyObject* value)
+
+cdef enum:
+    # An output begins on the C stack; a longer one goes on in a bytes object.
+    OUTPUT_BYTES = 4096
+    MARGIN = 128
+
+
+cdef struct Output "jsonrpc_fast_output":
+    char* start
+    char* full  # MARGIN before the end of the memory
+    PyObject* owner  # the bytes object with the memory, owned; NULL: the memory is `small`
+    Py_ssize_t payload  # where the payload begins
+    int foreign  # how many of its values orjson has written
+    char[OUTPUT_BYTES] small
+
+
+cdef inline char* open_output(Output* output) noexcept:
+    """Return where writing begins."""
+    output.start = output.small
+    output.full = output.small + OUTPUT_BYTES - MARGIN
+    output.owner = NULL
+    return output.small
+
+
+cdef inline void close_output(Output* output) noexcept:
+    drop_if_any(output.owner)
+    output.owner = NULL
+
+
+cdef inline bytes finish(Output* output, char* at):
+    """The bytes up to `at`. The caller closes the output."""
+    if output.owner == NULL:
+        return PyBytes_FromStringAndSize(output.small, at - output.small)
+    cut_bytes(&output.owner, at - output.start)
+    return <bytes><object>output.owner
+
+
+cdef char* grow(Output* output, char* at, Py_ssize_t more) noexcept:
+    """Make room for `more` bytes before `full`; return where `at` is then, NULL with an exception if there is no memory.
+
+    The size doubles: many powers of two are a size that the allocator has at hand.
+    """
+    cdef Py_ssize_t used = at - output.start
+    cdef Py_ssize_t size = output.full - output.start + MARGIN
+    if more > PY_SSIZE_T_MAX // 8 or size > PY_SSIZE_T_MAX // 8:
+        set_no_memory()
+        return NULL
+    size *= 2
+    while size < used + more + MARGIN:
+        size *= 2
+    if output.owner == NULL:
+        output.owner = new_bytes(NULL, size)
+        if output.owner == NULL:
+            return NULL
+        memcpy(bytes_data(output.owner), output.small, used)
+    elif resize_bytes(&output.owner, size) < 0:
+        return NULL
+    output.start = bytes_data(output.owner)
+    output.full = output.start + size - MARGIN
+    return output.start + used
+
+
+cdef inline char* append(Output* output, char* at, const char* text, Py_ssize_t size) noexcept:
+    """Write bytes, and end at `full` or before it; NULL with an exception if there is no memory."""
+    if unlikely(output.full - at < size):
+        at = grow(output, at, size)
+        if at == NULL:
+            return NULL
+    memcpy(at, text, size)
+    return at + size
+
+
+cdef inline void copy(char* to, const char* text, Py_ssize_t size) noexcept:
+    """`memcpy` without a call for short pieces, by two copies that may overlap."""
+    if size > 32:
+        memcpy(to, text, size)
+    elif size >= 16:
+        memcpy(to, text, 16)
+        memcpy(to + size - 16, text + size - 16, 16)
+    elif size >= 8:
+        memcpy(to, text, 8)
+        memcpy(to + size - 8, text + size - 8, 8)
+    else:
+        while size > 0:
+            size -= 1
+            to[size] = text[size]

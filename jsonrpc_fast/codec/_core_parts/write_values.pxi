@@ -1,0 +1,187 @@
+"""Python values as JSON, in one pass; the bytes are those of orjson.
+
+It writes dicts with str names, lists, tuples, strings, integers of 64 bits, floats, booleans and None, all of exactly
+these types. A value that it does not write, or that may not be JSON, is left to orjson, which judges it.
+
+Bounds: a container and each member or item of one begin at `Output.full` or before it. Behind `full` there are at most a
+string (STRING_MARGIN), a few brackets and separators, and a number (NUMBER_BYTES), which together are less than MARGIN.
+
+Ownership: orjson may run Python code for an object of another type, and that code may change every container. So each
+open container is held, its size is read again for each item, and no item is used after one that orjson has written.
+Nothing else here runs Python code.
+"""
+
+cdef extern from *:
+    """
+    #define jsonrpc_fast_class_of(value) ((PyObject *)Py_TYPE(value))
+    #define jsonrpc_fast_is_container(kind) \\
+        ((kind) == (PyObject *)&PyDict_Type || (kind) == (PyObject *)&PyList_Type || (kind) == (PyObject *)&PyTuple_Type)
+    """
+    PyObject* class_of "jsonrpc_fast_class_of"(PyObject* value)
+    bint is_container "jsonrpc_fast_is_container"(PyObject* kind)
+
+cdef extern from "Python.h":
+    PyObject* STR_TYPE "((PyObject *)&PyUnicode_Type)"
+    PyObject* INT_TYPE "((PyObject *)&PyLong_Type)"
+    PyObject* FLOAT_TYPE "((PyObject *)&PyFloat_Type)"
+    PyObject* DICT_TYPE "((PyObject *)&PyDict_Type)"
+    PyObject* LIST_TYPE "((PyObject *)&PyList_Type)"
+    PyObject* TYPE_ERROR "PyExc_TypeError"
+    Py_ssize_t list_size "PyList_GET_SIZE"(PyObject* items)
+    PyObject* list_item "PyList_GET_ITEM"(PyObject* items, Py_ssize_t index)
+    Py_ssize_t tuple_size "PyTuple_GET_SIZE"(PyObject* items)
+    PyObject* tuple_item "PyTuple_GET_ITEM"(PyObject* items, Py_ssize_t index)
+    Py_ssize_t dict_size "PyDict_GET_SIZE"(PyObject* items)
+    int next_member "PyDict_Next"(PyObject* items, Py_ssize_t* place, PyObject** name, PyObject** value)
+
+cdef enum:
+    # Deeper values are left to orjson, which writes some more levels.
+    WRITTEN_DEPTH = 64
+    # Behind so many bytes of a payload, orjson writes this number of objects of other types alone; else the whole payload.
+    FOREIGN_BYTES = 512
+    FOREIGN_VALUES = 3
+    # How many of the next payloads orjson writes at once after it was left one so late: these come in groups.
+    LEFT_PAYLOADS = 16
+
+cdef int left_payloads = 0
+
+
+cdef char* write_foreign(Output* output, char* at, PyObject* value) noexcept:
+    """Write an object of another type, unless it is written as a container: orjson has to see its depth."""
+    cdef PyObject* text
+    if at - output.start - output.payload < FOREIGN_BYTES or output.foreign == FOREIGN_VALUES:
+        return NULL
+    output.foreign += 1
+    hold(value)
+    text = call_with(<PyObject*>dumps_unchecked, value)
+    drop(value)
+    if text == NULL:
+        if is_raised(TYPE_ERROR):
+            clear_raised()
+        return NULL
+    if bytes_size(text) == 0 or bytes_data(text)[0] == c"{" or bytes_data(text)[0] == c"[":
+        drop(text)
+        return NULL
+    at = append(output, at, bytes_data(text), bytes_size(text))
+    drop(text)
+    return at
+
+
+cdef char* write_members(Output* output, char* at, PyObject* value, Py_ssize_t levels) noexcept:
+    """Write a dict."""
+    cdef PyObject* name
+    cdef PyObject* item
+    cdef Py_ssize_t place = 0
+    cdef Py_ssize_t left = dict_size(value)
+    at[0] = c"{"
+    if left == 0:
+        at[1] = c"}"
+        return at + 2
+    at += 1
+    # A call that finds the end would cost as much as a member.
+    while left and next_member(value, &place, &name, &item):
+        if unlikely(class_of(name) != STR_TYPE):
+            return NULL
+        at = write_string(output, at, name)
+        if unlikely(at == NULL):
+            return NULL
+        at[0] = c":"
+        at = write_value(output, at + 1, item, levels)
+        if unlikely(at == NULL):
+            return NULL
+        at[0] = c","
+        at += 1
+        left -= 1
+        if unlikely(at > output.full):
+            at = grow(output, at, 0)
+            if at == NULL:
+                return NULL
+    at[-1] = c"}"
+    return at
+
+
+cdef inline char* write_items(Output* output, char* at, PyObject* value, bint is_list, Py_ssize_t levels) noexcept:
+    """Write a list or a tuple."""
+    cdef Py_ssize_t i = 0
+    at[0] = c"["
+    at += 1
+    while i < (list_size(value) if is_list else tuple_size(value)):
+        at = write_value(output, at, list_item(value, i) if is_list else tuple_item(value, i), levels)
+        if unlikely(at == NULL):
+            return NULL
+        at[0] = c","
+        at += 1
+        i += 1
+        if unlikely(at > output.full):
+            at = grow(output, at, 0)
+            if at == NULL:
+                return NULL
+    if i == 0:
+        at[0] = c"]"
+        return at + 1
+    at[-1] = c"]"
+    return at
+
+
+cdef char* write_container(Output* output, char* at, PyObject* value, Py_ssize_t levels) noexcept:
+    cdef PyObject* kind = class_of(value)
+    if unlikely(levels == 0):
+        return NULL
+    if unlikely(at > output.full):
+        at = grow(output, at, 0)
+        if at == NULL:
+            return NULL
+    hold(value)
+    if kind == DICT_TYPE:
+        at = write_members(output, at, value, levels - 1)
+    elif kind == LIST_TYPE:
+        at = write_items(output, at, value, True, levels - 1)
+    else:
+        at = write_items(output, at, value, False, levels - 1)
+    drop(value)
+    return at
+
+
+cdef inline char* write_value "jsonrpc_fast_write_value"(
+    Output* output, char* at, PyObject* value, Py_ssize_t levels
+) noexcept:
+    """Write a value that nests at most `levels` deep; return the end.
+
+    NULL without an exception: the payload is left to orjson.
+    """
+    cdef PyObject* kind = class_of(value)
+    if kind == STR_TYPE:
+        return write_string(output, at, value)
+    if kind == INT_TYPE:
+        return write_integer(at, value)
+    if is_container(kind):
+        return write_container(output, at, value, levels)
+    if value == TRUE_VALUE:
+        memcpy(at, b"true", 4)
+        return at + 4
+    if value == FALSE_VALUE:
+        memcpy(at, b"false", 5)
+        return at + 5
+    if value == NULL_VALUE:
+        memcpy(at, b"null", 4)
+        return at + 4
+    if kind == FLOAT_TYPE:
+        return write_float(at, double_of(value))
+    return write_foreign(output, at, value)
+
+
+cdef inline bint is_left_at_once(Output* output, char* at) noexcept:
+    """Note where a payload begins; return whether orjson writes it."""
+    global left_payloads
+    output.payload = at - output.start
+    output.foreign = 0
+    if unlikely(left_payloads):
+        left_payloads -= 1
+        return True
+    return False
+
+
+cdef inline void note_left(Output* output) noexcept:
+    global left_payloads
+    if output.foreign:
+        left_payloads = LEFT_PAYLOADS

@@ -1,0 +1,226 @@
+"""The framing "concatenated": JSON values one after the other, in any spacing, with or without anything between them.
+
+Rules:
+  - a value that begins with a bracket ends with the bracket that closes it. Brackets count outside strings; which kind
+    closes which is left to the decoder. A string between values ends with its quote;
+  - space, tabs and line breaks between values are skipped, and so is a byte order mark at the start of the stream;
+  - any other text between values is one frame, up to the end of its line or the next opening bracket;
+  - a value over the limit is reported at once, as one frame with its beginning; the rest is dropped up to its end;
+  - a control character in a string ends the frame: the value is malformed, and it is unknown where it ends. The stream
+    continues at the next line that begins with an opening bracket, because only there, and not in the payload of the
+    malformed value, a message may begin;
+  - a value that lacks a closing bracket extends over the following ones, up to the limit.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from operator import attrgetter
+from typing import Any, Final
+
+from ..codes import ParseErrorCode
+from ..profile import HEAD_BYTES
+from ..types import BYTE_ORDER_MARK
+from .frames import BLANK, Frame
+
+_skip_space = re.compile(rb"[ \t\r\n]*").match
+_find_structure = re.compile(rb'["{}\[\]]').search
+_find_in_string = re.compile(rb'["\\\x00-\x1f]').search
+_find_end_of_other = re.compile(rb"[\n{\[]").search
+_find_line = re.compile(rb"\n(?=[{\[])").search
+# `re` stores each repetition of a group, so their number is bounded.
+_skip_strings = re.compile(rb'(?:[^"{}\[\]]*"[^"\\\x00-\x1f]*"){0,1000}').match
+_skip_escapes = re.compile(rb'(?:[^"\\\x00-\x1f]*\\[^\x00-\x1f]){0,1000}').match
+_QUOTE, _BACKSLASH, _LINE_FEED = b'"\\\n'
+_OPENING: Final = b"{["
+
+
+class _Place(enum.Enum):
+    """What the next byte belongs to."""
+
+    BETWEEN = 0  # space, or the beginning of a value
+    VALUE = 1
+    STRING = 2
+    ESCAPE = 3  # the byte after a backslash
+    OTHER = 4  # text that is neither
+    LOST = 5  # the rest of a malformed value
+
+
+class ConcatenatedFrames:
+    """Split a stream into JSON values. Any chunking gives the same frames, in linear time.
+
+    It holds at most one value of `limit` bytes and the last chunk.
+    """
+
+    __slots__ = ("_at_start", "_begins_line", "_buffer", "_depth", "_dropping", "_limit", "_offset", "_place", "_start")
+    ended: Final = False  # no fault ends the stream
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._at_start = True  # a byte order mark may follow, of which the buffer may hold a part
+        self._place = _Place.BETWEEN
+        self._depth = 0  # open brackets
+        self._buffer = bytearray()  # the current frame
+        self._dropping = False  # inside a frame over the limit
+        self._begins_line = False  # while lost: the last byte was a line feed
+        self._offset = 0  # the offset of the next byte
+        self._start = 0  # the offset of the current frame
+
+    def save(self) -> tuple[Any, ...]:
+        return self._buffer, len(self._buffer), _state(self)
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        self._buffer, size, state = saved
+        del self._buffer[size:]
+        (
+            self._at_start,
+            self._begins_line,
+            self._depth,
+            self._dropping,
+            self._offset,
+            self._place,
+            self._start,
+        ) = state
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
+        """Return the frames that end in `data`."""
+        frames: list[Frame] = []
+        chunk = bytes(data)
+        if self._at_start:
+            chunk = self._without_mark(chunk)
+        at = 0
+        while at < len(chunk):
+            end = self._read(chunk, at, frames)
+            self._offset += end - at
+            at = end
+        return frames
+
+    def close(self) -> list[Frame]:
+        """Return the last frame, if the stream ends inside one."""
+        frames: list[Frame] = []
+        if self._buffer and not self._dropping:
+            self._end_frame(frames)
+        return frames
+
+    def _without_mark(self, chunk: bytes) -> bytes:
+        """The beginning of the stream without a byte order mark; b"" while it may be one."""
+        chunk = bytes(self._buffer) + chunk
+        if len(chunk) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(chunk):
+            self._buffer = bytearray(chunk)
+            return b""
+        self._buffer = bytearray()
+        self._at_start = False
+        if chunk.startswith(BYTE_ORDER_MARK):
+            self._offset = len(BYTE_ORDER_MARK)
+            return chunk[len(BYTE_ORDER_MARK) :]
+        return chunk
+
+    def _read(self, chunk: bytes, at: int, frames: list[Frame]) -> int:
+        """Read from `chunk[at:]` to the end of a frame, or of the chunk. Return where."""
+        if self._place is _Place.LOST:
+            return self._find_line(chunk, at)
+        if self._place is _Place.BETWEEN:
+            begin = _skip_space(chunk, at).end()  # type: ignore[union-attr]
+            if begin == len(chunk):
+                return begin
+            self._start = self._offset + begin - at
+            self._depth = 0
+            first = chunk[begin]
+            self._place = _Place.VALUE if first in _OPENING else _Place.STRING if first == _QUOTE else _Place.OTHER
+            return self._read_frame(chunk, begin, begin + (first == _QUOTE), frames)
+        return self._read_frame(chunk, at, at, frames)
+
+    def _read_frame(self, chunk: bytes, begin: int, at: int, frames: list[Frame]) -> int:
+        """Read the frame that begins, or continues, at `begin`, from `at` on."""
+        if self._place is _Place.OTHER:
+            found = _find_end_of_other(chunk, at)
+            end = len(chunk) if found is None else found.start()
+            has_ended = found is not None
+        else:
+            end = self._find_end(chunk, at)
+            has_ended = self._place is _Place.BETWEEN or self._place is _Place.LOST
+        self._append(chunk, begin, end, frames)
+        if has_ended:
+            if not self._dropping:
+                self._end_frame(frames)
+            if self._place is _Place.OTHER:
+                self._place = _Place.BETWEEN
+            self._buffer = bytearray()
+            self._dropping = False
+        return end
+
+    def _find_end(self, chunk: bytes, at: int) -> int:
+        """Where the value ends that continues at `at`, or the end of the chunk. Sets the place there."""
+        while at < len(chunk):
+            if self._place is _Place.VALUE:
+                at = _skip_strings(chunk, at).end()  # type: ignore[union-attr]
+                found = _find_structure(chunk, at)
+                if found is None:
+                    return len(chunk)
+                at = found.end()
+                byte = chunk[at - 1]
+                if byte == _QUOTE:
+                    self._place = _Place.STRING
+                elif byte in _OPENING:
+                    self._depth += 1
+                else:
+                    self._depth -= 1
+                    if self._depth == 0:
+                        self._place = _Place.BETWEEN
+                        return at
+            elif self._place is _Place.ESCAPE:
+                self._place = _Place.STRING
+                if chunk[at] >= 0x20:
+                    at += 1
+            else:
+                at = _skip_escapes(chunk, at).end()  # type: ignore[union-attr]
+                found = _find_in_string(chunk, at)
+                if found is None:
+                    return len(chunk)
+                at = found.end()
+                byte = chunk[at - 1]
+                if byte == _QUOTE:
+                    self._place = _Place.VALUE if self._depth else _Place.BETWEEN
+                    if not self._depth:
+                        return at
+                elif byte == _BACKSLASH:
+                    self._place = _Place.ESCAPE
+                else:
+                    self._place = _Place.LOST
+                    self._begins_line = byte == _LINE_FEED
+                    return at
+        return at
+
+    def _find_line(self, chunk: bytes, at: int) -> int:
+        """Drop the rest of a malformed value, up to a line that begins with an opening bracket."""
+        if self._begins_line and chunk[at] in _OPENING:
+            self._place = _Place.BETWEEN
+            return at
+        found = _find_line(chunk, at)
+        if found is None:
+            self._begins_line = chunk[-1] == _LINE_FEED
+            return len(chunk)
+        self._place = _Place.BETWEEN
+        return found.end()
+
+    def _append(self, chunk: bytes, begin: int, end: int, frames: list[Frame]) -> None:
+        """Append a part of the current frame, or drop it if the frame is over the limit."""
+        if self._dropping:
+            return
+        room = self._limit + 1 - len(self._buffer)  # one byte over the limit shows that the frame is too large
+        self._buffer += chunk[begin : min(end, begin + room)]
+        if len(self._buffer) > self._limit:
+            head = bytes(self._buffer[: min(self._limit, HEAD_BYTES)])
+            frames.append(Frame(head, None, self._start, ParseErrorCode.MESSAGE_TOO_LARGE))
+            self._dropping = True
+            self._buffer = bytearray()
+
+    def _end_frame(self, frames: list[Frame]) -> None:
+        text = bytes(self._buffer)
+        if text[0] not in b'{["':
+            text = text.rstrip(BLANK)
+        frames.append(Frame(text, None, self._start))
+
+
+_state = attrgetter("_at_start", "_begins_line", "_depth", "_dropping", "_offset", "_place", "_start")

@@ -1,0 +1,101 @@
+"""docs/rules.md: the verdict of each row, by each profile and backend."""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import jsonrpc_fast
+
+from ..support.pages import table_rows
+from ..support.places import ROOT
+
+PAGE = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+PROFILES = {
+    name: value
+    for name, value in vars(jsonrpc_fast).items()
+    if isinstance(value, jsonrpc_fast.Profile) and name.isupper()
+}
+ROWS = table_rows(PAGE, "text", "`JSONRPC`", "other profiles")
+
+
+def code(cell: str) -> str:
+    """Return the text of a cell that is one literal."""
+    found = re.fullmatch(r"`(.+)`", cell)
+    assert found, cell
+    return found[1]
+
+
+def verdict(item: Any, backend: ModuleType) -> str:
+    if isinstance(item, list):
+        return "batch: " + ", ".join([verdict(part, backend) for part in item])
+    if isinstance(item, backend.ParseError):
+        return f"`{item.code.name}`"
+    if isinstance(item, backend.Response):
+        return "error" if item.is_error else "result"
+    return {backend.Request: "request", backend.Notification: "notification"}[type(item)]
+
+
+def exceptions(cell: str) -> dict[str, str]:
+    """Return the verdicts of the other profiles; a revision of MCP comes before all of them."""
+    found: dict[str, str] = {}
+    for part in filter(None, cell.split("; ")):
+        name, _, expected = part.partition(": ")
+        name = code(name)
+        assert name in PROFILES or name == "MCP", name
+        names = [preset for preset in PROFILES if preset.startswith("MCP")] if name == "MCP" else [name]
+        found |= dict.fromkeys(names, expected)
+    return found
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row[0].strip("`") for row in ROWS])
+def test_verdicts(impl: ModuleType, row: list[str]) -> None:
+    text, expected, others = row
+    expected_by_profile = dict.fromkeys(PROFILES, expected) | exceptions(others)
+    found = {name: verdict(impl.decode(code(text), profile), impl) for name, profile in PROFILES.items()}
+    assert found == expected_by_profile
+
+
+def test_all_profiles_are_meant() -> None:
+    assert len(PROFILES) == len(jsonrpc_fast.PRESETS) == 9
+    assert len(ROWS) > 40
+
+
+def test_each_exception_differs() -> None:
+    """A profile that decides as `JSONRPC` does is not listed, unless its family is."""
+    for text, expected, others in ROWS:
+        for name, verdict_there in exceptions(others).items():
+            assert verdict_there != expected or (name.startswith("MCP") and "`MCP`" in others), (text, name)
+
+
+def test_fields_of_the_presets() -> None:
+    rows = table_rows(PAGE, "field of `Profile`", "`JSONRPC`", "`LENIENT`", "`JSONRPC_1`", "`LSP`", "`MCP`")
+    shown = {True: "yes", False: "no"}
+    by_revision = {"from 2025-11-25 on": "00011", "2025-03-26 only": "01000", "yes": "11111", "no": "00000"}
+    revisions = sorted(name for name in PROFILES if name.startswith("MCP"))
+    for field, *cells, mcp in rows:
+        names = ("JSONRPC", "LENIENT", "JSONRPC_1", "LSP")
+        assert cells == [shown[bool(getattr(PROFILES[name], code(field)))] for name in names], field
+        of_revisions = "".join([str(int(bool(getattr(PROFILES[name], code(field))))) for name in revisions])
+        assert by_revision[mcp] == of_revisions, field
+    documented = {code(row[0]) for row in rows}
+    assert documented == set(jsonrpc_fast.Profile.__slots__) - {"name", "big_ints", "limits"}
+
+
+def test_limits() -> None:
+    rows = table_rows(PAGE, "limit", "default", "fault")
+    limits = jsonrpc_fast.Limits(message_bytes=1)
+    assert {code(row[0]) for row in rows} == set(jsonrpc_fast.Limits.__slots__)
+    for name, default, fault in rows:
+        assert code(fault) in jsonrpc_fast.ParseErrorCode.__members__
+        if code(name) != "message_bytes":
+            assert default == str(getattr(limits, code(name)))
+
+
+def test_each_code_of_a_message_is_shown() -> None:
+    """The other codes belong to streams and to what a profile of one's own asks for."""
+    missing = [name for name in jsonrpc_fast.ParseErrorCode.__members__ if f"`{name}`" not in PAGE]
+    assert missing == ["INVALID_FRAMING", "INTEGER_TOO_LARGE"]

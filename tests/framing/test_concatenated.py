@@ -1,0 +1,318 @@
+"""The framing "concatenated": JSON values in any spacing, with the same frames for any chunking."""
+
+from __future__ import annotations
+
+import json
+import random
+import tracemalloc
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsonrpc_fast.codes import ParseErrorCode
+from jsonrpc_fast.framing.concatenated import ConcatenatedFrames
+from jsonrpc_fast.framing.frames import Frame, frame
+from jsonrpc_fast.profile import HEAD_BYTES, JSONRPC, Limits
+
+from ..mutations import mutated
+from ..support.chunks import bytewise, cut
+from ..support.describe import describe, request, text_fault
+from ..support.timing import min_seconds, thread_seconds
+
+BOM = b"\xef\xbb\xbf"
+ONE = b'{"jsonrpc":"2.0","id":1,"method":"m"}'
+REQUEST = request(1, "m")
+
+
+def frames_of(chunks: list[bytes], limit: int = 1000) -> list[Frame]:
+    frames = ConcatenatedFrames(limit)
+    return [found for chunk in chunks for found in frames.feed(chunk)] + frames.close()
+
+
+def reference(data: bytes, limit: int = 1000) -> list[Frame]:
+    """The rules, byte by byte."""
+    found: list[Frame] = []
+    start = 3 if data.startswith(BOM) else 0
+    text = b""
+    place, depth, begin, previous = "between", 0, 0, 0
+    for at in range(start, len(data) + 1):
+        byte = data[at] if at < len(data) else -1
+        if place == "other" and (byte == -1 or byte in b"\n{["):
+            found.append(
+                Frame(text.rstrip(b" \t\r"), None, begin) if len(text) <= limit else too_large(text, begin, limit)
+            )
+            place = "between"
+        if byte == -1:
+            break
+        if place == "lost":
+            if previous != 0x0A or byte not in b"{[":
+                previous = byte
+                continue
+            place = "between"
+        previous = byte
+        if place == "between":
+            if byte in b" \t\r\n":
+                continue
+            begin, text = at, data[at : at + 1]
+            depth = 1
+            place = "value" if byte in b"{[" else "top string" if byte in b'"' else "other"
+            continue
+        text += data[at : at + 1]
+        ends = False
+        if place.endswith("escape") and byte >= 0x20:
+            place = place.removesuffix(" escape")
+        elif "string" in place:
+            place = place.removesuffix(" escape")
+            if byte < 0x20:
+                place, ends = "lost", True
+            elif byte in b"\\":
+                place += " escape"
+            elif byte in b'"':
+                ends = place == "top string"
+                place = "between" if ends else "value"
+        elif place == "value":
+            depth += (byte in b"{[") - (byte in b"}]")
+            ends = depth == 0
+            place = "between" if ends else "string" if byte in b'"' else "value"
+        if ends:
+            found.append(Frame(text, None, begin) if len(text) <= limit else too_large(text, begin, limit))
+    if place not in ("between", "lost"):
+        found.append(Frame(text, None, begin) if len(text) <= limit else too_large(text, begin, limit))
+    return found
+
+
+def too_large(text: bytes, begin: int, limit: int) -> Frame:
+    return Frame(text[: min(limit, HEAD_BYTES)], None, begin, ParseErrorCode.MESSAGE_TOO_LARGE)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", []),
+        (b" \r\n\t ", []),
+        (b"{}{}", [(b"{}", 0), (b"{}", 2)]),
+        (b"{}\n\n[]\r\n {}", [(b"{}", 0), (b"[]", 4), (b"{}", 9)]),
+        (b'{\n  "a": [1, {"b": "}]\\"{"}]\n}\n[{}]', [(b'{\n  "a": [1, {"b": "}]\\"{"}]\n}', 0), (b"[{}]", 31)]),
+        (b'{"a":"\\\\"}{"b":"\\\\\\""}', [(b'{"a":"\\\\"}', 0), (b'{"b":"\\\\\\""}', 10)]),
+        (BOM + b"{}", [(b"{}", 3)]),
+        (b"{}" + BOM + b"{}", [(b"{}", 0), (BOM, 2), (b"{}", 5)]),
+        (BOM[:2], [(BOM[:2], 0)]),
+        (BOM[:1] + b"{}", [(BOM[:1], 0), (b"{}", 1)]),
+        (b"started up\r\n{}", [(b"started up", 0), (b"{}", 12)]),
+        (b"started {} up", [(b"started", 0), (b"{}", 8), (b"up", 11)]),
+        (b'1 "[]', [(b'1 "', 0), (b"[]", 3)]),
+        (b'"{\\"}" []', [(b'"{\\"}"', 0), (b"[]", 7)]),
+        (b"{}}{}", [(b"{}", 0), (b"}", 2), (b"{}", 3)]),
+        (b"{]{}", [(b"{]", 0), (b"{}", 2)]),
+        (b"[{]}", [(b"[{]}", 0)]),
+        (b'{"a":1', [(b'{"a":1', 0)]),
+        (b'{"a', [(b'{"a', 0)]),
+        # A control character in a string: the rest of the line may be part of the malformed value.
+        (b'{"a":"b\n{}', [(b'{"a":"b\n', 0), (b"{}", 8)]),
+        (b'{"a":"b\n {}\n{}', [(b'{"a":"b\n', 0), (b"{}", 12)]),
+        (b'{"a":"b\x00{}{}\n[]', [(b'{"a":"b\x00', 0), (b"[]", 13)]),
+        (b'{"a":"b\\\n{}', [(b'{"a":"b\\\n', 0), (b"{}", 9)]),
+        (b'{"a":"b\n', [(b'{"a":"b\n', 0)]),
+    ],
+)
+def test_frames(data: bytes, expected: list[tuple[bytes, int]]) -> None:
+    found = [Frame(text, None, offset) for text, offset in expected]
+    assert reference(data) == found
+    assert frames_of([data]) == found
+    assert frames_of(bytewise(data)) == found
+    for at in range(len(data)):
+        assert frames_of([data[:at], data[at:]]) == found
+
+
+SOUP = st.lists(
+    st.sampled_from(
+        [b"{", b"}", b"[", b"]", b'"', b"\\", b"\n", b" ", b"\r", b"\x00", b"a", b"{}", b'{"a":1}', b"\xff"]
+    ),
+    max_size=40,
+).map(b"".join)
+
+
+@given(
+    data=st.one_of(SOUP, SOUP.map(BOM.__add__), mutated()), sizes=st.lists(st.integers(0, 9)), limit=st.integers(1, 30)
+)
+def test_any_chunking_gives_the_frames_of_the_rules(data: bytes, sizes: list[int], limit: int) -> None:
+    expected = reference(data, limit)
+    assert frames_of([data], limit) == expected
+    assert frames_of(bytewise(data), limit) == expected
+    assert frames_of(cut(data, sizes), limit) == expected
+
+
+@given(
+    data=st.one_of(SOUP, SOUP.map(BOM.__add__), mutated()), sizes=st.lists(st.integers(0, 9)), limit=st.integers(1, 30)
+)
+def test_both_decoders_give_the_items_of_the_frames(
+    impl: ModuleType, data: bytes, sizes: list[int], limit: int
+) -> None:
+    """The last item may be TRUNCATED, which the frame does not show."""
+    profile = JSONRPC.replace(limits=Limits(message_bytes=limit))
+    expected = [
+        describe(impl._too_large_fault(found.text, profile) if found.fault else impl.decode(found.text, profile))
+        for found in reference(data, limit)
+    ]
+    for chunks in ([data], bytewise(data), cut(data, sizes)):
+        for maximum in (None, 1, 2):
+            decoder = impl.Decoder("concatenated", profile)
+            items = [item for chunk in chunks for item in decoder.feed(chunk, maximum)]
+            items = [describe(item) for item in items + decoder.close()]
+            assert len(items) == len(expected)
+            assert items[:-1] == expected[:-1]
+
+
+@given(data=SOUP, sizes=st.lists(st.integers(0, 9)))
+def test_save_and_restore(data: bytes, sizes: list[int]) -> None:
+    frames = ConcatenatedFrames(9)
+    found: list[Frame] = []
+    for chunk in cut(data, sizes):
+        saved = frames.save()
+        frames.feed(chunk)
+        frames.restore(saved)
+        found += frames.feed(chunk)
+    assert found + frames.close() == reference(data, 9)
+
+
+def test_a_value_over_the_limit_is_reported_at_once_and_the_next_is_read() -> None:
+    frames = ConcatenatedFrames(5)
+    assert frames.feed(b' {"a":') == []
+    assert frames.feed(b'"') == [Frame(b'{"a":', None, 1, ParseErrorCode.MESSAGE_TOO_LARGE)]
+    assert frames.feed(b'}}}{{{"') == []
+    assert frames.feed(b"}[1]\n") == [Frame(b"[1]", None, 15)]
+    assert frames.close() == []
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        b"[",
+        b"]",
+        b"{}",
+        b'"',
+        b'\\"',
+        b"\\\\",
+        b"a",
+        b"\n",
+        b'"\n',
+        b'{"a":1}',
+        b"1,",
+        b'"a"',
+        b'{"\x00',
+        b'"\\',
+        b'["',
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("head", [b"", b"[", b'["', b'{"a":"\n'], ids=repr)
+def test_hostile_texts_take_linear_time(head: bytes, piece: bytes) -> None:
+    def seconds(size: int) -> float:
+        data = head + piece * (size // len(piece))
+        return thread_seconds(lambda: ConcatenatedFrames(1_000_000).feed(data))
+
+    short, long = min_seconds(lambda: seconds(10_000), lambda: seconds(80_000))
+    assert long < 8 * 4 * short + 0.01
+
+
+def test_single_bytes_take_linear_time() -> None:
+    data = b'{"a":"' + b"x" * 100_000 + b'"}'
+
+    def read() -> None:
+        frames = ConcatenatedFrames(1_000_000)
+        assert [text for byte in bytewise(data) for text, *_ in frames.feed(byte)] == [data]
+
+    assert thread_seconds(read) < 5
+
+
+def test_memory_is_bounded() -> None:
+    frames = ConcatenatedFrames(10_000)
+    chunk = b'"a":[{},' * 8_000
+    frames.feed(b"{")
+    tracemalloc.start()
+    try:
+        for _ in range(3):
+            frames.feed(chunk)
+        assert tracemalloc.get_traced_memory()[1] < 500_000
+    finally:
+        tracemalloc.stop()
+
+
+class TestDecoder:
+    @pytest.mark.parametrize("indent", [None, 0, 2, "\t"])
+    @pytest.mark.parametrize("between", [b"", b"\n", b" \r\n\r\n"])
+    def test_pretty_printed_messages(self, impl: ModuleType, indent: int | str | None, between: bytes) -> None:
+        values = [
+            {"jsonrpc": "2.0", "id": number, "method": "é[{", "params": {"a": ["}", '"', "\\", {}]}}
+            for number in range(30)
+        ]
+        data = between.join([json.dumps(value, indent=indent).encode() for value in values])
+        expected = [request(number, "é[{", {"a": ["}", '"', "\\", {}]}) for number in range(30)]
+        chance = random.Random(1)
+        for chunks in ([data], bytewise(data), cut(data, [chance.randrange(60) for _ in range(200)])):
+            decoder = impl.Decoder("concatenated")
+            found = [item for chunk in chunks for item in decoder.feed(chunk)] + decoder.close()
+            assert [describe(item) for item in found] == expected
+
+    def test_a_message_is_returned_with_its_last_byte(self, impl: ModuleType) -> None:
+        decoder = impl.Decoder("concatenated")
+        assert decoder.feed(ONE[:-1]) == []
+        assert [describe(item) for item in decoder.feed(ONE[-1:])] == [REQUEST]
+
+    def test_faults_and_the_messages_after_them(self, impl: ModuleType) -> None:
+        decoder = impl.Decoder("concatenated", limits=Limits(message_bytes=60))
+        data = (
+            b'{"a":nul}'
+            + ONE
+            + b"{]"
+            + ONE
+            + b"["
+            + b" " * 60
+            + b"]"
+            + ONE
+            + b'{"a":"\n'
+            + ONE
+            + b"1"
+            + ONE
+            + b"["
+            + ONE
+        )
+        assert [describe(item) for item in decoder.feed(data)] == [
+            text_fault("MALFORMED_JSON", 8),
+            REQUEST,
+            text_fault("MALFORMED_JSON", 1),
+            REQUEST,
+            ("ParseError", "MESSAGE_TOO_LARGE", -32600, None, None, None, True),
+            REQUEST,
+            text_fault("MALFORMED_JSON", 6),
+            REQUEST,
+            ("ParseError", "NOT_AN_OBJECT", -32600, None, None, None, True),
+            REQUEST,
+        ]
+        assert [describe(item) for item in decoder.close()] == [text_fault("TRUNCATED", 38)]
+        assert decoder.framing == "concatenated"
+        assert not decoder.ended
+
+
+def test_written_frames() -> None:
+    assert frame(ONE, "concatenated") == frame(ONE + b"\n", "concatenated") == ONE + b"\n"
+    assert frame(b"", "concatenated") == b""
+    assert frame(b"{\n}", "concatenated") == b"{\n}\n"
+
+
+def test_go_ethereum_scripts(impl: ModuleType, corpora: Path) -> None:
+    """Its codec reads values without delimiters: the same messages, with nothing between them, and indented."""
+    scripts = corpora / "outside" / "geth_scripts.ndjson"
+    if not scripts.is_file():
+        pytest.skip("the corpora beside the repository have no such file")
+    records = [json.loads(line) for line in scripts.read_bytes().split(b"\n") if line]
+    texts = [text.encode() for record in records for _, text in record["steps"] if text[:1] in "[{"]
+    assert len(texts) > 50
+    expected = [describe(impl.decode(text)) for text in texts]
+    for data in (b"".join(texts), b"".join([json.dumps(json.loads(text), indent=2).encode() for text in texts])):
+        decoder = impl.Decoder("concatenated")
+        found = decoder.feed(data[:777]) + decoder.feed(data[777:]) + decoder.close()
+        assert [describe(item) for item in found] == expected
