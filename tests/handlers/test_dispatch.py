@@ -10,21 +10,23 @@ import json
 import logging
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 import jsonrpc_fast
-from jsonrpc_fast import handlers as module
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.handlers import Handlers, RequestContext
+from jsonrpc_fast.handlers import dispatch as dispatch_module
+from jsonrpc_fast.handlers import handler as handler_module
 from jsonrpc_fast.profile import JSONRPC, LSP, MCP_2025_11_25, Limits
 from jsonrpc_fast.session import context as session_handlers
 from jsonrpc_fast.types import UNSET
 
-from .support.places import SPEC
+from ..support.places import SPEC
 
 EXAMPLES = json.loads((SPEC / "jsonrpc20_examples.json").read_bytes())
 SECRET = "the secret text"
@@ -34,10 +36,11 @@ SECRET = "the secret text"
 def backend(impl: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module under test, with the codec of one backend."""
     for name in (
-        *("Notification", "ParseError", "Raw", "Request", "Response"),
+        *("Notification", "ParseError", "Request", "Response"),
         *("decode", "encode", "encode_error", "encode_result"),
     ):
-        monkeypatch.setattr(module, name, getattr(impl, name))
+        monkeypatch.setattr(dispatch_module, name, getattr(impl, name))
+    monkeypatch.setattr(handler_module, "Raw", impl.Raw)
     return impl
 
 
@@ -372,6 +375,7 @@ def test_without_logging_configuration_a_failure_is_written_to_stderr() -> None:
     code = """
 from jsonrpc_fast.handlers import Handlers
 import sys
+import time
 def fail(): raise LookupError("why")
 Handlers({"fail": fail}).dispatch('{"jsonrpc":"2.0","id":1,"method":"fail"}')
 assert "asyncio" not in sys.modules
@@ -568,6 +572,159 @@ async def test_each_item_has_its_own_context_variables() -> None:
 
     reply = await Handlers({"add": add}).dispatch_async(f"[{call('add')},{call('add')}]")
     assert [each["result"] for each in json.loads(reply)] == [1, 1]
+
+
+# Bounds and deadlines.
+
+LATE: Final = error(-32008, "Deadline exceeded")
+
+
+class Slow:
+    """Functions that take their time, and what became of them."""
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+        self.running = self.max_running = 0
+        self.handlers = Handlers(
+            {"wait": self.wait, "stubborn": self.stubborn, "block": time.sleep, "sum": lambda *numbers: sum(numbers)}
+        )
+
+    async def wait(self, name: str, seconds: float = 60) -> str:
+        self.running += 1
+        self.max_running = max(self.running, self.max_running)
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            self.ended.append(name)
+            raise
+        finally:
+            self.running -= 1
+        return name
+
+    async def stubborn(self) -> int:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        return 7
+
+
+@on_each_loop
+@pytest.mark.parametrize(
+    ("text", "reply"),
+    [
+        (call("wait", 1, ["a"]), LATE),
+        (call("wait", 1, ["a", 0]), RESULT % b'"a"'),
+        (call("stubborn"), RESULT % b"7"),
+        (call("sum", 1, [1, 2]), RESULT % b"3"),
+        ('{"jsonrpc":"2.0","method":"wait","params":["a"]}', b""),
+        ("[]", error(-32600, "Invalid Request").replace(b'"id":1', b'"id":null')),
+    ],
+)
+async def test_a_message_with_a_deadline(text: str, reply: bytes) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    slow = Slow()
+    assert await slow.handlers.dispatch_async(text, timeout=0.05, delimited=False) == reply
+    assert slow.ended == (["a"] if reply == LATE or not reply else [])
+    if sys.version_info >= (3, 11):
+        assert task.cancelling() == 0
+    await asyncio.sleep(0)  # the cancellation is over
+
+
+@on_each_loop
+async def test_a_batch_with_a_deadline() -> None:
+    slow = Slow()
+    texts = [
+        call("sum", 1, [1, 2]),
+        call("wait", 1, ["a"]),
+        call("stubborn"),
+        call("wait", 1, ["b", 0]),
+        '{"jsonrpc":"2.0","method":"wait","params":["c"]}',
+        "1",
+    ]
+    started = time.monotonic()
+    reply = await slow.handlers.dispatch_async(f"[{','.join(texts)}]", timeout=1, delimited=False)
+    invalid = error(-32600, "Invalid Request").replace(b'"id":1', b'"id":null')
+    replies = [RESULT % b"3", LATE, RESULT % b"7", RESULT % b'"b"', invalid]
+    assert reply == b"[" + b",".join(replies) + b"]"
+    assert sorted(slow.ended) == ["a", "c"]
+    assert 0.9 < time.monotonic() - started < 30
+
+
+@on_each_loop
+async def test_after_the_deadline_no_function_is_called() -> None:
+    slow = Slow()
+    batch = ",".join([call("block", 1, [1]), call("wait", 1, ["a"]), call("sum", 1, [1]), "1"])
+    invalid = error(-32600, "Invalid Request").replace(b'"id":1', b'"id":null')
+    reply = await slow.handlers.dispatch_async(f"[{batch}]", timeout=0.5, delimited=False)
+    assert reply == b"[" + b",".join([RESULT % b"null", LATE, LATE, invalid]) + b"]"
+    assert await slow.handlers.dispatch_async(call("sum"), timeout=0, delimited=False) == LATE
+    assert slow.max_running == 0
+
+
+@on_each_loop
+async def test_the_deadline_counts_while_items_wait_for_room() -> None:
+    slow = Slow()
+    batch = ",".join([call("wait", 1, [str(number)]) for number in range(5)])
+    reply = await slow.handlers.dispatch_async(f"[{batch}]", timeout=0.05, max_handlers=2, delimited=False)
+    assert reply == b"[" + b",".join([LATE] * 5) + b"]"
+    assert (slow.max_running, slow.ended) == (2, ["0", "1"])
+
+
+@on_each_loop
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_cancellation_is_not_taken_for_the_deadline(count: int) -> None:
+    slow = Slow()
+    batch = ",".join([call("wait", 1, ["a"])] * count)
+    work = asyncio.ensure_future(slow.handlers.dispatch_async(f"[{batch}]" if count > 1 else batch, timeout=30))
+    await asyncio.sleep(0.01)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert slow.ended == ["a"] * count
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="before Python 3.11 tasks do not count cancellations")
+@on_each_loop
+async def test_a_cancellation_at_the_deadline_is_not_lost() -> None:
+    slow = Slow()
+    work = asyncio.ensure_future(slow.handlers.dispatch_async(call("wait", 1, ["a"]), timeout=0.02))
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_later(0.01, time.sleep, 0.05)  # both timers are due in the same turn of the loop
+    asyncio.get_running_loop().call_later(0.03, work.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await work
+
+
+@on_each_loop
+@pytest.mark.parametrize("max_handlers", [1, 3, 256])
+async def test_a_batch_has_a_bound_of_concurrent_functions(max_handlers: int) -> None:
+    slow = Slow()
+    batch = ",".join([call("wait", number, [str(number), 0]) for number in range(300)])
+    before = len(asyncio.all_tasks())
+    work = asyncio.ensure_future(slow.handlers.dispatch_async(f"[{batch}]", max_handlers=max_handlers))
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) <= before + 1 + max_handlers
+    assert [reply["result"] for reply in json.loads(await work)] == [str(number) for number in range(300)]
+    assert slow.max_running == max_handlers
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"timeout": -1}, "timeout must be 0 seconds or more"),
+        ({"timeout": float("nan")}, "timeout must be 0 seconds or more"),
+        ({"max_handlers": 0}, "max_handlers must be 1 or more"),
+    ],
+)
+async def test_bounds_out_of_range(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        await ASYNC.dispatch_async(call("sum"), **options)
+
+
+def test_a_deadline_needs_asyncio() -> None:
+    with pytest.raises(RuntimeError, match="timeout needs asyncio"):
+        on_another_loop(ASYNC.dispatch_async(call("sum"), timeout=1))
 
 
 def test_without_asyncio_a_batch_is_served_item_by_item() -> None:

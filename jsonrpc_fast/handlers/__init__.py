@@ -1,0 +1,28 @@
+"""Serve JSON-RPC without IO: functions by method name, from a text to its reply.
+
+    handlers = Handlers({"add": lambda a, b: a + b})
+    handlers.dispatch(b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}')
+
+Sessions, HTTP endpoints and brokers stand on it.
+"""
+
+from __future__ import annotations
+
+from .dispatch import Function, Handlers
+from .handler import NEVER_AWAITABLE, Handler, RequestContext, is_awaitable
+from .middleware import CallNext, Middleware
+from .options import HandlerOptions
+from .results import to_jsonable
+
+__all__ = [
+    "NEVER_AWAITABLE",
+    "CallNext",
+    "Function",
+    "Handler",
+    "HandlerOptions",
+    "Handlers",
+    "Middleware",
+    "RequestContext",
+    "is_awaitable",
+    "to_jsonable",
+]

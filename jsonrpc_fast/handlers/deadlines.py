@@ -1,0 +1,106 @@
+"""Deadlines of handlers, on asyncio.
+
+Rules:
+  - the time counts from the call of the function, in a session also while the handler waits for a slot. A handler whose
+    deadline passes before its first step does not begin;
+  - a handler that is late is cancelled, and its request is answered with DEADLINE_EXCEEDED as soon as it has ended. If
+    it returns or raises something else after it was cancelled, that is its outcome;
+  - a cancellation from outside passes through, also if the deadline has passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Coroutine, Generator
+from types import TracebackType
+from typing import Any, Final
+
+from ..codes import DEADLINE_MESSAGE, SessionErrorCode
+from ..errors import RpcError, StateError
+from .handler import Handler, RequestContext, is_awaitable
+
+_COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
+
+
+class DeadlineHandler(Handler):
+    """A handler with a deadline for what it awaits."""
+
+    __slots__ = ("_inner", "_seconds")
+
+    def __init__(self, inner: Handler, seconds: float) -> None:
+        self.wants_context: bool = inner.wants_context
+        self._inner = inner
+        self._seconds = seconds
+
+    def invoke(self, params: Any, context: RequestContext | None) -> Any:
+        """Call the function; otherwise as `Handler.invoke`."""
+        result = self._inner.invoke(params, context)
+        return InTime(result, self._seconds) if is_awaitable(result) else result
+
+
+class InTime(Coroutine[Any, Any, Any]):
+    """Awaits `work` for some seconds. Closing it closes `work`, which the coroutine of a function could not do."""
+
+    __slots__ = ("_runner", "_work")
+
+    def __init__(self, work: Awaitable[Any], seconds: float) -> None:
+        try:
+            deadline = asyncio.get_running_loop().time() + seconds
+        except RuntimeError:
+            deadline = None
+        self._work = work
+        self._runner = _run(work, deadline)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._runner.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._runner.send(value)
+
+    def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None) -> Any:
+        return self._runner.throw(kind if value is None else value)
+
+    def close(self) -> None:
+        self._runner.close()
+        _discard(self._work)
+
+
+async def _run(work: Awaitable[Any], deadline: float | None) -> Any:
+    task: Any = None if deadline is None else asyncio.current_task()
+    if task is None or deadline is None:
+        _discard(work)
+        raise StateError("the timeout of a handler needs asyncio: use the timeouts of this event loop")
+    loop = asyncio.get_running_loop()
+    if loop.time() >= deadline:
+        _discard(work)
+        raise RpcError(SessionErrorCode.DEADLINE_EXCEEDED, DEADLINE_MESSAGE)
+    cancellations = task.cancelling() if _COUNTS_CANCELLATIONS else 0
+    is_late = False
+
+    def expire() -> None:
+        nonlocal is_late
+        is_late = True
+        task.cancel()
+
+    timer = loop.call_at(deadline, expire)
+    is_cancelled = False
+    try:
+        return await work
+    except asyncio.CancelledError:
+        is_cancelled = True
+        raise
+    finally:
+        timer.cancel()
+        if is_late:
+            left = task.uncancel() if _COUNTS_CANCELLATIONS else 0
+            if is_cancelled and left <= cancellations:
+                raise RpcError(SessionErrorCode.DEADLINE_EXCEEDED, DEADLINE_MESSAGE) from None
+
+
+def _discard(work: Awaitable[Any]) -> None:
+    """Drop an awaitable that has not begun."""
+    if isinstance(work, Coroutine):
+        work.close()
+    elif asyncio.isfuture(work):
+        work.cancel()

@@ -1,0 +1,88 @@
+"""Sync handlers in a thread or a process, on asyncio.
+
+Rules:
+  - the function and what checks its params run in the executor; the reply is encoded on the loop's thread;
+  - a thread runs the function in a copy of the context (`contextvars`) of the request. Another process gets neither
+    that nor the `RequestContext`, and the function, its params and its result must be picklable;
+  - a cancelled or late handler that waits in the executor's queue is not called. One that runs continues, and its
+    result is dropped: nothing can interrupt a thread;
+  - a cancellation by the executor, such as `shutdown(cancel_futures=True)`, fails the request and cancels nothing else;
+  - the executor bounds how many functions run. The default executor of the loop is shut down with the loop; any other
+    is the caller's to shut down;
+  - without a running asyncio loop, such as in `Handlers.dispatch`, the function runs in the calling thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import inspect
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any, Final
+
+from .handler import Handler, RequestContext
+
+# Its threads share no objects, and its class is a subclass of ThreadPoolExecutor (Python 3.14).
+_INTERPRETERS: Final[type | None] = getattr(concurrent.futures, "InterpreterPoolExecutor", None)
+
+
+class ExecutorHandler(Handler):
+    """A sync handler that runs in an executor.
+
+    Args:
+        inner: The handler.
+        function: Its function.
+        executor: None: the default executor of the loop, which has threads.
+
+    Raises:
+        TypeError: `executor` is not an Executor, `function` is async, or it wants the context in another process.
+    """
+
+    __slots__ = ("_executor", "_has_context", "_inner")
+
+    def __init__(self, inner: Handler, function: object, executor: Executor | None) -> None:
+        if executor is not None and not isinstance(executor, Executor):
+            raise TypeError(f"executor must be a concurrent.futures.Executor, not {type(executor).__name__}")
+        if inspect.iscoroutinefunction(function):
+            raise TypeError("an async function runs on the loop: it needs no thread and no executor")
+        self._has_context = executor is None or (
+            isinstance(executor, ThreadPoolExecutor)
+            and not (_INTERPRETERS is not None and isinstance(executor, _INTERPRETERS))
+        )
+        if inner.wants_context and not self._has_context:
+            raise TypeError("a function in another process cannot take the RequestContext")
+        self.wants_context: bool = inner.wants_context
+        self._inner = inner
+        self._executor = executor
+
+    def invoke(self, params: Any, context: RequestContext | None) -> Any:
+        """Return an awaitable of what the function returns; otherwise as `Handler.invoke`."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return self._inner.invoke(params, context)
+        return self._run(loop, params, context)
+
+    async def _run(self, loop: asyncio.AbstractEventLoop, params: Any, context: RequestContext | None) -> Any:
+        if self._has_context:
+            run = contextvars.copy_context().run
+            future = loop.run_in_executor(self._executor, run, _call, self._inner, params, context)
+        else:
+            future = loop.run_in_executor(self._executor, _call, self._inner, params, None)
+        try:
+            await asyncio.wait([future])  # raises CancelledError only if this task is cancelled
+        except BaseException:
+            future.cancel()
+            raise
+        try:
+            return future.result()
+        except asyncio.CancelledError as error:
+            raise RuntimeError("the executor or the function cancelled the work") from error
+
+
+def _call(handler: Handler, params: Any, context: RequestContext | None) -> Any:
+    try:
+        return handler.invoke(params, context)
+    except StopIteration as error:
+        raise RuntimeError("the function raised StopIteration") from error  # a future cannot hold a StopIteration

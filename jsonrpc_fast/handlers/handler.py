@@ -1,0 +1,189 @@
+"""A function that serves a method: which params fit it, and how it is called.
+
+Rules:
+  - an array of params gives the positional arguments, an object the named ones (section 4.2). Params that do not fit
+    the signature are answered with -32602, and the function is not called. Types are up to the function;
+  - the signature is read once, when the function is registered;
+  - a parameter annotated with `RequestContext`, or with `SessionContext` in a session, gets the context; the peer can
+    neither set it nor leave it out.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from inspect import Parameter
+from typing import Any, Final, get_args
+
+from ..codec import Raw
+from ..codes import ErrorCode
+from ..errors import standard_error
+from ..types import MessageId
+
+_POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_NAMED: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+NEVER_AWAITABLE: Final = frozenset({dict, list, str, int, float, bool, type(None)})
+"""The types of most results: a quick check before the type is asked for `__await__`."""
+
+
+class RequestContext:
+    """What a function can ask about the message that it serves.
+
+    Attributes:
+        method: The method of the message.
+        id: The id of the request; None for a notification.
+        is_notification: Whether the message is a notification, which gets no answer.
+        context: The object that was passed to `dispatch`, `dispatch_async` or the session, such as the headers of an
+            HTTP request or the user of a session.
+    """
+
+    __slots__ = ("_peer", "context", "id", "is_notification", "method")
+
+    def __init__(
+        self, method: str, id: MessageId, is_notification: bool, context: Any = None, peer: Any = None
+    ) -> None:
+        self._peer = peer
+        self.context: Any = context
+        self.id: MessageId = id
+        self.is_notification: bool = is_notification
+        self.method: str = method
+
+    @property
+    def peer(self) -> Any:
+        """Who sent the message, as the transport knows it, such as the address of a client; None if it is not known."""
+        return self._peer
+
+
+class Handler:
+    """A function and the params that it accepts.
+
+    Args:
+        function: A sync or async function.
+        unpack: If False, pass the params as one argument, as received: a dict, a list, a `Raw` or None.
+
+    Raises:
+        TypeError: `function` is not callable, or its context parameter is in the wrong place.
+    """
+
+    __slots__ = (
+        "_any_name",
+        "_context_keyword",
+        "_context_name",
+        "_function",
+        "_max_positional",
+        "_min_positional",
+        "_names",
+        "_required",
+        "_takes_object",
+        "_unpack",
+        "wants_context",
+    )
+
+    def __init__(self, function: Callable[..., Any], unpack: bool = True) -> None:
+        if not callable(function):
+            raise TypeError(f"a handler must be callable, not {type(function).__name__}")
+        self._function = function
+        self._unpack = unpack
+        self.wants_context: bool = False
+        self._context_name: str | None = None  # the peer must not pass it
+        self._context_keyword: str | None = None  # None: the context is the first positional argument
+        self._min_positional, self._max_positional = 0, sys.maxsize
+        self._takes_object = self._any_name = True
+        self._names: frozenset[str] = frozenset()
+        self._required: frozenset[str] = frozenset()
+        try:
+            signature = inspect.signature(function)
+        except ValueError:
+            return  # a built-in without a signature
+        self._read(list(signature.parameters.values()))
+
+    def _read(self, parameters: list[Parameter]) -> None:
+        for index, parameter in enumerate(parameters):
+            if is_context(parameter.annotation):
+                if parameter.kind is Parameter.KEYWORD_ONLY:
+                    self._context_keyword = parameter.name
+                elif index:
+                    raise TypeError("the RequestContext must be the first parameter, or a keyword-only one")
+                self.wants_context = True
+                if parameter.kind is not Parameter.POSITIONAL_ONLY:
+                    self._context_name = parameter.name
+                del parameters[index]
+                break
+        kinds = {parameter.kind for parameter in parameters}
+        positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+        named = [parameter for parameter in parameters if parameter.kind in _NAMED]
+        self._names = frozenset(parameter.name for parameter in named)
+        self._required = frozenset(parameter.name for parameter in named if parameter.default is Parameter.empty)
+        self._any_name = Parameter.VAR_KEYWORD in kinds
+        required = [parameter for parameter in positional if parameter.default is Parameter.empty]
+        self._takes_object = not any(parameter.kind is Parameter.POSITIONAL_ONLY for parameter in required)
+        self._min_positional = len(required)
+        if self._required - {parameter.name for parameter in positional}:
+            self._max_positional = -1  # a keyword-only parameter is required: no array fits
+        elif Parameter.VAR_POSITIONAL not in kinds:
+            self._max_positional = len(positional)
+
+    def invoke(self, params: Any, context: RequestContext | None) -> Any:
+        """Call the function.
+
+        Args:
+            params: The params of the message.
+            context: The context; required if `wants_context` is true.
+
+        Returns:
+            What the function returns: a result, or an awaitable of one.
+
+        Raises:
+            RpcError: The params do not fit the signature (-32602).
+            Exception: Whatever the function raises.
+        """
+        if not self._unpack:
+            return self._invoke_with_context([params], context) if self.wants_context else self._function(params)
+        if type(params) is Raw:
+            params = params.decode()
+        try:
+            if self.wants_context:
+                return self._invoke_with_context(params, context)
+            return self._function(**params) if type(params) is dict else self._function(*(params or ()))
+        except TypeError:
+            # Checking the params only after a failure saves the check in each successful call.
+            if self._fits(params):
+                raise
+        raise standard_error(ErrorCode.INVALID_PARAMS)
+
+    def _invoke_with_context(self, params: Any, context: RequestContext | None) -> Any:
+        if type(params) is not dict:
+            positional, named = params or (), {}
+        elif self._context_name in params:
+            raise TypeError
+        else:
+            positional, named = (), params
+        if self._context_keyword is not None:
+            return self._function(*positional, **named, **{self._context_keyword: context})
+        return self._function(context, *positional, **named)
+
+    def _fits(self, params: Any) -> bool:
+        if type(params) is not dict:
+            return self._min_positional <= len(params or ()) <= self._max_positional
+        if not self._takes_object or self._context_name in params:
+            return False
+        return self._required <= params.keys() and (self._any_name or params.keys() <= self._names)
+
+
+def is_awaitable(result: object) -> bool:
+    """Return whether `await` accepts a result. Like `await`, it asks the type: attributes of a result are not safe."""
+    return type(result) not in NEVER_AWAITABLE and hasattr(type(result), "__await__")
+
+
+def is_context(annotation: object) -> bool:
+    """Return whether an annotation names the context, also as `RequestContext | None`. Strings are not evaluated."""
+    if isinstance(annotation, str):
+        return _CONTEXT_NAME.search(annotation) is not None
+    if isinstance(annotation, type):
+        return issubclass(annotation, RequestContext)
+    return any(is_context(part) for part in get_args(annotation))
+
+
+_CONTEXT_NAME: Final = re.compile(r"\b(?:Request|Session)Context\b")

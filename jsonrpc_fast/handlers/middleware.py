@@ -1,0 +1,69 @@
+"""Middleware: functions around every handler.
+
+    async def log(context: RequestContext, params: Any, call_next: CallNext) -> Any:
+        result = await call_next(params)
+        print(context.method, "is served")
+        return result
+
+    handlers = Handlers({"add": add}, middleware=[log])
+
+Rules:
+  - the first middleware is the outermost: it is called first and returns last;
+  - a middleware returns the result. It may call `call_next` with other params, more than once, or not at all;
+  - an exception of a middleware is answered like one of a handler, and an exception of a handler passes through it;
+  - an async middleware awaits `call_next`, whether the handler is async or not. Its methods need `dispatch_async` or a
+    session;
+  - a sync middleware calls `call_next`, which returns an awaitable if the handler, or a middleware inside, is async. It
+    may return that awaitable. It works in `dispatch` too;
+  - middleware is called for requests and notifications whose method has a handler, not for unknown methods.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+from .handler import Handler, RequestContext, is_awaitable
+
+CallNext: TypeAlias = Callable[[Any], Any]
+"""Calls the next middleware, or the handler, with the params, and returns its result or an awaitable of it."""
+
+Middleware: TypeAlias = Callable[[RequestContext, Any, CallNext], Any]
+"""A sync or async function of the context, the params and `call_next`; returns the result."""
+
+
+class MiddlewareHandler(Handler):
+    """A handler inside a middleware.
+
+    Raises:
+        TypeError: `middleware` is not callable.
+    """
+
+    __slots__ = ("_inner", "_invoke_inner", "_middleware")
+
+    def __init__(self, inner: Handler, middleware: Middleware) -> None:
+        if not callable(middleware):
+            raise TypeError(f"a middleware must be callable, not {type(middleware).__name__}")
+        self.wants_context: bool = True
+        self._inner = inner
+        self._middleware = middleware
+        is_async = inspect.iscoroutinefunction(middleware) or inspect.iscoroutinefunction(type(middleware).__call__)
+        self._invoke_inner: Callable[..., Any] = self._invoke_async if is_async else inner.invoke
+
+    def invoke(self, params: Any, context: RequestContext | None) -> Any:
+        """Call the middleware; otherwise as `Handler.invoke`."""
+        assert context is not None
+        invoke = self._invoke_inner
+        return self._middleware(context, params, lambda params: invoke(params, context))
+
+    async def _invoke_async(self, params: Any, context: RequestContext) -> Any:
+        result = self._inner.invoke(params, context)
+        return await result if is_awaitable(result) else result
+
+
+def wrapped(handler: Handler, middleware: Iterable[Middleware]) -> Handler:
+    """Return a handler inside all of the middleware, of which the first is the outermost."""
+    for each in reversed(list(middleware)):
+        handler = MiddlewareHandler(handler, each)
+    return handler

@@ -1,0 +1,84 @@
+"""The options of a method, and the handler that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from .._checks import check_seconds
+from .handler import Handler
+from .middleware import Middleware, wrapped
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+
+class HandlerOptions(TypedDict, total=False):
+    """The keyword options of `Handlers.register`.
+
+    The middleware is outside of the deadline, and the deadline outside of the executor.
+
+    Attributes:
+        unpack: If False, pass the params as one argument, as received: a dict, a list, a `Raw` or None. By default
+            they are the arguments.
+        params: Decode the params into this type, and pass them as one argument: a msgspec Struct, a pydantic model or
+            `TypeAdapter`, a dataclass, a TypedDict, or any other type that msgspec decodes. Invalid params are answered
+            with -32602, and `data` says where and why without values of the input.
+        typed: Whether to decode each argument into the type of its annotation, as `params` does. False by default.
+        timeout: Seconds for an async function, or for a sync one in an executor; None: no limit. A request whose
+            function takes longer is answered with `SessionErrorCode.DEADLINE_EXCEEDED`. The default is the `timeout` of
+            the `Handlers`. Needs asyncio.
+        thread: Whether to run a sync function in a thread of the loop's default executor. False by default.
+        executor: Run a sync function in this executor of threads or processes.
+    """
+
+    unpack: bool
+    params: Any
+    typed: bool
+    timeout: float | None
+    thread: bool
+    executor: Executor | None
+
+
+def make_handler(
+    function: Callable[..., Any],
+    options: HandlerOptions,
+    middleware: Sequence[Middleware],
+    default_timeout: float | None,
+) -> Handler:
+    """Return the handler of a function. What is not used costs nothing in a call.
+
+    Raises:
+        TypeError: An option does not exist, has a value of the wrong type, or does not fit the function.
+        ImportError: A type needs msgspec, which is not installed.
+        ValueError: `timeout` is negative or NaN.
+    """
+    for name in options:
+        if name not in HandlerOptions.__annotations__:
+            raise TypeError(f"a method has no option {name!r}")
+    if "params" in options or options.get("typed", False):
+        if sum(name in options for name in ("unpack", "params", "typed")) > 1:
+            raise TypeError("unpack, params and typed exclude each other")
+        from . import typed
+
+        if "params" in options:
+            handler = typed.handler_of_type(function, options["params"])
+        else:
+            handler = typed.handler_of_annotations(function)
+    else:
+        handler = Handler(function, options.get("unpack", True))
+    executor = options.get("executor")
+    if executor is not None or options.get("thread", False):
+        if executor is not None and options.get("thread", False):
+            raise TypeError("thread and executor exclude each other")
+        from .executors import ExecutorHandler  # imports asyncio
+
+        handler = ExecutorHandler(handler, function, executor)
+    timeout = options.get("timeout", default_timeout)
+    check_seconds("timeout", timeout, may_be_infinite=True)
+    if timeout is not None and timeout != inf:
+        from .deadlines import DeadlineHandler  # imports asyncio
+
+        handler = DeadlineHandler(handler, timeout)
+    return wrapped(handler, middleware) if middleware else handler

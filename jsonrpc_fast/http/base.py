@@ -1,0 +1,130 @@
+"""What the ASGI and the WSGI endpoint share: their options, and the answers that no function gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias, TypedDict
+
+from .._checks import check_count
+from ..codec._json import Default, check_option
+from ..handlers import Handlers
+from ..profile import JSONRPC, Profile
+from .requests import Access, Header, Refusal, check_content, declared_length
+
+Respond: TypeAlias = "Callable[[Any, bytes], tuple[int, Iterable[Header]]]"
+Answer: TypeAlias = "tuple[int, list[Header], bytes]"
+"""Status, headers and body."""
+
+JSON_TYPE: Final = (b"content-type", b"application/json")
+_TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
+_MAX_ADMITTED: Final = 64
+_MAX_ADMITTED_BYTES: Final = 512
+_ALLOW: Final = (b"allow", b"POST, OPTIONS")
+_ALLOW_HEALTH: Final = (b"allow", b"GET, HEAD, OPTIONS")
+
+
+class EndpointOptions(TypedDict, total=False):
+    """The keyword options of every endpoint.
+
+    Attributes:
+        profile: The rules and limits for decoding.
+        max_body: The maximum size of a request's body in bytes; by default that of the profile's limits.
+        allowed_hosts: As in `Access`.
+        allowed_origins: As in `Access`.
+        context: Called with the ASGI scope or the WSGI environment, before the body is read. What it returns is
+            `RequestContext.context` for the functions; it may raise a `Refusal`. By default that is the scope itself.
+        respond: Called with the context and the reply, b"" if there is none. Returns the status and further headers,
+            with names in lower case.
+        health: The path, below where the application is mounted, that answers a GET with 200; None: no path.
+            "/health" by default.
+        raw: As in `Handlers.dispatch`.
+        default: As in `encode`, for results and error data.
+        option: As in `encode`.
+    """
+
+    profile: Profile
+    max_body: int | None
+    allowed_hosts: Iterable[str] | None
+    allowed_origins: Iterable[str] | None
+    context: Callable[[Any], Any] | None
+    respond: Respond | None
+    health: str | None
+    raw: bool
+    default: Default
+    option: int
+
+
+class BaseEndpoint:
+    """The options of an endpoint; see `Endpoint`."""
+
+    def __init__(
+        self,
+        handlers: Handlers | Mapping[str, Callable[..., Any]],
+        *,
+        profile: Profile = JSONRPC,
+        max_body: int | None = None,
+        allowed_hosts: Iterable[str] | None = None,
+        allowed_origins: Iterable[str] | None = None,
+        context: Callable[[Any], Any] | None = None,
+        respond: Respond | None = None,
+        health: str | None = "/health",
+        raw: bool = False,
+        default: Default = None,
+        option: int = 0,
+    ) -> None:
+        check_option(option)
+        check_count("max_body", max_body, 1)
+        self._handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
+        self._max_body = profile.limits.message_bytes if max_body is None else max_body
+        self._access = Access(allowed_hosts, allowed_origins)
+        self._context = context
+        self._respond = respond
+        self._health = health
+        self._profile = profile
+        self._raw = raw
+        self._default: Default = default
+        self._option = option
+        self._admitted: set[tuple[bool, bytes | None, bytes | None, bytes | None, bytes | None]] = set()
+
+    def _admit(self, headers: Mapping[bytes, bytes], is_loopback: bool) -> int | None:
+        """Check a POST before its body is received, and return the declared length of the body."""
+        get = headers.get
+        key = is_loopback, get(b"host"), get(b"origin"), get(b"content-type"), get(b"content-encoding")
+        if key not in self._admitted:
+            self._access.check(key[1], key[2], is_loopback)
+            check_content(headers)
+            if len(self._admitted) < _MAX_ADMITTED and sum(map(len, filter(None, key[1:]))) < _MAX_ADMITTED_BYTES:
+                self._admitted.add(key)
+        length = get(b"content-length")
+        return None if length is None else declared_length(length, self._max_body)
+
+    def _answer_other_method(self, method: str, path: str) -> Answer:
+        """Answer a request that is not a POST."""
+        is_health = path == self._health
+        allow = _ALLOW_HEALTH if is_health else _ALLOW
+        if method == "OPTIONS":
+            return 204, [allow], b""
+        if is_health and method in ("GET", "HEAD"):
+            return text_answer(200, b"ok\n", method)
+        raise Refusal(405, "JSON-RPC messages are sent with POST.", [allow])
+
+    def _answer_reply(self, context: Any, reply: bytes) -> Answer:
+        status = 200 if reply else 204
+        fields: list[Header] = []
+        if self._respond is not None:
+            status, added = self._respond(context, reply)
+            fields += added
+        if reply:
+            fields += (JSON_TYPE, (b"content-length", b"%d" % len(reply)))
+        return status, fields, reply
+
+
+def text_answer(status: int, text: bytes, method: str, fields: Iterable[Header] = ()) -> Answer:
+    """Return an answer in plain text, whose body is left out for HEAD."""
+    length = b"content-length", b"%d" % len(text)
+    return status, [*fields, _TEXT, length], b"" if method == "HEAD" else text
+
+
+def refusal_answer(refusal: Refusal, method: str, fields: Iterable[Header] = ()) -> Answer:
+    """Return the answer to a refused request."""
+    return text_answer(refusal.status, refusal.reason.encode() + b"\n", method, [*refusal.headers, *fields])

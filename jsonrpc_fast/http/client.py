@@ -1,0 +1,501 @@
+"""JSON-RPC clients over HTTP POST, sync and async, on httpx. They need the extra `http`.
+
+    with HttpClient("https://example.org/rpc", auth=("user", "password")) as client:
+        total = client.call("add", [1, 2])
+
+Rules:
+  - every call settles with a result, an `RpcError` from the server, or a local exception: `CallTimeout`,
+    `ConnectionLost`, `HttpStatusError`, `InvalidResponse`;
+  - a response counts only if it has the id of the call. An error with the id null counts as well: the server could not
+    read the id, and the HTTP response belongs to this request;
+  - a response counts whatever its HTTP status is, because some servers map error codes to statuses;
+  - nothing is sent a second time, and redirects are followed only if httpx is told to.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from ..codec import Notification, Params, ParseError, Response, decode, encode_notification, encode_request
+from ..codec._json import Default, check_option
+from ..errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse, RpcError
+from ..profile import JSONRPC, Profile
+from ..types import UNSET, Unset
+
+try:
+    import anyio
+    import httpx
+except ImportError as _error:
+    raise ImportError('the HTTP clients need the extra `http`: pip install "jsonrpc_fast[http]"') from _error
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+BatchItem: TypeAlias = "tuple[str, Params] | Notification[Any]"
+"""An item of `batch`: method and params of a call, or a notification."""
+
+DEFAULT_TIMEOUT: Final = 60.0
+"""Seconds until a call times out, by default."""
+
+MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
+"""The maximum size of a response, by default."""
+
+_SHOWN_BYTES: Final = 4096
+_HEADERS: Final = {
+    "accept": "application/json",
+    "accept-encoding": "gzip, deflate",
+    "content-type": "application/json",
+}
+_CODINGS: Final = ("", "identity", "gzip", "deflate")
+"""The content codings of a response. Both expand a text to at most 1032 times its size; brotli and zstd to far more."""
+
+_PIECE_BYTES: Final = 4096
+_HTTPX_ERRORS: Final = (httpx.HTTPError, httpx.InvalidURL, UnicodeError)
+"""What httpx raises. It reads the location of a redirect also if it does not follow it: the last two are its faults."""
+
+
+class _Answer:
+    """An HTTP response that has been read."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+    def status_error(self) -> HttpStatusError:
+        return HttpStatusError(self.status, dict(self.headers), self.body[:_SHOWN_BYTES])
+
+    def fault(self, reason: str) -> HttpStatusError | InvalidResponse:
+        """Return the exception for an answer without a response to the call."""
+        return InvalidResponse(reason) if self.is_success else self.status_error()
+
+
+class _Pieces(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """The body of a response in small pieces, whose size bounds what the decompression of each one makes.
+
+    Args:
+        stream: The body.
+        end: The time, of `time.monotonic`, after which no piece counts; None: no limit. Only for a sync stream.
+    """
+
+    def __init__(self, stream: Any, end: float | None = None) -> None:
+        self._stream = stream
+        self._end = end
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._stream:
+            if self._end is not None and time.monotonic() > self._end:
+                raise CallTimeout("no response arrived in time")
+            yield from _pieces(chunk)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            for piece in _pieces(chunk):
+                yield piece
+
+    def close(self) -> None:
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _pieces(chunk: bytes) -> Iterator[bytes]:
+    return (chunk[at : at + _PIECE_BYTES] for at in range(0, len(chunk), _PIECE_BYTES))
+
+
+class _BaseClient:
+    """What both clients share: everything but the IO."""
+
+    def __init__(
+        self,
+        url: str,
+        timeout: float | None,
+        max_response: int,
+        profile: Profile,
+        raw: bool,
+        default: Default,
+        option: int,
+    ) -> None:
+        check_option(option)
+        self._url = httpx.URL(url)
+        self._timeout = timeout
+        self._max_response = max_response
+        self._profile = profile
+        self._raw = raw
+        self._encoding: Any = {"delimited": False, "default": default, "option": option}
+        self._ids = count(1)
+
+    def _options(self, body: bytes, headers: Mapping[str, str] | None, seconds: float | None) -> dict[str, Any]:
+        """Return the arguments of `httpx.Client.stream`."""
+        sent = httpx.Headers(_HEADERS)
+        sent.update(headers)
+        return {"method": "POST", "url": self._url, "content": body, "headers": sent, "timeout": seconds}
+
+    def _check_coding(self, response: httpx.Response) -> None:
+        if response.headers.get("content-encoding", "").strip().lower() not in _CODINGS:
+            answer = _Answer(response.status_code, response.headers, b"")
+            raise answer.fault("the content coding of the response is not supported")
+
+    def _check_size(self, size: int) -> None:
+        if size > self._max_response:
+            raise InvalidResponse(f"the response is larger than {self._max_response} bytes")
+
+    def _decode(self, answer: _Answer) -> Any:
+        if not answer.body:
+            raise answer.fault("the server sent no response")
+        decoded = decode(answer.body, self._profile, raw=self._raw)
+        if isinstance(decoded, ParseError) and not answer.is_success:
+            raise answer.status_error()
+        return decoded
+
+    def _read_result(self, answer: _Answer, id: int) -> Any:
+        """Return the result in the answer to a call, or raise its error."""
+        response = self._decode(answer)
+        if isinstance(response, Response) and _is_response_to(response, id):
+            return _result_of(response)
+        if isinstance(response, ParseError):
+            raise InvalidResponse("the response is malformed") from response
+        raise answer.fault("the answer is not a response to this call")
+
+    def _encode_batch(self, items: Iterable[BatchItem]) -> tuple[list[int], bytes]:
+        """Return the ids of the calls in a batch, and its text."""
+        ids: list[int] = []
+        texts = []
+        for item in items:
+            if isinstance(item, Notification):
+                texts.append(encode_notification(item.method, item.params, **self._encoding))
+            else:
+                method, params = item
+                ids.append(next(self._ids))
+                texts.append(encode_request(ids[-1], method, params, **self._encoding))
+        if not texts:
+            raise ValueError("a batch must not be empty")
+        return ids, b"[" + b",".join(texts) + b"]"
+
+    def _read_results(self, answer: _Answer, ids: list[int]) -> list[Any]:
+        """Return the results in the answer to a batch, in the order of its calls."""
+        if not ids:
+            if not answer.is_success:
+                raise answer.status_error()
+            return []
+        decoded = self._decode(answer)
+        if isinstance(decoded, ParseError):
+            raise InvalidResponse("the response is malformed") from decoded
+        if isinstance(decoded, Response) and decoded.id is None:
+            _result_of(decoded)  # the error of the whole batch
+        if not isinstance(decoded, list):
+            raise answer.fault("the answer is not a batch")
+        sent = set(ids)
+        found: dict[int, Any] = {}
+        unknown: Exception | None = None  # a fault without an id, which may be the answer to any call
+        for item in decoded:
+            if isinstance(item, ParseError):
+                value: Any = InvalidResponse("the response is malformed")
+                value.__cause__ = item
+            elif isinstance(item, Response):
+                value = item.result if item.error is None else _error_of(item)
+            else:
+                raise answer.fault("the batch has an item that is not a response")
+            if item.id is None:
+                unknown = value if isinstance(value, Exception) else unknown
+            elif type(item.id) is not int or item.id not in sent:
+                raise answer.fault("the batch has a response to another call")
+            elif item.id in found:
+                raise answer.fault("the batch has two responses to one call")
+            else:
+                found[item.id] = value
+        return [found[id] if id in found else _missing(unknown) for id in ids]
+
+
+def _is_response_to(response: Response[Any], id: int) -> bool:
+    if response.id is None:
+        return response.error is not None
+    return type(response.id) is int and response.id == id
+
+
+def _error_of(response: Response[Any]) -> RpcError:
+    error = response.error
+    assert error is not None
+    return RpcError(error.code, error.message, error.data)
+
+
+def _result_of(response: Response[Any]) -> Any:
+    if response.error is not None:
+        raise _error_of(response)
+    return response.result
+
+
+def _missing(cause: Exception | None) -> InvalidResponse:
+    error = InvalidResponse("the batch has no response to this call")
+    error.__cause__ = cause
+    return error
+
+
+def _lost(error: Exception) -> Exception:
+    """Return the exception of this package for one of httpx, without what the server sent."""
+    if isinstance(error, httpx.TimeoutException):
+        return CallTimeout("no response arrived in time")
+    if isinstance(error, httpx.DecodingError):
+        return InvalidResponse("the content coding of the response is malformed")
+    if isinstance(error, httpx.RemoteProtocolError):
+        return ConnectionLost("the server closed the connection early, or its HTTP is malformed")
+    if isinstance(error, httpx.LocalProtocolError):
+        return ConnectionLost("the HTTP request is malformed")
+    if not isinstance(error, httpx.HTTPError):
+        return InvalidResponse("the location of the response is malformed")
+    return ConnectionLost(str(error) or type(error).__name__)
+
+
+class HttpClient(_BaseClient):
+    """A client of a JSON-RPC server over HTTP. Several threads may share it.
+
+    Args:
+        url: Where to POST the messages.
+        client: An httpx client, which is not closed with this one. By default one is made from `options`.
+        timeout: Seconds until a call times out, from its start to the last byte of its response; None: no limit. Until
+            the body of the response begins, it bounds each wait for the network instead, which a server that sends its
+            headers byte by byte can prolong. `AsyncHttpClient` bounds the whole time.
+        max_response: The maximum size of a response in bytes, after decompression.
+        profile: The rules for decoding responses.
+        raw: Return results and error data as `Raw`.
+        default: As in `encode`, for params.
+        option: As in `encode`.
+        options: Options of `httpx.Client`, such as `auth`, `headers`, `transport` or `verify`.
+
+    Raises:
+        TypeError: Both `client` and `options` were passed.
+        httpx.InvalidURL: `url` is not a URL.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        client: httpx.Client | None = None,
+        *,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        max_response: int = MAX_RESPONSE_BYTES,
+        profile: Profile = JSONRPC,
+        raw: bool = False,
+        default: Default = None,
+        option: int = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(url, timeout, max_response, profile, raw, default, option)
+        if client is not None and options:
+            raise TypeError("pass an httpx client or its options, not both")
+        self._is_owner = client is None
+        self._client = client or httpx.Client(**options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._is_owner:
+            self._client.close()
+
+    def call(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Call a method and return its result.
+
+        Args:
+            method: The method to call.
+            params: A list (positional), a dict (named) or None.
+            timeout: Seconds until the call times out; None: no limit. The default is the client's.
+            headers: Further headers of the HTTP request.
+
+        Returns:
+            The result.
+
+        Raises:
+            RpcError: The server answered with an error.
+            CallTimeout: The response did not arrive in time.
+            ConnectionLost: The server cannot be reached, or the connection broke.
+            HttpStatusError: The server answered with a status other than 2xx, and without a response.
+            InvalidResponse: What the server sent is not a response to this call, or is too large.
+            EncodeError, TypeError: The params cannot be encoded.
+        """
+        id = next(self._ids)
+        return self._read_result(self._post(encode_request(id, method, params, **self._encoding), timeout, headers), id)
+
+    def notify(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Send a notification. Returns when the server has accepted it, with a status of 2xx.
+
+        Args:
+            method: The method.
+            params: As in `call`, like the other arguments.
+
+        Raises:
+            Exception: As in `call`, but no RpcError and no InvalidResponse for what the server says.
+        """
+        answer = self._post(encode_notification(method, params, **self._encoding), timeout, headers)
+        if not answer.is_success:
+            raise answer.status_error()
+
+    def batch(
+        self,
+        items: Iterable[BatchItem],
+        *,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
+    ) -> list[Any]:
+        """Send calls and notifications in one request.
+
+        Args:
+            items: `(method, params)` for a call, a `Notification` for a notification; at least one.
+            timeout: As in `call`, for the whole batch.
+            headers: As in `call`.
+
+        Returns:
+            For each call, in the order of the calls: its result; the RpcError that the server answered with; or an
+            InvalidResponse if its response is missing or malformed.
+
+        Raises:
+            RpcError: The server refused the batch as a whole.
+            InvalidResponse: A response belongs to no call, or two belong to one. No response is believed then.
+            Exception: As in `call`.
+        """
+        ids, text = self._encode_batch(items)
+        return self._read_results(self._post(text, timeout, headers), ids)
+
+    def _post(self, body: bytes, timeout: float | Unset | None, headers: Mapping[str, str] | None) -> _Answer:
+        seconds = self._timeout if isinstance(timeout, Unset) else timeout
+        end = None if seconds is None else time.monotonic() + seconds
+        options = self._options(body, headers, seconds)
+        received = bytearray()
+        try:
+            with self._client.stream(**options) as response:
+                self._check_coding(response)
+                response.stream = _Pieces(response.stream, end)
+                for chunk in response.iter_bytes():
+                    received += chunk
+                    self._check_size(len(received))
+        except _HTTPX_ERRORS as error:
+            raise _lost(error) from error
+        return _Answer(response.status_code, response.headers, bytes(received))
+
+
+class AsyncHttpClient(_BaseClient):
+    """An async client of a JSON-RPC server over HTTP, on asyncio or trio.
+
+    Args:
+        url: As in `HttpClient`, like the other arguments.
+        client: An httpx client, which is not closed with this one. By default one is made from `options`.
+        timeout: Seconds until a call times out, from its start to the last byte of its response; None: no limit.
+        options: Options of `httpx.AsyncClient`, such as `auth`, `headers`, `transport` or `verify`.
+
+    Raises:
+        TypeError: Both `client` and `options` were passed.
+        httpx.InvalidURL: `url` is not a URL.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        client: httpx.AsyncClient | None = None,
+        *,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        max_response: int = MAX_RESPONSE_BYTES,
+        profile: Profile = JSONRPC,
+        raw: bool = False,
+        default: Default = None,
+        option: int = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(url, timeout, max_response, profile, raw, default, option)
+        if client is not None and options:
+            raise TypeError("pass an httpx client or its options, not both")
+        self._is_owner = client is None
+        self._client = client or httpx.AsyncClient(**options)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._is_owner:
+            await self._client.aclose()
+
+    async def call(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Call a method and return its result. Arguments and exceptions are those of `HttpClient.call`."""
+        id = next(self._ids)
+        text = encode_request(id, method, params, **self._encoding)
+        return self._read_result(await self._post(text, timeout, headers), id)
+
+    async def notify(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Send a notification. Arguments and exceptions are those of `HttpClient.notify`."""
+        answer = await self._post(encode_notification(method, params, **self._encoding), timeout, headers)
+        if not answer.is_success:
+            raise answer.status_error()
+
+    async def batch(
+        self,
+        items: Iterable[BatchItem],
+        *,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
+    ) -> list[Any]:
+        """Send calls and notifications in one request. Arguments and results are those of `HttpClient.batch`."""
+        ids, text = self._encode_batch(items)
+        return self._read_results(await self._post(text, timeout, headers), ids)
+
+    async def _post(self, body: bytes, timeout: float | Unset | None, headers: Mapping[str, str] | None) -> _Answer:
+        seconds = self._timeout if isinstance(timeout, Unset) else timeout
+        options = self._options(body, headers, seconds)
+        received = bytearray()
+        try:
+            with anyio.fail_after(seconds):
+                async with self._client.stream(**options) as response:
+                    self._check_coding(response)
+                    response.stream = _Pieces(response.stream)
+                    async for chunk in response.aiter_bytes():
+                        received += chunk
+                        self._check_size(len(received))
+        except _HTTPX_ERRORS as error:
+            raise _lost(error) from error
+        except TimeoutError as error:
+            raise CallTimeout("no response arrived in time") from error
+        return _Answer(response.status_code, response.headers, bytes(received))

@@ -1,0 +1,139 @@
+"""An ASGI application that serves JSON-RPC over POST.
+
+    app = Endpoint({"add": lambda a, b: a + b})  # uvicorn module:app
+
+Rules:
+  - a message or a batch in the body of a POST is answered with 200 and the reply, or with 204 if there is nothing to
+    reply. JSON-RPC errors have the status 200 too, unless `respond` says otherwise;
+  - a fault of the HTTP request is answered with a status and a text, before anything is decoded: 400, 403 and 421
+    (origin and host), 405, 408, 413, 415. The connection is closed if the body is not read;
+  - when the client disconnects, the functions that serve its request are cancelled;
+  - a request that sync functions serve costs neither a timer nor a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from .._checks import check_count, check_seconds
+from ..handlers import Handlers, is_awaitable
+from ..handlers.dispatch import Dispatch
+from .base import JSON_TYPE, BaseEndpoint, EndpointOptions, refusal_answer
+from .guard import Guarded
+from .requests import Header, Receive, Refusal, Scope, Send, check_repeated, is_loopback, read_body
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+BODY_SECONDS: Final = 30.0
+"""How long a body may take to arrive, by default."""
+
+_CLOSE: Final = (b"connection", b"close")
+
+
+class Endpoint(BaseEndpoint):
+    """An ASGI application that serves JSON-RPC over POST, at every path that it gets. It needs asyncio.
+
+    Args:
+        handlers: A `Handlers`, or functions by method.
+        body_seconds: How long a body may take to arrive; None: no limit.
+        timeout: As in `Handlers.dispatch_async`: seconds for the functions of one body; None: no limit.
+        max_handlers: As in `Handlers.dispatch_async`: how many async functions of a batch run at a time.
+        options: See `EndpointOptions`. `context` may be an async function.
+
+    Raises:
+        TypeError, ValueError: An option has the wrong type or value.
+    """
+
+    def __init__(
+        self,
+        handlers: Handlers | Mapping[str, Callable[..., Any]],
+        *,
+        body_seconds: float | None = BODY_SECONDS,
+        timeout: float | None = None,
+        max_handlers: int = 256,
+        **options: Unpack[EndpointOptions],
+    ) -> None:
+        check_seconds("body_seconds", body_seconds)
+        check_seconds("timeout", timeout)
+        check_count("max_handlers", max_handlers, 1, may_be_none=False)
+        super().__init__(handlers, **options)
+        self._timeout = timeout
+        self._max_handlers = max_handlers
+        self._body_seconds = body_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a scope of ASGI: an HTTP request, or the lifespan of the server. A WebSocket is refused."""
+        if scope["type"] != "http":
+            await _serve_other(scope["type"], receive, send)
+            return
+        fields: list[Header] = list(scope["headers"])
+        headers = dict(fields)
+        server = scope.get("server")
+        is_local = server is not None and is_loopback(server[0])
+        try:
+            if len(headers) != len(fields):
+                check_repeated(fields)
+            if scope["method"] == "POST":
+                declared = self._admit(headers, is_local)
+                context: Any = scope
+                if self._context is not None:
+                    context = self._context(scope)
+                    if is_awaitable(context):
+                        context = await context
+                reading = read_body(receive, self._max_body, declared)
+                try:
+                    guarded = Guarded(reading, reading.send(None), seconds=self._body_seconds)
+                    body = await guarded
+                    if guarded.is_cancelled:
+                        raise Refusal(408, "The body did not arrive in time.")
+                except StopIteration as end:  # it is here already
+                    body = end.value
+                if body is None:
+                    return
+                peer = scope.get("client")
+                dispatch = Dispatch(
+                    self._handlers, body, self._profile, context, peer, self._raw, False, self._default, self._option
+                )
+                reply: Any = dispatch.start(self._timeout, self._max_handlers)
+                if not isinstance(reply, bytes):
+                    try:
+                        reply = await Guarded(reply, reply.send(None), receive=receive)
+                    except StopIteration as end:
+                        reply = end.value
+                    if reply is None:
+                        return
+                if self._respond is None and reply:
+                    status, body = 200, reply
+                    fields = [JSON_TYPE, (b"content-length", b"%d" % len(reply))]
+                else:
+                    status, fields, body = self._answer_reply(context, reply)
+            else:
+                self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
+                path = scope["path"].removeprefix(scope.get("root_path", ""))
+                status, fields, body = self._answer_other_method(scope["method"], path)
+        except Refusal as refusal:
+            status, fields, body = refusal_answer(refusal, scope["method"], _closing(scope, headers))
+        await send({"type": "http.response.start", "status": status, "headers": fields})
+        await send({"type": "http.response.body", "body": body})
+
+
+def _closing(scope: Scope, headers: Mapping[bytes, bytes]) -> list[Header]:
+    """Return the header that closes the connection of a request whose body is not read."""
+    has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+    return [_CLOSE] if has_body and scope["http_version"].startswith("1") else []
+
+
+async def _serve_other(kind: str, receive: Receive, send: Send) -> None:
+    """Answer the events of a lifespan, and close a WebSocket before it opens."""
+    if kind == "websocket":
+        await send({"type": "websocket.close"})
+    elif kind == "lifespan":
+        message = await receive()
+        while message["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+            message = await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+    else:
+        raise ValueError("the scope is of an unknown type")

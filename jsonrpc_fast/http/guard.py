@@ -1,0 +1,133 @@
+"""Cancel the work of an HTTP request when its time is over or its client is gone.
+
+Rules:
+  - work that ends without suspending costs neither a timer nor a task;
+  - the work runs in the task that awaits it. Cancelling it cancels that task, and the cancellation ends here;
+  - a cancellation from elsewhere passes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine, Generator
+from typing import Any, Final, Generic, TypeVar
+
+from .requests import Receive
+
+Result = TypeVar("Result")
+
+WATCH_SECONDS: Final = 0.05
+"""How long work goes on before anything watches for the client's disconnection."""
+
+_WATCHER_SECONDS: Final = 1.0
+
+
+class Guarded(Generic[Result]):
+    """An awaitable of the result of a coroutine that may be cancelled; then its result is None.
+
+        work = serve()
+        try:
+            result = await Guarded(work, work.send(None), seconds=5)
+        except StopIteration as end:  # the coroutine ended without suspending
+            result = end.value
+
+    Args:
+        work: The coroutine, which has begun.
+        waiting: What its `send` returned.
+        seconds: How long it may take; None: no limit.
+        receive: The `receive` of an ASGI application that has received the whole body. The coroutine is cancelled when
+            the client disconnects.
+
+    Attributes:
+        is_cancelled: Whether the coroutine was cancelled. It may have returned a result all the same.
+    """
+
+    __slots__ = (
+        "_handle",
+        "_has_ended",
+        "_receive",
+        "_seconds",
+        "_task",
+        "_waiting",
+        "_watcher",
+        "_work",
+        "is_cancelled",
+    )
+
+    def __init__(
+        self,
+        work: Coroutine[Any, Any, Result],
+        waiting: Any,
+        *,
+        seconds: float | None = None,
+        receive: Receive | None = None,
+    ) -> None:
+        self._work = work
+        self._waiting = waiting
+        self._seconds = seconds
+        self._receive = receive
+        self._has_ended = False
+        self.is_cancelled: bool = False
+
+    def __await__(self) -> Generator[Any, Any, Result | None]:
+        work, waiting = self._work, self._waiting
+        self._start()
+        try:
+            while True:
+                try:
+                    value = yield waiting
+                except BaseException as error:
+                    waiting = work.throw(error)
+                else:
+                    waiting = work.send(value)
+        except StopIteration as end:
+            result: Result = end.value
+            if self._watcher is not None:
+                yield from self._end_watcher(self._watcher).__await__()
+            return result
+        except asyncio.CancelledError:
+            if not self.is_cancelled:
+                raise
+            return None
+        finally:
+            self._stop()
+
+    def _start(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._watcher: asyncio.Task[None] | None = None
+        self._handle: asyncio.TimerHandle | None = None
+        loop = task.get_loop()
+        if self._receive is not None:
+            self._handle = loop.call_later(WATCH_SECONDS, self._watch, self._receive)
+        elif self._seconds is not None:
+            self._handle = loop.call_later(self._seconds, self._cancel)
+
+    def _stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
+        if self.is_cancelled and sys.version_info >= (3, 11) and self._task.uncancel() > 0:
+            raise asyncio.CancelledError  # somebody else cancelled the task as well
+
+    async def _end_watcher(self, watcher: asyncio.Task[None]) -> None:
+        """Leave no task behind when the work has ended."""
+        self._has_ended = True
+        watcher.cancel()
+        await asyncio.wait([watcher], timeout=_WATCHER_SECONDS)
+
+    def _cancel(self) -> None:
+        if not self._has_ended:
+            self.is_cancelled = True
+            self._task.cancel()
+
+    def _watch(self, receive: Receive) -> None:
+        self._watcher = self._task.get_loop().create_task(self._await_disconnect(receive))
+
+    async def _await_disconnect(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass  # the end of the body, if its declared length was enough
+        self._cancel()

@@ -1,0 +1,226 @@
+"""Checks of an HTTP request that carries JSON-RPC. The endpoints and MCP's Streamable HTTP share them.
+
+Rules:
+  - a check that fails raises `Refusal`, which holds the status, the reason and the headers to send;
+  - a text is UTF-8 JSON without a content coding; what a browser sends without asking first (a form, text/plain) is
+    refused;
+  - a server that is reached through a loopback address accepts only the names of that address as `Host` and in
+    `Origin`, because a web page can point its own name at 127.0.0.1 (DNS rebinding). Another server accepts any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+Scope: TypeAlias = "MutableMapping[str, Any]"
+AsgiMessage: TypeAlias = "MutableMapping[str, Any]"
+Receive: TypeAlias = "Callable[[], Awaitable[AsgiMessage]]"
+Send: TypeAlias = "Callable[[AsgiMessage], Awaitable[None]]"
+Header: TypeAlias = "tuple[bytes, bytes]"
+
+CONTENT_TYPES: Final = frozenset({b"application/json", b"application/json-rpc", b"application/jsonrequest"})
+"""The media types of JSON-RPC over HTTP; all but the first are historic."""
+
+LOOPBACK_NAMES: Final = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
+"""The hosts of a URL that leads to this machine."""
+
+MAX_HEADER_BYTES: Final = 512
+"""The maximum size of a content type, host or origin."""
+
+_SINGLE_HEADERS: Final = frozenset({b"host", b"origin", b"content-type", b"content-encoding", b"content-length"})
+_UTF8_NAMES: Final = (b"utf-8", b"utf8", b"us-ascii")
+
+
+class Refusal(Exception):
+    """An HTTP request is refused: nothing of it was decoded, and no function was called.
+
+    Args:
+        status: The HTTP status of the answer, 400 to 599.
+        reason: A sentence for the body of the answer, as plain text.
+        headers: Further headers of the answer, as names in lower case and values.
+    """
+
+    def __init__(self, status: int, reason: str, headers: Iterable[Header] = ()) -> None:
+        super().__init__(status, reason)
+        self.status: int = status
+        self.reason: str = reason
+        self.headers: tuple[Header, ...] = tuple(headers)
+
+
+class Access:
+    """The hosts and origins from which a server may be reached.
+
+    Args:
+        allowed_hosts: Names for the `Host` header, with a port or for any port: "example.org", "[::1]:8000". "*" allows
+            all. None: those of the loopback interface if the server is reached through it, otherwise all.
+        allowed_origins: Values for the `Origin` header, which browsers send: "https://example.org". "*" allows all.
+            None: as for `allowed_hosts`. A request without `Origin` is always allowed.
+
+    Raises:
+        TypeError: A name is not a str, or one str was passed instead of several.
+        ValueError: A name is empty.
+    """
+
+    __slots__ = ("_hosts", "_origins")
+
+    def __init__(
+        self, allowed_hosts: Iterable[str] | None = None, allowed_origins: Iterable[str] | None = None
+    ) -> None:
+        self._hosts = _to_names("allowed_hosts", allowed_hosts)
+        self._origins = _to_names("allowed_origins", allowed_origins)
+
+    def check(self, host: bytes | None, origin: bytes | None, is_loopback: bool) -> None:
+        """Check the two headers of a request.
+
+        Args:
+            host: The `Host` header.
+            origin: The `Origin` header.
+            is_loopback: Whether the request came through the loopback interface; see `is_loopback`.
+
+        Raises:
+            Refusal: The host (421) or the origin (403) is not allowed.
+        """
+        if not self._allows_host(host, is_loopback):
+            raise Refusal(421, "This host is not allowed here.")
+        if origin is not None and not self._allows_origin(origin, is_loopback):
+            raise Refusal(403, "This origin is not allowed here.")
+
+    def _allows_host(self, host: bytes | None, is_loopback: bool) -> bool:
+        if self._hosts is None and not is_loopback:
+            return True
+        if host is None or len(host) > MAX_HEADER_BYTES:
+            return self._hosts is not None and b"*" in self._hosts
+        host = host.lower()
+        name = _short_host_name(host)
+        if self._hosts is None:
+            return name in LOOPBACK_NAMES
+        return not self._hosts.isdisjoint((b"*", host, name))
+
+    def _allows_origin(self, origin: bytes, is_loopback: bool) -> bool:
+        if self._origins is not None:
+            return not self._origins.isdisjoint((b"*", origin.lower()))
+        if not is_loopback:
+            return True
+        scheme, separator, host = origin.lower().partition(b"://")
+        return scheme in (b"http", b"https") and bool(separator) and host_name(host) in LOOPBACK_NAMES
+
+
+def _to_names(option: str, names: Iterable[str] | None) -> frozenset[bytes] | None:
+    if names is None:
+        return None
+    if isinstance(names, str):
+        raise TypeError(f"{option} must be several names, not one str")
+    found = frozenset([name.lower().encode("latin-1") for name in names])
+    if b"" in found:
+        raise ValueError(f"{option} must not hold an empty name")
+    return found
+
+
+def host_name(host: bytes) -> bytes:
+    """Return a host without its port: `localhost` of `localhost:80`, `[::1]` of `[::1]:80`; b"" if it is malformed."""
+    name, separator, port = host.rpartition(b":")
+    if not separator or host.endswith(b"]"):
+        return host
+    return name if port.isdigit() and (b":" not in name or name.endswith(b"]")) else b""
+
+
+_short_host_name: Final = lru_cache(64)(host_name)
+
+
+@lru_cache(64)
+def is_loopback(host: str) -> bool:
+    """Return whether an address, as ASGI and WSGI give it, belongs to the loopback interface."""
+    return host.startswith(("127.", "::ffff:127.")) or host in ("::1", "localhost")
+
+
+def check_content(headers: Mapping[bytes, bytes]) -> None:
+    """Check that the body of a request is JSON in UTF-8, as it is.
+
+    Args:
+        headers: The headers of the request, with names in lower case.
+
+    Raises:
+        Refusal: The content type, its charset or the content coding is not supported (415).
+    """
+    content_type = headers.get(b"content-type", b"")
+    if len(content_type) > MAX_HEADER_BYTES or not is_json(content_type):
+        raise Refusal(415, "The content type must be application/json, in UTF-8.", [(b"accept", b"application/json")])
+    coding = headers.get(b"content-encoding")
+    if coding is not None and coding.strip().lower() not in (b"identity", b""):
+        raise Refusal(415, "Content codings are not supported.", [(b"accept-encoding", b"identity")])
+
+
+def check_repeated(headers: Iterable[Header]) -> None:
+    """Check that the headers which are checked here have one value: a proxy or a framework may have read another one.
+
+    Args:
+        headers: The headers of the request, with names in lower case.
+
+    Raises:
+        Refusal: One of these headers has two values (400).
+    """
+    names = [name for name, _ in {(name, value) for name, value in headers if name in _SINGLE_HEADERS}]
+    if len(names) != len(set(names)):
+        raise Refusal(400, "A header that may have one value has two.")
+
+
+@lru_cache(64)
+def is_json(content_type: bytes) -> bool:
+    """Return whether a `Content-Type` is one of JSON-RPC's. Of its parameters, only a charset counts."""
+    essence, *parameters = content_type.split(b";")
+    if essence.strip().lower() not in CONTENT_TYPES:
+        return False
+    for parameter in parameters:
+        name, _, value = parameter.partition(b"=")
+        if name.strip().lower() == b"charset" and value.strip(b' \t"').lower() not in _UTF8_NAMES:
+            return False
+    return True
+
+
+def too_large(limit: int) -> Refusal:
+    """Return the refusal of a body that is larger than `limit` bytes (413)."""
+    return Refusal(413, f"The body must have at most {limit} bytes.")
+
+
+def declared_length(length: bytes, limit: int) -> int:
+    """Return the length that a `Content-Length` declares.
+
+    Raises:
+        Refusal: The length is not a number (400), or is larger than `limit` (413).
+    """
+    if not length.isdigit() or len(length) > 19:
+        raise Refusal(400 if not length.isdigit() else 413, "The content length is invalid.")
+    declared = int(length)
+    if declared > limit:
+        raise too_large(limit)
+    return declared
+
+
+async def read_body(receive: Receive, limit: int, declared: int | None) -> bytes | bytearray | None:
+    """Receive the body of an ASGI request.
+
+    Args:
+        receive: The application's `receive`.
+        limit: The maximum size of the body in bytes.
+        declared: The length that the request declared. The rest is not awaited when it is reached.
+
+    Returns:
+        The body; None if the client disconnected.
+
+    Raises:
+        Refusal: The body is larger than `limit` (413). Nothing more was received.
+    """
+    message = await receive()
+    body: bytes | bytearray = message.get("body", b"")
+    while message["type"] == "http.request":
+        if len(body) > limit:
+            raise too_large(limit)
+        if not message.get("more_body") or (len(body) == declared and declared):
+            return body
+        if isinstance(body, bytes):
+            body = bytearray(body)
+        message = await receive()
+        body += message.get("body", b"")
+    return None

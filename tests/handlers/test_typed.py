@@ -1,0 +1,420 @@
+"""Params as types: what a function gets, what is answered, and that no value of the input is in an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import datetime
+import enum
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pydantic
+import pytest
+from typing_extensions import NotRequired, TypedDict
+
+from jsonrpc_fast import Raw
+from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.handlers import Handler, Handlers, RequestContext
+from jsonrpc_fast.session import Session
+from jsonrpc_fast.transports import memory_pair
+
+SECRET = "SECRET-5551"
+CALL = '{"jsonrpc":"2.0","id":1,"method":"%s","params":%s}'
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Point(msgspec.Struct):
+    x: int
+    y: Annotated[int, msgspec.Meta(le=100)] = 0
+
+
+class Circle(msgspec.Struct, tag="circle"):
+    radius: float
+
+
+class Square(msgspec.Struct, tag="square"):
+    side: float
+
+
+class Shape(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    points: list[Point] = []
+    colour: Colour | None = None
+    form: Circle | Square | None = None
+    by_name: dict[str, int] = {}
+    at: datetime.datetime | None = None
+    id: uuid.UUID | None = None
+
+    def __post_init__(self) -> None:
+        if self.name.startswith(SECRET):
+            raise ValueError(f"Expected `a good name`, not {self.name} - at `$.points`")
+
+
+@dataclasses.dataclass
+class Pair:
+    left: int
+    right: int = 5
+
+
+class Options(TypedDict):
+    left: int
+    right: NotRequired[str]
+
+
+class Inner(pydantic.BaseModel):
+    at: datetime.datetime
+    id: uuid.UUID | None = None
+
+
+class Cat(pydantic.BaseModel):
+    kind: Literal["cat"]
+
+
+class Dog(pydantic.BaseModel):
+    kind: Literal["dog"]
+
+
+class Model(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid")
+    name: str
+    inner: list[Inner] = []
+    age: Annotated[int, pydantic.Field(le=100)] = 0
+    colour: Colour | None = None
+    pet: Annotated[Cat | Dog, pydantic.Field(discriminator="kind")] | None = None
+    by_name: dict[str, int] = {}
+    email: str = pydantic.Field("", alias="e-mail")
+
+    @pydantic.field_validator("email")
+    @classmethod
+    def check(cls, value: str) -> str:
+        if value.startswith("custom"):
+            from pydantic_core import PydanticCustomError
+
+            raise PydanticCustomError("my_error", f"bad value {value}")  # type: ignore[misc]
+        if value.startswith("assert"):
+            raise AssertionError(value)
+        if value:
+            raise ValueError(f"bad value {value}")
+        return value
+
+
+@pydantic.dataclasses.dataclass
+class PydanticPair:
+    left: int
+    right: int = 5
+
+
+class StrictModel(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True)
+    at: datetime.datetime
+    pair: tuple[int, int]
+
+
+AT = datetime.datetime(2026, 11, 22, 15, 0, tzinfo=datetime.timezone.utc)
+
+ways = pytest.mark.parametrize("raw", [False, True])
+
+
+def decoded(type_: Any, params: Any, raw: bool) -> Any:
+    """Return what a function gets as its argument."""
+    received = []
+    handlers = Handlers()
+    handlers.register("m", received.append, params=type_)
+    text = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "m", **({} if params is ... else {"params": params})})
+    reply = json.loads(handlers.dispatch(text, raw=raw))
+    if "error" in reply:
+        assert received == []
+        assert (reply["error"]["code"], reply["error"]["message"]) == (-32602, "Invalid params")
+        return [(problem["path"], problem["reason"]) for problem in reply["error"]["data"]]
+    return received[0]
+
+
+@ways
+@pytest.mark.parametrize(
+    ("type_", "params", "expected"),
+    [
+        (Point, {"x": 1}, Point(1, 0)),
+        (Point, {"x": 1, "y": 2, "z": 3}, Point(1, 2)),
+        (Shape, {"name": "a", "points": [{"x": 1}], "colour": "red"}, Shape("a", [Point(1)], Colour.RED)),
+        (Shape, {"name": "a", "at": "2026-11-22T15:00:00Z"}, Shape("a", at=AT)),
+        (Circle | Square, {"type": "square", "side": 2}, Square(2.0)),
+        (Pair, {"left": 1}, Pair(1, 5)),
+        (Options, {"left": 1, "right": "r"}, {"left": 1, "right": "r"}),
+        (tuple[int, str], [1, "a"], (1, "a")),
+        (list[Point], [{"x": 1}], [Point(1)]),
+        (dict[int, str], {"1": "a"}, {1: "a"}),
+        (Model, {"name": "a", "inner": [{"at": "2026-11-22T15:00:00Z"}]}, Model(name="a", inner=[Inner(at=AT)])),
+        (StrictModel, {"at": "2026-11-22T15:00:00Z", "pair": [1, 2]}, StrictModel(at=AT, pair=(1, 2))),
+        (PydanticPair, {"left": 1}, PydanticPair(1, 5)),
+        (list[Inner], [{"at": "2026-11-22T15:00:00Z"}], [Inner(at=AT)]),
+        (pydantic.TypeAdapter(Pair), {"left": "1"}, Pair(1, 5)),  # pydantic converts, msgspec would not
+        (Annotated[list[int], pydantic.Field(max_length=2)], [1, 2], [1, 2]),
+        (Pair | None, ..., [("$", "Object missing required field `left`")]),
+        (dict[str, int], ..., {}),
+    ],
+)
+def test_what_the_function_gets(type_: Any, params: Any, expected: Any, raw: bool) -> None:
+    found = decoded(type_, params, raw)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+MSGSPEC_PROBLEMS = [
+    ({"name": 5}, "$.name", "Expected `str`, got `int`"),
+    ({}, "$", "Object missing required field `name`"),
+    ([SECRET], "$", "Expected `object`, got `array`"),
+    ({"name": "a", "points": [{"x": 1}, {"x": SECRET}]}, "$.points[1].x", "Expected `int`, got `str`"),
+    ({"name": "a", "points": [{"x": 1, "y": 5551}]}, "$.points[0].y", "Expected `int` <= 100"),
+    ({"name": "a", "colour": SECRET}, "$.colour", "Invalid enum value"),
+    ({"name": "a", "form": {"type": SECRET}}, "$.form.type", "Invalid value"),
+    ({"name": "a", SECRET: 1}, "$", "Object contains unknown field"),
+    ({"name": "a", f"{SECRET} - at `$.points": 1}, "$.points", "Object contains unknown field"),
+    ({"name": "a", f"x - at `$.{SECRET}": 1}, "$", "Object contains unknown field"),
+    ({"name": "a", "by_name": {SECRET: "x"}}, "$.by_name[...]", "Expected `int`, got `str`"),
+    ({"name": "a", "at": SECRET}, "$.at", "Invalid RFC3339 encoded datetime"),
+    ({"name": "a", "id": SECRET}, "$.id", "Invalid UUID"),
+    ({"name": SECRET}, "$", "Invalid value"),
+]
+
+
+@ways
+@pytest.mark.parametrize(("params", "path", "reason"), MSGSPEC_PROBLEMS)
+def test_problems_that_msgspec_finds(params: Any, path: str, reason: str, raw: bool) -> None:
+    assert decoded(Shape, params, raw) == [(path, reason)]
+    assert "5551" not in path + reason
+
+
+NAME = {"name": "a"}
+PYDANTIC_PROBLEMS = [
+    ({}, [("$.name", "Field required")]),
+    ({"name": 5}, [("$.name", "Input should be a valid string")]),
+    ([SECRET], [("$", "Input should be a valid dictionary or instance of Model")]),
+    (
+        {"name": 1, "inner": [{}, {"at": SECRET}], "age": 5551},
+        [
+            ("$.name", "Input should be a valid string"),
+            ("$.inner[0].at", "Field required"),
+            ("$.inner[1].at", "Datetime from date parsing"),
+            ("$.age", "Input should be less than or equal to 100"),
+        ],
+    ),
+    ({**NAME, "inner": [{"at": 0, "id": SECRET}]}, [("$.inner[0].id", "Uuid parsing")]),
+    ({**NAME, "colour": SECRET}, [("$.colour", "Input should be 'red'")]),
+    ({**NAME, "pet": {"kind": SECRET}}, [("$.pet", "Union tag invalid")]),
+    ({**NAME, SECRET: 1}, [("$[...]", "Extra inputs are not permitted")]),
+    (
+        {**NAME, "by_name": {SECRET: "x"}},
+        [("$.by_name[...]", "Input should be a valid integer, unable to parse string as an integer")],
+    ),
+    ({**NAME, "e-mail": SECRET}, [("$.e-mail", "Invalid value")]),
+    ({**NAME, "e-mail": f"custom {SECRET}"}, [("$.e-mail", "Invalid value")]),
+    ({**NAME, "e-mail": f"assert {SECRET}"}, [("$.e-mail", "Invalid value")]),
+]
+
+
+@ways
+@pytest.mark.parametrize(("params", "problems"), PYDANTIC_PROBLEMS)
+def test_problems_that_pydantic_finds(params: Any, problems: Any, raw: bool) -> None:
+    assert decoded(Model, params, raw) == problems
+    assert "5551" not in str(problems)
+
+
+class Node(msgspec.Struct):
+    child: Node | None = None
+    number: int = 0
+
+
+CYCLIC: list[Any] = []
+CYCLIC.append(CYCLIC)
+
+
+class Cyclic(pydantic.BaseModel):
+    child: Cyclic | None = None
+    default: Any = CYCLIC
+    number: int = 0
+
+
+@pytest.mark.timeout(20)
+def test_types_and_defaults_that_hold_themselves() -> None:
+    params = {"child": {"child": {"number": SECRET}}}
+    reason = "Input should be a valid integer, unable to parse string as an integer"
+    assert decoded(Cyclic, params, raw=False) == [("$.child.child.number", reason)]
+    assert decoded(Node, params, raw=False) == [("$.child.child.number", "Expected `int`, got `str`")]
+
+
+def test_many_problems_are_cut() -> None:
+    assert len(decoded(list[Inner], [1] * 20, raw=False)) == 16
+    assert decoded(list[Inner], [1] * 100_000, raw=True) == [("$", "100000 invalid values")]
+
+
+@pytest.mark.parametrize("type_", [dict[str, Any], pydantic.TypeAdapter(dict[str, Any])])
+@ways
+def test_deep_params_are_no_fault_of_this_side(type_: Any, raw: bool, caplog: pytest.LogCaptureFixture) -> None:
+    handlers = Handlers()
+    handlers.register("m", lambda params: 1, params=type_)
+    for depth in (300, 1000):
+        nested = '{"a":' + "[" * depth + "]" * depth + "}"
+        reply = handlers.dispatch(CALL % ("m", nested), raw=raw)
+        assert reply == b'{"jsonrpc":"2.0","id":1,"result":1}\n' or b"-32602" in reply
+    assert caplog.records == []
+
+
+# Annotations.
+
+
+def move(point: Point, by: int = 1, *, unit: Literal["px", "cm"] = "px") -> Any:
+    return [type(point).__name__, point.x + by, unit]
+
+
+def invite(guest: Inner, count: pydantic.PositiveInt = 1) -> Any:
+    return [type(guest).__name__, count]
+
+
+TYPED = Handlers()
+TYPED.register("move", move, typed=True)
+TYPED.register("invite", invite, typed=True)
+INVITATION: dict[str, Any] = {"guest": {"at": "2026-11-22T15:00:00Z"}}
+
+
+@ways
+@pytest.mark.parametrize(
+    ("method", "params", "expected"),
+    [
+        ("move", {"point": {"x": 1}}, ["Point", 2, "px"]),
+        ("move", {"point": {"x": 1}, "by": 5, "unit": "cm"}, ["Point", 6, "cm"]),
+        ("move", [{"x": 1}], ["Point", 2, "px"]),
+        ("move", [{"x": 1}, 5], ["Point", 6, "px"]),
+        ("move", [], [("$", "Object missing required field `point`")]),
+        ("move", [{"x": 1}, SECRET], [("$.by", "Expected `int`, got `str`")]),
+        ("move", [{"x": 1}, 5, "cm"], [("$", "Expected at most 2 arguments")]),
+        ("move", {"point": {"x": SECRET}}, [("$.point.x", "Expected `int`, got `str`")]),
+        ("move", {"point": {"x": 1}, SECRET: 1}, [("$", "Object contains unknown field")]),
+        ("move", {"point": {"x": 1}, "unit": SECRET}, [("$.unit", "Invalid enum value")]),
+        ("invite", INVITATION, ["Inner", 1]),
+        ("invite", [INVITATION["guest"], 2], ["Inner", 2]),
+        ("invite", [INVITATION["guest"], 0], [("$.count", "Input should be greater than 0")]),
+        ("invite", {}, [("$.guest", "Field required")]),
+        ("invite", {**INVITATION, SECRET: 1}, [("$[...]", "Extra inputs are not permitted")]),
+    ],
+)
+def test_arguments_by_their_annotations(method: str, params: Any, expected: Any, raw: bool) -> None:
+    text = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+    reply = json.loads(TYPED.dispatch(text, raw=raw))
+    if "error" in reply:
+        assert reply["error"]["code"] == -32602
+        assert [(problem["path"], problem["reason"]) for problem in reply["error"]["data"]] == expected
+    else:
+        assert reply["result"] == expected
+
+
+def test_a_type_error_of_the_function_is_not_the_peers(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(x: int) -> None:
+        raise TypeError("secret")
+
+    handlers = Handlers()
+    handlers.register("m", fail, typed=True)
+    assert b"-32603" in handlers.dispatch('{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}')
+    assert "secret" in caplog.text
+
+
+def test_the_context_beside_typed_params() -> None:
+    def first(context: RequestContext, point: Point) -> Any:
+        return [context.context, point.x]
+
+    first.__annotations__["context"] = RequestContext
+    handlers = Handlers()
+    handlers.register("whole", first, params=Point)
+    handlers.register("each", first, typed=True)
+    for method, params in (("whole", '{"x":1}'), ("each", '{"point":{"x":1}}'), ("each", '[{"x":1}]')):
+        reply = handlers.dispatch(CALL % (method, params), context="me")
+        assert reply == b'{"jsonrpc":"2.0","id":1,"result":["me",1]}\n'
+
+
+def var_args(*numbers: int) -> None:
+    raise AssertionError
+
+
+def only_positional(a: int, /) -> None:
+    raise AssertionError
+
+
+class Unknown:
+    pass
+
+
+def unknown(a: list[Unknown]) -> None:
+    raise AssertionError
+
+
+def unresolved(a: Missing) -> None:  # type: ignore[name-defined]  # noqa: F821
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "text"),
+    [
+        (var_args, {"typed": True}, r"\*numbers"),
+        (only_positional, {"typed": True}, "a: int"),
+        (unknown, {"typed": True}, "TypeAdapter"),
+        (unresolved, {"typed": True}, "Missing"),
+        (print, {"params": Unknown}, "TypeAdapter"),
+        (print, {"params": 5}, "not supported"),
+        (print, {"params": Point, "unpack": False}, "exclude"),
+        (print, {"params": Point, "typed": True}, "exclude"),
+    ],
+)
+def test_what_does_not_fit(function: Callable[..., Any], options: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        Handlers().register("m", function, **options)
+
+
+@pytest.mark.usefixtures("each_loop")
+@ways
+async def test_sessions(raw: bool) -> None:
+    async def later(shape: Shape) -> Any:
+        await asyncio.sleep(0)
+        return shape.points[0].x
+
+    handlers = Handlers()
+    handlers.register("shape", later, params=Shape)
+    handlers.register("thread", lambda shape: shape.points[0].x, params=Shape, thread=True)
+    one, other = memory_pair(raw=raw)
+    async with Session(one, handlers), Session(other) as client:
+        for method in ("shape", "thread"):
+            reply: Any = await client.call(method, {"name": "a", "points": [{"x": 7}]})
+            assert reply == 7 or reply == Raw(b"7")
+            with pytest.raises(RpcError) as caught:
+                await client.call(method, {"name": "a", "points": [{"x": SECRET}]})
+            assert caught.value.code == -32602
+            data = caught.value.data
+            data = data.decode() if isinstance(data, Raw) else data
+            assert data == [{"path": "$.points[0].x", "reason": "Expected `int`, got `str`"}]
+
+
+def test_unused_it_changes_nothing_and_imports_nothing() -> None:
+    assert type(Handlers({"move": move}).find("move")) is Handler
+    code = """
+import sys
+from jsonrpc_fast.handlers import Handlers
+Handlers({"m": lambda: 1}).dispatch('{"jsonrpc":"2.0","id":1,"method":"m"}')
+assert not {"msgspec", "pydantic", "jsonrpc_fast.handlers.typed"} & sys.modules.keys()
+sys.modules["msgspec"] = None
+def function(a: int): pass
+for options in ({"typed": True}, {"params": int}):
+    try:
+        Handlers().register("m", function, **options)
+    except ImportError as error:
+        assert str(error) == 'typed params need msgspec: pip install "jsonrpc_fast[typed]"'
+    else:
+        raise AssertionError
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,0 +1,166 @@
+"""The WSGI endpoint, driven as PEP 3333 says; `wsgiref.validate` checks both sides."""
+
+from __future__ import annotations
+
+import io
+import socket
+import socketserver
+import threading
+import wsgiref.simple_server
+import wsgiref.util
+import wsgiref.validate
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast.handlers import RequestContext
+from jsonrpc_fast.http import Refusal, WsgiEndpoint
+
+from ..support.http_process import HOST, parse, read_all, request
+
+ADD = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'
+SUM = b'{"jsonrpc":"2.0","id":1,"result":3}'
+
+
+async def add_later(a: int, b: int) -> int:
+    return a + b
+
+
+def user(context: RequestContext) -> Any:
+    return context.context["REMOTE_USER"]
+
+
+FUNCTIONS: dict[str, Any] = {"add": lambda a, b: a + b, "add_later": add_later, "user": user}
+
+
+class Answer:
+    def __init__(self, endpoint: WsgiEndpoint, body: bytes = b"", **changes: Any) -> None:
+        environ: dict[str, Any] = {
+            "REQUEST_METHOD": "POST",
+            "HTTP_HOST": "example.org",
+            "SERVER_NAME": "192.0.2.1",
+            "REMOTE_ADDR": "192.0.2.2",
+            "CONTENT_TYPE": "application/json",
+            "CONTENT_LENGTH": str(len(body)),
+            "SCRIPT_NAME": "",
+            "PATH_INFO": "/",
+            "QUERY_STRING": "",
+            "wsgi.input": io.BytesIO(body + b"behind the body"),
+            **changes,
+        }
+        environ = {name: value for name, value in environ.items() if value is not None}
+        wsgiref.util.setup_testing_defaults(environ)
+
+        def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+            self.status, self.headers = status, dict(headers)
+
+        found: Any = wsgiref.validate.validator(endpoint)(environ, start_response)
+        self.body = b"".join(found)
+        found.close()
+
+
+@pytest.fixture
+def endpoint() -> WsgiEndpoint:
+    return WsgiEndpoint(FUNCTIONS)
+
+
+def test_a_request_and_a_batch(endpoint: WsgiEndpoint) -> None:
+    answer = Answer(endpoint, ADD)
+    assert (answer.status, answer.body) == ("200 OK", SUM)
+    assert answer.headers == {"content-type": "application/json", "content-length": "35"}
+    assert Answer(endpoint, b"[%s,%s]" % (ADD, ADD)).body == b"[%s,%s]" % (SUM, SUM)
+    answer = Answer(endpoint, b'{"jsonrpc":"2.0","method":"add"}')
+    assert (answer.status, answer.headers, answer.body) == ("204 No Content", {}, b"")
+
+
+def test_an_async_function(endpoint: WsgiEndpoint) -> None:
+    assert b'"code":-32603' in Answer(endpoint, ADD.replace(b"add", b"add_later")).body
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({"REQUEST_METHOD": "GET"}, "405 Method Not Allowed"),
+        ({"REQUEST_METHOD": "OPTIONS"}, "204 No Content"),
+        ({"REQUEST_METHOD": "GET", "PATH_INFO": "/health"}, "200 OK"),
+        ({"REQUEST_METHOD": "HEAD", "PATH_INFO": "/health"}, "200 OK"),
+        ({"REQUEST_METHOD": "GET", "SERVER_NAME": "127.0.0.1"}, "421 Misdirected Request"),
+        ({"CONTENT_TYPE": "text/plain"}, "415 Unsupported Media Type"),
+        ({"CONTENT_TYPE": None}, "415 Unsupported Media Type"),
+        ({"HTTP_CONTENT_ENCODING": "gzip"}, "415 Unsupported Media Type"),
+        ({"SERVER_NAME": "127.0.0.1"}, "421 Misdirected Request"),
+        ({"REMOTE_ADDR": "127.0.0.1"}, "421 Misdirected Request"),
+        ({"REMOTE_ADDR": "::1", "HTTP_HOST": "localhost"}, "200 OK"),
+        ({"REMOTE_ADDR": "::1", "HTTP_HOST": "localhost", "HTTP_ORIGIN": "http://example.org"}, "403 Forbidden"),
+        ({"CONTENT_LENGTH": None}, "411 Length Required"),
+        ({"CONTENT_LENGTH": None, "wsgi.input_terminated": True, "wsgi.input": io.BytesIO(ADD)}, "200 OK"),
+        ({"wsgi.input_terminated": True}, "200 OK"),
+    ],
+)
+def test_requests(endpoint: WsgiEndpoint, changes: Any, status: str) -> None:
+    answer = Answer(endpoint, ADD, **changes)
+    assert answer.status == status
+    if status == "405 Method Not Allowed":
+        assert answer.headers["allow"] == "POST, OPTIONS"
+
+
+def test_a_body_over_the_limit() -> None:
+    endpoint = WsgiEndpoint(FUNCTIONS, max_body=60)
+    assert Answer(endpoint, ADD + b" " * 7).status.startswith("413 ")
+    ended = {"CONTENT_LENGTH": None, "wsgi.input_terminated": True}
+    assert Answer(endpoint, **ended, **{"wsgi.input": io.BytesIO(ADD)}).body == SUM
+    assert Answer(endpoint, **ended, **{"wsgi.input": io.BytesIO(b" " * 61)}).status.startswith("413 ")
+
+
+def test_a_body_that_ends_too_early(endpoint: WsgiEndpoint) -> None:
+    answer = Answer(endpoint, CONTENT_LENGTH="99", **{"wsgi.input": io.BytesIO(ADD[:-1])})
+    assert b'"code":-32700' in answer.body
+
+
+def test_hooks() -> None:
+    def context(environ: Any) -> Any:
+        if "REMOTE_USER" not in environ:
+            raise Refusal(401, "Who are you?")
+        return environ
+
+    endpoint = WsgiEndpoint(FUNCTIONS, context=context, respond=lambda _, reply: (299, [(b"x-a", b"1")]))
+    text = b'{"jsonrpc":"2.0","id":1,"method":"user"}'
+    assert Answer(endpoint, text).status == "401 Unauthorized"
+    answer = Answer(endpoint, text, REMOTE_USER="Ada")
+    assert (answer.status, answer.headers["x-a"]) == ("299 Unknown", "1")
+    assert answer.body == b'{"jsonrpc":"2.0","id":1,"result":"Ada"}'
+
+
+def test_a_server(endpoint: WsgiEndpoint) -> None:
+    class Quiet(wsgiref.simple_server.WSGIRequestHandler):
+        def log_message(self, *_: Any) -> None: ...
+
+    class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
+        daemon_threads = True
+
+    with wsgiref.simple_server.make_server(HOST, 0, endpoint, Server, Quiet) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            with socket.create_connection((HOST, server.server_port), 20) as connection:
+                connection.sendall(request(ADD, "Content-Type: application/json", f"Content-Length: {len(ADD)}"))
+                received = read_all(connection)
+            assert parse(received.replace(b"HTTP/1.0", b"HTTP/1.1", 1)) == (200, SUM)
+        finally:
+            server.shutdown()
+            thread.join(20)
+
+
+def test_a_repeated_header_of_respond() -> None:
+    endpoint = WsgiEndpoint(FUNCTIONS, respond=lambda *_: (200, [(b"set-cookie", b"a=1"), (b"set-cookie", b"b=2")]))
+    environ: dict[str, Any] = {"CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(len(ADD))}
+    sent: list[tuple[str, str]] = []
+
+    def input_of(body: bytes) -> dict[str, Any]:
+        made = {"REQUEST_METHOD": "POST", "wsgi.input": io.BytesIO(body), **environ}
+        wsgiref.util.setup_testing_defaults(made)
+        return made
+
+    assert list(endpoint(input_of(ADD), lambda _, headers: sent.extend(headers))) == [SUM]
+    assert [value for name, value in sent if name == "set-cookie"] == ["a=1", "b=2"]
+    assert endpoint.answer(input_of(ADD))[1]["set-cookie"] == "a=1, b=2"
