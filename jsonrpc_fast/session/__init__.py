@@ -10,15 +10,29 @@ from .budget import ReplyBudget
 from .context import SessionContext
 from .conventions import Cancellation, Convention, LspConvention, McpConvention, Progress
 from .events import Cancelled, InboundRequest, PeerEvent, PeerFault, Progressed
-from .hooks import CallSettledHook, CallStartedHook, FaultHook, Hooks, RequestServedHook, RequestStartedHook
+from .group import SessionGroup
+from .hooks import (
+    CallPreparedHook,
+    CallSettledHook,
+    CallStartedHook,
+    FaultHook,
+    HandlerFaultHook,
+    Hooks,
+    RequestReceivedHook,
+    RequestServedHook,
+    RequestStartedHook,
+)
 from .options import DEFAULT_TIMEOUT, SessionOptions
 from .peer import Peer
+from .reconnecting import ReconnectingSession
 from .session import Session
+from .subscriptions import Subscription, Subscriptions
 from .tracker import Call, Outcome, Serving, Tracker
 
 __all__ = [
     "DEFAULT_TIMEOUT",
     "Call",
+    "CallPreparedHook",
     "CallSettledHook",
     "CallStartedHook",
     "Cancellation",
@@ -26,6 +40,7 @@ __all__ = [
     "Convention",
     "FaultHook",
     "Handler",
+    "HandlerFaultHook",
     "Handlers",
     "Hooks",
     "InboundRequest",
@@ -37,12 +52,17 @@ __all__ = [
     "PeerFault",
     "Progress",
     "Progressed",
+    "ReconnectingSession",
     "ReplyBudget",
+    "RequestReceivedHook",
     "RequestServedHook",
     "RequestStartedHook",
     "Serving",
     "Session",
     "SessionContext",
+    "SessionGroup",
     "SessionOptions",
+    "Subscription",
+    "Subscriptions",
     "Tracker",
 ]

@@ -6,7 +6,7 @@ Rules:
   - calls and notifications wait while the transport's write buffer is full, and calls also while `max_pending` calls
     are in flight;
   - there is one timer, for the earliest deadline;
-  - everything except `call_threadsafe` runs on the loop's thread.
+  - everything except `call_threadsafe` and `notify_threadsafe` runs on the loop's thread.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from math import inf
 from typing import Any
@@ -23,7 +23,7 @@ from ..codec import Error, Notification
 from ..errors import LOOP_EXITS, CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
 from ..transports.base import HIGH_WATER_BYTES
 from ..transports.protocol import Transport
-from ..types import UNSET, Unset
+from ..types import UNSET, MessageId, Unset
 from .events import InboundRequest
 from .hooks import FoundHooks
 from .peer import Peer
@@ -31,9 +31,11 @@ from .running import current_run
 from .tracker import Call, Outcome, invalid_timeout
 from .wait_queue import WaitQueue
 
+_Begin = Callable[[concurrent.futures.Future[Any]], Coroutine[Any, Any, Any]]
+
 
 class _Ticket:
-    """A call from another thread. If a closed loop drops it, the call fails with ConnectionLost."""
+    """A call or notification from another thread. If a closed loop drops it, it fails with ConnectionLost."""
 
     __slots__ = ("future",)
 
@@ -49,11 +51,15 @@ class _Ticket:
 
     def __del__(self) -> None:
         if not self.future.done():
-            self.settle(None, ConnectionLost("the call was dropped together with the session's loop"))
+            self.settle(None, ConnectionLost("the message was dropped together with the session's loop"))
 
 
 class Caller:
-    """The half of a `Session` that calls the peer; what a handler sees of its session."""
+    """The half of a `Session` that calls the peer; what a handler sees of its session.
+
+    Attributes:
+        context: Any object of the application, such as the user. A handler may replace it; later ones get the new one.
+    """
 
     def __init__(
         self,
@@ -62,10 +68,14 @@ class Caller:
         hooks: FoundHooks,
         timeout: float | None,
         errors: Mapping[int, type[RpcError]] | None,
+        context: Any = None,
     ) -> None:
+        self.context: Any = context
         self._transport = transport
+        self._send_related: Callable[[bytes, MessageId], None] | None = getattr(transport, "send_related", None)
         self._peer = peer
         self._hooks = hooks
+        peer.prepare = hooks.call_prepared
         self._timeout = timeout
         self._errors = dict(errors or {})
         self._loop: asyncio.AbstractEventLoop  # set by `start`
@@ -86,6 +96,7 @@ class Caller:
         timeout: float | Unset | None = UNSET,
         idle_timeout: float | None = None,
         on_progress: Callable[[Any], object] | None = None,
+        request_id: MessageId | Unset = UNSET,
     ) -> Any:
         """Call a method of the peer and return its result.
 
@@ -98,6 +109,8 @@ class Caller:
                 `timeout`.
             idle_timeout: Maximum seconds without progress. The peer is asked for progress if the convention allows it.
             on_progress: Called with each progress value.
+            request_id: The id of the peer's request that this call belongs to, for a transport that sends the messages
+                of each request in a stream of its own.
 
         Returns:
             The result.
@@ -117,7 +130,7 @@ class Caller:
         try:
             if self._must_wait(1):
                 timeout = await self._wait_for_room(1, timeout)
-            call = self._begin(method, params, timeout, idle_timeout, on_progress)
+            call = self._begin(method, params, timeout, idle_timeout, on_progress, request_id)
             call.future = future = self._loop.create_future()
             self._sent(call)
             try:
@@ -255,12 +268,37 @@ class Caller:
             method: As in `call`, like the other arguments.
 
         Returns:
-            A future with what `call` returns or raises. Cancelling it cancels the call. It raises ConnectionLost if the
-            loop is closed first; if the loop is stopped but not closed, it waits for the loop's next run.
+            A future with what `call` returns or raises. Cancelling it cancels the call. If the loop is closed before
+            the call begins, it raises ConnectionLost. It is cancelled with the loop's tasks, as `asyncio.run` does at
+            its end. If the loop is stopped, or closed without that, it may stay pending: wait for it with a timeout.
 
         Raises:
             StateError: The session is not started, or its loop is not running.
         """
+        return self._run_threadsafe(lambda _: self.call(method, params, timeout=timeout))
+
+    def notify_threadsafe(self, method: str, params: Any = None) -> concurrent.futures.Future[None]:
+        """Send a notification from another thread.
+
+        Args:
+            method: The method of the notification.
+            params: As in `call`.
+
+        Returns:
+            A future that is done when the notification is in the write buffer, or has what `notify` raises. If it is
+            cancelled, nothing is sent. Otherwise as in `call_threadsafe`.
+
+        Raises:
+            StateError: The session is not started, or its loop is not running.
+        """
+        return self._run_threadsafe(partial(self._notify_unless_cancelled, method, params))
+
+    async def _notify_unless_cancelled(self, method: str, params: Any, future: concurrent.futures.Future[Any]) -> None:
+        await self._wait_to_notify()
+        if future.set_running_or_notify_cancel():
+            self.notify_soon(method, params)
+
+    def _run_threadsafe(self, begin: _Begin) -> concurrent.futures.Future[Any]:
         if not self._is_started:
             raise StateError("the session is not started")
         if not self._loop.is_running():
@@ -268,13 +306,13 @@ class Caller:
         ticket = _Ticket()
         future = ticket.future
         try:
-            self._loop.call_soon_threadsafe(self._begin_for, ticket, method, params, timeout)
+            self._loop.call_soon_threadsafe(self._begin_for, ticket, begin)
         except RuntimeError:
             raise StateError("the session's loop is closed") from None
         return future
 
-    def _begin_for(self, ticket: _Ticket, method: str, params: Any, timeout: float | Unset | None) -> None:
-        task = asyncio.Task(self._call_for(ticket, method, params, timeout), loop=self._loop)
+    def _begin_for(self, ticket: _Ticket, begin: _Begin) -> None:
+        task = asyncio.Task(self._run_for(ticket, begin), loop=self._loop)
 
         def cancel(future: concurrent.futures.Future[Any]) -> None:
             if future.cancelled():
@@ -283,9 +321,11 @@ class Caller:
 
         ticket.future.add_done_callback(cancel)
 
-    async def _call_for(self, ticket: _Ticket, method: str, params: Any, timeout: float | Unset | None) -> None:
+    async def _run_for(self, ticket: _Ticket, begin: _Begin) -> None:
+        if ticket.future.cancelled():  # before anything was sent
+            return
         try:
-            ticket.settle(await self.call(method, params, timeout=timeout), None)
+            ticket.settle(await begin(ticket.future), None)
         except asyncio.CancelledError:
             ticket.future.cancel()
             raise
@@ -296,8 +336,12 @@ class Caller:
             if not isinstance(error, Exception):
                 raise
 
-    async def notify(self, method: str, params: Any = None) -> None:
-        """Send a notification. Raises what `call` raises before sending."""
+    async def notify(self, method: str, params: Any = None, *, request_id: MessageId | Unset = UNSET) -> None:
+        """Send a notification. Raises what `call` raises before sending. `request_id` is as in `call`."""
+        await self._wait_to_notify()
+        self.notify_soon(method, params, request_id=request_id)
+
+    async def _wait_to_notify(self) -> None:
         if self._must_wait(0):
             run = current_run.get()
             if run is not None:
@@ -307,13 +351,12 @@ class Caller:
             finally:
                 if run is not None:
                     run.end_wait()
-        self.notify_soon(method, params)
 
-    def notify_soon(self, method: str, params: Any = None) -> None:
-        """Send a notification without waiting for room in the write buffer."""
+    def notify_soon(self, method: str, params: Any = None, *, request_id: MessageId | Unset = UNSET) -> None:
+        """Send a notification without waiting for room in the write buffer. `request_id` is as in `call`."""
         if not self._may_call:
             raise self._refusal()
-        self._transport.send(self._peer.notify(method, params))
+        self._send_about(request_id, self._peer.notify(method, params))
 
     def cancel(self, id: int | str, reason: str | None = None) -> bool:
         """Cancel a call in flight, which then raises CallCancelled, and notify the peer.
@@ -328,16 +371,28 @@ class Caller:
         call = self._peer.calls.find(id)
         return call is not None and self._cancel(call, reason)
 
+    def is_serving(self, request: InboundRequest) -> bool:
+        """Return whether a request has had no answer yet."""
+        return self._peer.serving.has(request.id, request)
+
     def report_progress(self, request: InboundRequest, value: Any) -> bool:
         """Report progress on a request to the peer: see `SessionContext.report_progress`."""
         text = self._peer.report_progress(request, value)
-        self._send(text)
+        self._send(text, request.id)
         return bool(text)
 
     @property
     def is_connected(self) -> bool:
         """Whether the session is started and its connection is open."""
         raise NotImplementedError
+
+    @property
+    def peer(self) -> Any:
+        """Who is at the other end, as the transport knows it: an address, or `PeerCredentials` of a Unix socket.
+
+        None if the transport has no attribute `peer`.
+        """
+        return getattr(self._transport, "peer", None)
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
         """End the session: see `Session.close`."""
@@ -350,13 +405,16 @@ class Caller:
         timeout: float | Unset | None,
         idle_timeout: float | None,
         on_progress: Callable[[Any], object] | None,
+        request_id: MessageId | Unset = UNSET,
     ) -> Call:
         if not self._may_call:
             raise self._refusal()
         seconds = self._timeout if timeout is UNSET else timeout
         call, text = self._peer.call(method, params, self._loop.time(), seconds, idle_timeout, on_progress)
+        if request_id is not UNSET:
+            call.request_id = request_id
         try:
-            self._transport.send(text)
+            self._send_about(request_id, text)
         except BaseException:
             self._peer.withdraw(call)
             raise
@@ -433,7 +491,7 @@ class Caller:
             return False
         text = self._peer.cancel(call, reason)
         self._settled(call)
-        self._send(text)
+        self._send(text, call.request_id)
         return True
 
     def _settled(self, call: Call) -> None:
@@ -509,14 +567,21 @@ class Caller:
         self._wakes_at = inf
         for call in self._peer.expire(self._loop.time()):
             self._settled(call)
-            self._send(self._peer.cancellation_notice(call, "timeout"))
+            self._send(self._peer.cancellation_notice(call, "timeout"), call.request_id)
         deadline = self._peer.calls.next_deadline()
         if deadline is not None:
             self._wake_at(deadline)
 
-    def _send(self, text: bytes) -> None:
+    def _send_about(self, request_id: MessageId | Unset, text: bytes) -> None:
+        """Send a message that belongs to a request of the peer; UNSET: to none."""
+        if self._send_related is None or request_id is UNSET:
+            self._transport.send(text)
+        else:
+            self._send_related(text, request_id)
+
+    def _send(self, text: bytes, request_id: MessageId | Unset = UNSET) -> None:
         if text:
             try:  # noqa: SIM105  # a context manager would cost as much as the sending
-                self._transport.send(text)
+                self._send_about(request_id, text)
             except (ConnectionLost, StateError):
                 pass  # the transport reports a lost connection itself, through `onclose`

@@ -19,19 +19,30 @@ class SessionContext(RequestContext):
         method: The method of the message.
         id: The id of the request; None for a notification.
         is_notification: Whether the message is a notification, which gets no answer.
+        context: The `context` of the session when the handler was called.
     """
 
     __slots__ = ("_request", "session")
 
     def __init__(self, session: Caller, method: str, request: InboundRequest | None) -> None:
-        super().__init__(method, None if request is None else request.id, request is None)
+        super().__init__(method, None if request is None else request.id, request is None, session.context)
         self.session: Caller = session
         self._request = request
+
+    @property
+    def peer(self) -> Any:
+        """Who is at the other end of the session: see `Session.peer`."""
+        return self.session.peer
 
     @property
     def is_cancelled(self) -> bool:
         """Whether the peer has cancelled the request. An async handler is cancelled as well."""
         return self._request is not None and self._request.is_cancelled
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the request has had no answer yet."""
+        return self._request is not None and self.session.is_serving(self._request)
 
     def report_progress(self, value: Any) -> bool:
         """Report progress on the request to the peer.

@@ -5,11 +5,15 @@ JSON-RPC 2.0 has neither cancellation nor progress. Another protocol's conventio
     Convention     none
     LspConvention  LSP 3.17: `$/cancelRequest`, `$/progress`, `workDoneToken`
     McpConvention  MCP up to 2025-11-25: `notifications/cancelled`, `notifications/progress`, `_meta.progressToken`
+
+A convention also says where a message carries its trace context (`traceparent` and `tracestate` of W3C Trace Context):
+beside the members of JSON-RPC, or in MCP's `_meta`.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, TypeGuard
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, NamedTuple, TypeGuard
 
 from ..codes import LspErrorCode
 from ..types import MessageId
@@ -17,6 +21,10 @@ from ..types import MessageId
 ProgressToken = int | str
 MethodAndParams = tuple[str, dict[str, Any]]
 """The method and the params of a notification."""
+
+
+TRACE_MEMBERS: Final = ("traceparent", "tracestate")
+"""The names of W3C Trace Context, in lower case as in HTTP's headers."""
 
 
 class Cancellation(NamedTuple):
@@ -65,6 +73,19 @@ class Convention:
     def progress(self, token: ProgressToken, value: Any) -> MethodAndParams | None:
         """Return the notification that reports progress on a request; None if there is none."""
         return None
+
+    def trace(self, params: Any, extra: Mapping[str, Any] | None) -> dict[str, str]:
+        """Return the trace context of a message by its members' names; empty if there is none.
+
+        Args:
+            params: The params, decoded.
+            extra: The members that JSON-RPC does not define.
+        """
+        return _trace_in(extra)
+
+    def with_trace(self, params: Any, trace: dict[str, str]) -> tuple[Any, dict[str, str] | None]:
+        """Return the params and the further members of a message that carries a trace context."""
+        return params, trace
 
 
 class LspConvention(Convention):
@@ -141,6 +162,15 @@ class McpConvention(Convention):
     def progress(self, token: ProgressToken, value: Any) -> MethodAndParams | None:
         return "notifications/progress", {"progressToken": token, **value}
 
+    def trace(self, params: Any, extra: Mapping[str, Any] | None) -> dict[str, str]:
+        return _trace_in(params.get("_meta")) if isinstance(params, dict) else {}
+
+    def with_trace(self, params: Any, trace: dict[str, str]) -> tuple[Any, dict[str, str] | None]:
+        meta = params.get("_meta", {}) if isinstance(params, dict) else {}
+        if (params is None or isinstance(params, dict)) and isinstance(meta, dict):
+            return {**(params or {}), "_meta": {**meta, **trace}}, None
+        return params, None
+
 
 def _is_token(value: object) -> TypeGuard[ProgressToken]:
     """Return whether a value can be an id or a token: an int or a str in both protocols, never a bool."""
@@ -154,3 +184,9 @@ def _is_number(value: object) -> bool:
 def _token_in(params: object, name: str) -> ProgressToken | None:
     token = params.get(name) if isinstance(params, dict) else None
     return token if _is_token(token) else None
+
+
+def _trace_in(members: object) -> dict[str, str]:
+    if not isinstance(members, Mapping):
+        return {}
+    return {name: value for name in TRACE_MEMBERS if isinstance(value := members.get(name), str)}

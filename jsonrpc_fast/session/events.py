@@ -17,9 +17,11 @@ class InboundRequest:
         method: Its method.
         params: Its params.
         is_cancelled: Whether the peer has cancelled it.
+        extra: Its members that JSON-RPC does not define; set only if `Peer.reads_trace` is true.
     """
 
-    __slots__ = ("batch", "id", "index", "is_cancelled", "method", "params", "task")
+    extra: dict[str, Any] | None
+    __slots__ = ("batch", "extra", "id", "index", "is_cancelled", "method", "params", "task")
 
     def __init__(self, message: Request, batch: InboundBatch | None = None, index: int = 0) -> None:
         self.id: MessageId = message.id

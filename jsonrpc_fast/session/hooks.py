@@ -6,7 +6,8 @@ exception that one of them raises is logged and otherwise ignored.
 
 Each method has a protocol of its own below, and `Hooks` is any of them. Their arguments:
 
-    trace    what `call_started` or `request_started` returned, such as a span; None without that hook
+    trace    what `call_started` or `request_started` returned, such as a span; None without that hook. With the hooks
+             of a trace context, what `call_prepared` or `request_received` returned
     id       of the call or of the peer's request; None for a notification
     outcome  an `Outcome`
     code     the error's code if the outcome is ERROR, else None
@@ -15,6 +16,7 @@ Each method has a protocol of its own below, and `Hooks` is any of them. Their a
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
@@ -34,6 +36,18 @@ class CallStartedHook(Protocol):
         """A call was sent."""
 
 
+class CallPreparedHook(Protocol):
+    def call_prepared(self, id: int | str | None, method: str, /) -> tuple[Any, dict[str, str]]:
+        """A call or a notification is about to be encoded. Called instead of `call_started`.
+
+        If sending fails, nothing more is reported about it.
+
+        Returns:
+            The trace, and the trace context for the message: `traceparent` and `tracestate` (W3C Trace Context), or
+            nothing.
+        """
+
+
 class CallSettledHook(Protocol):
     def call_settled(
         self, trace: Any, id: int | str, method: str, outcome: Outcome, code: int | None, seconds: float, /
@@ -44,6 +58,16 @@ class CallSettledHook(Protocol):
 class RequestStartedHook(Protocol):
     def request_started(self, id: MessageId, method: str, /) -> Any:
         """A handler is about to be called, in a context of its own (`contextvars`). An async one may have to wait."""
+
+
+class RequestReceivedHook(Protocol):
+    def request_received(self, id: MessageId, method: str, context: dict[str, str], /) -> Any:
+        """Do as `request_started`, which is not called.
+
+        Args:
+            context: `traceparent` and `tracestate` of the message (W3C Trace Context), as far as it has them. Messages
+                keep them beside the members of JSON-RPC with `Profile(extra_members="keep")`, in MCP always.
+        """
 
 
 class RequestServedHook(Protocol):
@@ -64,7 +88,28 @@ class FaultHook(Protocol):
         """
 
 
-Hooks: TypeAlias = CallStartedHook | CallSettledHook | RequestStartedHook | RequestServedHook | FaultHook
+class HandlerFaultHook(Protocol):
+    def fault(self, error: BaseException, method: str | None, id: MessageId, /) -> object:
+        """Do as `FaultHook.fault`, and say whose handler failed.
+
+        Args:
+            error: As in `FaultHook`.
+            method: The method of the request or notification whose handler raised `error`, or returned what cannot be
+                written; None for any other error.
+            id: The id of that request; None for a notification, and for any other error.
+        """
+
+
+Hooks: TypeAlias = (
+    CallStartedHook
+    | CallPreparedHook
+    | CallSettledHook
+    | RequestStartedHook
+    | RequestReceivedHook
+    | RequestServedHook
+    | FaultHook
+    | HandlerFaultHook
+)
 """An object with at least one of these methods."""
 
 
@@ -76,24 +121,40 @@ class FoundHooks:
     """
 
     __slots__ = (
+        "call_prepared",
         "call_settled",
         "call_started",
         "fault",
         "handler_fault",
         "peer_fault",
+        "request_received",
         "request_served",
         "request_started",
     )
 
     def __init__(self, hooks: Hooks | None) -> None:
-        self.call_started: Hook | None = _find(hooks, "call_started")
+        self.call_prepared: Hook | None = _find(hooks, "call_prepared")
+        self.call_started: Hook | None = None if self.call_prepared else _find(hooks, "call_started")
         self.call_settled: Hook | None = _find(hooks, "call_settled")
-        self.request_started: Hook | None = _find(hooks, "request_started")
+        self.request_received: Hook | None = _find(hooks, "request_received")
+        self.request_started: Hook | None = None if self.request_received else _find(hooks, "request_started")
         self.request_served: Hook | None = _find(hooks, "request_served")
-        fault = _find(hooks, "fault")
+        found = _find(hooks, "fault")
+        names_handler = found is not None and _takes_three(hooks.fault)  # type: ignore[union-attr]
+        fault = (lambda error: found(error, None, None)) if found and names_handler else found
         self.fault: Hook = fault or log_fault
         self.peer_fault: Hook = fault or log_peer_fault
-        self.handler_fault: Hook = log_handler_fault if fault is None else lambda error, *_: fault(error)
+        self.handler_fault: Hook = log_handler_fault
+        if found is not None:
+            self.handler_fault = found if names_handler else lambda error, *_: found(error)
+
+
+def _takes_three(hook: Hook) -> bool:
+    try:
+        inspect.signature(hook).bind(None, None, None)
+    except (TypeError, ValueError):  # ValueError: unknown, as of some builtins
+        return False
+    return True
 
 
 def _find(hooks: object, name: str) -> Hook | None:

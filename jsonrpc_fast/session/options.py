@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
+from .._checks import check_count, check_seconds
+from ..codec._json import Default
 from ..errors import RpcError
-from ..transports.options import check_count, check_seconds
 from ..types import UNSET, Unset
 from .budget import ReplyBudget, ReplyPolicy
 from .conventions import Convention
+from .group import SessionGroup
 from .hooks import Hooks
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ class SessionOptions(TypedDict, total=False):
         id_factory: Returns the id of the next call, an int or a str; by default ids count from 1.
         unique_ids: Whether to refuse a request whose id is in flight already; True by default. If False, the request is
             served like any other.
+        default: As in `encode`, for results, error data and params. Without one, results and error data may hold
+            models of msgspec and pydantic (`jsonrpc_fast.handlers.to_jsonable`).
+        context: Any object, such as the user: `SessionContext.context` for the handlers.
         max_pending: Maximum number of calls in flight; further calls wait. 4096 by default.
         max_handlers: Maximum number of async handlers that run at a time, without those that wait in `call`. 256 by
             default.
@@ -40,6 +45,7 @@ class SessionOptions(TypedDict, total=False):
         inbox_bytes: Maximum memory of the params of these messages, as an estimate. 64 MiB by default.
         reply_bytes: With more bytes than this in the transport's write buffer, nothing is served until the peer reads.
             1 MiB by default.
+        group: A `SessionGroup`: sessions that share bounds of handlers and inboxes, such as all of a server.
         close_seconds: Seconds for handlers to finish in `close`, and to end after the connection is lost. 5 by default.
         end_seconds: Seconds for handlers to finish after the peer ended its stream; None: no limit. The default is None
             for a `StdioServer`, whose client may wait for the answers, and `close_seconds` for other transports.
@@ -52,11 +58,14 @@ class SessionOptions(TypedDict, total=False):
     reply_policy: ReplyPolicy | ReplyBudget
     id_factory: Callable[[], int | str] | None
     unique_ids: bool
+    default: Default
+    context: Any
     max_pending: int
     max_handlers: int
     max_inbox: int
     inbox_bytes: int
     reply_bytes: int
+    group: SessionGroup | None
     close_seconds: float
     end_seconds: float | Unset | None
 
@@ -69,11 +78,14 @@ _DEFAULTS: Final[SessionOptions] = {
     "reply_policy": "always",
     "id_factory": None,
     "unique_ids": True,
+    "default": None,
+    "context": None,
     "max_pending": 4096,
     "max_handlers": 256,
     "max_inbox": 32768,
     "inbox_bytes": 64 * 1024 * 1024,
     "reply_bytes": 1024 * 1024,
+    "group": None,
     "close_seconds": 5.0,
     "end_seconds": UNSET,
 }
@@ -103,8 +115,12 @@ def check_options(**options: Unpack[SessionOptions]) -> SessionOptions:
         check_seconds("end_seconds", checked["end_seconds"])
     if not isinstance(checked["convention"], Convention | None):
         raise TypeError(f"convention must be a Convention, not {type(checked['convention']).__name__}")
+    if not isinstance(checked["group"], SessionGroup | None):
+        raise TypeError(f"group must be a SessionGroup, not {type(checked['group']).__name__}")
     if checked["id_factory"] is not None and not callable(checked["id_factory"]):
         raise TypeError("id_factory must be callable")
+    if checked["default"] is not None and not callable(checked["default"]):
+        raise TypeError("default must be callable")
     if not isinstance(checked["unique_ids"], bool):
         raise TypeError("unique_ids must be a bool")
     for code, kind in dict(checked["errors"] or {}).items():

@@ -23,6 +23,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 from ..codec import (
@@ -32,14 +33,18 @@ from ..codec import (
     ParseError,
     Request,
     Response,
+    encode,
     encode_error,
     encode_notification,
     encode_request,
     encode_result,
 )
+from ..codec._json import Default
 from ..codec._payloads import decoded
 from ..codes import RPC_MESSAGES, ErrorCode, ParseErrorCode
-from ..types import UNSET
+from ..errors import EncodeError
+from ..handlers.results import encode_models
+from ..types import UNSET, MessageId
 from .budget import ReplyBudget, ReplyPolicy, budget_for
 from .conventions import Cancellation, Convention, Progress, ProgressToken
 from .events import Cancelled, InboundBatch, InboundRequest, OutboundBatch, PeerEvent, PeerFault, Progressed
@@ -62,6 +67,16 @@ class Peer:
         max_pending: As in `Tracker`.
         max_tombstones: As in `Tracker`.
         unique_ids: Whether to refuse a request whose id is in flight already.
+        default: As in `encode`, for all payloads. Without one, models of msgspec and pydantic in results and error data
+            are written by `to_jsonable`.
+
+    Attributes:
+        calls: The calls of this side.
+        serving: The requests of the other end.
+        convention: The convention.
+        prepare: Called with the id (None for a notification) and the method of what is about to be encoded. Returns the
+            trace for the call, and the trace context for the message.
+        reads_trace: Whether requests keep their further members, for `trace_of`.
 
     Raises:
         ValueError: `reply_policy` is not a policy.
@@ -77,12 +92,20 @@ class Peer:
         max_pending: int = 100_000,
         max_tombstones: int = 10_000,
         unique_ids: bool = True,
+        default: Default = None,
     ) -> None:
         self.calls: Tracker = Tracker(id_factory=id_factory, max_pending=max_pending, max_tombstones=max_tombstones)
         self.serving: Serving[InboundRequest] = Serving()
         self.convention: Convention = Convention() if convention is None else convention
         self._decoder = Decoder() if decoder is None else decoder
+        self.prepare: Callable[[int | str | None, str], tuple[Any, dict[str, str]] | None] | None = None
+        self.reads_trace: bool = False
         self._unique_ids = unique_ids
+        self._default = default
+        self._encode_request: Callable[..., bytes] = _with_default(encode_request, default)
+        self._encode_notification: Callable[..., bytes] = _with_default(encode_notification, default)
+        self._encode_result: Callable[..., bytes] = _with_default(encode_result, default)
+        self._encode_error: Callable[..., bytes] = _with_default(encode_error, default)
         self._budget = budget_for(reply_policy)
         self._convention_methods = self.convention.methods
         self._calls_by_token: dict[ProgressToken, Call] = {}
@@ -122,7 +145,9 @@ class Peer:
         try:
             if on_progress is not None or idle_timeout is not None:
                 params = self._give_token(call, params, on_progress)
-            return call, encode_request(call.id, method, params)
+            if self.prepare is not None:
+                return call, self._prepared(call, method, params, delimited=True)
+            return call, self._encode_request(call.id, method, params)
         except BaseException:
             self.withdraw(call)
             raise
@@ -150,12 +175,18 @@ class Peer:
             for item in items:
                 if isinstance(item, Notification):
                     found.append(None)
-                    texts.append(item.to_bytes())
+                    if self.prepare is not None:
+                        texts.append(self._prepared(None, item.method, item.params, delimited=False))
+                    else:
+                        texts.append(self._encode_notification(item.method, item.params, delimited=False))
                 else:
                     method, params = item
                     call = self.calls.begin(method, now, timeout)
                     found.append(call)
-                    texts.append(encode_request(call.id, method, params, delimited=False))
+                    if self.prepare is not None:
+                        texts.append(self._prepared(call, method, params, delimited=False))
+                    else:
+                        texts.append(self._encode_request(call.id, method, params, delimited=False))
         except BaseException:
             for begun in found:
                 if begun is not None:
@@ -173,7 +204,31 @@ class Peer:
 
     def notify(self, method: str, params: Any = None) -> bytes:
         """Return a notification to send. Raises what `encode_notification` raises."""
-        return encode_notification(method, params)
+        if self.prepare is not None:
+            return self._prepared(None, method, params, delimited=True)
+        return self._encode_notification(method, params)
+
+    def _prepared(self, call: Call | None, method: str, params: Any, *, delimited: bool) -> bytes:
+        """Return a request or a notification with a trace context."""
+        assert self.prepare is not None
+        prepared = self.prepare(None if call is None else call.id, method)
+        extra = None
+        if prepared is not None:
+            trace, context = prepared
+            if call is not None:
+                call.trace = trace
+            if context:
+                params, extra = self.convention.with_trace(decoded(params), context)
+        message: Message
+        if call is None:
+            message = Notification(method, params, extra=cast("Any", extra))
+        else:
+            message = Request(call.id, method, params, extra=cast("Any", extra))
+        return encode(message, delimited=delimited, default=self._default)
+
+    def trace_of(self, item: InboundRequest | Request | Notification) -> dict[str, str]:
+        """Return the trace context of a message of the other end; an `InboundRequest` needs `reads_trace`."""
+        return self.convention.trace(decoded(item.params), item.extra)
 
     def cancel(self, call: Call, reason: str | None = None) -> bytes:
         """Settle a call as `CANCELLED`. Returns the notice to send; b"" also if the call has settled already."""
@@ -201,6 +256,16 @@ class Peer:
             self._forget(call)
         return expired
 
+    def fail(self, id: MessageId, error: Exception) -> Call | None:
+        """Settle a call with an exception of this side and return it; None if no such call is in flight."""
+        call = self.calls.settle(id, Outcome.FAULT)
+        if call is None:
+            self.calls.is_late_answer(id)
+            return None
+        call.answer = error
+        self._forget(call)
+        return call
+
     def lose_calls(self) -> list[Call]:
         """Settle all calls in flight as `LOST` and return them: no more answers. Requests are still being served."""
         self._calls_by_token.clear()
@@ -223,11 +288,31 @@ class Peer:
         Raises:
             EncodeError: The result cannot be encoded. The request is still being served.
         """
-        return self._finish(request, encode_result(request.id, result, delimited=request.batch is None))
+        try:
+            text = self._encode_result(request.id, result, delimited=request.batch is None)
+        except EncodeError as error:
+            text = encode_models(
+                error, self._default, encode_result, request.id, result, delimited=request.batch is None
+            )
+        if request.batch is None and not request.is_cancelled:  # as `_finish`, without a call
+            return text if self.serving.end(request.id, request) else b""
+        return self._finish(request, text)
+
+    def encode_result(self, id: MessageId, result: Any, delimited: bool = True) -> bytes:
+        """Return the response to a request that was never registered as being served. Raises as `answer`."""
+        try:
+            return self._encode_result(id, result, delimited=delimited)
+        except EncodeError as error:
+            return encode_models(error, self._default, encode_result, id, result, delimited=delimited)
 
     def refuse(self, request: InboundRequest, code: int, message: str, data: Any = UNSET) -> bytes:
         """Answer a request with an error; otherwise as `answer`."""
-        return self._finish(request, encode_error(request.id, code, message, data, delimited=request.batch is None))
+        try:
+            text = self._encode_error(request.id, code, message, data, delimited=request.batch is None)
+        except EncodeError as error:
+            members = (request.id, code, message, data)
+            text = encode_models(error, self._default, encode_error, *members, delimited=request.batch is None)
+        return self._finish(request, text)
 
     def answer_cancelled(self, request: InboundRequest) -> bytes:
         """Answer a cancelled request as the convention says: with its error, or not at all."""
@@ -309,22 +394,38 @@ class Peer:
         if kind is Response:
             self._receive_response(cast("Response", message), events)
         elif kind is Request:
-            request = InboundRequest(cast("Request", message), batch, index)
-            if not self.serving.begin(request.id, request):
-                if self._unique_ids:
-                    reply = encode_error(
-                        request.id, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST, delimited=batch is None
-                    )
-                    self._report(id_in_flight(), reply, events, batch, index)
-                    return
-                self.serving.begin_beside(request.id, request)
-            if batch is not None:
-                batch.wait()
-            events.append(request)
+            events.append(self.receive_request(cast("Request", message), batch, index))
         elif kind is Notification:
             self._receive_notification(cast("Notification", message), now, events)
         else:
             self._receive_fault(cast("ParseError", message), now, events, batch, index)
+
+    def receive_request(
+        self, message: Request, batch: InboundBatch | None = None, index: int = 0
+    ) -> InboundRequest | PeerFault:
+        """Return the event of a request: a fault if its id is in flight already."""
+        request = InboundRequest(message, batch, index)
+        if self.reads_trace:
+            request.extra = message.extra
+        if not self.serving.begin(request.id, request):
+            if self._unique_ids:
+                reply = encode_error(request.id, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST, delimited=batch is None)
+                return self._fault(id_in_flight(), reply, batch, index)
+            self.serving.begin_beside(request.id, request)
+        if batch is not None:
+            batch.wait()
+        return request
+
+    def register(self, message: Request) -> InboundRequest:
+        """Register a request that `receive` has not seen, so that it can be answered later.
+
+        Raises:
+            StateError: Its id is in flight already.
+        """
+        request = InboundRequest(message)
+        if not self.serving.begin(request.id, request):
+            raise id_in_flight()
+        return request
 
     def _receive_response(self, message: Response, events: list[PeerEvent]) -> None:
         error = message.error
@@ -380,15 +481,13 @@ class Peer:
                 return
         if fault.reply_expected and (fault.id is not None or self._budget.take(now)):
             reply = encode_error(fault.id, fault.rpc_code, RPC_MESSAGES[fault.rpc_code], delimited=batch is None)
-        self._report(fault, reply, events, batch, index)
+        events.append(self._fault(fault, reply, batch, index))
 
-    def _report(
-        self, error: Exception, reply: bytes, events: list[PeerEvent], batch: InboundBatch | None, index: int
-    ) -> None:
+    def _fault(self, error: Exception, reply: bytes, batch: InboundBatch | None, index: int) -> PeerFault:
         if batch is not None:
             batch.put(index, reply)
             reply = b""
-        events.append(PeerFault(error, reply))
+        return PeerFault(error, reply)
 
     def _give_token(self, call: Call, params: Any, on_progress: Callable[[Any], object] | None) -> Any:
         """Return the params with a progress token: the caller's own, or else the call's id, which is unique."""
@@ -412,3 +511,7 @@ class Peer:
             answered = call.outcome in (Outcome.RESULT, Outcome.ERROR, Outcome.FAULT)
             if answered or not batch.in_flight:
                 self._open_batches.pop(batch, None)
+
+
+def _with_default(encode: Callable[..., bytes], default: Default) -> Callable[..., bytes]:
+    return encode if default is None else partial(encode, default=default)

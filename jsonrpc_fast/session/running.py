@@ -52,7 +52,7 @@ class Run:
         work: What the handler returned.
         item: The message that it serves.
         request: The same, if it is a request; None for a notification.
-        context: The context to run it in, while it is queued.
+        context: The context that it runs in; None when it has ended.
         size: Bytes of the params; -1 until they are counted.
         waits: The number of operations in it that wait for a peer.
         is_concluded: Whether its outcome has been reported.
@@ -69,7 +69,6 @@ class Run:
         "task",
         "trace",
         "waits",
-        "when_done",
         "work",
     )
 
@@ -80,6 +79,7 @@ class Run:
         item: Item,
         request: InboundRequest | None,
         trace: Trace,
+        context: Context,
     ) -> None:
         self.owner: RunOwner = owner
         self.work: Awaitable[Any] = work
@@ -87,10 +87,9 @@ class Run:
         self.request: InboundRequest | None = request
         self.trace: Trace = trace
         self.state: RunState = _QUEUED
-        self.context: Context | None = None
+        self.context: Context | None = context
         self.size: int = -1
         self.task: Any = None
-        self.when_done: Any = None
         self.is_concluded: bool = False
         self.waits: int = 0
 

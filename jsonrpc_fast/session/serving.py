@@ -1,10 +1,15 @@
 """The serving half of a session: runs handlers, queues what must wait, and refuses what has no room.
 
+One class, although long: room, slots, the queue and the pause are one state machine, and a message goes through all of
+them in one turn of the loop.
+
 Rules:
   - responses and cancellations are always read, so a handler that waits for one can always continue;
   - messages are served in the order of arrival: each function is called when its message is read. A sync function has
     then served it. A coroutine gets a task and one of `max_handlers` slots, or waits for a slot in the queue. Another
     awaitable, such as a future, is already at work and needs no slot;
+  - a request whose function answers at once is not registered as being served: nothing can arrive meanwhile. Batches,
+    hooks and functions that take the context need its registration first;
   - a handler that waits in `Session.call`, of this or another session, holds no slot: the peer may ask for something
     else before it answers. When such handlers continue, more than `max_handlers` may run for a while;
   - the queue and the handlers that wait for the peer are bounded together: by `max_inbox` messages and `inbox_bytes` of
@@ -15,6 +20,7 @@ Rules:
     messages are held, within the same bounds. At the bounds, reading pauses until the peer reads. If it reads nothing
     for PAUSE_SECONDS it may have paused as well, so reading resumes and messages are refused, until there are too many
     refusals for a peer that works;
+  - sessions of a group (group.py) share further bounds of the same kinds;
   - each handler runs in a copy of the context (`contextvars`) in which the session was created;
   - an RpcError that a handler raises is the answer. Any other exception except KeyboardInterrupt, and a result that
     cannot be encoded, is answered with -32603 without details, and reported as a fault on this side;
@@ -29,6 +35,7 @@ import contextvars
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextvars import Context
 from functools import partial
 from itertools import chain
 from math import inf
@@ -36,12 +43,15 @@ from sys import getsizeof
 from types import CoroutineType
 from typing import Any, Final, cast
 
-from ..codec import Raw
-from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
+from ..codec import Raw, Request
+from ..codes import BUSY_MESSAGE, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError, standard_error
 from ..handlers import NEVER_AWAITABLE, Handler, Handlers, RequestContext
+from ..handlers.replies import error_reply, failure_reply
 from ..transports.protocol import Transport
+from ..types import UNSET, MessageId, Unset
 from .events import InboundRequest
+from .group import SessionGroup
 from .hooks import FoundHooks
 from .peer import Peer
 from .running import Item, Run, RunState, Trace, current_run
@@ -53,7 +63,7 @@ PAUSE_SECONDS: Final = 0.5
 _REFUSAL_FACTOR: Final = 16
 """Beyond this multiple of `reply_bytes` in refusals and error replies, reading pauses until the peer reads."""
 
-_INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR), RPC_MESSAGES[ErrorCode.INTERNAL_ERROR]
+_INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR)
 
 _TURN_MESSAGES: Final = 256
 """Maximum number of waiting messages to serve in one turn of the loop."""
@@ -61,6 +71,8 @@ _TURN_MESSAGES: Final = 256
 _Task: Final[Callable[..., asyncio.Task[None]]] = (
     partial(cast("Any", asyncio.Task), eager_start=True) if sys.version_info >= (3, 12) else asyncio.Task
 )
+_SHARES_CONTEXT: Final = sys.version_info[:2] == (3, 11)
+"""Whether a task can run in an existing context: before, there is no such argument; an eager task needs a copy."""
 
 # Looked up once: before Python 3.12 access to enum members is slow.
 _RUNNING: Final = RunState.RUNNING
@@ -102,22 +114,30 @@ class Dispatcher:
         max_inbox: int,
         inbox_bytes: int,
         reply_bytes: int,
+        group: SessionGroup | None = None,
     ) -> None:
-        self._handlers = handlers
+        self._find = handlers.find
         self._make_context = make_context
         self._is_connected = is_connected
         self._peer = peer
         self._transport = transport
         self._hooks = hooks
-        self._is_traced = hooks.request_started is not None or hooks.request_served is not None
+        self._is_traced = any((hooks.request_started, hooks.request_received, hooks.request_served))
+        peer.reads_trace = hooks.request_received is not None
         self._send = send
         self._max_handlers = max_handlers
         self._max_inbox = max_inbox
         self._max_bytes = inbox_bytes
         self._reply_bytes = reply_bytes
-        self._context = contextvars.copy_context()
+        self._group = group
+        self._send_reply: Callable[[bytes, MessageId | Unset], None] | None = getattr(transport, "send_reply", None)
+        # Where every message has a request of its own, as over HTTP, handlers run in the context of that request.
+        self._new_context: Callable[[], Context] = (
+            contextvars.copy_context().copy if self._send_reply is None else contextvars.copy_context
+        )
         # The handlers.
         self._tasks: dict[asyncio.Task[None], Run] = {}  # of handlers that run or wait for the peer
+        self._when_done = self._task_done  # one object, which a task finds quickly among its callbacks
         self._running = 0  # number with a slot
         self._waiting = 0  # number that wait for a peer, without a slot
         self._alongside = 0  # number that need no slot
@@ -126,7 +146,7 @@ class Dispatcher:
         self._is_start_due = False
         self._is_overloaded = False
         # While the peer does not read.
-        self._held: deque[tuple[Item, int]] = deque()  # with their sizes in bytes
+        self._held: deque[tuple[Item, int, Context | None]] = deque()  # with their sizes in bytes
         self._refusal_bytes = 0
         self._is_paused = False
         self._is_in_batch = False  # nothing is read meanwhile
@@ -146,6 +166,21 @@ class Dispatcher:
         """The number of messages that wait to be served."""
         return len(self._held) + len(self._queue)
 
+    def kept_bytes(self) -> int:
+        """Return the size of the messages that wait or are being served."""
+        size = self._bytes + self._alongside_bytes
+        for run in self._tasks.values():
+            if run.state is _RUNNING:
+                if run.size < 0:
+                    run.size = _size(run.item.params, self._max_bytes)
+                size += run.size
+        return size
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a handler runs, or a message waits."""
+        return bool(self._tasks or self._held or self._queue or self._drainer)
+
     def tasks(self) -> set[asyncio.Task[None]]:
         """Return the tasks that have to end before every received message is served."""
         return set(self._tasks) if self._drainer is None else {*self._tasks, self._drainer}
@@ -154,10 +189,37 @@ class Dispatcher:
 
     def admit(self, item: Item) -> None:
         """Serve a message now or as soon as there is room, or refuse it."""
-        if self._held or self._is_blocked():
+        if self._held or self._transport.write_buffer_bytes > self._reply_bytes:
             self._hold(item)
         else:
             self._serve(item)
+
+    def serve_at_once(self, message: Request) -> bool:
+        """Serve a request that is not in a batch, and register it only if it is not answered at once.
+
+        Returns:
+            False if the request was not served: it has to wait, or its id has to be known while the function runs.
+        """
+        if self._held or self._is_traced or self._transport.write_buffer_bytes > self._reply_bytes:
+            return False
+        handler = self._find(message.method)
+        if handler is None or handler.wants_context:
+            return False
+        serving = self._peer.serving
+        if serving.requests and serving.find(message.id) is not None:
+            return False
+        context = self._new_context()
+        context.run(self._call, handler, message, context)
+        return True
+
+    def _serve(self, item: Item) -> None:
+        handler = self._find(item.method)
+        if handler is not None:
+            # Whatever made the transport read, such as another handler, has a context of its own.
+            context = self._new_context()
+            context.run(self._call, handler, item, context)
+        elif type(item) is InboundRequest:
+            self._refuse(item, None, standard_error(ErrorCode.METHOD_NOT_FOUND))
 
     def begin_batch(self) -> None:
         """Pause reading until `end_batch`, because a batch takes several turns of the loop."""
@@ -172,9 +234,11 @@ class Dispatcher:
             self._transport.resume_reading()
         self._check_idle()
 
-    def reply(self, text: bytes) -> None:
-        """Send a reply that no handler gave."""
-        if text:
+    def reply(self, text: bytes, request: InboundRequest | None = None) -> None:
+        """Send a reply that no handler gave; `request` is None for a batch, and for a request that is not served."""
+        if self._send_reply is not None:
+            self._reply_to(request, text)
+        elif text:
             if self._is_blocked():
                 self._refusal_bytes += len(text)
                 if self._refusal_bytes > _REFUSAL_FACTOR * self._reply_bytes:
@@ -191,8 +255,14 @@ class Dispatcher:
         if request.task is not None:
             request.task.cancel()
         else:
-            self._send(self._peer.answer_cancelled(request))
+            self._reply_to(request, self._peer.answer_cancelled(request))
             self._conclude(request, None, Outcome.CANCELLED)
+
+    def _reply_to(self, request: InboundRequest | None, text: bytes) -> None:
+        if self._send_reply is None:
+            self._send(text)
+        else:
+            self._send_reply(text, UNSET if request is None else request.id)
 
     def _refuse_for_room(self, item: Item, trace: Trace = None) -> None:
         """Refuse a message because there is no room for it."""
@@ -207,9 +277,23 @@ class Dispatcher:
         else:
             self._conclude(item, trace, Outcome.ERROR, SessionErrorCode.SERVER_BUSY)
 
+    def _keep(self, size: int) -> None:
+        """Count a message that waits, or whose handler waits for the peer."""
+        self._bytes += size
+        if self._group is not None:
+            self._group.keep(size)
+
+    def _drop(self, size: int) -> None:
+        """Count it no longer."""
+        self._bytes -= size
+        if self._group is not None:
+            self._group.drop(size)
+
     def _has_room(self, size: int) -> bool:
         waiting = self.inbox_items + self._waiting
         if waiting >= self._max_inbox or (self._bytes and self._bytes + size > self._max_bytes):
+            return False
+        if waiting and self._group is not None and not self._group.has_room(size):
             return False
         if waiting <= self._max_inbox // 2:
             self._is_overloaded = False
@@ -227,8 +311,8 @@ class Dispatcher:
                 self._refuse_for_room(item)
                 return
             self._pause_for_a_while()
-        self._held.append((item, size))
-        self._bytes += size
+        self._held.append((item, size, None if self._send_reply is None else contextvars.copy_context()))
+        self._keep(size)
         self._start_drainer()
 
     def _start_drainer(self) -> None:
@@ -246,9 +330,14 @@ class Dispatcher:
                 for _ in range(_TURN_MESSAGES):
                     if not self._held:
                         break
-                    item, size = self._held.popleft()
-                    self._bytes -= size
-                    self._serve(item)
+                    item, size, context = self._held.popleft()
+                    self._drop(size)
+                    if type(item) is InboundRequest and item.is_cancelled:
+                        continue
+                    if context is None:
+                        self._serve(item)
+                    else:
+                        context.run(self._serve, item)
                     # At least one, because the transport's high-water mark may be below `reply_bytes`.
                     if self._is_blocked():
                         break
@@ -296,47 +385,57 @@ class Dispatcher:
 
     # Handlers.
 
-    def _serve(self, item: Item) -> None:
+    def _call(self, handler: Handler, item: Item | Request, context: Context) -> None:
+        """Call a function. A `Request` is not registered yet."""
         request = item if type(item) is InboundRequest else None
-        if request is not None and request.is_cancelled:
-            return
-        handler = self._handlers.find(item.method)
-        if handler is None:
-            if request is not None:
-                self._refuse(request, None, standard_error(ErrorCode.METHOD_NOT_FOUND))
-        else:
-            # Whatever made the transport read, such as another handler, has a context of its own.
-            self._context.copy().run(self._call, handler, item, request)
-
-    def _call(self, handler: Handler, item: Item, request: InboundRequest | None) -> None:
         trace = self._started(item, request) if self._is_traced else None
         try:
-            context = self._make_context(item.method, request) if handler.wants_context else None
-            result = handler.invoke(item.params, context)
+            shown = self._make_context(item.method, request) if handler.wants_context else None
+            result = handler.invoke(item.params, shown)
         except BaseException as error:
+            if type(item) is Request:
+                item = request = self._peer.register(item)
             self._failed(item, request, trace, error)
             if isinstance(error, KeyboardInterrupt):
                 raise
+            return
+        kind = type(result)
+        # As `is_awaitable`, without a call.
+        if kind is CoroutineType or (kind not in NEVER_AWAITABLE and hasattr(kind, "__await__")):
+            if type(item) is Request:
+                item = request = self._peer.register(item)
+            self._begin(Run(self, result, item, request, trace, context))
+        elif type(item) is Request:
+            try:
+                text = self._peer.encode_result(item.id, result)
+            except HANDLER_FAILURES as error:
+                text, _ = self._failure_reply(self._peer.register(item), error)
+            if self._send_reply is not None:
+                self._send_reply(text, item.id)
+                return
+            try:  # noqa: SIM105  # as `_send`, without a call
+                self._transport.send(text)
+            except (ConnectionLost, StateError):
+                pass
         else:
-            # As `is_awaitable`, without a call.
-            if type(result) not in NEVER_AWAITABLE and hasattr(type(result), "__await__"):
-                self._begin(Run(self, result, item, request, trace))
-            else:
-                self._succeeded(item, request, trace, result)
+            self._succeeded(item, request, trace, result)
 
     def _begin(self, run: Run) -> None:
         """Start a handler that returned an awaitable, queue it, or refuse its message."""
         current_run.set(run)
         needs_slot = type(run.work) is CoroutineType or not asyncio.isfuture(run.work)
-        has_slot = self._running < self._max_handlers and not self._queue
+        has_slot = (
+            self._running < self._max_handlers and not self._queue and (self._group is None or self._group.has_slot())
+        )
         if needs_slot and not has_slot:
             run.size = _size(run.item.params, self._max_bytes)
             if self._has_room(run.size):
-                run.context = contextvars.copy_context()
                 if run.request is not None:
                     run.request.task = run
                 self._queue[run] = None
-                self._bytes += run.size
+                self._keep(run.size)
+                if self._group is not None and self._running < self._max_handlers:
+                    self._group.enqueue(self)
                 return
         elif needs_slot:
             if not self._waiting or self._has_room(0):
@@ -344,11 +443,13 @@ class Dispatcher:
                 return
         elif self._alongside < self._max_inbox:
             run.size = _size(run.item.params, self._max_bytes)
-            if not self._alongside_bytes or self._alongside_bytes + run.size <= self._max_bytes:
+            has_room = not self._alongside_bytes or self._alongside_bytes + run.size <= self._max_bytes
+            if has_room and (not self._alongside or self._group is None or self._group.has_room(run.size)):
                 run.state = _ALONGSIDE
                 self._start(run)
                 return
         run.state = _ENDED
+        run.context = None
         self._discard(run)
         self._refuse_for_room(run.item, run.trace)
 
@@ -356,12 +457,20 @@ class Dispatcher:
         if run.state is _ALONGSIDE:
             self._alongside += 1
             self._alongside_bytes += run.size
+            if self._group is not None:
+                self._group.keep(run.size)
         else:
             run.state = _RUNNING
             self._running += 1
+            if self._group is not None:
+                self._group.running += 1
             if run.waits:
                 self.run_waits(run)
-        task = _Task(self._await(run), loop=asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        if _SHARES_CONTEXT:
+            task = _Task(self._await(run), loop=loop, name=run.item.method, context=run.context)
+        else:
+            task = _Task(self._await(run), loop=loop, name=run.item.method)
         if task.done():
             # An eager task that ended at once, without `_await` doing all of this.
             if run.state is not _ENDED:
@@ -369,8 +478,7 @@ class Dispatcher:
                 self._conclude_task(run, task)
             return
         run.task = task
-        run.when_done = when_done = partial(self._task_done, run)
-        task.add_done_callback(when_done)
+        task.add_done_callback(self._when_done, context=run.context)
         self._tasks[task] = run
         if run.request is not None:
             run.request.task = run
@@ -380,12 +488,21 @@ class Dispatcher:
         for _ in range(_TURN_MESSAGES):
             if not self._queue or self._running >= self._max_handlers:
                 return
-            run, _ = self._queue.popitem(last=False)
-            self._bytes -= run.size
-            context, run.context = run.context, None
-            assert context is not None
-            context.run(self._start, run)
+            if self._group is not None:
+                self._group.enqueue(self)
+                return
+            self.start_one()
         self._start_soon()
+
+    def start_one(self) -> bool:
+        """Start the first handler in the queue, if there is a slot. Return whether another one could start now."""
+        if not self._queue or self._running >= self._max_handlers:
+            return False
+        run, _ = self._queue.popitem(last=False)
+        self._drop(run.size)
+        assert run.context is not None
+        run.context.run(self._start, run)
+        return bool(self._queue) and self._running < self._max_handlers
 
     def _start_soon(self) -> None:
         # Not at once: it would recurse when handlers that are started begin to wait.
@@ -409,17 +526,26 @@ class Dispatcher:
         # Here and not in `_task_done`, which would cost a turn of the loop: nothing can fail after this.
         task = run.task
         if task is not None:
-            task.remove_done_callback(run.when_done)
+            task.remove_done_callback(self._when_done)
             del self._tasks[task]
-        self._leave(run)
+        if run.state is _RUNNING and not self._closing:  # as `_leave`, without a call
+            self._running -= 1
+            if self._group is not None:
+                self._group.release()
+            run.state = _ENDED
+            run.task = run.context = None
+            if run.request is not None:
+                run.request.task = None
+        else:
+            self._leave(run)
         if self._queue:
             self._start_soon()
         if self._waker is not None:
             self._check_idle()
 
-    def _task_done(self, run: Run, task: asyncio.Task[None]) -> None:
+    def _task_done(self, task: asyncio.Task[None]) -> None:
         """Clean up after a task that did not reach its end, such as one cancelled before its first step."""
-        del self._tasks[task]
+        run = self._tasks.pop(task)
         self._leave(run)
         self._conclude_task(run, task)
         if self._queue:
@@ -429,17 +555,21 @@ class Dispatcher:
     def _leave(self, run: Run) -> None:
         if run.state is _RUNNING:
             self._running -= 1
+            if self._group is not None:
+                self._group.release()
         elif run.state is _ALONGSIDE:
             self._alongside -= 1
             self._alongside_bytes -= run.size
+            if self._group is not None:
+                self._group.drop(run.size)
         else:
             self._waiting -= 1
-            self._bytes -= run.size
+            self._drop(run.size)
         run.state = _ENDED
         if self._closing:
             self._closing.discard(run)
         # Break the cycle of task, context and run, so that they are freed at once.
-        run.task = run.when_done = None
+        run.task = run.context = None
         if run.request is not None:
             run.request.task = None
 
@@ -469,23 +599,27 @@ class Dispatcher:
         if run.size < 0:
             run.size = _size(run.item.params, self._max_bytes)
         self._running -= 1
+        if self._group is not None:
+            self._group.release()
         self._waiting += 1
-        self._bytes += run.size
+        self._keep(run.size)
         self._start_soon()
 
     def run_continues(self, run: Run) -> None:
         """Give a handler that waits no longer its slot back."""
         run.state = _RUNNING
         self._running += 1
+        if self._group is not None:
+            self._group.running += 1
         self._waiting -= 1
-        self._bytes -= run.size
+        self._drop(run.size)
 
     def abandon(self, run: Run) -> None:
         """End a handler that is in the queue."""
         if run not in self._queue:
             return
         del self._queue[run]
-        self._bytes -= run.size
+        self._drop(run.size)
         run.state = _ENDED
         self._discard(run)
         context, run.context = run.context, None
@@ -534,12 +668,14 @@ class Dispatcher:
     def cancel(self, but: Run | None = None) -> set[asyncio.Task[None]]:
         """Drop waiting messages, cancel all handlers except those that close and `but`, and return their tasks."""
         held, self._held = self._held, deque()
-        for item, size in held:
-            self._bytes -= size
+        for item, size, _ in held:
+            self._drop(size)
             if type(item) is InboundRequest and not item.is_cancelled:
                 self._give_up(item, None)
         for run in list(self._queue):
             self.abandon(run)
+        if self._group is not None:
+            self._group.leave(self)
         self._stop_pause_timer()
         tasks = {task for task, run in self._tasks.items() if run is not but and run not in self._closing}
         if self._drainer is not None:
@@ -563,10 +699,15 @@ class Dispatcher:
             try:
                 text = self._peer.answer(request, result)
             except HANDLER_FAILURES as error:  # an EncodeError, or what the methods of a payload raise
-                self._hooks.handler_fault(error, item.method, request.id)
-                outcome, code = Outcome.ERROR, _INTERNAL_ERROR[0]
-                text = self._peer.refuse(request, *_INTERNAL_ERROR)
-            self._send(text)
+                outcome = Outcome.ERROR
+                text, code = self._failure_reply(request, error)
+            if self._send_reply is not None:
+                self._send_reply(text, request.id)
+            elif text:
+                try:  # noqa: SIM105  # as `_send`, without a call
+                    self._transport.send(text)
+                except (ConnectionLost, StateError):
+                    pass
         if self._hooks.request_served is not None:
             self._conclude(item, trace, outcome, code)
 
@@ -578,39 +719,38 @@ class Dispatcher:
                 self._give_up(request, trace)
             else:
                 self._conclude(item, trace, Outcome.CANCELLED)
-        elif request is not None and isinstance(error, RpcError):
+        elif request is not None:
             self._refuse(request, trace, error)
         else:
-            self._hooks.handler_fault(error, item.method, None if request is None else request.id)
-            if request is not None:
-                self._refuse(request, trace, standard_error(ErrorCode.INTERNAL_ERROR))
-            else:
-                self._conclude(item, trace, Outcome.ERROR, _INTERNAL_ERROR[0])
+            self._hooks.handler_fault(error, item.method, None)
+            self._conclude(item, trace, Outcome.ERROR, _INTERNAL_ERROR)
 
-    def _refuse(self, request: InboundRequest, trace: Trace, error: RpcError) -> None:
-        try:
-            code = int(error.code)
-            text = self._peer.refuse(request, code, error.message, error.data)
-        except HANDLER_FAILURES as fault:  # data that cannot be encoded, or a subclass without one of the fields
-            self._hooks.handler_fault(fault, request.method, request.id)
-            code = _INTERNAL_ERROR[0]
-            text = self._peer.refuse(request, *_INTERNAL_ERROR)
-        self.reply(text)
+    def _refuse(self, request: InboundRequest, trace: Trace, error: BaseException) -> None:
+        refuse = partial(self._peer.refuse, request)
+        text, code = error_reply(error, request.method, request.id, refuse, self._hooks.handler_fault)
+        self.reply(text, request)
         self._conclude(request, trace, Outcome.ERROR, code)
+
+    def _failure_reply(self, request: InboundRequest, error: BaseException) -> tuple[bytes, int]:
+        refuse = partial(self._peer.refuse, request)
+        return failure_reply(error, request.method, request.id, refuse, self._hooks.handler_fault)
 
     def _give_up(self, request: InboundRequest, trace: Trace) -> None:
         """Conclude a request that the peer cancelled, or whose handler was cancelled because the session ends."""
         if request.is_cancelled:
-            self._send(self._peer.answer_cancelled(request))
+            self._reply_to(request, self._peer.answer_cancelled(request))
         else:
             self.unanswered += self._peer.serving.has(request.id, request)
-            self._send(self._peer.drop(request))
+            self._reply_to(request, self._peer.drop(request))
         self._conclude(request, trace, Outcome.CANCELLED)
 
-    def _started(self, item: Item, request: InboundRequest | None) -> Trace:
+    def _started(self, item: Item | Request, request: InboundRequest | None) -> Trace:
         now = asyncio.get_running_loop().time()
         started = self._hooks.request_started
-        return None if started is None else started(None if request is None else request.id, item.method), now
+        id = None if request is None else request.id
+        if self._hooks.request_received is not None:
+            return self._hooks.request_received(id, item.method, self._peer.trace_of(item)), now
+        return None if started is None else started(id, item.method), now
 
     def _conclude(self, item: Item, trace: Trace, outcome: Outcome, code: int | None = None) -> None:
         served = self._hooks.request_served

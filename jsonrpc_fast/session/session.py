@@ -2,7 +2,8 @@
 
 Rules:
   - it consists of a half that calls (calling.py) and a half that serves (serving.py);
-  - everything runs on the loop's thread, except that `call_threadsafe` may be called from another thread;
+  - everything runs on the loop's thread, except that `call_threadsafe` and `notify_threadsafe` may be called from
+    another thread;
   - a batch that takes longer than TURN_SECONDS is served over several turns of the loop, before anything else is read;
   - when the peer ends its stream, the calls of this side are lost, but every received message is served before the
     transport is closed;
@@ -21,13 +22,13 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, overload
 
-from ..codec import Notification, ParseError
-from ..errors import StateError
-from ..handlers import Function, Handlers
+from .._checks import check_seconds
+from ..codec import Notification, ParseError, Request
+from ..errors import HttpStatusError, InvalidResponse, StateError
+from ..handlers import Function, HandlerOptions, Handlers
 from ..transports.base import TURN_SECONDS
-from ..transports.options import check_seconds
 from ..transports.protocol import Received, Transport
-from ..types import UNSET, Unset
+from ..types import UNSET, MessageId, Unset
 from .calling import Caller
 from .context import SessionContext
 from .events import Cancelled, InboundRequest, PeerEvent, PeerFault, Progressed
@@ -55,6 +56,9 @@ class _State(enum.Enum):
     RUNNING = "running"
     CLOSING = "closing"  # handlers may finish, new requests are refused
     CLOSED = "closed"
+
+
+_RUNNING: Final = _State.RUNNING  # looked up once: before Python 3.12 access to enum members is slow
 
 
 class Session(Caller):
@@ -86,8 +90,11 @@ class Session(Caller):
             id_factory=checked["id_factory"],
             max_pending=checked["max_pending"],
             unique_ids=checked["unique_ids"],
+            default=checked["default"],
         )
-        super().__init__(transport, peer, FoundHooks(checked["hooks"]), checked["timeout"], checked["errors"])
+        super().__init__(
+            transport, peer, FoundHooks(checked["hooks"]), checked["timeout"], checked["errors"], checked["context"]
+        )
         self.handlers: Handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
         self._close_seconds = checked["close_seconds"]
         end_seconds = checked["end_seconds"]
@@ -111,6 +118,7 @@ class Session(Caller):
             max_inbox=checked["max_inbox"],
             inbox_bytes=checked["inbox_bytes"],
             reply_bytes=checked["reply_bytes"],
+            group=checked["group"],
         )
 
     # Starting and closing.
@@ -133,10 +141,12 @@ class Session(Caller):
             "onerror": self._on_error,
             "onclose": self._on_close,
             "onend": self._on_end,
+            "onfail": self._on_fail,
             "onstop": self._on_stop,
+            "kept_bytes": self._dispatcher.kept_bytes,
             "pauses_when_blocked": False,
         }
-        # A transport of another library may lack `onend` and `onstop`.
+        # A transport of another library may lack some of them.
         before = {name: getattr(transport, name) for name in callbacks if hasattr(transport, name)}
         for name in before:
             setattr(transport, name, callbacks[name])
@@ -163,6 +173,12 @@ class Session(Caller):
     def is_connected(self) -> bool:
         """Whether the session is started and its connection is open."""
         return self._state is _State.RUNNING
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the session is connected, and neither side waits for anything."""
+        peer, dispatcher = self._peer, self._dispatcher
+        return not (len(peer.calls) or len(peer.serving) or dispatcher.is_busy) and self.is_connected
 
     @property
     def unanswered(self) -> int:
@@ -307,24 +323,34 @@ class Session(Caller):
         elif isinstance(error, OSError):
             self._fault = error
             self._hooks.peer_fault(error)
+        elif isinstance(error, HttpStatusError | InvalidResponse):
+            self._hooks.peer_fault(error)
         else:
             self._hooks.fault(error)
+
+    def _on_fail(self, id: MessageId, error: Exception) -> None:
+        """Settle a call whose answer cannot arrive, because the exchange that carries it failed."""
+        call = self._peer.fail(id, error)
+        if call is not None:
+            self._settled(call)
 
     # Serving.
 
     @overload
-    def register(self, method: str, *, unpack: bool = True) -> Callable[[Function], Function]: ...
+    def register(self, method: str, **options: Unpack[HandlerOptions]) -> Callable[[Function], Function]: ...
 
     @overload
-    def register(self, method: str, function: Function, *, unpack: bool = True) -> Function: ...
+    def register(self, method: str, function: Function, **options: Unpack[HandlerOptions]) -> Function: ...
 
-    def register(self, method: str, function: Any = None, *, unpack: bool = True) -> Any:
+    def register(self, method: str, function: Any = None, **options: Unpack[HandlerOptions]) -> Any:
         """Register a function for a method, as `Handlers.register`. Without a function, return a decorator."""
-        return self.handlers.register(method, function, unpack=unpack)
+        return self.handlers.register(method, function, **options)
 
     def _on_message(self, message: Received) -> None:
         if self._batch is not None:
             self._finish_batch()
+        if type(message) is Request and self._state is _RUNNING and self._dispatcher.serve_at_once(message):
+            return
         events = self._peer.receive_lazily(message, self._loop.time())
         if type(message) is list and len(message) > _SMALL_BATCH:
             self._batch = events

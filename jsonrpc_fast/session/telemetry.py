@@ -7,6 +7,9 @@ version in which `rpc.system.name` has replaced `rpc.system`: spans of kind CLIE
 and the histograms `rpc.client.call.duration` and `rpc.server.call.duration`, in seconds. Payloads and error texts are
 not recorded. Requests that no handler served are recorded under the method `_OTHER`, because a peer can invent any
 number of method names.
+
+`TraceContextHooks` also connects the spans of both sides: calls and notifications carry `traceparent` and `tracestate`
+(https://www.w3.org/TR/trace-context/), and the spans of requests continue the trace of the caller.
 """
 
 from __future__ import annotations
@@ -14,15 +17,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from opentelemetry import context, metrics, trace
-from opentelemetry.metrics import Histogram, MeterProvider
-from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
+try:
+    from opentelemetry import context, metrics, trace
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import Histogram, MeterProvider
+    from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ModuleNotFoundError as _missing:
+    raise ImportError('OpenTelemetry needs the extra `otel`: pip install "jsonrpc_fast[otel]"') from _missing
 
 from ..errors import CallCancelled, CallTimeout, ConnectionLost, ParseError
 from ..types import MessageId
 from .tracker import Outcome
 
 _NAME: Final = "jsonrpc_fast"
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+_MAX_LENGTH: Final = 512  # of a member, in characters; W3C Trace Context asks for no more
 _SCHEMA: Final = "https://opentelemetry.io/schemas/1.40.0"
 _OTHER: Final = "_OTHER"
 # The boundaries that the conventions advise for durations of calls.
@@ -79,7 +89,10 @@ class OpenTelemetryHooks:
         self._end(span, method, outcome, code, seconds, self._client_duration)
 
     def request_started(self, id: MessageId, method: str) -> Span:
-        span = self._start(id, method, SpanKind.SERVER)
+        return self._serve(id, method, None)
+
+    def _serve(self, id: MessageId, method: str, parent: Context | None) -> Span:
+        span = self._start(id, method, SpanKind.SERVER, parent)
         # The session runs the handler in a context of its own, so nothing needs to be detached.
         context.attach(trace.set_span_in_context(span))
         return span
@@ -93,11 +106,11 @@ class OpenTelemetryHooks:
             method = _OTHER
         self._end(span, method, outcome, code, seconds, self._server_duration)
 
-    def _start(self, id: MessageId, method: str, kind: SpanKind) -> Span:
+    def _start(self, id: MessageId, method: str, kind: SpanKind, parent: Context | None = None) -> Span:
         attributes = {**self._attributes, "rpc.method": method, "jsonrpc.protocol.version": "2.0"}
         if id is not None:
             attributes["jsonrpc.request.id"] = str(id)
-        return self._tracer.start_span(method, kind=kind, attributes=attributes)
+        return self._tracer.start_span(method, context=parent, kind=kind, attributes=attributes)
 
     def _end(
         self, span: Span, method: str, outcome: Outcome, code: int | None, seconds: float, duration: Histogram
@@ -112,3 +125,23 @@ class OpenTelemetryHooks:
             span.set_status(StatusCode.ERROR)
         duration.record(seconds, {**self._attributes, "rpc.method": method, **found}, trace.set_span_in_context(span))
         span.end()
+
+
+class TraceContextHooks(OpenTelemetryHooks):
+    """Hooks that also send and read the trace context.
+
+    It is beside the members of JSON-RPC, or where the convention of the session puts it: in `_meta` for MCP. To read it
+    beside them, the transport needs `Profile(extra_members="keep")`. A peer that refuses unknown members refuses these,
+    and a peer that is not trusted can choose the trace that its requests belong to.
+    """
+
+    def call_prepared(self, id: int | str | None, method: str) -> tuple[Span | None, dict[str, str]]:
+        span = None if id is None else self._start(id, method, SpanKind.CLIENT)
+        carrier: dict[str, str] = {}
+        _PROPAGATOR.inject(carrier, None if span is None else trace.set_span_in_context(span))
+        return span, carrier
+
+    def request_received(self, id: MessageId, method: str, carrier: dict[str, str]) -> Span:
+        carrier = {name: value for name, value in carrier.items() if len(value) <= _MAX_LENGTH}
+        parent = _PROPAGATOR.extract(carrier) if carrier else None
+        return self._serve(id, method, parent or None)

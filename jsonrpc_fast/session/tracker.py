@@ -26,7 +26,7 @@ from math import inf
 from typing import Any, Final, Generic, TypeVar
 
 from ..errors import StateError
-from ..types import MessageId
+from ..types import UNSET, MessageId, Unset
 
 T = TypeVar("T")
 
@@ -72,6 +72,7 @@ class Call:
         "on_progress",
         "outcome",
         "progressed",
+        "request_id",
         "started",
         "token",
         "trace",
@@ -95,6 +96,7 @@ class Call:
         self.callback: Any = None
         self.on_progress: Callable[[Any], object] | None = None
         self.trace: Any = None
+        self.request_id: MessageId | Unset = UNSET  # of the peer's request that it belongs to
 
     def deadline(self) -> float:
         """Return the earlier of both deadlines, in seconds; infinite without one."""
@@ -274,20 +276,27 @@ class Tracker:
 
 
 class Serving(Generic[T]):
-    """The requests of the peer that are being served, by id."""
+    """The requests of the peer that are being served, by id.
 
-    __slots__ = ("_others", "_requests")
+    Attributes:
+        requests: The earliest request with each id; for reading only.
+    """
+
+    __slots__ = ("_others", "requests")
 
     def __init__(self) -> None:
-        self._requests: dict[Hashable, T] = {}
+        self.requests: dict[Hashable, T] = {}
         self._others: dict[Hashable, list[T]] = {}  # whose id was in flight already
 
     def __len__(self) -> int:
-        return len(self._requests) + sum(map(len, self._others.values()))
+        count = len(self.requests)
+        return count + sum(map(len, self._others.values())) if self._others else count
 
     def begin(self, id: MessageId, request: T) -> bool:
         """Add a request. Returns False, and keeps the first request, if its id is in flight already."""
-        return self._requests.setdefault(_key(id), request) is request
+        kind = type(id)  # as `_key`, without a call
+        key: Hashable = id if kind is int or kind is str else (kind, id)
+        return self.requests.setdefault(key, request) is request
 
     def begin_beside(self, id: MessageId, request: T) -> None:
         """Add a request whose id is in flight already. `find` returns the earliest request with the id."""
@@ -295,25 +304,26 @@ class Serving(Generic[T]):
 
     def find(self, id: MessageId) -> T | None:
         """Return the earliest request with this id, or None."""
-        return self._requests.get(_key(id))
+        return self.requests.get(_key(id))
 
     def has(self, id: MessageId, request: T) -> bool:
         """Return whether this very request is being served."""
         key = _key(id)
-        return self._requests.get(key) is request or any(other is request for other in self._others.get(key, ()))
+        return self.requests.get(key) is request or any(other is request for other in self._others.get(key, ()))
 
     def end(self, id: MessageId, request: T | None = None) -> bool:
         """Remove a request, or the earliest one with the id if `request` is None. Returns False if there is none."""
-        key = _key(id)
+        kind = type(id)  # as `_key`, without a call
+        key: Hashable = id if kind is int or kind is str else (kind, id)
         if not self._others:
-            if request is not None and self._requests.get(key) is not request:
+            if request is not None and self.requests.get(key) is not request:
                 return False
-            return self._requests.pop(key, None) is not None
+            return self.requests.pop(key, None) is not None
         others = self._others.get(key, [])
-        if request is None or self._requests.get(key) is request:
-            found = self._requests.pop(key, None) is not None
+        if request is None or self.requests.get(key) is request:
+            found = self.requests.pop(key, None) is not None
             if others:
-                self._requests[key] = others.pop(0)
+                self.requests[key] = others.pop(0)
         else:
             found = request in others
             if found:
@@ -324,8 +334,8 @@ class Serving(Generic[T]):
 
     def clear(self) -> list[T]:
         """Remove all requests and return them."""
-        requests = [*self._requests.values(), *(other for others in self._others.values() for other in others)]
-        self._requests.clear()
+        requests = [*self.requests.values(), *(other for others in self._others.values() for other in others)]
+        self.requests.clear()
         self._others.clear()
         return requests
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from .base import ByteTransport
+from .byte_transport import ByteTransport
 from .memory import MemoryTransport, memory_pair
+from .message import MessageTransport
 from .protocol import Received, Sendable, Transport
 from .stdio import StdioClient, StdioServer, run_stdio
-from .stream import StreamServer, StreamTransport, TcpClient, TcpServer, UnixClient, UnixServer
+from .stream import PeerCredentials, StreamServer, StreamTransport, TcpClient, TcpServer, UnixClient, UnixServer
 
 __all__ = [
     "ByteTransport",
     "MemoryTransport",
+    "MessageTransport",
+    "PeerCredentials",
     "Received",
     "Sendable",
     "StdioClient",

@@ -1,4 +1,6 @@
-"""The base of all transports over a channel of bytes.
+"""The base of all transports. `byte_transport` is that of transports over a channel of bytes.
+
+One class, although long: connecting, delivering, sending and closing are one state machine, and share its state.
 
 Rules:
   - A transport is idle, connecting, connected, running, closing, closed, in this order. It may skip states and never
@@ -26,12 +28,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from ..codec import Decoder, ParseError, encode
+from .._checks import check_count, check_seconds
+from ..codec import ParseError
 from ..errors import LOOP_EXITS, ConnectionLost, StateError
-from ..framing.frames import Framing, frame
 from ..profile import JSONRPC, Limits, Profile
 from . import debug
-from .options import check_count, check_seconds
 from .protocol import Received, Sendable, Transport
 
 READ_BYTES: Final = 64 * 1024
@@ -43,8 +44,6 @@ TURN_ITEMS: Final = 64
 """How many messages and faults are decoded at a time."""
 TURN_SECONDS: Final = 0.005
 """After this time, delivering continues in the next turn of the loop."""
-SMALL_BYTES: Final = 256
-"""Chunks up to this size are decoded at once, since they hold few items."""
 HIGH_WATER_BYTES: Final = 256 * 1024
 """With more unwritten bytes than this, a transport is blocked."""
 LOW_WATER_BYTES: Final = 64 * 1024
@@ -65,12 +64,10 @@ class State(enum.Enum):
     CLOSED = "closed"
 
 
-class ByteTransport(Transport):
-    """A `Transport` over a channel of bytes; subclasses implement the channel.
+class BaseTransport(Transport):
+    """What `ByteTransport` and `MessageTransport` have in common: states, the queue of frames, and delivering.
 
     Args:
-        framing: As in `Decoder`. Sent messages have the same framing; with "auto" they follow the peer's, and are
-            lines until that is known.
         profile: The rules for decoding.
         limits: Replace the limits of `profile` if given.
         raw: Whether payloads are left undecoded, as in `Decoder`.
@@ -84,6 +81,8 @@ class ByteTransport(Transport):
         onstop: Called when this side must end, because its server closes or its process received a signal. The callee
             finishes its work within the given seconds (None: without limit) and closes the transport. If it is not
             set, `onend` is called and reading stops; if that is not set either, the transport closes.
+        kept_bytes: If set, returns about how many bytes of delivered messages are kept: set by a session for its inbox
+            and handlers, and counted by servers (`max_buffered_bytes`).
         unanswered: How many requests were left without a response at the close: set by a session, read by `run_stdio`.
         linger_turns: How many more turns of the loop frames wait, so that more of them leave in one write.
         answers_after_end: Whether a peer that ended its stream usually still waits for replies, like the client of a
@@ -100,7 +99,6 @@ class ByteTransport(Transport):
     def __init__(
         self,
         *,
-        framing: Framing = "newline",
         profile: Profile = JSONRPC,
         limits: Limits | None = None,
         raw: bool = False,
@@ -109,8 +107,7 @@ class ByteTransport(Transport):
     ) -> None:
         check_seconds("drain_seconds", drain_seconds)
         check_count("max_faults", max_faults, 0)
-        self._decoder = Decoder(framing, profile, limits, raw)
-        self._feed: Callable[..., list[Any]] = self._decoder.feed
+        self._raw = raw
         self.profile: Final[Profile] = profile if limits is None else profile.replace(limits=limits)
         self._drain_seconds = drain_seconds
         self._max_faults = max_faults
@@ -120,6 +117,7 @@ class ByteTransport(Transport):
         self.onend: Callable[[], None] | None = None
         self.onstop: Callable[[float | None], None] | None = None
         self.pauses_when_blocked = True
+        self.kept_bytes: Callable[[], int] | None = None
         self.unanswered = 0
         self.linger_turns: int = 0
 
@@ -135,6 +133,7 @@ class ByteTransport(Transport):
         self._fault: Exception | None = None  # what broke the channel
         self._queue: list[bytes] = []
         self._queue_bytes = 0
+        self._may_hold_bytes = False  # the channel
         self._is_flush_due = False
         self._turns_lingered = 0
         self._is_blocked = False
@@ -144,48 +143,129 @@ class ByteTransport(Transport):
         self._is_reading = False
         self._may_deliver = False  # running, and neither paused nor blocked
         self._undelivered: list[Any] = []  # decoded items
-        self._undecoded = bytearray()
-        self._has_backlog = False  # one of these is not empty, or the decoder has more
+        self._has_backlog = False  # this is not empty, or there is more to decode
         self._is_delivery_due = False
         self._faults = 0
         self._pending_loss: tuple[Exception | None] | None = None  # the channel is closed, but there is a backlog
         self._has_ended = False  # the peer's side of the stream
-        self._is_decoder_closed = False
         self._is_framing_broken = False  # the reason why the stream has ended
         self._is_end_reported = False
 
-    # For subclasses to implement.
+    # The channel, for subclasses to implement. All of these are called on the loop's thread.
 
-    async def _open(self) -> None:
-        """Open the channel without reading from it. Leave nothing open on failure."""
+    async def open_channel(self) -> None:
+        """Open the channel without reading from it. Leave nothing open on failure.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
         raise NotImplementedError
 
-    def _read_channel(self, wanted: bool) -> None:
-        """Start or stop calling `_bytes_received` and `_end_received`."""
+    def set_reading(self, wanted: bool) -> None:
+        """Start or stop reading from the channel. What arrives while reading is stopped is kept.
+
+        The default does nothing: it is for channels that cannot stop, and what they keep has no bound.
+        """
+
+    def unwritten_bytes(self) -> int:
+        """Return how many bytes were written to the channel and are not yet taken by the system. The default is 0."""
+        return 0
+
+    def finish_channel(self) -> None:
+        """Close the channel when everything is written, then call `channel_lost`, during this call or later."""
         raise NotImplementedError
 
-    def _write(self, data: bytes) -> None:
-        """Write bytes, keep those that the system does not take yet, and call `_set_blocked` if they are too many."""
+    def abort_channel(self) -> None:
+        """Close the channel without writing; call `channel_lost` later, not during this call."""
         raise NotImplementedError
 
-    def _unwritten_bytes(self) -> int:
-        """Return how many bytes are kept."""
+    def channel_name(self) -> str:
+        """Return a name of the channel, for the log. The default is the name of the class."""
+        return type(self).__name__
+
+    def release_channel(self) -> None:
+        """Release what the subclass holds; called once, after `onclose`. The default does nothing."""
+
+    # Events of the channel, for subclasses to call on the loop's thread.
+
+    def end_received(self) -> None:
+        """Handle the end of what the peer sends."""
+        if self._has_ended or self._state is State.CLOSING or self._state is State.CLOSED:
+            return
+        self._has_ended = True
+        if self._may_deliver and not self._has_backlog:
+            self._deliver(self._next_items())
+        else:
+            self._has_backlog = True
+        self._update_reading()
+
+    def set_blocked(self, is_blocked: bool) -> None:
+        """Handle the unwritten bytes rising above the high-water mark (True), or falling to the low one (False)."""
+        self._is_blocked = is_blocked
+        self._update_reading()
+        if not is_blocked:
+            self._wake(self._drain_waiters)
+
+    def channel_lost(self, fault: Exception | None = None) -> None:
+        """Handle the end of the channel. Further calls do nothing.
+
+        Args:
+            fault: What broke it, for `onerror`; None if one of the sides closed it.
+        """
+        if self._state is State.CLOSED:
+            return
+        fault = fault or self._fault
+        self._fault = self._fault or fault
+        self._may_send = self._may_send_lines = False
+        self._clear_queue()
+        if self._state is State.RUNNING and self._has_backlog and self._pending_loss is None:
+            # The backlog arrived before the fault, and a response in it settles a call.
+            self._pending_loss = (fault,)
+            self._may_deliver = True
+            self._deliver([], has_more=True)
+        if self._pending_loss is not None and self._has_backlog and self._may_deliver:
+            return  # `_deliver_backlog` calls this again after the last item
+        self._stop_traffic(State.CLOSED)
+        self._clear_backlog()
+        if self._closing_timer is not None:
+            self._closing_timer.cancel()
+        if fault is not None:
+            self._report(fault)
+        if self._log is not None:
+            self._log.closed(self._fault)
+        if self.onclose is not None:
+            self._run_callback(self.onclose, "onclose")
+        self.release_channel()
+        for waiters in (self._drain_waiters, self._close_waiters):
+            self._wake(waiters)
+
+    def held_bytes(self) -> int:
+        """Return about how many bytes are received but not delivered, kept by the user, or sent but not written."""
+        return self.write_buffer_bytes + (0 if self.kept_bytes is None else self.kept_bytes())
+
+    # What the two kinds of transports do differently.
+
+    def _open_log(self) -> None:
         raise NotImplementedError
 
-    def _finish(self) -> None:
-        """Close the channel when all is written; finally call `_channel_lost`."""
+    def _frame(self, message: Sendable) -> bytes:
+        """Return a message as a frame, or b"" if nothing is to be sent. Raises like `send`."""
         raise NotImplementedError
 
-    def _abort(self) -> None:
-        """Close the channel without writing; call `_channel_lost` with `_fault` later, not from inside this call."""
+    def _write_queue(self) -> None:
+        """Write all frames of the queue, which is not empty."""
         raise NotImplementedError
 
-    def _label(self) -> str:
-        """Return a name of the channel, for the log."""
+    def _next_items(self) -> list[Any]:
+        """Return the next few items of the backlog; [] if there are none."""
         raise NotImplementedError
 
-    def _on_closed(self) -> None:
-        """Release what the subclass holds; called once, after `onclose`."""
+    def _update_backlog(self) -> None:
+        """Set `_has_backlog`: whether `_next_items` would return items."""
+        raise NotImplementedError
+
+    def _clear_backlog(self) -> None:
+        self._undelivered.clear()
 
     # States.
 
@@ -202,19 +282,16 @@ class ByteTransport(Transport):
         self._state = State.CONNECTING
         self._loop = asyncio.get_running_loop()
         try:
-            await self._open()
+            await self.open_channel()
         finally:
             if self._state is State.CONNECTING:
                 self._state = State.IDLE
         if self._state is not State.IDLE:
-            self._abort()
+            self.abort_channel()
             raise ConnectionLost("the transport was closed while it was connecting")
         self._state = State.CONNECTED
-        self._log = debug.log_for(self._label(), self._decoder, self.profile.limits)
-        if self._log is not None:
-            self._feed = self._log.feed
+        self._open_log()
         self._may_send = True
-        self._may_send_lines = self._decoder.framing == "newline" and self._log is None
 
     async def start(self) -> None:
         if self._state is State.IDLE:
@@ -230,14 +307,14 @@ class ByteTransport(Transport):
 
     async def disconnect(self) -> None:
         if self._state in (State.IDLE, State.CONNECTING):
-            self._channel_lost(None)
+            self.channel_lost(None)
         elif self._state is not State.CLOSED:
             if self._pending_loss is not None:
                 self._drop_backlog()
             else:
                 self._stop_traffic(State.CLOSING)
                 self._clear_queue()
-                self._abort()
+                self.abort_channel()
             await self.wait_closed()
 
     async def wait_closed(self) -> None:
@@ -247,22 +324,21 @@ class ByteTransport(Transport):
 
     def _begin_closing(self, drain_seconds: float | None) -> None:
         if self._state in (State.IDLE, State.CONNECTING):
-            self._channel_lost(None)
+            self.channel_lost(None)
         elif self._pending_loss is not None:
             self._drop_backlog()
         elif self._state in (State.CONNECTED, State.RUNNING):
             self.linger_turns = 0
             self._flush()
             self._stop_traffic(State.CLOSING)
-            self._undelivered.clear()
-            self._undecoded.clear()
+            self._clear_backlog()
             if drain_seconds is not None:
                 self._closing_timer = self._loop.call_later(drain_seconds, self._on_drain_timeout)
-            self._finish()
+            self.finish_channel()
 
     def _on_drain_timeout(self) -> None:
-        self._undrained_bytes = self._unwritten_bytes()
-        self._abort()
+        self._undrained_bytes = self.unwritten_bytes()
+        self.abort_channel()
 
     def _request_stop(self, grace_seconds: float | None, drain_seconds: float | None) -> None:
         """Ask the user of the transport to finish and close it; see `onstop`."""
@@ -277,7 +353,7 @@ class ByteTransport(Transport):
             self._begin_closing(drain_seconds)
 
     def _break(self, fault: Exception) -> None:
-        """Stop sending because of `fault`. The state does not change, and `_channel_lost` follows."""
+        """Stop sending because of `fault`. The state does not change, and `channel_lost` follows."""
         if self._state is not State.CLOSED and self._fault is None:
             self._fault = fault
         self._stop_sending()
@@ -291,44 +367,11 @@ class ByteTransport(Transport):
 
     def _read_failed(self, fault: OSError) -> None:
         self._break(fault)
-        self._abort()
+        self.abort_channel()
 
     def _stop_traffic(self, state: State) -> None:
         self._state = state
         self._may_send = self._may_send_lines = self._may_deliver = False
-
-    def _channel_lost(self, fault: Exception | None) -> None:
-        """Handle the end of the channel.
-
-        Args:
-            fault: What broke it; None if this side closed it.
-        """
-        if self._state is State.CLOSED:
-            return
-        self._fault = self._fault or fault
-        self._may_send = self._may_send_lines = False
-        self._clear_queue()
-        if self._state is State.RUNNING and self._has_backlog and self._pending_loss is None:
-            # The backlog arrived before the fault, and a response in it settles a call.
-            self._pending_loss = (fault,)
-            self._may_deliver = True
-            self._deliver([], has_more=True)
-        if self._pending_loss is not None and self._has_backlog and self._may_deliver:
-            return  # `_deliver_backlog` calls this again after the last item
-        self._stop_traffic(State.CLOSED)
-        self._undelivered.clear()
-        self._undecoded.clear()
-        if self._closing_timer is not None:
-            self._closing_timer.cancel()
-        if fault is not None:
-            self._report(fault)
-        if self._log is not None:
-            self._log.closed(self._fault)
-        if self.onclose is not None:
-            self._run_callback(self.onclose, "onclose")
-        self._on_closed()
-        for waiters in (self._drain_waiters, self._close_waiters):
-            self._wake(waiters)
 
     async def _wait(self, waiters: list[asyncio.Future[None]]) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -349,7 +392,12 @@ class ByteTransport(Transport):
 
     @property
     def write_buffer_bytes(self) -> int:
-        return self._queue_bytes + (self._unwritten_bytes() if self._may_send or self._state is State.CLOSING else 0)
+        # Sessions ask before each message: ask the channel only while it may hold bytes.
+        if not self._may_hold_bytes:
+            return self._queue_bytes
+        unwritten = self.unwritten_bytes() if self._may_send or self._state is State.CLOSING else 0
+        self._may_hold_bytes = unwritten > 0
+        return self._queue_bytes + unwritten
 
     def send(self, message: Sendable) -> None:
         # The encoders usually return a whole frame.
@@ -362,6 +410,7 @@ class ByteTransport(Transport):
         self._queue.append(framed)
         self._queue_bytes = queued = self._queue_bytes + len(framed)
         if queued >= WRITE_BYTES:
+            self._may_hold_bytes = True
             self._write_queue()
         elif not self._is_flush_due:
             self._is_flush_due = True
@@ -380,20 +429,6 @@ class ByteTransport(Transport):
         error.__cause__ = self._fault
         return error
 
-    def _frame(self, message: Sendable) -> bytes:
-        """Return a message as a frame, or b"" if nothing is to be sent. Raises like `send`."""
-        if not self._may_send:
-            raise self._closed_error()
-        if isinstance(message, bytes):
-            text = message
-        else:
-            text = encode(list(message) if isinstance(message, tuple) else message)
-        framing = self._decoder.framing
-        framed = frame(text, "newline" if framing == "auto" else framing)  # the peer's framing is not known yet
-        if self._log is not None and framed:
-            self._log.sent(framed, message)
-        return framed
-
     def _flush(self) -> None:
         if self._turns_lingered < self.linger_turns and self._queue:
             self._turns_lingered += 1
@@ -402,26 +437,12 @@ class ByteTransport(Transport):
             return
         self._is_flush_due = False
         if self._queue:
+            self._may_hold_bytes = True
             self._write_queue()
 
     def _clear_queue(self) -> None:
         self._queue.clear()
         self._queue_bytes = 0
-
-    def _write_queue(self) -> None:
-        queue = self._queue
-        data = queue[0] if len(queue) == 1 else b"".join(queue)
-        queue.clear()
-        self._queue_bytes = 0
-        self._turns_lingered = 0
-        self._write(data)
-
-    def _set_blocked(self, is_blocked: bool) -> None:
-        """Handle the unwritten bytes rising above the high-water mark, or falling to the low one."""
-        self._is_blocked = is_blocked
-        self._update_reading()
-        if not is_blocked:
-            self._wake(self._drain_waiters)
 
     # Receiving.
 
@@ -450,45 +471,7 @@ class ByteTransport(Transport):
         reads = self._may_deliver and not self._has_backlog
         if self._is_reading is not reads:
             self._is_reading = reads
-            self._read_channel(reads)
-
-    def _bytes_received(self, data: bytes | bytearray | memoryview) -> None:
-        if not self._may_deliver or self._has_backlog:
-            if self._state is not State.CLOSING and self._state is not State.CLOSED:
-                self._undecoded += data
-                self._has_backlog = True
-        elif len(data) <= SMALL_BYTES:
-            items = self._feed(data)
-            if items:
-                self._deliver(items)
-            if self._decoder.ended:
-                self._on_framing_broken()
-        else:
-            items = self._feed(data, TURN_ITEMS)
-            if items:
-                self._deliver(items, has_more=self._decoder.has_more)
-            if self._decoder.ended:
-                self._on_framing_broken()
-
-    def _end_received(self) -> None:
-        """Handle the end of the peer's stream."""
-        if self._has_ended or self._state is State.CLOSING or self._state is State.CLOSED:
-            return
-        self._has_ended = True
-        if self._may_deliver and not self._has_backlog:
-            self._deliver(self._close_decoder())
-        else:
-            self._has_backlog = True
-        self._update_reading()
-
-    def _on_framing_broken(self) -> None:
-        if not self._has_ended:
-            self._has_ended = self._is_framing_broken = True
-            self._update_reading()
-
-    def _close_decoder(self) -> list[Any]:
-        self._is_decoder_closed = True
-        return self._decoder.close()
+            self.set_reading(reads)
 
     def _deliver(self, items: list[Any], has_more: bool = False) -> None:
         """Deliver items; if `has_more`, also the backlog behind them, for the rest of this turn of the loop."""
@@ -503,33 +486,10 @@ class ByteTransport(Transport):
                         break
                     self._deliver_items(items)
         finally:
-            if has_more or self._undelivered or self._undecoded:
-                self._has_backlog = self._is_anything_left()
-                if self._decoder.ended:
-                    self._on_framing_broken()
+            if has_more or self._undelivered or self._has_backlog:
+                self._update_backlog()
                 self._update_reading()
             self._flush()
-
-    def _next_items(self) -> list[Any]:
-        """Return the next few items of the backlog; [] if there are none."""
-        while True:
-            if self._undelivered:
-                items, self._undelivered = self._undelivered, []
-            elif self._decoder.has_more:
-                items = self._feed(b"", TURN_ITEMS)
-            elif self._undecoded:
-                data, self._undecoded = self._undecoded, bytearray()
-                items = self._feed(data, TURN_ITEMS)
-            elif self._has_ended and not self._is_decoder_closed:
-                items = self._close_decoder()
-            else:
-                return []
-            if items:
-                return items
-
-    def _is_anything_left(self) -> bool:
-        is_last_left = self._has_ended and not self._is_decoder_closed and not self._is_framing_broken
-        return bool(self._undelivered or self._undecoded or self._decoder.has_more or is_last_left)
 
     def _deliver_items(self, items: Iterable[Any]) -> None:
         pending = iter(items)
@@ -582,7 +542,7 @@ class ByteTransport(Transport):
         if not self._may_deliver or self._has_backlog:
             return
         if self._pending_loss is not None:
-            self._channel_lost(self._pending_loss[0])
+            self.channel_lost(self._pending_loss[0])
         elif not self._has_ended:
             self._update_reading()
         elif self.onend is None or self._is_framing_broken:
@@ -599,7 +559,7 @@ class ByteTransport(Transport):
         """Close a transport whose channel is closed already, without delivering its backlog."""
         if self._pending_loss is not None and self._may_deliver:
             self._may_deliver = False
-            self._loop.call_soon(self._channel_lost, self._pending_loss[0])
+            self._loop.call_soon(self.channel_lost, self._pending_loss[0])
 
     # Faults.
 

@@ -56,9 +56,9 @@ if os.environ.get("JSONRPC_FAST_DEBUG", "") not in ("", "0"):
     enable()
 
 
-def log_for(label: str, decoder: Decoder[Any], limits: Limits) -> Log | None:
+def log_for(label: str, framing: str, limits: Limits) -> Log | None:
     """Return the log of a transport that has just connected; None if the logger is silent."""
-    return Log(label, decoder, limits) if logger.isEnabledFor(logging.DEBUG) else None
+    return Log(label, framing, limits) if logger.isEnabledFor(logging.DEBUG) else None
 
 
 def _size_of(frame: Frame) -> str:
@@ -72,13 +72,12 @@ class Log:
 
     Args:
         label: The transport's name in each line.
-        decoder: The transport's decoder, which `feed` calls.
-        limits: The limits of that decoder.
+        framing: The transport's framing.
+        limits: The limits of its messages.
     """
 
-    def __init__(self, label: str, decoder: Decoder[Any], limits: Limits) -> None:
+    def __init__(self, label: str, framing: str, limits: Limits) -> None:
         self._label = label
-        self._decoder = decoder
         self._limit = limits.message_bytes
         self._frames: Frames | None = None
         self._sizes: deque[str] = deque()  # of frames whose items the decoder has not returned yet
@@ -86,23 +85,28 @@ class Log:
         self._started = time.monotonic()
         self._received = 0
         self._sent = 0
-        logger.debug("%s connected, framing %s", label, decoder.framing)
+        logger.debug("%s connected, framing %s", label, framing)
 
-    def feed(self, data: bytes | bytearray | memoryview, max_items: int | None = None) -> list[Any]:
-        """Call the decoder's `feed`, and log the items that it returns."""
-        items = self._decoder.feed(data, max_items)
-        self._sizes += self._sizes_of(data)
+    def feed(
+        self, decoder: Decoder[Any], data: bytes | bytearray | memoryview, max_items: int | None = None
+    ) -> list[Any]:
+        """Call a decoder's `feed`, and log the items that it returns."""
+        items = decoder.feed(data, max_items)
+        self._sizes += self._sizes_of(decoder, data)
         for item in items:
-            self._received += 1
-            size = self._sizes.popleft() if self._sizes else "of unknown size"
-            logger.debug("%s <- %s, %s", self._label, _description(item), size)
+            self.received(item, self._sizes.popleft() if self._sizes else "of unknown size")
         return items
 
-    def _sizes_of(self, data: bytes | bytearray | memoryview) -> list[str]:
+    def received(self, item: object, size: str) -> None:
+        """Log what was received as one frame."""
+        self._received += 1
+        logger.debug("%s <- %s, %s", self._label, _description(item), size)
+
+    def _sizes_of(self, decoder: Decoder[Any], data: bytes | bytearray | memoryview) -> list[str]:
         """Return the sizes of the frames that end in `data`, which is split again to know them."""
         if self._frames is None:
             self._undetected += data
-            framing = self._decoder.framing
+            framing = decoder.framing
             if framing == "auto":
                 return []
             self._frames = frames_of(framing, self._limit)

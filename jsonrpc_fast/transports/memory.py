@@ -9,7 +9,8 @@ import errno
 from collections import deque
 from typing import TYPE_CHECKING
 
-from .base import HIGH_WATER_BYTES, LOW_WATER_BYTES, READ_BYTES, ByteTransport, State
+from .base import HIGH_WATER_BYTES, LOW_WATER_BYTES, READ_BYTES, State
+from .byte_transport import ByteTransport
 from .options import TransportOptions
 
 if TYPE_CHECKING:
@@ -49,28 +50,28 @@ class MemoryTransport(ByteTransport):
         self._is_flushing = False
         self._is_receiving = False
 
-    async def _open(self) -> None:
+    async def open_channel(self) -> None:
         if self._peer._state is State.CLOSED:
             raise ConnectionRefusedError("the other end is closed")
 
-    def _label(self) -> str:
+    def channel_name(self) -> str:
         return "memory"
 
-    def _read_channel(self, wanted: bool) -> None:
+    def set_reading(self, wanted: bool) -> None:
         self._wants_bytes = wanted
         self._schedule_read()
 
-    def _write(self, data: bytes) -> None:
+    def write_bytes(self, data: bytes) -> None:
         if self._peer._state is State.CLOSED:
             if self._saw_end:  # otherwise the end is still to arrive
-                self._loop.call_soon(self._channel_lost, BrokenPipeError(errno.EPIPE, "the other end is closed"))
+                self._loop.call_soon(self.channel_lost, BrokenPipeError(errno.EPIPE, "the other end is closed"))
             return
         if self._is_flushing and self._peer._receive_now(data):
             return
         self._wire.append(memoryview(data))
         self._wire_bytes += len(data)
         if self._wire_bytes > HIGH_WATER_BYTES and not self._is_blocked:
-            self._set_blocked(True)
+            self.set_blocked(True)
         self._peer._schedule_read()
 
     def _flush(self) -> None:
@@ -89,24 +90,24 @@ class MemoryTransport(ByteTransport):
             return False
         self._is_receiving = True
         try:
-            self._bytes_received(data)
+            self.receive(data)
         finally:
             self._is_receiving = False
         return True
 
-    def _unwritten_bytes(self) -> int:
+    def unwritten_bytes(self) -> int:
         return self._wire_bytes
 
-    def _finish(self) -> None:
+    def finish_channel(self) -> None:
         self._wire_has_ended = True
         self._peer._schedule_read()
-        self._read_channel(True)
+        self.set_reading(True)
         self._close_if_done()
 
-    def _abort(self) -> None:
-        self._loop.call_soon(self._channel_lost, self._fault)
+    def abort_channel(self) -> None:
+        self._loop.call_soon(self.channel_lost)
 
-    def _on_closed(self) -> None:
+    def release_channel(self) -> None:
         self._wire_has_ended = True
         if not self._peer._saw_end:
             self._wire_bytes = 0
@@ -133,13 +134,13 @@ class MemoryTransport(ByteTransport):
                 data = data[:READ_BYTES]
             peer._wire_bytes -= len(data)
             if peer._is_blocked and peer._wire_bytes <= LOW_WATER_BYTES:
-                peer._set_blocked(False)
-            self._bytes_received(data)
+                peer.set_blocked(False)
+            self.receive(data)
             self._schedule_read()
         elif peer._wire_has_ended:
             self._wants_bytes = False
             self._saw_end = True
-            self._end_received()
+            self.end_received()
             self._close_if_done()
             peer._close_if_done()
 
@@ -148,4 +149,4 @@ class MemoryTransport(ByteTransport):
         is_written = self._wire_has_ended and (not self._wire or self._peer._state is State.CLOSED)
         is_read = self._saw_end or self._peer._state is State.CLOSED
         if self._state is State.CLOSING and is_written and is_read:
-            self._abort()
+            self.abort_channel()

@@ -1,18 +1,16 @@
-"""The options of transports, and checks of numeric options, which other layers share."""
+"""The options of transports."""
 
 from __future__ import annotations
 
-from math import inf, isfinite
 from typing import TypedDict
 
 from ..framing.frames import Framing
 from ..profile import Limits, Profile
 
 
-class TransportOptions(TypedDict, total=False):
-    """Keyword options of every transport over bytes; `ByteTransport` describes them."""
+class MessageOptions(TypedDict, total=False):
+    """Keyword options of every transport; `BaseTransport` describes them."""
 
-    framing: Framing
     profile: Profile
     limits: Limits | None
     raw: bool
@@ -20,43 +18,7 @@ class TransportOptions(TypedDict, total=False):
     max_faults: int | None
 
 
-def check_seconds(name: str, value: object, *, may_be_none: bool = True, may_be_infinite: bool = False) -> None:
-    """Check a duration.
+class TransportOptions(MessageOptions, total=False):
+    """Keyword options of every transport over bytes; `ByteTransport` describes them."""
 
-    Args:
-        name: The name of the option, for the error's text.
-        value: What the caller gave.
-        may_be_none: Whether None is accepted.
-        may_be_infinite: Whether infinity is accepted.
-
-    Raises:
-        TypeError: `value` is not a number.
-        ValueError: `value` is negative, NaN, or infinite.
-    """
-    if value is None and may_be_none:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
-    if not value >= 0 or not (isfinite(value) or (may_be_infinite and value == inf)):
-        raise ValueError(f"{name} must be 0 seconds or more")
-
-
-def check_count(name: str, value: object, minimum: int, *, may_be_none: bool = True) -> None:
-    """Check a whole number that has a minimum.
-
-    Args:
-        name: The name of the option, for the error's text.
-        value: What the caller gave.
-        minimum: The smallest accepted value.
-        may_be_none: Whether None is accepted.
-
-    Raises:
-        TypeError: `value` is not an int.
-        ValueError: `value` is below `minimum`.
-    """
-    if value is None and may_be_none:
-        return
-    if type(value) is not int:
-        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
-    if value < minimum:
-        raise ValueError(f"{name} must be {minimum} or more")
+    framing: Framing

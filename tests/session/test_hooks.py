@@ -174,3 +174,48 @@ async def test_hooks_that_fail_change_nothing(error: type[BaseException], caplog
                 await client.call("refuse")
     assert error.__name__ in caplog.text
     assert "sesame" not in caplog.text
+
+
+def fail() -> None:
+    raise ValueError("x")
+
+
+async def test_a_fault_says_whose_handler_failed() -> None:
+    class Named:
+        def __init__(self) -> None:
+            self.faults: list[Any] = []
+
+        def fault(self, error: BaseException, method: str | None, id: Any) -> None:
+            self.faults.append((type(error).__name__, method, id))
+
+    class Unnamed(Named):
+        def fault(self, *errors: BaseException) -> None:  # type: ignore[override]
+            self.faults.append(len(errors))
+
+    class Single:
+        def __init__(self) -> None:
+            self.faults: list[Any] = []
+
+        def fault(self, error: BaseException, detail: str = "none") -> None:
+            self.faults.append((type(error).__name__, detail))
+
+    for hooks, expected in (
+        (
+            Named(),
+            [
+                ("ValueError", "fail", 1),
+                ("EncodeError", "object", "b"),
+                ("ValueError", "fail", None),
+                ("StateError", None, None),
+            ],
+        ),
+        (Unnamed(), [3, 3, 3, 3]),
+        (Single(), [("ValueError", "none"), ("EncodeError", "none"), ("ValueError", "none"), ("StateError", "none")]),
+    ):
+        async with session_and_wire({"fail": fail, "object": object}, hooks=hooks) as (_, wire):
+            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"fail"}')
+            wire.send(b'{"jsonrpc":"2.0","id":"b","method":"object"}')
+            wire.send(b'{"jsonrpc":"2.0","method":"fail"}')
+            wire.send(b'{"jsonrpc":"2.0","id":9,"result":1}')  # to no call
+            await settle()
+        assert hooks.faults == expected

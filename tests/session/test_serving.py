@@ -349,10 +349,11 @@ async def test_a_wrapped_async_handler() -> None:
 @pytest.mark.parametrize("where", ["running", "inbox", "result", "other error"])
 async def test_a_cancelled_request(convention: Convention, cancellation: bytes, answer: int | None, where: str) -> None:
     seen: list[bool] = []
+    is_unblocked = asyncio.Event()
 
     async def work(context: SessionContext) -> str:
         try:
-            await asyncio.sleep(5)
+            await asyncio.sleep(60)
         except asyncio.CancelledError:
             seen.append(context.is_cancelled)
             if where == "result":
@@ -363,7 +364,7 @@ async def test_a_cancelled_request(convention: Convention, cancellation: bytes, 
         return "done"
 
     async with session_and_wire(
-        {"work": work, "block": lambda: asyncio.sleep(0.05)}, convention=convention, max_handlers=1
+        {"work": work, "block": lambda: is_unblocked.wait()}, convention=convention, max_handlers=1
     ) as (_, wire):
         if where == "inbox":
             wire.send(b'{"jsonrpc":"2.0","id":9,"method":"block"}')
@@ -371,8 +372,8 @@ async def test_a_cancelled_request(convention: Convention, cancellation: bytes, 
         await settle()
         wire.send(b'{"jsonrpc":"2.0","method":%b}' % cancellation)
         await settle()
-        if where == "inbox":
-            await asyncio.sleep(0.1)
+        is_unblocked.set()
+        await settle()
         # Its id is free again.
         wire.send(b'{"jsonrpc":"2.0","id":1,"method":"unknown"}')
         await settle()
@@ -611,7 +612,7 @@ def test_the_memory_of_params_is_counted_up_to_a_bound() -> None:
     began = time.thread_time()
     for _ in range(1000):
         _size(params, 1_000_000)
-    assert time.thread_time() - began < 1
+    assert time.thread_time() - began < 5
 
 
 async def test_served_requests_leave_no_reference_cycles() -> None:
@@ -663,7 +664,7 @@ async def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch:
         if how == "end":
             await wire.transport.close()
         elif how == "loss":
-            session._transport._channel_lost(None)
+            session._transport.channel_lost(None)
         elif how == "message":  # although reading is paused
             session._on_message(Notification("n", [1000]))
             assert served == list(range(1001))
@@ -682,3 +683,70 @@ async def test_a_batch_of_requests_over_several_turns_is_answered_by_one_array(m
     async with session_and_wire({"f": lambda number: number}) as (_, wire):
         wire.send(encode([Request(number, "f", [number]) for number in range(200)]))
         assert await wire.next() == [Response(number, number) for number in range(200)]
+
+
+def fail_now() -> None:
+    raise LookupError
+
+
+@pytest.mark.parametrize("method", ["now", "none", "fail"])
+async def test_an_id_in_flight_is_refused_to_a_sync_function_too(method: str) -> None:
+    done = asyncio.get_running_loop().create_future()
+    served: list[str] = []
+
+    async def later() -> str:
+        await done
+        return "later"
+
+    handlers = {"later": later, "now": lambda: served.append("now"), "fail": fail_now}
+    async with session_and_wire(handlers) as (_, wire):
+        for name in ("later", method):
+            wire.send(encode(Request(1, name)))
+        refusal = await wire.next()
+        assert (refusal.id, refusal.error.code) == (1, -32600)
+        assert served == []
+        wire.send(encode(Request(1.0, "now")))  # another id
+        assert await wire.next() == Response(1.0, None)
+        done.set_result(None)
+        assert await wire.next() == Response(1, "later")
+        wire.send(encode(Request(1, "now")))
+        assert await wire.next() == Response(1, None)
+
+
+async def test_a_request_that_is_answered_at_once_is_not_registered() -> None:
+    seen: list[int] = []
+    async with session_and_wire() as (session, wire):
+        session.register("count", lambda: seen.append(len(session._peer.serving)))
+
+        def count(context: SessionContext) -> None:
+            seen.append(len(context.session._peer.serving))
+
+        session.register("count with context", count)
+        for method in ("count", "count with context"):
+            wire.send(encode(Request(1, method)))
+            assert await wire.next() == Response(1, None)
+        assert seen == [0, 1]
+        assert len(session._peer.serving) == 0
+
+
+async def test_a_sync_function_that_closes_the_connection() -> None:
+    faults = Faults()
+    async with session_and_wire(hooks=faults) as (session, wire):
+        tasks: list[asyncio.Task[None]] = []
+        transport = session._transport
+        session.register("end", lambda: tasks.append(asyncio.get_running_loop().create_task(transport.disconnect())))
+        wire.send(encode(Request(1, "end")))
+        await session.wait_closed()
+        await asyncio.gather(*tasks)
+        assert session.unanswered == 0
+    assert faults.seen == []
+
+
+async def test_the_task_of_a_handler_is_named_after_its_method() -> None:
+    async def name() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        return task.get_name()
+
+    async with sessions({"math/name": name}) as (client, _):
+        assert await client.call("math/name") == "math/name"

@@ -23,7 +23,7 @@ from jsonrpc_fast import (
 )
 from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
 from jsonrpc_fast.framing.frames import FRAMINGS, Framing
-from jsonrpc_fast.transports import MemoryTransport, Transport, base, memory_pair
+from jsonrpc_fast.transports import MemoryTransport, Transport, base, byte_transport, memory_pair
 from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
 
 from ..support.examples import scaled_examples
@@ -90,13 +90,13 @@ async def test_empty_texts_and_batches_are_not_sent() -> None:
 def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The bytes of each write."""
     written: list[bytes] = []
-    write = MemoryTransport._write
+    write = MemoryTransport.write_bytes
 
     def record(self: MemoryTransport, data: bytes) -> None:
         written.append(data)
         write(self, data)
 
-    monkeypatch.setattr(MemoryTransport, "_write", record)
+    monkeypatch.setattr(MemoryTransport, "write_bytes", record)
     return written
 
 
@@ -453,9 +453,10 @@ STEPS = st.lists(
 @pytest.fixture
 def tiny_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn of the loop delivers two messages, and every chunk is large."""
-    monkeypatch.setattr(base, "TURN_ITEMS", 1)
+    for module in (base, byte_transport):
+        monkeypatch.setattr(module, "TURN_ITEMS", 1)
     monkeypatch.setattr(base, "TURN_SECONDS", 0.0)
-    monkeypatch.setattr(base, "SMALL_BYTES", 0)
+    monkeypatch.setattr(byte_transport, "SMALL_BYTES", 0)
 
 
 @pytest.mark.usefixtures("loop", "tiny_turns")
@@ -505,7 +506,7 @@ async def test_one_chunk_is_delivered_in_many_turns(line: bytes, monkeypatch: py
     monkeypatch.setattr(base, "TURN_SECONDS", 0.0)
     one, other, _, ends = await started()
     peak = before = 0
-    other._bytes_received(line * 10_000)
+    other.receive(line * 10_000)
     while len(ends.events) < 10_000:
         peak = max(peak, len(ends.events) - before)
         before = len(ends.events)
@@ -519,7 +520,7 @@ async def test_one_chunk_is_delivered_in_many_turns(line: bytes, monkeypatch: py
 async def test_batches_are_delivered_one_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "TURN_SECONDS", 0.0)
     one, other, _, ends = await started()
-    other._bytes_received((b"[" + b",".join([b"1"] * 1000) + b"]\n") * 10)
+    other.receive((b"[" + b",".join([b"1"] * 1000) + b"]\n") * 10)
     counts = [len(ends.events)]
     while len(ends.events) < 10:
         await asyncio.sleep(0)
@@ -537,22 +538,22 @@ MANY = b"".join(encode_notification("n", [number]) for number in range(1000))
 async def test_the_backlog_is_delivered_before_the_end(how: str) -> None:
     one, other, _, ends = await started()
     broken = BrokenPipeError()
-    other._bytes_received(MANY)
+    other.receive(MANY)
     if how == "pause":
         other.pause_reading()
         count = len(ends.events)
         await turns()
         assert len(ends.events) == count
-        other._bytes_received(encode_notification("last"))
-        other._end_received()
+        other.receive(encode_notification("last"))
+        other.end_received()
         await turns()
         assert len(ends.events) == count
         other.resume_reading()
     if "end" in how:
-        other._bytes_received(encode_notification("last")[:-1])
-        other._end_received()
+        other.receive(encode_notification("last")[:-1])
+        other.end_received()
     if "loss" in how:
-        other._channel_lost(broken)
+        other.channel_lost(broken)
         assert len(ends.events) < 10
         with pytest.raises(ConnectionLost):
             other.send(Notification("n"))
@@ -568,9 +569,9 @@ async def test_the_backlog_is_delivered_before_the_end(how: str) -> None:
 @pytest.mark.parametrize("way", ["close", "disconnect"])
 async def test_closing_drops_the_backlog(way: str, is_lost: bool) -> None:
     one, other, _, ends = await started()
-    other._bytes_received(MANY)
+    other.receive(MANY)
     if is_lost:
-        other._channel_lost(None)
+        other.channel_lost(None)
     await one.disconnect()
     await getattr(other, way)()
     assert len(ends.events) < 10

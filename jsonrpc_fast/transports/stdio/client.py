@@ -20,9 +20,10 @@ import warnings
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
+from ..._checks import check_seconds
 from ...errors import ConnectionLost
 from ..base import State
-from ..options import TransportOptions, check_seconds
+from ..options import TransportOptions
 from .descriptors import Reader, open_reader, open_writer
 from .transport import DescriptorTransport
 
@@ -105,10 +106,10 @@ class StdioClient(DescriptorTransport):
         """The child's process id; None before `connect`."""
         return self._pid or None
 
-    def _label(self) -> str:
+    def channel_name(self) -> str:
         return f"stdio client of process {self._pid}"
 
-    async def _open(self) -> None:
+    async def open_channel(self) -> None:
         theirs: list[int] = []
         ours: list[int] = []
         try:
@@ -163,7 +164,7 @@ class StdioClient(DescriptorTransport):
             self._loop_guard = None
             if self._state is not State.CLOSED:
                 await self.disconnect()
-                warnings.warn(f"unclosed {self._label()}", ResourceWarning, stacklevel=1, source=self)
+                warnings.warn(f"unclosed {self.channel_name()}", ResourceWarning, stacklevel=1, source=self)
 
     async def start(self) -> None:
         await super().start()
@@ -172,12 +173,12 @@ class StdioClient(DescriptorTransport):
 
     # Ending the child, step by step. Each step sets a timer for the next.
 
-    def _finish(self) -> None:
+    def finish_channel(self) -> None:
         self._is_ended_here = not self._has_ended
         self._reader.read(not self._has_ended)
         self._writer.finish(self._await_exit)
 
-    def _abort(self) -> None:
+    def abort_channel(self) -> None:
         """Drop the channel without giving the child time to end by itself."""
         self._writer.close()
         self._terminate()
@@ -246,14 +247,14 @@ class StdioClient(DescriptorTransport):
         else:
             self._next_step = self._loop.call_later(REST_SECONDS, self._release)
 
-    def _end_received(self) -> None:
-        super()._end_received()
+    def end_received(self) -> None:
+        super().end_received()
         if self._has_exited:
             self._loop.call_soon(self._release)
 
     def _release(self) -> None:
         """Release everything: the child can send nothing more."""
-        super()._end_received()
+        super().end_received()
         if self._next_step is not None:
             self._next_step.cancel()
         self._reader.close()
@@ -262,9 +263,9 @@ class StdioClient(DescriptorTransport):
             self._stderr_reader.close()
         if self._watcher is not None:
             self._watcher.close()
-        self._channel_lost(self._fault)
+        self.channel_lost()
 
-    def _on_closed(self) -> None:
+    def release_channel(self) -> None:
         guard, self._loop_guard = self._loop_guard, None
         if guard is not None:
             with contextlib.suppress(StopIteration):
@@ -313,7 +314,7 @@ class _StderrLines:
         self._callback = callback
         self._partial = b""
 
-    def _bytes_received(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         *lines, partial = (self._partial + data).split(b"\n")
         for line in lines:
             self._report_line(line)
@@ -322,13 +323,13 @@ class _StderrLines:
             partial = b""
         self._partial = partial
 
-    def _end_received(self) -> None:
+    def end_received(self) -> None:
         if self._partial:
             self._report_line(self._partial)
             self._partial = b""
 
     def _read_failed(self, fault: OSError) -> None:
-        self._end_received()
+        self.end_received()
 
     def _report_line(self, line: bytes) -> None:
         line = line.removesuffix(b"\r")

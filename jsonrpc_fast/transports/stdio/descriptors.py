@@ -43,15 +43,15 @@ MIN_PRIVATE_FD: Final = 64
 class ByteSink(Protocol):
     """Receives what a reader reads, on the loop's thread."""
 
-    def _bytes_received(self, data: bytes) -> None: ...
-    def _end_received(self) -> None: ...
+    def receive(self, data: bytes) -> None: ...
+    def end_received(self) -> None: ...
     def _read_failed(self, fault: OSError) -> None: ...
 
 
 class WriteOwner(Protocol):
     """Is notified by a writer, on the loop's thread."""
 
-    def _set_blocked(self, is_blocked: bool) -> None: ...
+    def set_blocked(self, is_blocked: bool) -> None: ...
     def _write_failed(self, fault: OSError) -> None: ...
 
 
@@ -189,15 +189,15 @@ class ReadyReader:
         except OSError as fault:
             self._end()
             if fault.errno == errno.EIO:  # the terminal hung up
-                self._sink._end_received()
+                self._sink.end_received()
             else:
                 self._sink._read_failed(fault)
             return
         if data:
-            self._sink._bytes_received(data)
+            self._sink.receive(data)
         else:
             self._end()
-            self._sink._end_received()
+            self._sink.end_received()
 
     def _end(self) -> None:
         # A pipe that ended stays ready for ever.
@@ -221,12 +221,12 @@ class _BufferedWriter:
         self.unwritten_bytes += count
         if self.unwritten_bytes > HIGH_WATER_BYTES and not self._is_blocked:
             self._is_blocked = True
-            self._owner._set_blocked(True)
+            self._owner.set_blocked(True)
 
     def _unblock_if_low(self) -> None:
         if self._is_blocked and self.unwritten_bytes <= LOW_WATER_BYTES:
             self._is_blocked = False
-            self._owner._set_blocked(False)
+            self._owner.set_blocked(False)
 
 
 class ReadyWriter(_BufferedWriter):
@@ -374,10 +374,10 @@ class ThreadReader:
         if isinstance(chunk, OSError):
             self._sink._read_failed(chunk)
         elif not chunk:
-            self._sink._end_received()
+            self._sink.end_received()
         else:
             self._is_busy = False
-            self._sink._bytes_received(chunk)
+            self._sink.receive(chunk)
             if self._is_wanted:
                 self.read(True)
 

@@ -22,9 +22,10 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from ..._checks import check_seconds
 from ...errors import ConnectionLost
 from ..base import OVERDUE_SECONDS, SERVE_SECONDS, State
-from ..options import TransportOptions, check_seconds
+from ..options import TransportOptions
 from .server import StdioServer
 from .takeover import fill_closed_descriptors
 

@@ -37,19 +37,19 @@ class StdioServer(DescriptorTransport):
         self._streams: StandardStreams | None = None
         self._restores_streams = True  # when it is closed; `run_stdio` turns it off
 
-    async def _open(self) -> None:
+    async def open_channel(self) -> None:
         self._streams = streams = StandardStreams()
         self._reader = open_reader(self._loop, streams.input, self)
         self._writer = open_writer(self._loop, streams.output, self)
 
-    def _label(self) -> str:
+    def channel_name(self) -> str:
         return "stdio server"
 
-    def _finish(self) -> None:
+    def finish_channel(self) -> None:
         self._reader.read(True)  # a client that writes before it reads must not block
-        self._writer.finish(self._abort)
+        self._writer.finish(self.abort_channel)
 
-    def _abort(self) -> None:
+    def abort_channel(self) -> None:
         if self._streams is not None:
             self._reader.close()
             self._writer.close()
@@ -58,10 +58,10 @@ class StdioServer(DescriptorTransport):
             else:
                 self._streams.keep_away()
             self._streams = None
-            self._loop.call_soon(self._channel_lost, self._fault)
+            self._loop.call_soon(self.channel_lost)
 
     def _write_failed(self, fault: OSError) -> None:
         self._break(fault)
         if self._state is State.RUNNING:
             self._reader.read_rest()
-        self._abort()
+        self.abort_channel()

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from ..base import ByteTransport
+from ..byte_transport import ByteTransport
 from .descriptors import Reader, Writer
 
 
 class DescriptorTransport(ByteTransport):
-    """A transport over one descriptor to read from and one to write to, which `_open` of a subclass sets."""
+    """A transport over one descriptor to read from and one to write to, which `open_channel` of a subclass sets."""
 
     _reader: Reader
     _writer: Writer
 
-    def _read_channel(self, wanted: bool) -> None:
+    def set_reading(self, wanted: bool) -> None:
         self._reader.read(wanted)
 
-    def _write(self, data: bytes) -> None:
+    def write_bytes(self, data: bytes) -> None:
         self._writer.write(data)
 
-    def _unwritten_bytes(self) -> int:
+    def unwritten_bytes(self) -> int:
         return self._writer.unwritten_bytes

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .client import TcpClient, UnixClient
+from .credentials import PeerCredentials
 from .server import StreamServer, TcpServer, UnixServer
 from .transport import StreamTransport
 
-__all__ = ["StreamServer", "StreamTransport", "TcpClient", "TcpServer", "UnixClient", "UnixServer"]
+__all__ = ["PeerCredentials", "StreamServer", "StreamTransport", "TcpClient", "TcpServer", "UnixClient", "UnixServer"]

@@ -2,15 +2,60 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
-from typing import TYPE_CHECKING
+import ssl as tls
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ..options import TransportOptions
-from .transport import StreamProtocol, StreamTransport, is_abstract
+from ..._checks import check_seconds
+from .tls import TlsChannel
+from .transport import SocketOptions, StreamProtocol, StreamTransport, is_abstract
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+T = TypeVar("T")
+
+CONNECT_SECONDS: Final = 30.0
+"""The default of `connect_seconds`."""
+
+
+async def within(seconds: float | None, opening: Coroutine[Any, Any, T]) -> T:
+    """Open a connection in a limited time.
+
+    Raises:
+        TimeoutError: It took too long.
+    """
+    try:
+        return await asyncio.wait_for(opening, seconds)
+    except asyncio.TimeoutError:
+        raise TimeoutError(f"the connection was not open after {seconds} seconds") from None
+
+
+async def open_connection(
+    loop: asyncio.AbstractEventLoop,
+    protocol: asyncio.BaseProtocol,
+    host: str,
+    port: int,
+    context: tls.SSLContext | None,
+    server_hostname: str | None = None,
+) -> None:
+    """Connect a protocol to a TCP server, with TLS if there is a context."""
+    if context is None:
+        await loop.create_connection(lambda: protocol, host, port)
+        return
+    # The time is limited by the caller.
+    secured = TlsChannel(protocol, context, server_hostname=server_hostname or host, handshake_seconds=None)
+    assert secured.opened is not None
+    try:
+        await loop.create_connection(lambda: secured, host, port)
+        await secured.opened
+    except BaseException:
+        secured.opened.cancel()
+        secured.abort()
+        raise
 
 
 class TcpClient(StreamTransport):
@@ -19,16 +64,45 @@ class TcpClient(StreamTransport):
     Args:
         host: The host to connect to.
         port: Its port.
-        options: Options of `ByteTransport`.
+        ssl: The TLS settings, such as `ssl.create_default_context()`; None: no TLS.
+        server_hostname: The name that the server's certificate must have; `host` by default.
+        connect_seconds: Until when the connection has to be open, with TLS; None: no limit but the system's.
+        options: Options of `SocketTransport` and `ByteTransport`.
     """
 
-    def __init__(self, host: str, port: int, **options: Unpack[TransportOptions]) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        ssl: tls.SSLContext | None = None,
+        server_hostname: str | None = None,
+        connect_seconds: float | None = CONNECT_SECONDS,
+        **options: Unpack[SocketOptions],
+    ) -> None:
         super().__init__(**options)
+        check_seconds("connect_seconds", connect_seconds)
+        check_context(ssl)
         self._host = host
         self._port = port
+        self._ssl = ssl
+        self._server_hostname = server_hostname
+        self._connect_seconds = connect_seconds
 
-    async def _open(self) -> None:
-        await self._loop.create_connection(lambda: StreamProtocol(self), self._host, self._port)
+    async def open_channel(self) -> None:
+        protocol = StreamProtocol(self)
+        connecting = open_connection(self._loop, protocol, self._host, self._port, self._ssl, self._server_hostname)
+        await within(self._connect_seconds, connecting)
+
+
+def check_context(ssl: object) -> None:
+    """Check TLS settings.
+
+    Raises:
+        TypeError: They are not an SSLContext, nor None.
+    """
+    if ssl is not None and not isinstance(ssl, tls.SSLContext):
+        raise TypeError(f"ssl must be an SSLContext, not {type(ssl).__name__}")
 
 
 class UnixClient(StreamTransport):
@@ -36,14 +110,14 @@ class UnixClient(StreamTransport):
 
     Args:
         path: The socket's path; a leading NUL byte makes it a name in Linux's abstract namespace.
-        options: Options of `ByteTransport`.
+        options: Options of `SocketTransport` and `ByteTransport`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], **options: Unpack[TransportOptions]) -> None:
+    def __init__(self, path: str | os.PathLike[str], **options: Unpack[SocketOptions]) -> None:
         super().__init__(**options)
         self._path = os.fspath(path)
 
-    async def _open(self) -> None:
+    async def open_channel(self) -> None:
         if not is_abstract(self._path):
             await self._loop.create_unix_connection(lambda: StreamProtocol(self), self._path)
             return

@@ -2,7 +2,7 @@
 
 Rules:
   - A server that closes stops accepting, then lets all its connections finish their work and close, at the same time.
-  - A connection over the limit is closed at once.
+  - A connection over a limit (see admission.py) is closed at once, before TLS and before anything is read.
   - A connection that begins with an HTTP request line is dropped, unread: a web page can make a browser send messages
     to a server on localhost in the body of a request.
 """
@@ -14,15 +14,19 @@ import contextlib
 import errno
 import os
 import socket
+import ssl as tls
 import stat
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from ..._checks import check_seconds
 from ...errors import ConnectionLost, StateError
 from ...framing.http import HttpDetector
-from ..base import OVERDUE_SECONDS, SERVE_SECONDS, ByteTransport
-from ..options import TransportOptions, check_count, check_seconds
-from .transport import StreamProtocol, StreamTransport, is_abstract
+from ..base import OVERDUE_SECONDS, SERVE_SECONDS, State
+from .admission import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, Admission
+from .client import check_context
+from .tls import HANDSHAKE_SECONDS, TlsChannel
+from .transport import SocketOptions, SocketTransport, StreamProtocol, StreamTransport, is_abstract
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -30,45 +34,76 @@ if TYPE_CHECKING:
 BIND_ATTEMPTS: Final = 10
 """How many ports are tried to find one that is free on all addresses of a host."""
 
+
+class ServerOptions(SocketOptions, total=False):
+    """Keyword options of servers; `StreamServer` describes them."""
+
+    max_connections: int
+    max_connections_per_host: int | None
+    max_buffered_bytes: int | None
+
+
 Serve = Callable[[StreamTransport], Coroutine[Any, Any, object]]
 
 
-class _AcceptedTransport(StreamTransport):
-    """The transport of an accepted connection."""
+class AcceptedTransport(SocketTransport):
+    """What the connections that a server accepted have in common, above the transport of one kind."""
 
-    def __init__(self, server: StreamServer, options: TransportOptions) -> None:
-        super().__init__(**options)
-        self._server = server
-        self._detector: HttpDetector | None = HttpDetector()
+    _server: StreamServer
 
-    async def _open(self) -> None:
+    async def open_channel(self) -> None:
         if self._channel.is_closing():
             raise ConnectionResetError("the peer closed the connection")
 
-    def _bytes_received(self, data: bytes | bytearray | memoryview) -> None:
+    async def opened(self) -> bool:
+        """Wait until the connection may be served. Return False if it may not."""
+        return True
+
+    def release_channel(self) -> None:
+        super().release_channel()
+        self.abort_channel()  # even a transport that was never connected has a socket
+        self._server._connections.discard(self)
+        self._server._admission.released(self)
+
+
+class _AcceptedStream(AcceptedTransport, StreamTransport):
+    def __init__(self, server: StreamServer, options: SocketOptions) -> None:
+        super().__init__(**options)
+        self._server = server
+        self._admission = server._admission
+        self._detector: HttpDetector | None = HttpDetector()
+
+    def receive(self, data: bytes | bytearray | memoryview) -> None:
         if self._detector is not None:
             is_http = self._detector.feed(data)
             if is_http:
                 self._break(ConnectionLost("the peer speaks HTTP"))
-                self._abort()
+                self.abort_channel()
                 return
             if is_http is not None:
                 self._detector = None
-        super()._bytes_received(data)
+        super().receive(data)
+        self._admission.received(len(data))
 
-    def _on_closed(self) -> None:
-        self._abort()  # even a transport that was never connected has a socket
-        self._server._connections.discard(self)
+    def write_bytes(self, data: bytes) -> None:
+        super().write_bytes(data)
+        self._admission.sent(len(data))
 
 
 class _AcceptedProtocol(StreamProtocol):
-    def __init__(self, connection: _AcceptedTransport) -> None:
+    def __init__(self, connection: _AcceptedStream) -> None:
         super().__init__(connection)
         self._connection = connection
 
     def connection_made(self, channel: asyncio.BaseTransport) -> None:
-        super().connection_made(channel)
-        self._connection._server._accept(self._connection)
+        self._connection._channel = cast("asyncio.Transport", channel)
+        if self._connection._server._admits(self._connection._channel):
+            super().connection_made(channel)
+            self._connection._server._accept(self._connection)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection._server._leave(self._connection._channel)
+        super().connection_lost(exc)
 
 
 class StreamServer:
@@ -76,30 +111,43 @@ class StreamServer:
 
     Args:
         serve: Called with each new connection, a transport that is not started: it sets the callbacks and starts it.
-            It may then return or go on; it is cancelled when the server closes. If it raises, the connection is
-            dropped, and the exception goes to the loop's exception handler unless the connection was lost.
-        max_connections: The maximum number of open connections.
-        options: Options of `ByteTransport`, for each connection.
+            It may then return or go on; it is cancelled when the server closes. A connection that is not started when
+            it returns is closed. If it raises, the connection is dropped, and the exception goes to the loop's
+            exception handler unless the connection was lost.
+        options: Options of `Admission`, and those of `SocketTransport` and `ByteTransport` for each connection.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
     """
 
-    def __init__(self, serve: Serve, *, max_connections: int = 1000, **options: Unpack[TransportOptions]) -> None:
-        check_count("max_connections", max_connections, 1, may_be_none=False)
-        self._serve = serve
-        self._max_connections = max_connections
-        self._options = options
-        ByteTransport(**options)  # raises here, not when the first client connects, if an option is wrong
+    def __init__(self, serve: Serve, **options: Unpack[ServerOptions]) -> None:
+        rest = cast("dict[str, Any]", options)
+        self._connections: set[AcceptedTransport] = set()
+        self._admission = Admission(
+            self._connections,
+            rest.pop("max_connections", MAX_CONNECTIONS),
+            rest.pop("max_connections_per_host", None),
+            rest.pop("max_buffered_bytes", MAX_BUFFERED_BYTES),
+        )
+        self._serve: Callable[[Any], Coroutine[Any, Any, object]] = serve
+        self._options = rest
+        self._check_options()  # here, not when the first client connects
+        self._ssl: tls.SSLContext | None = None
+        self._handshake_seconds: float | None = None
+        self._hosts: dict[Any, str] = {}  # of each socket that counts
         self._server: asyncio.Server | None = None
         self._is_started = self._is_closed = False  # closed: accepts no more connections
-        self._connections: set[_AcceptedTransport] = set()
         self._tasks: set[asyncio.Task[object]] = set()
 
     @property
     def connections(self) -> int:
         """The number of open connections."""
         return len(self._connections)
+
+    @property
+    def refused(self) -> int:
+        """The number of connections that were refused because of a maximum, or dropped because of all bytes."""
+        return self._admission.refused + self._admission.dropped
 
     @property
     def address(self) -> Any:
@@ -184,26 +232,63 @@ class StreamServer:
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
         raise NotImplementedError
 
-    def _protocol(self) -> _AcceptedProtocol:
-        return _AcceptedProtocol(_AcceptedTransport(self, self._options))
+    def _check_options(self) -> None:
+        StreamTransport(**self._options)
 
-    def _accept(self, connection: _AcceptedTransport) -> None:
-        if self._is_closed or len(self._connections) >= self._max_connections:
-            connection._abort()
-            return
+    def _new_protocol(self) -> asyncio.BaseProtocol:
+        """Return the protocol of a new connection, which calls `_admits`, `_accept` and `_leave`."""
+        return _AcceptedProtocol(_AcceptedStream(self, cast("SocketOptions", self._options)))
+
+    def _protocol(self) -> asyncio.BaseProtocol:
+        protocol = self._new_protocol()
+        if self._ssl is None:
+            return protocol
+        return TlsChannel(
+            protocol, self._ssl, admit=self._enter, leave=self._leave, handshake_seconds=self._handshake_seconds
+        )
+
+    def _enter(self, channel: asyncio.Transport) -> bool:
+        """Count a new socket. Return False if it has to be closed."""
+        host = None if self._is_closed else self._admission.enter(channel)
+        if host is None:
+            return False
+        self._hosts[channel] = host
+        return True
+
+    def _leave(self, channel: asyncio.Transport) -> None:
+        host = self._hosts.pop(channel, None)
+        if host is not None:
+            self._admission.leave(host)
+
+    def _admits(self, channel: asyncio.Transport) -> bool:
+        """Return whether a connection may be accepted; abort it if not. With TLS its socket was counted before."""
+        if self._is_closed or (self._ssl is None and not self._enter(channel)):
+            channel.abort()
+            return False
+        return True
+
+    def _accept(self, connection: AcceptedTransport) -> None:
         self._connections.add(connection)
         task = asyncio.get_running_loop().create_task(self._run(connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, connection: _AcceptedTransport) -> None:
+    async def _run(self, connection: AcceptedTransport) -> None:
         try:
-            await self._serve(connection)
+            if await connection.opened():
+                await self._serve(connection)
+                await self._close_unstarted(connection)
         except Exception as error:
             # A transport cannot be started when its peer closed the connection already.
             if not isinstance(error, (ConnectionError, StateError)):
                 connection._report_unhandled(error, "serve")
-            connection._abort()
+            connection.abort_channel()
+
+    async def _close_unstarted(self, connection: AcceptedTransport) -> None:
+        if connection._state is State.IDLE:
+            await connection.connect()  # so that what TLS and WebSocket send at a close is sent
+        if connection._state is State.CONNECTED:
+            connection._begin_closing(connection._drain_seconds)
 
 
 class TcpServer(StreamServer):
@@ -213,14 +298,26 @@ class TcpServer(StreamServer):
         serve: As in `StreamServer`.
         host: The host to listen on, on all its addresses.
         port: The port; 0 takes a free one, which `address` returns.
-        max_connections: As in `StreamServer`.
-        options: Options of `ByteTransport`, for each connection.
+        ssl: The TLS settings, with a certificate; None: no TLS.
+        handshake_seconds: How long a client may take for the TLS handshake; None: no limit.
+        options: As in `StreamServer`.
     """
 
     def __init__(
-        self, serve: Serve, host: str, port: int, *, max_connections: int = 1000, **options: Unpack[TransportOptions]
+        self,
+        serve: Serve,
+        host: str,
+        port: int,
+        *,
+        ssl: tls.SSLContext | None = None,
+        handshake_seconds: float | None = HANDSHAKE_SECONDS,
+        **options: Unpack[ServerOptions],
     ) -> None:
-        super().__init__(serve, max_connections=max_connections, **options)
+        super().__init__(serve, **options)
+        check_context(ssl)
+        check_seconds("handshake_seconds", handshake_seconds)
+        self._ssl = ssl
+        self._handshake_seconds = handshake_seconds
         self._host = host
         self._port = port
 
@@ -253,19 +350,11 @@ class UnixServer(StreamServer):
     Args:
         serve: As in `StreamServer`.
         path: The socket's path; a leading NUL byte makes it a name in Linux's abstract namespace.
-        max_connections: As in `StreamServer`.
-        options: Options of `ByteTransport`, for each connection.
+        options: As in `StreamServer`.
     """
 
-    def __init__(
-        self,
-        serve: Serve,
-        path: str | os.PathLike[str],
-        *,
-        max_connections: int = 1000,
-        **options: Unpack[TransportOptions],
-    ) -> None:
-        super().__init__(serve, max_connections=max_connections, **options)
+    def __init__(self, serve: Serve, path: str | os.PathLike[str], **options: Unpack[ServerOptions]) -> None:
+        super().__init__(serve, **options)
         self._path = os.fspath(path)
         self._inode = 0
 

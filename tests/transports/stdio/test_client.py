@@ -72,7 +72,7 @@ async def test_close_writes_what_was_accepted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("trap", "returncode", "least", "most"),
-    [("", -signal.SIGTERM, 0.3, 5), ("trap '' TERM;", -signal.SIGKILL, 0.6, 5)],
+    [("", -signal.SIGTERM, 0.3, 20), ("trap '' TERM;", -signal.SIGKILL, 0.6, 20)],
 )
 async def test_a_child_that_does_not_end(trap: str, returncode: int, least: float, most: float) -> None:
     child = Child(["sh", "-c", f"{trap} while :; do sleep 0.05; done"], exit_seconds=0.3, terminate_seconds=0.3)
@@ -91,7 +91,7 @@ async def test_disconnect_does_not_wait_for_the_child() -> None:
     child.send(Notification("n", ["x" * 1_000_000]))
     started = time.monotonic()
     await child.disconnect()
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 20
     assert child.returncode == -signal.SIGTERM
     assert child.events == ["closed"]
 
@@ -103,7 +103,7 @@ async def test_closing_a_child_that_does_not_read() -> None:
     assert child.write_buffer_bytes > 900_000
     started = time.monotonic()
     await child.close()
-    assert 0.25 < time.monotonic() - started < 2  # a loop may be a little early
+    assert 0.25 < time.monotonic() - started < 20  # a loop may be a little early
     assert child.returncode == -signal.SIGTERM
 
 
@@ -314,7 +314,7 @@ async def test_processes_that_a_child_started(own_session: bool, tmp_path: Path)
         await asyncio.sleep(0.01)
     started = time.monotonic()
     await child.close()
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 20
     assert child.returncode == -signal.SIGTERM
     time.sleep(0.1)
     stat = Path(f"/proc/{note.read_text().strip()}/stat")
@@ -325,11 +325,11 @@ async def test_processes_that_a_child_started(own_session: bool, tmp_path: Path)
 
 
 async def test_a_stdout_that_outlives_the_child() -> None:
-    child = Child(["sh", "-c", 'sleep 3 & echo \'{"jsonrpc":"2.0","method":"bye"}\''])
+    child = Child(["sh", "-c", 'sleep 20 & echo \'{"jsonrpc":"2.0","method":"bye"}\''])
     await child.start()
     started = time.monotonic()
     await child.wait_closed()
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 15
     assert child.events == [Notification("bye"), "closed"]
 
 

@@ -1,0 +1,119 @@
+"""Bounds that sessions share, such as all sessions of a server.
+
+Rules:
+  - when the handlers of the group have all slots, further ones wait in the queue of their session. A slot that becomes
+    free goes to the sessions in turn, so that one of them cannot keep the others waiting;
+  - when the inboxes of the group are full, a session still keeps one message: one of them cannot shut the others out;
+  - what a session does at a bound of the group is what it does at its own, and its own bounds hold, too;
+  - all sessions of a group run on one loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Final, Protocol
+
+from .._checks import check_count
+
+_TURN_HANDLERS: Final = 256
+"""Maximum number of waiting handlers to start in one turn of the loop."""
+
+
+class Member(Protocol):
+    """What a session is to its group."""
+
+    def start_one(self) -> bool:
+        """Start the first handler in the queue. Return whether another one could start now."""
+
+
+class SessionGroup:
+    """Sessions that share bounds.
+
+        group = SessionGroup(max_handlers=1000)
+
+        async def serve(transport):
+            session = Session(transport, handlers, group=group)
+            await session.start()
+            await session.wait_closed()
+
+    Args:
+        max_handlers: Maximum number of async handlers that run at a time, without those that wait in `call`.
+        max_inbox: Maximum number of messages that wait, or whose handlers wait for the peer.
+        inbox_bytes: Maximum memory of the params of these messages, as an estimate.
+
+    Attributes:
+        running: The number of async handlers that run.
+        waiting: The number of messages in the inboxes.
+        waiting_bytes: The memory of their params, as an estimate.
+
+    Raises:
+        TypeError, ValueError: An argument has the wrong type or value.
+    """
+
+    def __init__(
+        self, *, max_handlers: int = 4096, max_inbox: int = 131_072, inbox_bytes: int = 512 * 1024 * 1024
+    ) -> None:
+        check_count("max_handlers", max_handlers, 1, may_be_none=False)
+        check_count("max_inbox", max_inbox, 0, may_be_none=False)
+        check_count("inbox_bytes", inbox_bytes, 0, may_be_none=False)
+        self._max_handlers = max_handlers
+        self._max_inbox = max_inbox
+        self._max_bytes = inbox_bytes
+        self._queue: OrderedDict[Member, None] = OrderedDict()  # sessions whose handlers wait for a slot
+        self._is_start_due = False
+        self.running: int = 0
+        self.waiting: int = 0
+        self.waiting_bytes: int = 0
+
+    def has_slot(self) -> bool:
+        """Return whether a handler may start before all that wait."""
+        return self.running < self._max_handlers and not self._queue
+
+    def release(self) -> None:
+        """Take the slot of a handler back."""
+        self.running -= 1
+        if self._queue:
+            self._start_soon()
+
+    def enqueue(self, member: Member) -> None:
+        """Let a session start its waiting handlers when there are slots."""
+        self._queue[member] = None
+        if self.running < self._max_handlers:
+            self._start_soon()
+
+    def leave(self, member: Member) -> None:
+        """Forget a session that has nothing to start any more."""
+        self._queue.pop(member, None)
+
+    def has_room(self, size: int) -> bool:
+        """Return whether the inboxes may keep one more message."""
+        if self.waiting >= self._max_inbox:
+            return False
+        return not self.waiting_bytes or self.waiting_bytes + size <= self._max_bytes
+
+    def keep(self, size: int) -> None:
+        """Count a message in an inbox."""
+        self.waiting += 1
+        self.waiting_bytes += size
+
+    def drop(self, size: int) -> None:
+        """Count a message no longer."""
+        self.waiting -= 1
+        self.waiting_bytes -= size
+
+    def _start_soon(self) -> None:
+        # Not at once: it would recurse when handlers that are started begin to wait.
+        if not self._is_start_due:
+            self._is_start_due = True
+            asyncio.get_running_loop().call_soon(self._start)
+
+    def _start(self) -> None:
+        self._is_start_due = False
+        for _ in range(_TURN_HANDLERS):
+            if not self._queue or self.running >= self._max_handlers:
+                return
+            member, _ = self._queue.popitem(last=False)
+            if member.start_one():
+                self._queue[member] = None
+        self._start_soon()

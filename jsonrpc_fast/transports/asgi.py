@@ -1,0 +1,275 @@
+"""WebSocket connections of an ASGI server, such as uvicorn: an application to mount beside others.
+
+Rules:
+  - The ASGI server does the handshake, the frames, pings and TLS, and bounds the size of a message before this side
+    sees it (`ws_max_size` of uvicorn).
+  - Each message is sent as one text frame. A received text or binary message is one JSON text in UTF-8.
+  - A connection whose Origin is not accepted is refused, which servers answer with 403 (see websocket/server.py).
+  - A connection closes with 1000, and with 1008 after more than `max_faults` invalid messages; when the ASGI server
+    stops, it chooses the code. If the peer closes with 1000, 1001 or without a code, the connection is closed without a
+    fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import ConnectionLost
+from .base import HIGH_WATER_BYTES, LOW_WATER_BYTES, State
+from .message import MessageTransport
+from .options import MessageOptions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+MAX_FAULTS: Final = 1000
+"""The default of `max_faults`."""
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_CLOSED_NORMALLY: Final = (1000, 1001, 1005)
+
+
+class AsgiWebSocket(MessageTransport):
+    """A connection of an ASGI server, given to `serve` by a `WebSocketEndpoint`.
+
+    Args:
+        scope: The connection's scope: its path, headers and whatever the framework adds.
+        receive: The ASGI server's function.
+        send: The ASGI server's function.
+        subprotocol: The subprotocol to accept.
+        options: Options of `BaseTransport`.
+
+    Attributes:
+        scope: The same.
+        close_code: The close code of the peer; None before it has closed.
+    """
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, subprotocol: str | None, **options: Unpack[MessageOptions]
+    ) -> None:
+        options.setdefault("max_faults", MAX_FAULTS)
+        super().__init__(**options)
+        self.scope: Scope = scope
+        self.close_code: int | None = None
+        self._receive_event = receive
+        self._send_event = send
+        self._subprotocol = subprotocol
+        self._pending: deque[bytes] = deque()
+        self._pending_bytes = 0
+        self._is_finishing = False
+        self._is_unanswered = True  # the handshake
+        self._has_received = False
+        self._reads = asyncio.Event()
+        self._has_work = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def peer(self) -> Any:
+        """The peer's address, as the ASGI server tells it; None if it is not known."""
+        client = self.scope.get("client")
+        return None if client is None else tuple(client)
+
+    def channel_name(self) -> str:
+        peer = self.peer
+        return "WebSocket" if peer is None else f"WebSocket from {peer[0]}:{peer[1]}"
+
+    async def open_channel(self) -> None:
+        await self._receive_handshake()
+        if not self._is_unanswered:
+            raise ConnectionResetError("the peer closed the connection")
+        self._is_unanswered = False
+        try:
+            await self._send_event({"type": "websocket.accept", "subprotocol": self._subprotocol})
+        except OSError as fault:
+            raise ConnectionResetError("the peer closed the connection") from fault
+        self._tasks = [self._loop.create_task(self._read()), self._loop.create_task(self._write())]
+
+    async def refuse(self) -> None:
+        """Answer the handshake with a refusal, unless it is answered already."""
+        await self._receive_handshake()
+        if self._is_unanswered:
+            self._is_unanswered = False
+            await self._send_event({"type": "websocket.close", "code": 1008})
+
+    async def _receive_handshake(self) -> None:
+        if not self._has_received:
+            self._has_received = True
+            event = await self._receive_event()
+            self._is_unanswered = event["type"] == "websocket.connect"
+
+    def set_reading(self, wanted: bool) -> None:
+        if wanted:
+            self._reads.set()
+        else:
+            self._reads.clear()
+
+    async def _read(self) -> None:
+        """Receive events until the connection is closed. Events of an unknown type are ignored."""
+        try:
+            while True:
+                event = await self._receive_event()
+                if event["type"] == "websocket.disconnect":
+                    break
+                if event["type"] == "websocket.receive":
+                    text = event.get("text")
+                    self.receive(event["bytes"] if text is None else text)
+                if not self._reads.is_set() and self._state in (State.CONNECTED, State.RUNNING):
+                    await self._reads.wait()
+        except Exception as fault:  # the ASGI server is at fault
+            self._end(ConnectionLost("the connection is closed"), fault)
+            return
+        self.close_code = event.get("code", 1005)
+        is_fault = self._state is not State.CLOSING and self.close_code not in _CLOSED_NORMALLY
+        self._end(ConnectionLost(f"the peer closed the connection with {self.close_code}") if is_fault else None)
+
+    async def _write(self) -> None:
+        """Send what is queued, then close the connection if this side closes."""
+        try:
+            while True:
+                while self._pending:
+                    text = self._pending[0]
+                    await self._send_event({"type": "websocket.send", "text": text.decode()})
+                    self._pending.popleft()
+                    self._pending_bytes -= len(text)
+                    if self._is_blocked and self._pending_bytes <= LOW_WATER_BYTES:
+                        self.set_blocked(False)
+                if self._is_finishing:
+                    code = 1000 if self._fault is None else 1008
+                    await self._send_event({"type": "websocket.close", "code": code})
+                    break
+                self._has_work.clear()
+                await self._has_work.wait()
+        except Exception as fault:  # each ASGI server has exceptions of its own for a peer that is gone
+            self._end(ConnectionLost("the connection is closed"), fault)
+        else:
+            self._end(None)
+
+    def write_messages(self, texts: list[bytes]) -> None:
+        self._pending += texts
+        self._pending_bytes += sum(map(len, texts))
+        self._has_work.set()
+        if self._pending_bytes > HIGH_WATER_BYTES and not self._is_blocked:
+            self.set_blocked(True)
+
+    def unwritten_bytes(self) -> int:
+        return self._pending_bytes
+
+    def finish_channel(self) -> None:
+        self._is_finishing = True
+        self._has_work.set()
+
+    def abort_channel(self) -> None:
+        self._loop.call_soon(self._end, None)
+
+    def _end(self, fault: Exception | None, cause: Exception | None = None) -> None:
+        if fault is not None:
+            fault.__cause__ = cause
+        self.channel_lost(fault)
+
+    def release_channel(self) -> None:
+        self._pending.clear()
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+
+
+class WebSocketEndpoint:
+    """An ASGI application that serves WebSocket connections.
+
+    Mount it in Starlette with `WebSocketRoute(path, endpoint)` or `Mount(path, endpoint)`, in FastAPI with
+    `app.mount(path, endpoint)`, or serve it alone.
+
+    Args:
+        serve: Called with each new connection, a transport that is not started: it sets the callbacks and starts it.
+            The connection lasts until both `serve` has returned and the transport is closed. One that `serve` does not
+            start is refused.
+        origins: The Origin headers that are accepted, besides none: strings such as "https://example.org", or compiled
+            patterns. None: any, for applications that check who calls in another way.
+        subprotocols: The subprotocols that are supported, the preferred ones first.
+        options: Options of `BaseTransport`, for each connection.
+
+    Raises:
+        TypeError, ValueError: An option has the wrong type or value.
+    """
+
+    def __init__(
+        self,
+        serve: Callable[[AsgiWebSocket], Coroutine[Any, Any, object]],
+        *,
+        origins: Sequence[str | re.Pattern[str]] | None = (),
+        subprotocols: Sequence[str] = (),
+        **options: Unpack[MessageOptions],
+    ) -> None:
+        if isinstance(origins, str):
+            raise TypeError("origins must be a sequence of strings and patterns, not one string")
+        MessageTransport(**options)  # raises here, not when the first client connects, if an option is wrong
+        self._serve = serve
+        self._origins = origins
+        self._subprotocols = subprotocols
+        self._options = options
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection, or refuse a request that is not for WebSocket (426)."""
+        if scope["type"] == "http":
+            headers = [(b"upgrade", b"websocket"), (b"connection", b"upgrade"), (b"content-length", b"0")]
+            await send({"type": "http.response.start", "status": 426, "headers": headers})
+            await send({"type": "http.response.body"})
+            return
+        if scope["type"] == "lifespan":
+            await _run_lifespan(receive, send)
+            return
+        offered = scope.get("subprotocols") or ()
+        subprotocol = next((name for name in self._subprotocols if name in offered), None)
+        transport = AsgiWebSocket(scope, receive, send, subprotocol, **self._options)
+        if not self._accepts(scope):
+            await transport.refuse()
+            return
+        try:
+            await self._serve(transport)
+            if transport._state in (State.IDLE, State.CONNECTED):  # `serve` did not start it
+                await transport.close()
+            await transport.wait_closed()
+            await transport.refuse()
+        except asyncio.CancelledError:  # the server stops
+            await transport.disconnect()
+            raise
+        except ConnectionError:
+            await transport.disconnect()
+            await transport.refuse()
+        except BaseException:
+            await transport.close()
+            raise
+        finally:
+            for task in transport._tasks:
+                task.cancel()
+            await asyncio.gather(*transport._tasks, return_exceptions=True)
+
+    def _accepts(self, scope: Scope) -> bool:
+        if self._origins is None:
+            return True
+        found = [value.decode("latin-1") for name, value in scope["headers"] if name.lower() == b"origin"]
+        return all(
+            any(
+                origin == accepted if isinstance(accepted, str) else accepted.fullmatch(origin)
+                for accepted in self._origins
+            )
+            for origin in found
+        )
+
+
+async def _run_lifespan(receive: Receive, send: Send) -> None:
+    """Answer the events of a server's start and end, which an application served alone gets."""
+    with contextlib.suppress(asyncio.CancelledError):
+        while True:
+            event = await receive()
+            await send({"type": f"{event['type']}.complete"})
+            if event["type"] == "lifespan.shutdown":
+                return

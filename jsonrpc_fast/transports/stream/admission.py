@@ -1,0 +1,142 @@
+"""How many connections a server has, in total and from one host, and how many bytes they hold.
+
+Rules:
+  - A connection counts from its acceptance until its socket is closed, so handshakes count, too.
+  - A host is an IPv4 address or the first 64 bits of an IPv6 address, which is what one subscriber gets.
+    Connections of a Unix socket come from no host. Behind a proxy all connections come from one.
+  - The bytes are those received but not delivered, those that a session keeps in its inbox and for its handlers, and
+    those sent but not taken by the system. They are added up whenever a 16th of the maximum has been received and
+    sent, so they can exceed it by no more than that. Connections that hold the most are dropped until the rest hold no
+    more than the maximum.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Collection
+from math import inf
+from typing import Any, Final
+
+from ..._checks import check_count
+from ...errors import ConnectionLost
+from .transport import SocketTransport
+
+CHECKS: Final = 16
+"""How often the bytes that connections hold are added up while the maximum is received and sent."""
+BYTES_FOR_EACH: Final = 256
+"""With many connections they are added up less often: not before so many bytes for each."""
+
+MAX_CONNECTIONS: Final = 1000
+"""The default of `max_connections`."""
+MAX_BUFFERED_BYTES: Final = 1024 * 1024 * 1024
+"""The default of `max_buffered_bytes`."""
+
+
+class Admission:
+    """The connections of one server.
+
+    Args:
+        connections: The accepted connections.
+        max_connections: The maximum number of open connections.
+        max_connections_per_host: The maximum number from one host; None: no limit but `max_connections`.
+        max_buffered_bytes: The maximum number of bytes that all connections hold; None: no limit.
+
+    Attributes:
+        open: The number of open sockets.
+        refused: How many connections were refused.
+        dropped: How many connections were dropped because all held too many bytes.
+
+    Raises:
+        TypeError, ValueError: An argument has the wrong type or value.
+    """
+
+    def __init__(
+        self,
+        connections: Collection[SocketTransport],
+        max_connections: int,
+        max_connections_per_host: int | None,
+        max_buffered_bytes: int | None,
+    ) -> None:
+        check_count("max_connections", max_connections, 1, may_be_none=False)
+        check_count("max_connections_per_host", max_connections_per_host, 1)
+        check_count("max_buffered_bytes", max_buffered_bytes, 1)
+        self._connections = connections
+        self._maximum = max_connections
+        self._per_host = max_connections_per_host
+        self._max_bytes = max_buffered_bytes
+        self._hosts: dict[str, int] = {}
+        self._traffic = 0  # bytes since they were added up
+        self._is_check_due = False
+        self._check_at: float = inf if max_buffered_bytes is None else max_buffered_bytes / CHECKS
+        self._dropped: set[SocketTransport] = set()  # and not closed yet
+        self.open: int = 0
+        self.refused: int = 0
+        self.dropped: int = 0
+
+    def enter(self, channel: asyncio.Transport) -> str | None:
+        """Count a connection. Return its host, for `leave`; None if it is refused."""
+        host = host_of(channel.get_extra_info("peername"))
+        count = self._hosts.get(host, 0)
+        if self.open >= self._maximum or (host and self._per_host is not None and count >= self._per_host):
+            self.refused += 1
+            return None
+        self._hosts[host] = count + 1
+        self.open += 1
+        return host
+
+    def leave(self, host: str) -> None:
+        """Count a connection that `enter` accepted no longer."""
+        self.open -= 1
+        count = self._hosts[host] - 1
+        if count:
+            self._hosts[host] = count
+        else:
+            del self._hosts[host]
+
+    def released(self, connection: SocketTransport) -> None:
+        """Forget a connection that is closed."""
+        self._dropped.discard(connection)
+
+    def received(self, size: int) -> None:
+        """Count bytes that a connection received and has handled."""
+        self._traffic += size
+        if self._traffic >= self._check_at:
+            self._check()
+
+    def sent(self, size: int) -> None:
+        """Count bytes that a connection writes. Nothing is dropped during this call."""
+        self._traffic += size
+        if self._traffic >= self._check_at and not self._is_check_due:
+            self._is_check_due = True
+            asyncio.get_running_loop().call_soon(self._check)
+
+    def _check(self) -> None:
+        self._is_check_due = False
+        assert self._max_bytes is not None
+        self._traffic = 0
+        self._check_at = max(self._max_bytes / CHECKS, BYTES_FOR_EACH * len(self._connections))
+        held = [(one.held_bytes(), one) for one in self._connections if one not in self._dropped]
+        total = sum(bytes_ for bytes_, _ in held)
+        if total <= self._max_bytes:
+            return
+        held.sort(key=lambda item: item[0], reverse=True)
+        for bytes_, connection in held:
+            if total <= self._max_bytes:
+                break
+            total -= bytes_
+            self.dropped += 1
+            self._dropped.add(connection)
+            connection._break(ConnectionLost("the connections of the server hold too many bytes"))
+            connection.abort_channel()
+
+
+def host_of(address: Any) -> str:
+    """Return the host of a peer's address in the format of the `socket` module; "" for a Unix socket."""
+    if not isinstance(address, tuple):
+        return ""
+    host = str(address[0])
+    if ":" not in host:
+        return host
+    parsed = ipaddress.IPv6Address(host.partition("%")[0])
+    return str(parsed.ipv4_mapped or ipaddress.IPv6Address(int(parsed) >> 64 << 64))

@@ -1,0 +1,441 @@
+"""A WebSocket connection, the same for clients and servers.
+
+Rules:
+  - Each message is written as one text frame. A received text or binary message is one JSON text in UTF-8; fragments
+    are joined.
+  - The protocol is that of `websockets` without IO. Complete text and binary frames, which are nearly all, are read and
+    written here; everything else goes through the library, one frame at a time.
+  - Violations close the connection: 1002 (protocol), 1007 (not UTF-8), 1009 (longer than `Limits.message_bytes`) and
+    1008 (more than `max_faults` invalid messages). The peer can still read the code: reading goes on until it closes.
+  - A client closes with 1000, a server that stops with 1001. If the peer closes with 1000, 1001 or without a code, the
+    connection is closed without a fault; other codes are a `ConnectionLost`.
+  - A connection is pinged when nothing arrives for `ping_seconds`, and lost when nothing arrives for another
+    `ping_seconds`. Time in which this side does not read does not count.
+  - Pings are answered unless the write buffer is above its high-water mark. Of several that arrive together, only the
+    last one is answered (section 5.5.3).
+  - What arrives before `start` is read then, so that a request gets its reply although a close frame follows. A close
+    frame is answered at once, so handlers that are still at work cannot reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import os
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from websockets.frames import Frame, Opcode, apply_mask  # type: ignore[attr-defined]
+from websockets.protocol import Protocol
+from websockets.protocol import State as WireState
+
+from ..._checks import check_seconds
+from ...codec import ParseError
+from ...codes import ParseErrorCode
+from ...errors import ConnectionLost
+from ..base import State
+from ..message import MessageTransport, Text
+from ..stream.transport import MessageSocketOptions, SocketTransport
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+PING_SECONDS: Final = 20.0
+"""The default of `ping_seconds`."""
+CLOSE_SECONDS: Final = 5.0
+"""How long a connection that the peer or a violation closed may take to end."""
+
+TEXT: Final = 0x81  # the first byte of a whole text message
+BINARY: Final = 0x82
+CLOSE: Final = 0x88
+PING: Final = 0x89
+PONG: Final = 0x8A
+MASKED: Final = 0x80
+SMALL_LENGTH: Final = 126  # shorter payloads have their length in the second byte
+LARGE_LENGTH: Final = 65536  # longer payloads have eight bytes of length
+HEAD_BYTES: Final = 64 * 1024
+"""The maximum size of the head of a handshake."""
+KEYS: Final = 1024
+"""How many masking keys are made at a time: each call of the system costs more than a small frame."""
+
+
+class CloseCode(enum.IntEnum):
+    """The close codes that this package sends (RFC 6455, section 7.4.1)."""
+
+    NORMAL = 1000
+    GOING_AWAY = 1001
+    PROTOCOL_ERROR = 1002
+    INVALID_TEXT = 1007
+    POLICY_VIOLATION = 1008
+    TOO_BIG = 1009
+
+
+_CLOSED_NORMALLY: Final = (1000, 1001, 1005)
+_RUNNING: Final = State.RUNNING  # looked up once: before Python 3.12 access to enum members is slow
+
+
+class WebSocketOptions(MessageSocketOptions, total=False):
+    """Keyword options of every WebSocket; `WebSocketTransport` describes them."""
+
+    ping_seconds: float | None
+
+
+class WebSocketTransport(SocketTransport, MessageTransport, asyncio.Protocol):
+    """A WebSocket connection: a `WebSocketClient`, or a connection that a `WebSocketServer` accepted.
+
+    Args:
+        ping_seconds: After so long without anything from the peer it is pinged; after twice the time the connection is
+            lost. None: never.
+        options: Options of `SocketTransport` and `BaseTransport`.
+
+    Raises:
+        TypeError, ValueError: An option has the wrong type or value.
+    """
+
+    _is_server: bool
+
+    def __init__(self, *, ping_seconds: float | None = PING_SECONDS, **options: Unpack[MessageSocketOptions]) -> None:
+        super().__init__(**options)
+        check_seconds("ping_seconds", ping_seconds)
+        self._ping_seconds = ping_seconds
+        self._ping_timer: asyncio.TimerHandle | None = None
+        self._wire = self._new_wire()
+        self._is_head_read = False  # of the handshake
+        self._is_open = False  # the handshake is done, and nobody closes
+        self._has_wire_ended = False
+        self._is_plain = True  # no extension changes the frames
+        self._max_bytes = self.profile.limits.message_bytes
+        self._partial = bytearray()  # the beginning of a frame
+        self._wanted = 0  # how long `_partial` must be before it is worth looking at again
+        self._fragments: bytearray | None = None
+        self._keys = b""
+        self._next_key = 0
+        self._close_code = CloseCode.NORMAL
+        self._end_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def close_code(self) -> int | None:
+        """The close code that the peer sent; 1005 for a close without one, None if it sent no close frame."""
+        received = self._wire.close_rcvd
+        return None if received is None else int(received.code)
+
+    @property
+    def close_reason(self) -> str:
+        """The reason that the peer sent with its close code; "" if there is none."""
+        received = self._wire.close_rcvd
+        return "" if received is None else received.reason
+
+    @property
+    def subprotocol(self) -> str | None:
+        """The subprotocol that both sides agreed on."""
+        return self._wire.subprotocol
+
+    def _begin_frames(self) -> None:
+        """The handshake is done: messages may be sent and received."""
+        self._is_open = True
+        self._is_plain = not self._wire.extensions
+        if self._ping_seconds is not None:
+            self._ping_timer = asyncio.get_running_loop().call_later(
+                self._ping_seconds, self._keep_alive, self._chunks, False
+            )
+
+    def _new_wire(self) -> Protocol:
+        """Return the state of a new connection in the library."""
+        raise NotImplementedError
+
+    def _handshake_received(self, data: bytes) -> None:
+        """Handle the head of the handshake's request or response, or what follows it while `_is_open` is not set."""
+        raise NotImplementedError
+
+    def _read_handshake(self, data: bytes) -> None:
+        """Split the handshake from the frames behind it, which the library would read as well."""
+        if not self._is_head_read:
+            self._partial += data
+            end = self._partial.find(b"\r\n\r\n") + 4
+            if end < 4:
+                if len(self._partial) > HEAD_BYTES:
+                    self._on_long_head()
+                return
+            head, data = bytes(self._partial[:end]), bytes(self._partial[end:])
+            self._partial.clear()
+            self._is_head_read = True
+            self._handshake_received(head)
+        if data and self._is_open:
+            self._read_frames(data)
+        elif data and not self._channel.is_closing():
+            self._handshake_received(data)
+
+    def _on_long_head(self) -> None:
+        self._break(ConnectionLost("the head of the handshake is too long"))
+        self.abort_channel()
+
+    async def start(self) -> None:
+        await super().start()
+        if self._partial:
+            self._loop.call_soon(self._read_early)
+
+    def _read_early(self) -> None:
+        """Read what arrived before `start`, unless it was read together with what arrived later."""
+        if self._is_open and self._partial:
+            self._read_frames(b"")
+
+    # asyncio.Protocol.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._begin_channel(cast("asyncio.Transport", transport))  # uvloop's class is not a subclass
+
+    def data_received(self, data: bytes) -> None:
+        self._chunks += 1
+        if self._is_open:
+            self._read_frames(data)
+        elif self._wire.state is WireState.CONNECTING:
+            self._read_handshake(data)
+        else:
+            self._pass_on(data, [])
+        if not self._may_deliver and self._state in (State.IDLE, State.CONNECTING, State.CONNECTED) and self._is_open:
+            self._channel.pause_reading()
+
+    def eof_received(self) -> bool:
+        self._has_wire_ended = True
+        return False  # asyncio closes the socket
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_channel_lost = True
+        self._is_open = False
+        fault: Exception | None = exc
+        if self._state is not State.CLOSING and self._fault is None and self.close_code is None:
+            fault = ConnectionLost("the peer ended the connection without a close frame")
+            fault.__cause__ = exc
+        elif self._fault is not None or self.close_code is not None:
+            fault = None
+        self.channel_lost(fault)
+
+    def pause_writing(self) -> None:
+        self.set_blocked(True)
+
+    def resume_writing(self) -> None:
+        self.set_blocked(False)
+
+    # Receiving.
+
+    def held_bytes(self) -> int:
+        return super().held_bytes() + len(self._partial) + len(self._fragments or b"")
+
+    def _read_frames(self, data: bytes | bytearray) -> None:
+        partial = self._partial
+        if self._state is not _RUNNING and self._state in (State.IDLE, State.CONNECTING, State.CONNECTED):
+            partial += data
+            self._wanted = 0
+            return
+        if partial:
+            partial += data
+            if len(partial) < self._wanted:
+                return
+            data, self._partial = partial, bytearray()
+        mask_bit = MASKED if self._is_server else 0
+        texts: list[Text] = []
+        ping: bytes | bytearray | None = None
+        at, size, wanted = 0, len(data), 2
+        while size - at >= 2:
+            first, second = data[at], data[at + 1]
+            start, length = at + 2, second & 0x7F
+            if length >= SMALL_LENGTH:
+                start += 2 if length == SMALL_LENGTH else 8
+                if start > size:
+                    wanted = start - at
+                    break
+                length = int.from_bytes(data[at + 2 : start], "big")
+            if second & MASKED:
+                start += 4
+            end = start + length
+            if length > self._max_bytes or second & MASKED != mask_bit:
+                end = size  # the library closes the connection
+                first = CLOSE
+            elif end > size:
+                wanted = end - at
+                break
+            if first in (TEXT, BINARY) and self._is_plain and self._fragments is None:
+                text = data[start:end]
+                texts.append(apply_mask(text, data[start - 4 : start]) if mask_bit else text)
+            elif first in (PING, PONG) and length < SMALL_LENGTH:
+                if first == PING:
+                    ping = apply_mask(data[start:end], data[start - 4 : start]) if mask_bit else data[start:end]
+            else:
+                if first == CLOSE:
+                    self._answer_ping(ping)
+                    ping = None
+                    if texts:
+                        self._receive_texts(texts)
+                        texts = []
+                self._pass_on(data[at:end], texts)
+                if not self._is_open:
+                    self._pass_on(data[end:], [])
+                    at = size
+                    break
+            at, wanted = end, 2
+        if at < size:
+            self._partial += data[at:]
+            self._wanted = wanted
+        self._answer_ping(ping)
+        if texts:
+            self._receive_texts(texts)
+
+    def _answer_ping(self, payload: bytes | bytearray | None) -> None:
+        if payload is not None and self._is_open and not self._is_blocked:
+            self._wire.send_pong(bytes(payload))
+            self._write_wire()
+
+    def _receive_texts(self, texts: list[Text]) -> None:
+        if len(texts) == 1:
+            self.receive(texts[0])
+        else:
+            self.receive_many(texts)
+
+    def _pass_on(self, data: bytes | bytearray, texts: list[Text]) -> None:
+        """Let the library read a frame, or whatever follows the end of the frames. Append a message that it ends."""
+        if not data or self._has_wire_ended:
+            return
+        wire = self._wire
+        wire.receive_data(data)
+        for frame in wire.events_received():
+            assert isinstance(frame, Frame)
+            if frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+                self._fragment_received(frame, texts)
+        self._write_wire()
+        if self._is_open and wire.state is not WireState.OPEN:
+            self._on_wire_closing()
+
+    def _fragment_received(self, frame: Frame, texts: list[Text]) -> None:
+        if self._fragments is None:
+            if frame.fin:
+                texts.append(frame.data)
+                return
+            self._fragments = bytearray()
+        self._fragments += frame.data
+        if frame.fin:
+            texts.append(self._fragments)
+            self._fragments = None
+
+    def _decode(self, text: Text) -> Any:
+        item = super()._decode(text)
+        if isinstance(item, ParseError) and item.code is ParseErrorCode.INVALID_UTF8:
+            self._loop.call_soon(self._fail, CloseCode.INVALID_TEXT)
+        return item
+
+    # Sending.
+
+    def write_messages(self, texts: list[bytes]) -> None:
+        if not self._is_open or self._channel.is_closing():
+            return  # the loss is about to be reported
+        if self._is_plain:
+            parts: list[bytes] = []
+            for text in texts:
+                length = len(text)
+                if length < SMALL_LENGTH:
+                    head = bytes((TEXT, length if self._is_server else length | MASKED))
+                elif length < LARGE_LENGTH:
+                    head = bytes((TEXT, 126 if self._is_server else 254, length >> 8, length & 255))
+                else:
+                    head = bytes((TEXT, 127 if self._is_server else 255)) + length.to_bytes(8, "big")
+                parts.append(head)
+                if self._is_server:
+                    parts.append(text)
+                else:
+                    key = self._key()
+                    parts.append(key)
+                    parts.append(apply_mask(text, key))
+            self._channel.write(b"".join(parts))
+        else:
+            for text in texts:
+                self._wire.send_text(text)
+            self._channel.write(b"".join(self._wire.data_to_send()))
+
+    def _key(self) -> bytes:
+        """Return a masking key, which must be unpredictable (RFC 6455, section 10.3)."""
+        at = self._next_key
+        if at == len(self._keys):
+            self._keys, at = os.urandom(4 * KEYS), 0
+        self._next_key = at + 4
+        return self._keys[at : at + 4]
+
+    def _write_wire(self) -> None:
+        """Write what the library has to send. An empty text means the end of the stream."""
+        for data in self._wire.data_to_send():
+            if self._is_channel_lost or self._channel.is_closing():
+                return
+            if data:
+                self._channel.write(data)
+            elif self._channel.can_write_eof():
+                self._write_end_when_written()
+            else:
+                self._channel.close()
+
+    # Closing.
+
+    def finish_channel(self) -> None:
+        if not self._is_open:
+            self.abort_channel()
+            return
+        self._channel.resume_reading()
+        self._send_close(CloseCode.POLICY_VIOLATION if self._fault is not None else self._close_code)
+
+    def _send_close(self, code: CloseCode) -> None:
+        self._wire.send_close(code)
+        self._is_open = False
+        self._write_wire()
+        self._pass_on_partial()
+
+    def _pass_on_partial(self) -> None:
+        """Let the library read the beginning of a frame that has arrived: from now on it reads everything."""
+        data = bytes(self._partial)
+        self._partial.clear()
+        self._pass_on(data, [])
+
+    def _fail(self, code: CloseCode) -> None:
+        """Close the connection because the peer violated the protocol in a way that the library does not see."""
+        if self._is_open:
+            self._wire.fail(code)
+            self._write_wire()
+            self._on_wire_closing()
+
+    def _on_wire_closing(self) -> None:
+        """Handle a close frame of the peer, or a violation: nothing more can be sent, and the connection ends soon."""
+        wire = self._wire
+        self._is_open = False
+        self._fragments = None
+        if wire.close_rcvd is None:
+            code = wire.close_sent.code if wire.close_sent is not None else CloseCode.PROTOCOL_ERROR
+            fault = ConnectionLost(f"the peer violated the WebSocket protocol: closed with {int(code)}")
+            fault.__cause__ = wire.parser_exc
+            self._break(fault)
+        elif wire.close_rcvd.code not in _CLOSED_NORMALLY:
+            self._break(ConnectionLost(f"the peer closed the connection with {int(wire.close_rcvd.code)}"))
+        else:
+            self._stop_sending()
+        self._channel.resume_reading()
+        self._end_timer = asyncio.get_running_loop().call_later(CLOSE_SECONDS, self.abort_channel)
+
+    def release_channel(self) -> None:
+        super().release_channel()
+        for timer in (self._ping_timer, self._end_timer):
+            if timer is not None:
+                timer.cancel()
+        self._partial.clear()
+        self._fragments = None
+
+    # Keeping alive.
+
+    def _keep_alive(self, chunks: int, was_pinged: bool) -> None:
+        """Ping a peer from which nothing arrived since there were `chunks`, or lose it if it was pinged before."""
+        if not self._is_open:
+            return
+        is_silent = chunks == self._chunks and self._is_reading
+        if is_silent and was_pinged:
+            self._break(ConnectionLost("the peer does not answer pings"))
+            self.abort_channel()
+            return
+        if is_silent and not self._is_blocked:
+            self._wire.send_ping(b"")
+            self._write_wire()
+        assert self._ping_seconds is not None
+        loop = asyncio.get_running_loop()
+        self._ping_timer = loop.call_later(self._ping_seconds, self._keep_alive, self._chunks, is_silent)

@@ -1,0 +1,499 @@
+"""Reconnecting: calls in flight, calls that wait, delays, bounds and the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
+from jsonrpc_fast.session import ReconnectingSession, Session, SessionContext
+from jsonrpc_fast.transports import TcpClient, TcpServer, memory_pair
+
+from ..support.session_pairs import Faults
+
+pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("each_loop")]
+QUICK: dict[str, Any] = {"min_delay": 0.001, "max_delay": 0.01}
+
+
+class Service:
+    """A server that is stopped and started again on the same port."""
+
+    def __init__(self) -> None:
+        self.served: list[int] = []
+        self.connections: list[Any] = []
+        self.hold = asyncio.Event()
+        self.address: tuple[str, int] = ("127.0.0.1", 0)
+        self._server: TcpServer | None = None
+
+    async def start(self) -> None:
+        self._server = TcpServer(self._serve, *self.address)
+        await self._server.start()
+        self.address = self._server.address[:2]
+
+    async def stop(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            await server.close(0)
+
+    async def lose(self) -> None:
+        """Break all connections, but accept new ones."""
+        for transport in self.connections:
+            await transport.disconnect()
+        self.connections.clear()
+
+    async def _serve(self, transport: Any) -> None:
+        self.connections.append(transport)
+        async with Session(transport, {"note": self._note, "hold": self._hold}) as session:
+            await session.wait_closed()
+
+    def _note(self, number: int) -> int:
+        self.served.append(number)
+        return number
+
+    async def _hold(self, number: int) -> int:
+        self.served.append(number)
+        await self.hold.wait()
+        return number
+
+    def client(self, **options: Any) -> ReconnectingSession:
+        return ReconnectingSession(lambda: TcpClient(*self.address), **{**QUICK, **options})
+
+
+@contextlib.asynccontextmanager
+async def service() -> AsyncIterator[Service]:
+    running = Service()
+    await running.start()
+    try:
+        yield running
+    finally:
+        await running.stop()
+
+
+async def test_calls_in_flight_fail_and_nothing_is_sent_twice() -> None:
+    async with service() as server, server.client() as client:
+        calls = [asyncio.ensure_future(client.call("hold", [number])) for number in range(5)]
+        while len(server.served) < 5:
+            await asyncio.sleep(0.001)
+        await server.lose()
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [ConnectionLost] * 5
+        assert await client.call("note", [5]) == 5
+        await client.notify("note", [6])
+        assert await client.call_batch([("note", [7])]) == [7]
+        assert server.served == [0, 1, 2, 3, 4, 5, 6, 7]
+
+
+async def test_calls_wait_for_the_next_connection() -> None:
+    async with service() as server, server.client() as client:
+        first = client.session
+        await server.stop()
+        waiting = [asyncio.ensure_future(client.call("note", [number])) for number in range(3)]
+        notifying = asyncio.ensure_future(client.notify("note", [3]))
+        await asyncio.sleep(0.05)
+        assert server.served == []
+        assert client.session is None
+        assert not any(call.done() for call in waiting)
+        await server.start()
+        assert await asyncio.gather(*waiting) == [0, 1, 2]
+        await notifying
+        assert await client.call("note", [4]) == 4
+        assert sorted(server.served) == [0, 1, 2, 3, 4]
+        assert client.session is await client.connected()
+        assert client.session is not first
+
+
+async def test_waiting_counts_in_the_timeout() -> None:
+    async with service() as server, server.client(timeout=0.05) as client:
+        await server.stop()
+        while client.session is not None:
+            await asyncio.sleep(0.001)
+        with pytest.raises(CallTimeout):
+            await client.call("note", [1])
+        with pytest.raises(CallTimeout):
+            await client.notify("note", [1], timeout=0.01)
+        with pytest.raises(CallTimeout):
+            await client.call_batch([("note", [1])], timeout=0)
+        await server.start()
+        await client.connected()
+        with pytest.raises(CallTimeout):
+            await client.call("hold", [2], timeout=0.5)
+        assert server.served == [2]
+        server.hold.set()
+
+
+async def test_on_connect_comes_first_each_time() -> None:
+    async def log_in(session: Session) -> None:
+        await session.call("note", [-1])
+
+    async with service() as server, server.client(on_connect=log_in) as client:
+        assert await client.call("note", [1]) == 1
+        await server.stop()
+        waiting = asyncio.ensure_future(client.call("note", [2]))
+        await asyncio.sleep(0.01)
+        await server.start()
+        assert await waiting == 2
+        assert server.served == [-1, 1, -1, 2]
+
+
+async def test_it_serves_its_peer_on_each_connection() -> None:
+    peers: list[Session] = []
+
+    async def make() -> Any:
+        one, other = memory_pair()
+        peer = Session(other, {"ask": ask})
+        await peer.start()
+        peers.append(peer)
+        return one
+
+    async def ask(context: SessionContext) -> Any:
+        return await context.session.call("who")
+
+    ask.__annotations__["context"] = SessionContext
+    async with ReconnectingSession(make, {"who": lambda: "Ann"}, **QUICK) as client:
+        for _ in range(3):
+            assert await client.call("ask") == "Ann"
+            await peers[-1].close(0)
+    assert len(peers) >= 3
+    for peer in peers:
+        await peer.close()
+
+
+# Attempts.
+
+
+class Delays:
+    """Records the bounds of the delays, which are 0 in the test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bounds: list[float] = []
+        monkeypatch.setattr(random, "uniform", self._draw)
+
+    def _draw(self, least: float, bound: float) -> float:
+        assert least == 0
+        self.bounds.append(bound)
+        return 0.0
+
+
+def refuse() -> Any:
+    raise ConnectionRefusedError("nobody listens")
+
+
+async def test_the_delays_double_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    delays = Delays(monkeypatch)
+    client = ReconnectingSession(refuse, min_delay=0.5, max_delay=3, max_attempts=6)
+    with pytest.raises(ConnectionLost) as caught:
+        await client.start()
+    assert isinstance(caught.value.__cause__, ConnectionRefusedError)
+    assert delays.bounds == [0.5, 1, 2, 3, 3]
+
+
+async def test_a_peer_that_accepts_and_closes_is_not_contacted_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    delays = Delays(monkeypatch)
+    made = 0
+
+    async def make() -> Any:
+        nonlocal made
+        made += 1
+        if made > 5:
+            raise LookupError("enough")
+        one, other = memory_pair()
+        await other.start()
+        asyncio.get_running_loop().call_soon(lambda: closing.append(asyncio.ensure_future(other.disconnect())))
+        return one
+
+    closing: list[Any] = []
+    client = ReconnectingSession(make, min_delay=60, max_delay=200, max_attempts=2)
+    with contextlib.suppress(ConnectionLost):
+        await client.start()
+    with pytest.raises(ConnectionLost) as caught:
+        await client.wait_closed()
+    assert isinstance(caught.value.__cause__, LookupError)
+    assert delays.bounds == [60, 120, 200, 200, 200]
+    await client.close()
+    await asyncio.gather(*closing)
+
+
+async def test_the_delay_starts_anew_after_a_connection_that_lasted(monkeypatch: pytest.MonkeyPatch) -> None:
+    delays = Delays(monkeypatch)
+    async with service() as server, server.client(min_delay=0.001, max_delay=10) as client:
+        for number in range(3):
+            assert await client.call("note", [number]) == number
+            await asyncio.sleep(0.02)
+            await server.lose()
+            while client.session is not None:
+                await asyncio.sleep(0)
+        assert await client.call("note", [3]) == 3
+    assert delays.bounds[0] == 0.001
+    assert set(delays.bounds) <= {0.001, 0.002, 0.004}
+
+
+@pytest.mark.parametrize("failure", [LookupError, RpcError])
+async def test_a_failure_that_remains_is_not_tried_again(failure: type[Exception]) -> None:
+    attempts = 0
+
+    async def log_in(session: Session) -> None:
+        nonlocal attempts
+        attempts += 1
+        raise RpcError(-32001, "wrong password") if failure is RpcError else failure("a bug")
+
+    async with service() as server:
+        client = server.client(on_connect=log_in)
+        with pytest.raises(ConnectionLost) as caught:
+            await client.start()
+        assert type(caught.value.__cause__) is failure
+        assert attempts == 1
+        with pytest.raises(ConnectionLost):
+            await client.call("note", [1])
+        with pytest.raises(ConnectionLost):
+            await client.wait_closed()
+
+
+async def test_waiting_calls_fail_when_nothing_more_is_tried() -> None:
+    async with service() as server:
+        client = server.client(max_attempts=3, min_delay=0.02)
+        await client.start()
+        await server.stop()
+        while client.session is not None:
+            await asyncio.sleep(0.001)
+        calls = [asyncio.ensure_future(client.call("note", [number])) for number in range(3)]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [ConnectionLost] * 3
+        assert all(isinstance(outcome.__cause__, ConnectionRefusedError) for outcome in outcomes)
+        await client.close()
+
+
+class Refused(Exception):
+    """As websockets raises it."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"HTTP {status}")
+        self.response = SimpleNamespace(status_code=status)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ConnectionRefusedError(), True),
+        (ConnectionLost(), True),
+        (asyncio.TimeoutError(), True),
+        (CallTimeout(), True),
+        (Refused(503), True),
+        (Refused(403), False),
+        (ssl.SSLCertVerificationError(), False),
+        (RpcError(1, "no"), False),
+        (LookupError(), False),
+    ],
+)
+async def test_after_which_exceptions_a_new_attempt_is_made(error: Exception, expected: bool) -> None:
+    attempts = 0
+
+    def make() -> Any:
+        nonlocal attempts
+        attempts += 1
+        raise error
+
+    faults = Faults()
+    client = ReconnectingSession(make, max_attempts=3, hooks=faults, **QUICK)
+    with pytest.raises(ConnectionLost) as caught:
+        await client.start()
+    assert caught.value.__cause__ is error
+    assert attempts == (3 if expected else 1)
+    assert faults.seen == [error] * attempts
+
+
+async def test_an_own_rule_for_attempts() -> None:
+    client = ReconnectingSession(refuse, retry=lambda error: False, max_delay=1)
+    with pytest.raises(ConnectionLost):
+        await client.start()
+
+
+# The end.
+
+
+async def test_closing_ends_what_waits() -> None:
+    client = ReconnectingSession(refuse, min_delay=30)
+    starting = asyncio.ensure_future(client.start())
+    await asyncio.sleep(0.01)
+    waiting = asyncio.ensure_future(client.call("m"))
+    await asyncio.sleep(0)
+    await client.close()
+    for task in (starting, waiting):
+        with pytest.raises(ConnectionLost, match="closed"):
+            await task
+    await client.close()
+    await client.wait_closed()
+    with pytest.raises(StateError):
+        await client.start()
+
+
+async def test_closing_while_a_connection_is_made() -> None:
+    begun = asyncio.Event()
+
+    async def make() -> Any:
+        begun.set()
+        await asyncio.sleep(60)
+
+    client = ReconnectingSession(make)
+    starting = asyncio.ensure_future(client.start())
+    await begun.wait()
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    with pytest.raises(ConnectionLost):
+        await client.call("m")
+
+
+async def test_closing_lets_handlers_and_calls_finish() -> None:
+    async with service() as server:
+        client = server.client()
+        await client.start()
+        waiter = asyncio.ensure_future(client.wait_closed())
+        call = asyncio.ensure_future(client.call("hold", [1]))
+        while not server.served:
+            await asyncio.sleep(0.001)
+        await client.close()
+        with pytest.raises(ConnectionLost):
+            await call
+        await waiter
+        server.hold.set()
+
+
+async def cancelled(*_: Any) -> Any:
+    """Await a future that is cancelled, as the code of a user may."""
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+
+
+async def transport_of(servers: list[Session]) -> Any:
+    """Return a transport whose peer is a new session."""
+    mine, theirs = memory_pair()
+    servers.append(Session(theirs, {"add": lambda a, b: a + b}))
+    await servers[-1].start()
+    return mine
+
+
+@pytest.mark.parametrize("place", ["make_transport", "on_connect", "retry"])
+async def test_a_callback_that_raises_cancelled_error_leaves_nobody_waiting(place: str) -> None:
+    def cancel(_: object) -> bool:
+        raise asyncio.CancelledError
+
+    servers: list[Session] = []
+    callbacks: dict[str, Any] = {
+        "make_transport": {"make_transport": cancelled},
+        "on_connect": {"make_transport": lambda: transport_of(servers), "on_connect": cancelled},
+        "retry": {"make_transport": refuse, "retry": cancel},
+    }
+    client = ReconnectingSession(**callbacks[place], **QUICK)
+    with pytest.raises(ConnectionLost) as info:
+        await asyncio.wait_for(client.start(), 5)
+    assert isinstance(info.value.__cause__, asyncio.CancelledError)
+    with pytest.raises(ConnectionLost):
+        await asyncio.wait_for(client.call("add", [1, 2]), 5)
+
+
+async def test_closing_ends_although_on_connect_catches_the_cancellation() -> None:
+    servers: list[Session] = []
+    connecting = asyncio.Event()
+
+    async def on_connect(_: Session) -> None:
+        connecting.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+    client = ReconnectingSession(lambda: transport_of(servers), on_connect=on_connect, **QUICK)
+    starting = asyncio.ensure_future(client.start())
+    await connecting.wait()
+    await asyncio.wait_for(client.close(), 5)
+    with pytest.raises(ConnectionLost):
+        await starting
+    await asyncio.wait_for(servers[0].wait_closed(), 5)
+
+
+async def test_the_connection_is_closed_when_all_tasks_are_cancelled() -> None:
+    servers: list[Session] = []
+    before = asyncio.all_tasks()
+    client = ReconnectingSession(lambda: transport_of(servers), **QUICK)
+    await client.start()
+    for task in asyncio.all_tasks() - before:  # as `asyncio.run` does at its end
+        task.cancel()
+    await asyncio.wait_for(client.close(), 5)
+    await asyncio.wait_for(servers[0].wait_closed(), 5)
+    with pytest.raises(ConnectionLost):
+        await client.call("add", [1, 2])
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+async def test_a_timeout_out_of_range_is_refused_while_there_is_no_connection(timeout: float) -> None:
+    client = ReconnectingSession(refuse, **QUICK)
+    starting = asyncio.ensure_future(client.start())
+    await asyncio.sleep(0)
+    for send in (client.call, client.notify):
+        with pytest.raises(ValueError, match="a timeout must be 0 seconds or more"):
+            await send("add", [1, 2], timeout=timeout)
+    await client.close()
+    with pytest.raises(ConnectionLost):
+        await starting
+
+
+async def test_before_it_is_started() -> None:
+    client = ReconnectingSession(refuse)
+    for work in (client.call("m"), client.connected(), client.wait_closed()):
+        with pytest.raises(StateError):
+            await work
+    await client.close()
+
+
+@pytest.mark.parametrize("options", [{"min_delay": -1}, {"max_delay": float("nan")}, {"max_attempts": 0}])
+async def test_options_out_of_range(options: Any) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        ReconnectingSession(refuse, **options)
+
+
+SERVER = """
+import asyncio, sys
+from jsonrpc_fast.session import Session
+from jsonrpc_fast.transports import TcpServer
+
+async def serve(transport):
+    async with Session(transport, {"add": lambda a, b: a + b}) as session:
+        await session.wait_closed()
+
+async def main():
+    server = TcpServer(serve, "127.0.0.1", int(sys.argv[1]))
+    await server.start()
+    print(server.address[1], flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+async def test_a_server_process_that_is_killed() -> None:
+    async def start(port: int) -> tuple[Any, int]:
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER, str(port), stdout=subprocess.PIPE)
+        return process, int(await process.stdout.readline())  # type: ignore[union-attr]
+
+    process, port = await start(0)
+    async with ReconnectingSession(lambda: TcpClient("127.0.0.1", port), **QUICK) as client:
+        for number in range(3):
+            assert await client.call("add", [number, 1]) == number + 1
+            process.kill()
+            await process.wait()
+            waiting = asyncio.ensure_future(client.call("add", [number, 2]))
+            process, _ = await start(port)
+            with contextlib.suppress(ConnectionLost):  # the loss may not be known yet when the call is sent
+                assert await waiting == number + 2
+    process.kill()
+    await process.wait()
+    await process.communicate()

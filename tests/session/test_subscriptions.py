@@ -1,0 +1,313 @@
+"""Subscriptions: results are routed by their ids, none is lost silently, and slow readers are told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast import Notification, Request, encode_error, encode_notification, encode_request, encode_result
+from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
+from jsonrpc_fast.session import Session, SessionContext, Subscriptions
+
+from ..support.session_pairs import Wire, session_and_wire, sessions, settle
+
+pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("each_loop")]
+
+
+def result(id: Any, value: Any) -> bytes:
+    return encode_notification("eth_subscription", {"subscription": id, "result": value})
+
+
+async def subscribed(session: Session, wire: Wire, id: Any, *early: bytes, **options: Any) -> Any:
+    """Subscribe; the peer sends `early` in the same chunk as its answer, some before and some behind it."""
+    subscriptions = Subscriptions(session, **options)
+    subscribing = asyncio.ensure_future(subscriptions.subscribe("newHeads"))
+    request = await wire.next()
+    assert request == Request(request.id, "eth_subscribe", ["newHeads"])
+    half = len(early) // 2
+    for text in (*early[:half], encode_result(request.id, id), *early[half:]):
+        wire.send(text)
+    return subscriptions, await subscribing
+
+
+async def test_results_around_the_answer_arrive_in_order() -> None:
+    async with session_and_wire() as (session, wire):
+        early = [result("0x1", 1), result("0x2", "other"), result("0x1", 2), result("0x1", 3)]
+        _, subscription = await subscribed(session, wire, "0x1", *early)
+        wire.send(result("0x1", 4))
+        assert subscription.id == "0x1"
+        assert [await anext(subscription) for _ in range(4)] == [1, 2, 3, 4]
+
+
+async def test_each_subscription_gets_its_own() -> None:
+    numbers = iter(range(100))
+
+    async def subscribe(context: SessionContext, kind: str) -> int:
+        id = next(numbers)
+
+        async def publish() -> None:
+            for value in range(20):
+                await context.session.notify("news", {"subscription": id, "result": [kind, value]})
+
+        tasks.append(asyncio.ensure_future(publish()))
+        return id
+
+    tasks: list[Any] = []
+    closed: list[int] = []
+    handlers = {"sub": subscribe, "unsub": closed.append}
+    async with sessions(handlers) as (client, _):
+        subscriptions = Subscriptions(client, notification="news", subscribe="sub", unsubscribe="unsub")
+
+        async def read(kind: str) -> list[Any]:
+            async with await subscriptions.subscribe(kind) as subscription:
+                return [await anext(subscription) for _ in range(20)]
+
+        kinds = [f"kind {number}" for number in range(10)]
+        found = await asyncio.gather(*map(read, kinds))
+        assert found == [[[kind, value] for value in range(20)] for kind in kinds]
+        await settle()
+        assert sorted(closed) == list(range(10))
+        await asyncio.gather(*tasks)
+
+
+async def test_closing_ends_the_iteration_and_unsubscribes_once() -> None:
+    async with session_and_wire() as (session, wire):
+        subscriptions, subscription = await subscribed(session, wire, 7, result(7, 1))
+        wire.send(result(7, 2))
+        read: list[Any] = []
+
+        async def read_all() -> None:
+            async for value in subscription:
+                read.append(value)  # noqa: PERF401
+
+        reading = asyncio.ensure_future(read_all())
+        await settle()
+        closing = asyncio.ensure_future(subscription.close())
+        request = await wire.next()
+        assert request == Request(request.id, "eth_unsubscribe", [7])
+        wire.send(result(7, "late"))
+        wire.send(encode_result(request.id, True))
+        await closing
+        await reading
+        await subscription.close()
+        assert read == [1, 2]
+        assert wire.received == []
+        assert subscriptions._by_id == {}
+
+
+async def test_a_slow_reader_gets_what_was_kept_then_an_error() -> None:
+    async with session_and_wire() as (session, wire):
+        _, subscription = await subscribed(session, wire, 1, max_items=3)
+        for value in range(5):
+            wire.send(result(1, value))
+        await settle()
+        assert [await anext(subscription) for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(StateError, match="more than 3"):
+            await anext(subscription)
+        request = await wire.next()  # although the reader has not closed it
+        assert request == Request(request.id, "eth_unsubscribe", [1])
+        wire.send(encode_result(request.id, True))
+        await subscription.close()
+        assert wire.received == []
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+async def test_a_cancelled_subscribe_is_unsubscribed(is_late: bool) -> None:
+    async with session_and_wire() as (session, wire):
+        subscriptions = Subscriptions(session)
+        subscribing = asyncio.ensure_future(subscriptions.subscribe("newHeads"))
+        request = await wire.next()
+        if is_late:
+            subscribing.cancel()
+            await settle()
+            assert subscribing.cancelled()
+            wire.send(encode_result(request.id, "0x1"))
+        else:  # the answer has arrived, and the task has not continued
+            answered = session._peer.calls.find(request.id)
+            assert answered is not None
+            wire.send(encode_result(request.id, "0x1"))
+            while answered.outcome is None:
+                await asyncio.sleep(0)
+            subscribing.cancel()
+        wire.send(result("0x1", 1))
+        ended = await wire.next()
+        assert ended == Request(ended.id, "eth_unsubscribe", ["0x1"])
+        wire.send(encode_result(ended.id, True))
+        await settle()
+        assert subscribing.cancelled()
+        assert (subscriptions._by_id, subscriptions._early, len(subscriptions._tasks)) == ({}, [], 0)
+        assert len(session._peer.calls) == 0
+
+
+async def test_a_subscribe_that_timed_out_is_unsubscribed() -> None:
+    async with session_and_wire() as (session, wire):
+        subscriptions = Subscriptions(session)
+        first = (await subscribed(session, wire, 0, notification="other"))[1]
+        with pytest.raises(CallTimeout):
+            await subscriptions.subscribe("newHeads", timeout=0.01)
+        request = await wire.next()
+        wire.send(encode_result(request.id, 1))
+        ended = await wire.next()
+        assert ended == Request(ended.id, "eth_unsubscribe", [1])
+        wire.send(encode_result(ended.id, False))
+        for answer in (encode_error, encode_result):  # nothing to unsubscribe
+            with pytest.raises(CallTimeout):
+                await subscriptions.subscribe("newHeads", timeout=0.01)
+            late = await wire.next()
+            wire.send(answer(late.id, -1, "no") if answer is encode_error else answer(late.id, None))
+        await settle()
+        assert wire.received == []
+        assert not first._is_closed
+
+
+async def test_a_handler_whose_subscribe_timed_out_has_its_slot_back() -> None:
+    subscriptions: list[Subscriptions] = []
+    continues = asyncio.Event()
+
+    async def work(value: int) -> int:
+        if value == 1:
+            with pytest.raises(CallTimeout):
+                await subscriptions[0].subscribe("newHeads", timeout=0.01)
+        await continues.wait()
+        return value
+
+    async with session_and_wire({"work": work}, max_handlers=1) as (session, wire):
+        subscriptions.append(Subscriptions(session))
+        wire.send(encode_request(1, "work", [1]))
+        subscribing = await wire.next()
+        assert session._dispatcher._running == 0  # it waits for the peer
+        while session._dispatcher._waiting:
+            await asyncio.sleep(0.001)
+        assert session._dispatcher._running == 1
+        wire.send(encode_request(2, "work", [2]))
+        await settle()
+        assert session._dispatcher.inbox_items == 1
+        wire.send(encode_result(subscribing.id, 5))  # too late
+        assert (await wire.next()).method == "eth_unsubscribe"
+        assert session._dispatcher._running == 1
+        continues.set()
+        assert [(await wire.next()).result for _ in range(2)] == [1, 2]
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+async def test_a_wrong_timeout_is_refused_before_anything_is_sent(timeout: float) -> None:
+    async with session_and_wire() as (session, wire):
+        with pytest.raises(ValueError, match="0 seconds or more"):
+            await Subscriptions(session).subscribe("newHeads", timeout=timeout)
+        await settle()
+        assert wire.received == []
+
+
+async def test_true_is_not_the_id_1() -> None:
+    async with session_and_wire() as (session, wire):
+        _, subscription = await subscribed(session, wire, 1, result(True, "foreign"), result(1, "own"))
+        wire.send(result(True, "foreign"))
+        wire.send(result(1, "second"))
+        assert [await anext(subscription) for _ in range(2)] == ["own", "second"]
+
+
+async def test_a_subscribe_waits_for_room() -> None:
+    async with session_and_wire(max_pending=1) as (session, wire):
+        subscriptions = Subscriptions(session)
+        calling = asyncio.ensure_future(session.call("m"))
+        request = await wire.next()
+        with pytest.raises(CallTimeout):
+            await subscriptions.subscribe("newHeads", timeout=0.01)
+        subscribing = asyncio.ensure_future(subscriptions.subscribe("newHeads"))
+        await settle()
+        assert wire.received == []
+        wire.send(encode_result(request.id, None))
+        request = await wire.next()
+        wire.send(encode_result(request.id, 5))
+        await calling
+        assert (await subscribing).id == 5
+
+
+async def test_results_that_arrive_too_early_are_not_lost_silently() -> None:
+    async with session_and_wire() as (session, wire):
+        early = [result("0x1", value) for value in range(10)]
+        subscriptions, subscription = await subscribed(session, wire, "0x1", *early, max_items=3)
+        assert [await anext(subscription) for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(StateError, match="more than 3"):
+            await anext(subscription)
+        assert subscriptions._by_id == {}
+        request = await wire.next()
+        assert request == Request(request.id, "eth_unsubscribe", ["0x1"])
+
+
+async def test_an_id_that_is_in_use_is_refused() -> None:
+    async with session_and_wire() as (session, wire):
+        subscriptions, first = await subscribed(session, wire, "0x1")
+        subscribing = asyncio.ensure_future(subscriptions.subscribe("logs"))
+        request = await wire.next()
+        wire.send(encode_result(request.id, "0x1"))
+        with pytest.raises(StateError, match="another subscription"):
+            await subscribing
+        wire.send(result("0x1", 1))
+        assert await anext(first) == 1
+
+
+async def test_a_loss_ends_every_reader_after_what_has_arrived() -> None:
+    async with session_and_wire() as (session, wire):
+        subscriptions, subscription = await subscribed(session, wire, 1, result(1, "last"))
+        wire.send(result(1, "of all"))
+        await settle()
+        await wire.transport.disconnect()
+        assert [await anext(subscription), await anext(subscription)] == ["last", "of all"]
+        with pytest.raises(ConnectionLost):
+            await anext(subscription)
+        await subscription.close()
+        with pytest.raises(ConnectionLost):
+            await subscriptions.subscribe("x")
+    assert wire.received == []
+
+
+async def test_one_that_waits_is_woken_by_the_loss() -> None:
+    async with session_and_wire() as (session, wire):
+        _, subscription = await subscribed(session, wire, 1)
+        reading = asyncio.ensure_future(anext(subscription))
+        await settle()
+        with pytest.raises(StateError, match="another task"):
+            await anext(subscription)
+        await session.close()
+        with pytest.raises(ConnectionLost):
+            await reading
+
+
+async def test_a_cancelled_reader_loses_nothing() -> None:
+    async with session_and_wire() as (session, wire):
+        _, subscription = await subscribed(session, wire, 1)
+        reading = asyncio.ensure_future(anext(subscription))
+        await settle()
+        reading.cancel()
+        wire.send(result(1, "kept"))
+        await settle()
+        assert await anext(subscription) == "kept"
+
+
+async def test_malformed_and_unknown_notifications_are_dropped() -> None:
+    async with session_and_wire() as (session, wire):
+        subscriptions, subscription = await subscribed(session, wire, 1)
+        for params in (None, [], {}, {"subscription": None}, {"subscription": [1]}, {"subscription": 2, "result": 1}):
+            wire.send(Notification("eth_subscription", params).to_bytes_delimited())
+        wire.send(result(1, "good"))
+        assert await anext(subscription) == "good"
+        assert not subscriptions._early
+
+
+async def test_what_is_not_an_id_and_errors_of_the_peer() -> None:
+    async with sessions({"eth_subscribe": lambda *params: params[0]}) as (client, _):
+        subscriptions = Subscriptions(client)
+        for wrong in (True, None, 1.5, [1]):
+            with pytest.raises(StateError, match="not the id"):
+                await subscriptions.subscribe(wrong)
+        async with await subscriptions.subscribe(5) as subscription:
+            assert subscription.id == 5
+            with pytest.raises(RpcError):
+                await subscription.close()  # the peer has no eth_unsubscribe
+        with pytest.raises(ValueError, match="max_items"):
+            Subscriptions(client, max_items=0)
+    with pytest.raises(StateError):
+        Subscriptions(client)

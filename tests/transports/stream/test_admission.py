@@ -1,0 +1,206 @@
+"""The bounds of a server: connections, those of a host, and the bytes that all of them hold."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast import Notification
+from jsonrpc_fast.errors import ConnectionLost
+from jsonrpc_fast.session import Session
+from jsonrpc_fast.transports import TcpClient, TcpServer, UnixClient, UnixServer
+from jsonrpc_fast.transports.stream.admission import Admission, host_of
+
+from ...support.transports import RecordedConnections, connected, echo, eventually, serving
+
+pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("loop")]
+
+
+class Channel:
+    """A channel that only knows its peer's address."""
+
+    def __init__(self, address: Any) -> None:
+        self._address = address
+
+    def get_extra_info(self, name: str) -> Any:
+        assert name == "peername"
+        return self._address
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        (("10.0.0.1", 80), "10.0.0.1"),
+        (("2001:db8:1:2:3:4:5:6", 80, 0, 0), "2001:db8:1:2::"),
+        (("2001:db8:1:2:ffff::", 80, 0, 0), "2001:db8:1:2::"),
+        (("fe80::1%eth0", 80, 0, 2), "fe80::"),
+        (("::ffff:10.0.0.1", 80, 0, 0), "10.0.0.1"),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_hosts(address: Any, host: str) -> None:
+    assert host_of(address) == host
+
+
+def test_each_host_has_its_maximum() -> None:
+    limits: Any = Admission((), 5, 2, None)
+    one, other = Channel(("10.0.0.1", 1)), Channel(("10.0.0.2", 1))
+    assert [limits.enter(one) for _ in range(3)] == ["10.0.0.1", "10.0.0.1", None]
+    assert [limits.enter(other) for _ in range(3)] == ["10.0.0.2", "10.0.0.2", None]
+    unix = Channel("")
+    assert [limits.enter(unix) for _ in range(2)] == ["", None]  # all in all 5
+    assert (limits.open, limits.refused) == (5, 3)
+    limits.leave("10.0.0.1")
+    assert limits.enter(other) is None
+    assert limits.enter(one) == "10.0.0.1"
+    for host in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.2", ""):
+        limits.leave(host)
+    assert (limits.open, limits._hosts) == (0, {})
+
+
+async def test_a_connection_over_a_maximum_is_closed_and_the_next_is_served() -> None:
+    for options in ({"max_connections": 2}, {"max_connections_per_host": 2}):
+        async with serving(**options) as server:
+            first, _ = await connected(server)
+            second, _ = await connected(server)
+            await eventually(lambda: server.connections == 2)
+            _, refused = await connected(server)
+            await refused.wait_for(1)
+            assert refused.events[-1] == "closed"
+            assert server.refused == 1
+            await first.close()
+            await eventually(lambda: server.connections == 1)
+            third, _ = await connected(server)
+            await eventually(lambda: server.connections == 2)
+            await second.close()
+            await third.disconnect()
+            await eventually(lambda: server._admission.open == 0)
+
+
+async def test_connections_of_a_unix_socket_have_no_host(tmp_path: Any) -> None:
+    server = UnixServer(echo, str(tmp_path / "socket"), max_connections_per_host=1)
+    await server.start()
+    clients = [UnixClient(str(tmp_path / "socket")) for _ in range(3)]
+    for client in clients:
+        await client.start()
+    await eventually(lambda: server.connections == 3)
+    for client in clients:
+        await client.close()
+    await server.close()
+
+
+async def test_the_connection_that_holds_the_most_bytes_is_dropped() -> None:
+    connections = RecordedConnections()
+    async with serving(connections, max_buffered_bytes=500_000) as server:
+        small, _ = await connected(server)
+        large, _ = await connected(server)
+        small.send(Notification("n", ["x" * 100_000]))
+        await eventually(lambda: len(connections) == 2 and bool(connections[0].events))
+        small._channel.write(b'{"jsonrpc":"2.0","method":"' + b"x" * 100_000)  # no message ends in it
+        large._channel.write(b'{"jsonrpc":"2.0","method":"' + b"x" * 600_000)
+        await large.wait_closed()
+        assert isinstance(connections[1].events[0], ConnectionLost)
+        assert (server.connections, server.refused) == (1, 1)
+        await asyncio.sleep(0.1)
+        assert server.connections == 1
+        await small.disconnect()
+
+
+async def test_bytes_that_a_client_does_not_read_count() -> None:
+
+    async def flood(transport: Any) -> None:
+        await transport.start()
+        transport.send(Notification("n", ["x" * 20_000_000]))
+
+    async with serving(flood, max_buffered_bytes=1_000_000) as server:
+        reader, writer = await asyncio.open_connection(*server.address[:2], limit=1000)
+        await eventually(lambda: server.refused == 1)
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(100_000):
+                pass
+        writer.close()
+
+
+@pytest.mark.parametrize("max_handlers", [1, 100])
+async def test_what_sessions_keep_counts_in_their_inboxes_and_handlers(max_handlers: int) -> None:
+    opened: list[Session] = []
+    continues = asyncio.Event()
+
+    async def work(text: str) -> int:
+        await continues.wait()
+        return len(text)
+
+    async def serve(transport: Any) -> None:
+        opened.append(Session(transport, {"work": work}, max_handlers=max_handlers))
+        await opened[-1].start()
+        await opened[-1].wait_closed()
+
+    async with (
+        serving(serve, max_buffered_bytes=1_000_000) as server,
+        Session(TcpClient(*server.address[:2])) as small,
+    ):
+        waiting = asyncio.ensure_future(small.call("work", ["x" * 100_000]))
+        async with Session(TcpClient(*server.address[:2])) as large:
+            calls = [asyncio.ensure_future(large.call("work", ["x" * 100_000])) for _ in range(20)]
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            assert {type(outcome) for outcome in outcomes} == {ConnectionLost}
+        assert server._admission.dropped == 1
+        continues.set()
+        assert await waiting == 100_000
+
+
+async def test_connections_that_hold_little_are_never_dropped() -> None:
+    async with serving(max_buffered_bytes=100_000) as server, Session(TcpClient(*server.address[:2])) as session:
+        for _ in range(100):
+            assert await session.call("m", ["x" * 20_000]) == ["x" * 20_000]
+        assert server._admission.dropped == 0
+
+
+async def test_one_burst_drops_each_connection_once() -> None:
+    """What many connections hold is found in the turn in which it arrives, before their sockets are closed."""
+    async with serving(max_buffered_bytes=200_000) as server:
+        clients = [(await connected(server))[0] for _ in range(20)]
+        for client in clients:
+            client._channel.write(b'{"jsonrpc":"2.0","method":"' + b"x" * 50_000)
+        await eventually(lambda: server._admission.dropped >= 16)
+        await eventually(lambda: server.connections <= 4)
+        assert server._admission.dropped + server.connections == 20
+        assert server._admission._dropped == set()
+        for client in clients:
+            await client.disconnect()
+
+
+async def test_websockets_count_their_frames() -> None:
+    pytest.importorskip("websockets", reason="the extra `websocket` is not installed")
+    from jsonrpc_fast.transports.websocket import WebSocketClient, WebSocketServer
+
+    async def serve(transport: Any) -> None:
+        session = Session(transport, {"add": lambda a, b: a + b})
+        await session.start()
+        await session.wait_closed()
+
+    server = WebSocketServer(
+        serve, "127.0.0.1", 0, max_buffered_bytes=500_000, max_connections_per_host=2, max_faults=None
+    )
+    await server.start()
+    uri = f"ws://127.0.0.1:{server.address[1]}"
+    hostile = WebSocketClient(uri)
+    async with Session(WebSocketClient(uri)) as session:
+        await hostile.start()
+        with pytest.raises(ConnectionError):
+            await WebSocketClient(uri).connect()
+        hostile._channel.write(b"\x81\xff" + (1_000_000).to_bytes(8, "big") + b"x" * 700_000)
+        await hostile.wait_closed()
+        assert await session.call("add", [1, 2]) == 3
+    await server.close()
+
+
+@pytest.mark.parametrize("option", ["max_connections", "max_connections_per_host", "max_buffered_bytes"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "1"])
+def test_options(option: str, value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=option):
+        TcpServer(echo, "127.0.0.1", 0, **{option: value})

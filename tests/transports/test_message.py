@@ -1,0 +1,268 @@
+"""The rules of `MessageTransport`, on a transport of the test that passes texts to its peer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast import (
+    EncodeError,
+    Limits,
+    Notification,
+    ParseErrorCode,
+    Request,
+    Response,
+    encode_notification,
+    encode_request,
+)
+from jsonrpc_fast.errors import ConnectionLost, ParseError
+from jsonrpc_fast.session import Session
+from jsonrpc_fast.transports import MessageTransport, Transport, debug
+
+from ..support.transports import Recorder
+
+pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("each_loop")]
+
+
+class End(MessageTransport):
+    """One end of a pair. What it writes is recorded, and received by the other end in the next turn."""
+
+    peer: End
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.written: list[list[bytes]] = []
+        self.reads: list[bool] = []
+
+    async def open_channel(self) -> None:
+        pass
+
+    def set_reading(self, wanted: bool) -> None:
+        self.reads.append(wanted)
+
+    def write_messages(self, texts: list[bytes]) -> None:
+        self.written.append(texts)
+        asyncio.get_running_loop().call_soon(self.peer.receive_many, texts)
+
+    def finish_channel(self) -> None:
+        self.abort_channel()
+
+    def abort_channel(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self.channel_lost)
+        loop.call_soon(self.peer.end_received)
+
+
+def pair(**options: Any) -> tuple[End, End]:
+    one, other = End(**options), End(**options)
+    one.peer, other.peer = other, one
+    return one, other
+
+
+async def started(**options: Any) -> tuple[End, Recorder]:
+    """Return an end of a pair, and the recorder of what it receives."""
+    one, _ = pair(**options)
+    recorder = Recorder(one)
+    await one.start()
+    return one, recorder
+
+
+async def turns(number: int = 5) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+NAMED = [encode_notification(str(number)) for number in range(2000)]
+
+
+async def test_it_is_a_transport() -> None:
+    one, _ = pair()
+    assert isinstance(one, Transport)
+
+
+async def test_each_text_is_one_message() -> None:
+    one, recorder = await started()
+    one.receive(b'{"jsonrpc":"2.0","method":"n"}')
+    one.receive('{\r\n  "jsonrpc": "2.0",\n  "method": "é"\n}\n')
+    one.receive(bytearray(b'\n\n [{"jsonrpc":"2.0","id":1,"method":"m"},\n 1]'))
+    one.receive(memoryview(b'{"jsonrpc":"2.0","id":1,"result":[]}'))
+    batch = recorder.events[2]
+    assert recorder.events[:2] == [Notification("n"), Notification("é")]
+    assert batch[0] == Request(1, "m")
+    assert isinstance(batch[1], ParseError)
+    assert recorder.events[3:] == [Response(1, [])]
+    await one.disconnect()
+
+
+async def test_a_text_that_is_not_one_message_is_a_fault_and_the_next_is_read() -> None:
+    one, recorder = await started(limits=Limits(message_bytes=60))
+    message = b'{"jsonrpc":"2.0","method":"n"}'
+    one.receive_many([message + b"\n" + message[:-1], b"", b"\xff", b'{"jsonrpc":"2.0","id":1}', b" " * 61, message])
+    assert [event.code for event in recorder.events[:-1]] == [
+        ParseErrorCode.MALFORMED_JSON,
+        ParseErrorCode.MALFORMED_JSON,
+        ParseErrorCode.INVALID_UTF8,
+        ParseErrorCode.MISSING_METHOD,
+        ParseErrorCode.MESSAGE_TOO_LARGE,
+    ]
+    assert recorder.events[-1] == Notification("n")
+    await one.disconnect()
+
+
+async def test_too_many_invalid_messages_close_it() -> None:
+    one, recorder = await started(max_faults=2)
+    for _ in range(4):
+        one.receive(b"{")
+    await one.wait_closed()
+    assert all(isinstance(event, ParseError) for event in recorder.events[:3])
+    assert isinstance(recorder.events[3], ConnectionLost)
+    assert recorder.events[4:] == ["closed"]
+
+
+async def test_payloads_may_stay_raw() -> None:
+    one, recorder = await started(raw=True)
+    one.receive(b'{"jsonrpc":"2.0","method":"n","params":[1, 2]}')
+    assert bytes(recorder.events[0].params) == b"[1, 2]"
+    await one.disconnect()
+
+
+async def test_messages_of_a_turn_are_written_together_without_line_breaks() -> None:
+    one, _ = await started()
+    one.send(Request(1, "m"))
+    one.send(encode_notification("n"))
+    one.send(encode_notification("n", delimited=False))
+    one.send([Notification("x"), Notification("y")])
+    one.send(b"")
+    one.send([])
+    with pytest.raises(EncodeError):
+        one.send(Notification("n", [object()]))
+    one.send(b'{"jsonrpc":"2.0",\n"method":"n"}')  # any JSON text is a frame
+    assert one.written == []
+    await turns(1)
+    assert one.written == [
+        [
+            b'{"jsonrpc":"2.0","id":1,"method":"m"}',
+            b'{"jsonrpc":"2.0","method":"n"}',
+            b'{"jsonrpc":"2.0","method":"n"}',
+            b'[{"jsonrpc":"2.0","method":"x"},{"jsonrpc":"2.0","method":"y"}]',
+            b'{"jsonrpc":"2.0",\n"method":"n"}',
+        ]
+    ]
+    await one.disconnect()
+    with pytest.raises(ConnectionLost):
+        one.send(Notification("n"))
+
+
+async def test_replies_leave_in_the_turn_of_their_requests() -> None:
+    one, _ = await started()
+    one.onmessage = lambda message: one.send(Response(message.id, None))  # type: ignore[union-attr]
+    one.receive_many([encode_request(1, "m"), encode_request(2, "m")])
+    assert [len(texts) for texts in one.written] == [2]
+    await one.disconnect()
+
+
+async def test_what_arrives_before_the_start_or_during_a_pause_is_kept_in_order() -> None:
+    one, _ = pair()
+    recorder = Recorder(one)
+    await one.connect()
+    one.receive(NAMED[0])
+    await turns()
+    assert recorder.events == []
+    await one.start()
+    await turns()
+    one.receive(NAMED[1])
+    assert recorder.events == [Notification("0"), Notification("1")]
+    one.pause_reading()
+    one.receive(NAMED[2])
+    one.resume_reading()
+    one.receive(NAMED[3])
+    assert len(recorder.events) == 2
+    await turns()
+    assert recorder.events[2:] == [Notification("2"), Notification("3")]
+    assert one.reads == [True, False, True]
+    await one.disconnect()
+
+
+async def test_a_pause_inside_a_callback_holds_back_the_rest() -> None:
+    one, recorder = await started()
+
+    def pause_at_two(message: Any) -> None:
+        recorder.events.append(message)
+        if message.method == "2":
+            one.pause_reading()
+
+    one.onmessage = pause_at_two
+    one.receive_many(NAMED[:5])
+    await turns()
+    assert [event.method for event in recorder.events] == ["0", "1", "2"]
+    one.resume_reading()
+    await turns()
+    assert [event.method for event in recorder.events] == ["0", "1", "2", "3", "4"]
+    await one.disconnect()
+
+
+async def test_many_messages_are_delivered_over_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jsonrpc_fast.transports.base.TURN_SECONDS", 0.0)
+    one, recorder = await started()
+    one.receive_many(NAMED)
+    assert 0 < len(recorder.events) < len(NAMED)
+    one.receive(encode_notification("last"))
+    await recorder.wait_for(len(NAMED) + 1)
+    assert [event.method for event in recorder.events] == [*map(str, range(len(NAMED))), "last"]
+    assert one.reads == [True, False, True]
+    await one.disconnect()
+
+
+async def test_the_backlog_is_delivered_before_the_end_and_before_a_loss() -> None:
+    broken = OSError("broken")
+    for last in (lambda end: end.end_received(), lambda end: end.channel_lost(broken)):
+        one, recorder = await started()
+        one.pause_reading()
+        one.receive(NAMED[0])
+        one.resume_reading()
+        last(one)
+        await one.wait_closed()
+        assert recorder.events[0] == Notification("0")
+        assert recorder.events[1:] in (["closed"], [broken, "closed"])
+
+
+async def test_nothing_is_delivered_after_the_close() -> None:
+    one, recorder = await started()
+    closing = asyncio.ensure_future(one.close())
+    await asyncio.sleep(0)
+    one.receive(NAMED[0])
+    await closing
+    one.receive(NAMED[0])
+    assert recorder.events == ["closed"]
+
+
+async def test_sessions_call_each_other_over_it() -> None:
+    one, other = pair()
+    async with Session(other, {"add": lambda a, b: a + b}), Session(one) as client:
+        assert await asyncio.gather(*[client.call("add", [n, 1]) for n in range(100)]) == list(range(1, 101))
+    assert [len(texts) for texts in one.written] == [100]
+
+
+async def test_the_log_has_its_messages(capsys: pytest.CaptureFixture[str]) -> None:
+    before = debug.logger.level, debug.logger.propagate, list(debug.logger.handlers)
+    debug.enable()
+    try:
+        one, _ = await started()
+        one.receive('{"jsonrpc":"2.0","method":"n"}')
+        one.receive(b"{")
+        one.send(Notification("x"))
+        await one.disconnect()
+    finally:
+        debug.logger.setLevel(before[0])
+        debug.logger.propagate = before[1]
+        debug.logger.handlers[:] = before[2]
+    lines = [line.partition("jsonrpc_fast: ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert lines[:4] == [
+        "End connected, framing none",
+        "End <- notification 'n', 30 characters",
+        "End <- invalid MALFORMED_JSON, 1 bytes",
+        "End -> notification 'x', 31 bytes",
+    ]
+    assert lines[4].startswith("End closed after 0.0")

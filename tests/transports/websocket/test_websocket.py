@@ -1,0 +1,696 @@
+"""WebSocket clients and servers, with each other and with those of `websockets`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import re
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+pytest.importorskip("websockets", reason="the extra `websocket` is not installed")
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import serve as serve_by_hand
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.frames import apply_mask  # type: ignore[attr-defined]
+
+from jsonrpc_fast import Limits, Notification, ParseErrorCode, Request, Response, encode_notification
+from jsonrpc_fast.errors import ConnectionLost, StateError
+from jsonrpc_fast.session import Session
+from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
+from jsonrpc_fast.transports.websocket import CloseCode, WebSocketClient, WebSocketServer
+from jsonrpc_fast.transports.websocket import transport as websocket_transport
+
+from ...support.transports import RecordedConnections, Recorder, eventually
+
+pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("each_loop")]
+
+HANDLERS = {"add": lambda a, b: a + b, "echo": lambda value: value}
+
+
+async def serve_session(transport: Any) -> None:
+    session = Session(transport, HANDLERS)
+    await session.start()
+    await session.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def serving(serve: Any = serve_session, **options: Any) -> AsyncIterator[WebSocketServer]:
+    server = WebSocketServer(serve, "127.0.0.1", 0, **options)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+def uri_of(server: WebSocketServer, path: str = "") -> str:
+    return f"ws://127.0.0.1:{server.address[1]}{path}"
+
+
+async def connected(server: WebSocketServer, **options: Any) -> tuple[WebSocketClient, Recorder]:
+    client = WebSocketClient(uri_of(server), **options)
+    recorder = Recorder(client)
+    await client.start()
+    return client, recorder
+
+
+@contextlib.asynccontextmanager
+async def server_by_hand(handle: Any, **options: Any) -> AsyncIterator[str]:
+    """A server of `websockets`; yields its URI."""
+    async with serve_by_hand(handle, "127.0.0.1", 0, **options) as server:
+        yield f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
+
+
+@contextlib.asynccontextmanager
+async def raw_client(server: WebSocketServer) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A client that has done the handshake and writes what it likes."""
+    reader, writer = await asyncio.open_connection(*server.address[:2])
+    writer.write(
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 101 ")
+    assert b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" in head  # RFC 6455, section 1.3
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+def frame(first: int, payload: bytes, key: bytes = b"\x01\x02\x03\x04") -> bytes:
+    """Return a frame of a client."""
+    size = len(payload)
+    if size < 126:
+        head = bytes((first, 128 | size))
+    elif size < 65536:
+        head = bytes((first, 254)) + struct.pack("!H", size)
+    else:
+        head = bytes((first, 255)) + struct.pack("!Q", size)
+    return head + key + apply_mask(payload, key)
+
+
+CALL = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'
+REPLY = b'{"jsonrpc":"2.0","id":1,"result":3}'
+
+
+async def test_sessions_call_each_other() -> None:
+    async def call_back(transport: Any) -> None:
+        async with Session(transport, HANDLERS) as session:
+            assert await session.call("twice", [21]) == 42
+            await session.wait_closed()
+
+    async with serving(call_back) as server:
+        client = WebSocketClient(uri_of(server))
+        async with Session(client, {"twice": lambda value: 2 * value}) as session:
+            assert await asyncio.gather(*[session.call("add", [n, 1]) for n in range(300)]) == list(range(1, 301))
+        assert (client.close_code, client.close_reason) == (1000, "")
+        await eventually(lambda: server.connections == 0)
+
+
+@pytest.mark.parametrize("size", [0, 1, 124, 125, 126, 127, 65_534, 65_535, 65_536, 65_537, 3_000_000])
+async def test_messages_of_all_lengths(size: int) -> None:
+    async with serving() as server, Session(WebSocketClient(uri_of(server))) as session:
+        text = "x" * max(0, size - len('{"jsonrpc":"2.0","id":1,"method":"echo","params":[""]}'))
+        assert await session.call("echo", [text]) == text
+        assert await session.call("echo", ["é" * size]) == "é" * size
+
+
+async def test_a_client_of_websockets() -> None:
+    async with serving() as server, connect(uri_of(server)) as client:
+        await client.send('{\n "jsonrpc": "2.0",\r\n "id": 1, "method": "add", "params": [1, 2]\n}\n')
+        assert await client.recv() == REPLY.decode()
+        await client.send(CALL)  # a binary frame
+        assert await client.recv() == REPLY.decode()  # always text
+        await client.send([CALL[:10].decode(), "", CALL[10:11].decode(), CALL[11:].decode()])  # fragments
+        assert await client.recv() == REPLY.decode()
+        await client.send(f"[{CALL.decode()},1]")
+        assert (await client.recv()).startswith("[")
+        await client.send("{")
+        assert '"code":-32700' in str(await client.recv())
+        assert await (await client.ping()) < 10
+
+
+async def test_a_server_of_websockets() -> None:
+    async def handle(connection: Any) -> None:
+        async for text in connection:
+            assert isinstance(text, str)
+            request = text.replace('"method":"m"', '"result":[7]')
+            await connection.send([request[:5], request[5:]])
+
+    async with server_by_hand(handle) as uri, Session(WebSocketClient(uri)) as session:
+        assert await asyncio.gather(*[session.call("m") for _ in range(100)]) == [[7]] * 100
+
+
+async def test_compression() -> None:
+    async with serving(compression=True) as server:
+        text = "abc" * 100_000
+        async with connect(uri_of(server)) as peer:
+            assert peer.response is not None
+            assert "permessage-deflate" in peer.response.headers["Sec-WebSocket-Extensions"]
+        async with Session(WebSocketClient(uri_of(server), compression=True)) as session:
+            assert await session.call("echo", [text]) == text
+            assert await asyncio.gather(*[session.call("echo", [n]) for n in range(50)]) == list(range(50))
+        async with connect(uri_of(server)) as peer:
+            await peer.send(CALL.decode())
+            assert await peer.recv() == REPLY.decode()
+    async with serving() as server, connect(uri_of(server)) as peer:
+        assert peer.response is not None
+        assert "Sec-WebSocket-Extensions" not in peer.response.headers
+
+
+async def test_a_compressed_message_over_the_limit_is_not_inflated() -> None:
+    async with (
+        serving(compression=True, limits=Limits(message_bytes=10_000)) as server,
+        connect(uri_of(server)) as peer,
+    ):
+        await peer.send(" " * 10_000_000)
+        with pytest.raises(ConnectionClosed):
+            await peer.recv()
+        assert peer.close_code == 1009
+
+
+async def test_any_chunking_gives_the_same_messages() -> None:
+    connections = RecordedConnections()
+    stream = (
+        frame(0x81, encode_notification("a", delimited=False))
+        + frame(0x01, b'{"jsonrpc":"2.0",')
+        + frame(0x89, b"ping")
+        + frame(0x00, b'"method":')
+        + frame(0x80, b'"b"}')
+        + frame(0x82, encode_notification("c" * 300, delimited=False))
+        + frame(0x8A, b"")
+        + frame(0x81, encode_notification("d", delimited=False))
+        + frame(0x88, struct.pack("!H", 1000))
+    )
+    expected = [Notification("a"), Notification("b"), Notification("c" * 300), Notification("d"), "closed"]
+    async with serving(connections) as server:
+        for size in (1, 2, 3, 7, 50, 1000):
+            async with raw_client(server) as (reader, writer):
+                for at in range(0, len(stream), size):
+                    writer.write(stream[at : at + size])
+                    await writer.drain()
+                    await asyncio.sleep(0)
+                assert await reader.read() == b"\x8a\x04ping" + b"\x88\x02" + struct.pack("!H", 1000)
+            await eventually(lambda: server.connections == 0)
+            assert connections[-1].events == expected
+
+
+async def test_frames_right_behind_the_handshake() -> None:
+    async with serving() as server:
+        reader, writer = await asyncio.open_connection(*server.address[:2])
+        head = (
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        )
+        message = frame(0x81, CALL)
+        writer.write(head + message + message[:9])
+        await reader.readuntil(b"\r\n\r\n")
+        assert await reader.readexactly(2 + len(REPLY)) == bytes((0x81, len(REPLY))) + REPLY
+        writer.write(message[9:])
+        assert await reader.readexactly(2 + len(REPLY)) == bytes((0x81, len(REPLY))) + REPLY
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"\x81\x05hello", 1002),  # not masked
+        (frame(0x91, b"{}"), 1002),  # a reserved bit
+        (frame(0xC1, b"{}"), 1002),  # compressed, without an agreement
+        (frame(0x83, b"{}"), 1002),  # a reserved opcode
+        (frame(0x80, b"{}"), 1002),  # the continuation of nothing
+        (frame(0x01, b"{") + frame(0x81, b"{}"), 1002),  # a message inside a message
+        (frame(0x09, b"x"), 1002),  # a ping in fragments
+        (frame(0x89, b"x" * 126), 1002),  # a long ping
+        (frame(0x88, b"x"), 1002),  # half a close code
+        (frame(0x81, b'"\xff"'), 1007),
+        (frame(0x82, b'"\xff"'), 1007),
+        (frame(0x81, b" " * 1001), 1009),
+        (frame(0x81, b" " * 1001)[:8], 1009),  # before it has arrived
+        (frame(0x01, b" " * 600) + frame(0x00, b" " * 600), 1009),
+        (bytes((0x81, 255)) + b"\x7f" + b"\xff" * 7, 1009),
+        (frame(0x81, b"{") * 3, 1008),
+    ],
+)
+async def test_violations_close_with_a_code_that_the_peer_can_read(data: bytes, code: int) -> None:
+    connections = RecordedConnections()
+    async with serving(connections, limits=Limits(message_bytes=1000), max_faults=2, drain_seconds=0.3) as server:
+        async with raw_client(server) as (reader, writer):
+            writer.write(data + frame(0x81, encode_notification("rest")) * 5000)
+            received = await reader.read()
+        assert received[0] == 0x88
+        assert struct.unpack("!H", received[2:4]) == (code,)
+        await eventually(lambda: server.connections == 0)
+        assert isinstance(connections[0].events[-2], ConnectionLost)
+        assert connections[0].events[-1] == "closed"
+        async with Session(WebSocketClient(uri_of(server))):  # others are served
+            pass
+
+
+async def test_close_codes_of_the_peer() -> None:
+    for code, is_fault in ((1000, False), (1001, False), (1011, True), (3000, True), (4999, True)):
+
+        async def handle(connection: Any, code: int = code) -> None:
+            await connection.close(code, "reason")
+
+        async with server_by_hand(handle) as uri:
+            client = WebSocketClient(uri)
+            recorder = Recorder(client)
+            await client.start()
+            await client.wait_closed()
+            assert (client.close_code, client.close_reason) == (code, "reason")
+            assert [type(event) for event in recorder.events] == [ConnectionLost] * is_fault + [str]
+            with pytest.raises(ConnectionLost):
+                client.send(Notification("n"))
+
+
+async def test_close_codes_of_this_side() -> None:
+    received: list[tuple[int | None, str | None]] = []
+
+    async def handle(connection: Any) -> None:
+        await connection.wait_closed()
+        received.append((connection.close_code, connection.close_reason))
+
+    async with server_by_hand(handle) as uri:
+        client = WebSocketClient(uri)
+        await client.start()
+        await client.close()
+        assert client.close_code == 1000
+        await eventually(lambda: received == [(1000, "")])
+    async with serving() as server, connect(uri_of(server)) as peer:
+        await server.close()
+        with pytest.raises(ConnectionClosed):
+            await peer.recv()
+        assert peer.close_code == CloseCode.GOING_AWAY
+
+
+async def test_a_peer_that_ends_without_a_close_frame() -> None:
+    connections = RecordedConnections()
+    async with serving(connections) as server:
+        async with raw_client(server) as (_, writer):
+            writer.write(frame(0x81, encode_notification("n", delimited=False)))
+            await writer.drain()
+            await eventually(lambda: bool(connections and connections[0].events))
+        await eventually(lambda: server.connections == 0)
+    assert connections[0].events[0] == Notification("n")
+    assert isinstance(connections[0].events[1], ConnectionLost)
+    assert connections[0].events[2:] == ["closed"]
+
+
+async def test_calls_in_flight_are_lost_with_the_connection() -> None:
+    async def handle(connection: Any) -> None:
+        await connection.recv()
+        connection.transport.abort()
+
+    async with server_by_hand(handle) as uri, Session(WebSocketClient(uri)) as session:
+        with pytest.raises(ConnectionLost):
+            await session.call("m")
+
+
+async def test_everything_sent_before_a_close_arrives() -> None:
+    async def burst(transport: Any) -> None:
+        await transport.start()
+        for number in range(200):
+            transport.send(Notification("n", [number, "x" * 2000]))
+        await transport.close()
+
+    async with serving(burst) as server:
+        for _ in range(5):
+            client, recorder = await connected(server)
+            client.send(Notification("noise"))
+            await client.wait_closed()
+            assert [event.params[0] for event in recorder.events[:-1]] == list(range(200))
+
+
+async def test_pings_are_answered_and_a_silent_peer_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections = RecordedConnections()
+    async with serving(connections, ping_seconds=0.1) as server:
+        async with connect(uri_of(server), ping_interval=None) as peer:
+            await asyncio.sleep(0.5)
+            assert await (await peer.ping()) < 10
+        async with raw_client(server) as (reader, _):
+            assert await reader.read() == b"\x89\x00"  # one ping, then the end
+        await eventually(lambda: server.connections == 0)
+    lost = connections[1].events
+    assert isinstance(lost[0], ConnectionLost)
+    assert "pings" in str(lost[0])
+    assert lost[1:] == ["closed"]
+
+
+async def test_an_idle_connection_is_closed_but_not_while_this_side_does_not_read() -> None:
+    connections = RecordedConnections()
+    async with serving(connections, idle_seconds=0.1, ping_seconds=None) as server:
+        client, recorder = await connected(server)
+        await client.wait_closed()
+        assert client.close_code == 1008
+        await eventually(lambda: server.connections == 0)
+        assert isinstance(connections[0].events[0], ConnectionLost)
+        client, recorder = await connected(server, idle_seconds=0.1)
+        client.pause_reading()
+        await asyncio.sleep(0.4)
+        assert recorder.events == []
+        await client.disconnect()
+        await eventually(lambda: server.connections == 0)
+
+
+async def test_pings_of_a_peer_that_does_not_read_take_no_memory() -> None:
+    connections = RecordedConnections()
+    transports: list[Any] = []
+
+    async def serve(transport: Any) -> None:
+        transport.pauses_when_blocked = False  # as with a session
+        transports.append(transport)
+        await connections(transport)
+
+    async with serving(serve) as server, raw_client(server) as (_, writer):
+        await eventually(lambda: bool(transports))
+        transports[0]._channel.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        for _ in range(20):
+            writer.write(frame(0x89, b"x" * 125) * 1000)
+            await writer.drain()
+        writer.write(frame(0x81, encode_notification("last")))
+        await connections[0].wait_for(1)
+        assert transports[0].write_buffer_bytes < HIGH_WATER_BYTES + 1000  # of 2.5 MB
+        writer.transport.abort()
+        await eventually(lambda: server.connections == 0)
+
+
+async def test_back_pressure_in_both_directions() -> None:
+    connections = RecordedConnections()
+    transports: list[Any] = []
+
+    async def serve(transport: Any) -> None:
+        transports.append(transport)
+        await connections(transport)
+
+    text = "x" * 50_000
+    async with serving(serve) as server:
+        client, recorder = await connected(server)
+        await eventually(lambda: bool(transports))
+        for sender, receiver, seen in ((client, transports[0], connections[0]), (transports[0], client, recorder)):
+            receiver.pause_reading()
+            sent = 0
+            with contextlib.suppress(asyncio.TimeoutError):
+                while sent < 2000:
+                    sender.send(Notification("n", [sent, text]))
+                    sent += 1
+                    await asyncio.wait_for(sender.drain(), 0.3)
+            assert 1 < sent < 1000  # the sender waits
+            assert receiver.held_bytes() < 2 * 1024 * 1024
+            receiver.resume_reading()
+            await seen.wait_for(sent)
+            assert [event.params[0] for event in seen.events] == list(range(sent))
+            await sender.drain()
+        await client.close()
+
+
+async def test_what_arrives_before_the_start_is_kept() -> None:
+    async def handle(connection: Any) -> None:
+        for number in range(50):
+            await connection.send(encode_notification(str(number)).decode())
+        await connection.wait_closed()
+
+    async with server_by_hand(handle) as uri:
+        client = WebSocketClient(uri)
+        recorder = Recorder(client)
+        await client.connect()
+        await asyncio.sleep(0.05)
+        assert recorder.events == []
+        await client.start()
+        await recorder.wait_for(50)
+        assert [event.method for event in recorder.events] == [str(number) for number in range(50)]
+        await client.close()
+
+
+async def test_the_handshake_has_headers_subprotocols_and_an_origin() -> None:
+    seen: list[Any] = []
+
+    async def serve(transport: Any) -> None:
+        seen.append(transport)
+        await serve_session(transport)
+
+    options: Any = {
+        "origins": ["https://a.example", re.compile(r"https://.*\.b\.example")],
+        "subprotocols": ["v2", "v1"],
+    }
+    async with serving(serve, **options) as server:
+        uri = uri_of(server, "/rpc?x=1").replace("ws://", "ws://user:secret@")
+        headers = {"X-Tenant": "7"}
+        client = WebSocketClient(uri, headers=headers, origin="https://x.b.example", subprotocols=["v0", "v1"])
+        async with Session(client) as session:
+            assert await session.call("add", [1, 2]) == 3
+            assert client.subprotocol == seen[0].subprotocol == "v1"
+            assert (seen[0].path, seen[0].headers["X-Tenant"]) == ("/rpc?x=1", "7")
+            assert seen[0].headers["Authorization"] == "Basic dXNlcjpzZWNyZXQ="
+        for origin, status in (("https://a.example", 101), (None, 101), ("https://a.example.evil", 403), ("null", 403)):
+            client = WebSocketClient(uri_of(server), origin=origin, subprotocols=["v1"])
+            if status == 101:
+                await client.connect()
+                await client.close()
+            else:
+                with pytest.raises(InvalidStatus, match="403"):
+                    await client.connect()
+                await client.disconnect()
+        with pytest.raises(InvalidStatus, match="400"):  # without one of the subprotocols
+            await WebSocketClient(uri_of(server)).connect()
+
+
+async def test_a_page_of_any_origin_is_refused_unless_it_is_allowed() -> None:
+    async with serving() as server:
+        with pytest.raises(InvalidStatus, match="403"):
+            await WebSocketClient(uri_of(server), origin="http://localhost").connect()
+    async with serving(origins=None) as server:
+        client = WebSocketClient(uri_of(server), origin="http://localhost")
+        await client.connect()
+        await client.close()
+
+
+async def test_the_server_may_refuse_a_request() -> None:
+    def authorize(path: str, headers: Any) -> HTTPStatus | None:
+        return None if headers.get("Authorization") == "Bearer t" else HTTPStatus.UNAUTHORIZED
+
+    async with serving(authorize=authorize) as server:
+        client = WebSocketClient(uri_of(server))
+        with pytest.raises(InvalidStatus, match="401"):
+            await client.connect()
+        with pytest.raises(InvalidStatus, match="401"):  # again
+            await client.connect()
+        assert not client.is_connected
+        async with Session(WebSocketClient(uri_of(server), headers={"Authorization": "Bearer t"})) as session:
+            assert await session.call("add", [1, 2]) == 3
+        await eventually(lambda: server.connections == 0)
+
+
+@pytest.mark.parametrize("outcome", [KeyError("mine"), asyncio.CancelledError(), "no status"])
+async def test_a_check_of_requests_that_fails_refuses_them(outcome: Any) -> None:
+    contexts: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
+
+    def authorize(path: str, headers: Any) -> Any:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    async with serving(authorize=authorize) as server:
+        with pytest.raises(InvalidStatus, match="500"):
+            await WebSocketClient(uri_of(server)).connect()
+        await eventually(lambda: server.connections == 0)
+    assert [context["message"] for context in contexts] == ["exception in authorize of a transport"]
+
+
+async def test_a_connection_that_serve_does_not_start_is_closed() -> None:
+    async def serve(transport: Any) -> None:
+        pass
+
+    async with serving(serve) as server:
+        client, recorder = await connected(server)
+        client.send(Notification("n"))
+        await client.wait_closed()
+        assert (recorder.events, client.close_code) == (["closed"], 1000)
+        await eventually(lambda: server.connections == 0)
+
+
+async def test_what_is_not_a_handshake_gets_a_status() -> None:
+    async with serving() as server:
+        for request, status in (
+            (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 426 "),
+            (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}", b"HTTP/1.1 405 "),
+            (b"nonsense\r\n\r\n", b"HTTP/1.1 400 "),
+            (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", b"HTTP/1.1 400 "),
+            (b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n", b"HTTP/1.1 431 "),
+            (b"GET / HTTP/1.1\r\nX: " + b"y" * 20_000 + b"\r\n\r\n", b"HTTP/1.1 431 "),
+            (b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000, b"HTTP/1.1 431 "),  # without an end
+        ):
+            reader, writer = await asyncio.open_connection(*server.address[:2])
+            writer.write(request)
+            received = await reader.read()
+            assert received[: len(status)] == status
+            assert received.endswith(b"\r\n\r\n") or status == b"HTTP/1.1 426 "
+            assert (b"\r\nAllow: GET\r\n" in received) is (status == b"HTTP/1.1 405 ")
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+        await eventually(lambda: server.connections == 0)
+
+
+async def test_a_request_and_a_close_in_one_chunk_with_the_handshake_are_answered() -> None:
+    key = base64.b64encode(bytes(16)).decode()
+    head = f"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n"
+    stream = (head + "Sec-WebSocket-Version: 13\r\n\r\n").encode()
+    stream += frame(0x81, CALL) + frame(0x88, struct.pack("!H", 1000))
+    async with serving() as server:
+        for size in (len(stream), len(stream) - 1, 1):
+            reader, writer = await asyncio.open_connection(*server.address[:2])
+            for at in range(0, len(stream), size):
+                writer.write(stream[at : at + size])
+                await asyncio.sleep(0)
+            received = await reader.read()
+            frames = received.partition(b"\r\n\r\n")[2]
+            assert frames == bytes((0x81, len(REPLY))) + REPLY + b"\x88\x02\x03\xe8"
+            writer.close()
+
+
+async def test_of_pings_that_arrive_together_the_last_one_is_answered() -> None:
+    async with serving() as server, raw_client(server) as (reader, writer):
+        writer.write(frame(0x89, b"first") * 10_000 + frame(0x8A, b"a pong") + frame(0x89, b"last") + frame(0x81, CALL))
+        received = await reader.readuntil(REPLY)
+        assert received.endswith(b"\x8a\x04last" + bytes((0x81, len(REPLY))) + REPLY)
+        assert received.count(b"\x8a\x05first") < 100
+        writer.write(frame(0x89, b"x" * 125))
+        assert await reader.readexactly(127) == b"\x8a\x7d" + b"x" * 125
+        writer.write(frame(0x89, b"x" * 126))  # a control frame has 125 bytes at most
+        closed = await reader.read()
+        assert (closed[:1], closed[2:4]) == (b"\x88", struct.pack("!H", 1002))
+
+
+async def test_a_slow_handshake_is_dropped_on_both_sides() -> None:
+    async with serving(handshake_seconds=0.1) as server:
+        reader, writer = await asyncio.open_connection(*server.address[:2])
+        writer.write(b"GET / HT")
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        await eventually(lambda: server.connections == 0)
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        has_ended.set()
+
+    has_ended = asyncio.Event()
+    listener = await asyncio.start_server(hang, "127.0.0.1", 0)
+    client = WebSocketClient(f"ws://127.0.0.1:{listener.sockets[0].getsockname()[1]}", connect_seconds=0.1)
+    with pytest.raises(TimeoutError):
+        await client.connect()
+    await has_ended.wait()
+    listener.close()
+    await listener.wait_closed()
+
+
+async def test_a_cancelled_connect_leaves_nothing() -> None:
+    async with serving() as server:
+        for turns in range(12):
+            client = WebSocketClient(uri_of(server))
+            task = asyncio.ensure_future(client.connect())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            await client.disconnect()
+        await eventually(lambda: server.connections == 0)
+
+
+async def test_states_of_a_client() -> None:
+    async with serving() as server:
+        client, recorder = await connected(server)
+        with pytest.raises(StateError):
+            await client.connect()
+        await asyncio.gather(client.close(), client.close(), client.disconnect())
+        assert recorder.events == ["closed"]
+        with pytest.raises(StateError):
+            await client.start()
+    client = WebSocketClient("ws://127.0.0.1:1")
+    with pytest.raises(OSError):  # noqa: PT011  nobody listens
+        await client.connect()
+
+
+def test_options() -> None:
+    with pytest.raises(ValueError, match="wss"):
+        WebSocketClient("ws://localhost", ssl=ssl.create_default_context())
+    with pytest.raises(TypeError, match="ssl"):
+        WebSocketClient("wss://localhost", ssl=True)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="origins"):
+        WebSocketServer(serve_session, "localhost", 0, origins="https://a.example")
+    with pytest.raises(TypeError):
+        WebSocketServer(serve_session, "localhost", 0, framing="newline")
+    for option in ("ping_seconds", "idle_seconds", "connect_seconds"):
+        with pytest.raises(ValueError, match=option):
+            WebSocketClient("ws://localhost", **{option: -1})  # type: ignore[arg-type]
+
+
+async def test_masking_keys_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[bytes] = []
+
+    async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(websocket_transport, "KEYS", 3)
+    async with serving() as server:
+        client, _ = await connected(server)
+        channel = client._channel
+        write = channel.write
+        client._channel = type("Spy", (), {"__getattr__": lambda _, name: getattr(channel, name)})()
+        client._channel.write = lambda data: (written.append(data), write(data))[1]  # type: ignore[method-assign]
+        for _ in range(20):
+            client.send(Request(1, "m"))
+            await asyncio.sleep(0)
+        client._channel = channel
+        await client.close()
+    keys = [data[2:6] for data in written]
+    assert len(keys) == len(set(keys)) == 20
+    assert all(apply_mask(data[6:], data[2:6]) == b'{"jsonrpc":"2.0","id":1,"method":"m"}' for data in written)
+
+
+async def test_random_bytes_never_stop_the_server() -> None:
+    async with serving() as server:
+        for _ in range(60):
+            async with raw_client(server) as (reader, writer):
+                writer.write(os.urandom(300))
+                writer.write_eof()
+                with contextlib.suppress(ConnectionError):
+                    await reader.read()
+        async with Session(WebSocketClient(uri_of(server))) as session:
+            assert await session.call("add", [1, 2]) == 3
+
+
+async def test_responses_of_the_peer_that_are_malformed_are_reported() -> None:
+    async def handle(connection: ClientConnection) -> None:
+        await connection.send('{"jsonrpc":"2.0","id":1}')
+        await connection.send('{"jsonrpc":"2.0","id":1,"result":1}')
+        await connection.wait_closed()
+
+    async with server_by_hand(handle) as uri:
+        client = WebSocketClient(uri)
+        recorder = Recorder(client)
+        await client.start()
+        await recorder.wait_for(2)
+        assert recorder.events[0].code is ParseErrorCode.MISSING_METHOD
+        assert recorder.events[1] == Response(1, 1)
+        await client.close()
