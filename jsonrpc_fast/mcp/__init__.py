@@ -12,7 +12,12 @@ Needs the extra `mcp`. Importing this package loads none of its modules; `mcp.co
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+for _name in ("msgspec", "jsonschema_rs"):
+    if find_spec(_name) is None:  # not imported here
+        raise ModuleNotFoundError('MCP needs the extra `mcp`: pip install "jsonrpc_fast[mcp]"', name=_name)
 
 __all__ = ["connect"]
 

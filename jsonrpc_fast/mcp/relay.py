@@ -19,6 +19,7 @@ Rules:
   - A malformed message is never passed on. It gets an error response if its id is known; otherwise `reply_policy`
     decides. A malformed response is never answered: the request it belongs to gets the error -32603.
   - Reading from a side pauses while the write buffer of the other side is full, or its own is full of error responses.
+  - Over HTTP a single request may fail: it gets the error -32000, which says why in one sentence.
   - When one side is lost, the requests that wait for it get the error -32000, and the other side is closed once these
     are written. A side that half-closes still gets its responses first, except those that end subscriptions.
 
@@ -48,13 +49,13 @@ from ..codec import (
 )
 from ..codec._payloads import decoded
 from ..codes import RPC_MESSAGES, ErrorCode
-from ..errors import ConnectionLost, EncodeError, StateError
+from ..errors import CallTimeout, ConnectionLost, EncodeError, HttpStatusError, InvalidResponse, StateError
 from ..session.budget import ReplyBudget, ReplyPolicy, budget_for
 from ..session.events import InboundBatch
 from ..session.tracker import Call, Outcome, Serving, Tracker, id_in_flight, unknown_answer
 from ..transports.base import HIGH_WATER_BYTES
 from ..transports.protocol import Received, Transport
-from ..types import UNSET
+from ..types import UNSET, MessageId
 from .protocol.meta import LISTEN_METHOD, SUBSCRIPTION_ID_KEY
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ RELAY_ERROR: Final = -32000
 
 _CLOSED: Final = "the connection to the other side is closed"
 _TOO_MANY: Final = "too many requests wait for the other side"
+_FAILED: Final = "the request could not be sent to the other side"
 _UNREADABLE: Final = "the other side sent an invalid response"
 _ID_MEMBERS: Final = {"notifications/cancelled": "requestId", "$/cancelRequest": "id"}
 _WITHOUT_SUBSCRIPTION: Final = frozenset({"notifications/message", "notifications/progress"})
@@ -173,6 +175,8 @@ class Relay:
             transport.onclose = partial(self._on_close, side)
             if hasattr(transport, "onend"):
                 transport.onend = partial(self._on_end, side)
+            if hasattr(transport, "onfail"):
+                transport.onfail = partial(self._on_fail, side)
             transport.pauses_when_blocked = False
         try:
             # Both must be connected before either of them delivers messages.
@@ -223,6 +227,11 @@ class Relay:
     ) -> None:
         await self.close()
 
+    @property
+    def has_been_answered(self) -> bool:
+        """Whether the right side has answered every request; a cancelled request counts as not answered."""
+        return not self._right.calls.is_owed
+
     def _begin_closing(self) -> None:
         if self._closer is not None or self._loop is None:
             return
@@ -244,6 +253,16 @@ class Relay:
         if not side.closed.done():
             side.closed.set_result(None)
         self._begin_closing()
+
+    def _on_fail(self, side: _Side, id: MessageId, error: Exception) -> None:
+        """Answer a request with an error, because this side cannot answer it."""
+        self._report(side, error)
+        call = side.calls.settle(id, Outcome.FAULT)
+        if call is None:
+            side.calls.is_late_answer(id)
+        else:
+            is_local = isinstance(error, (CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse))
+            self._send_error(side.other, call.trace, RELAY_ERROR, str(error) if is_local else _FAILED)
 
     def _on_end(self, side: _Side) -> None:
         self._lose(side)

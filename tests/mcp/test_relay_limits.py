@@ -189,8 +189,8 @@ async def test_reading_pauses_while_the_other_side_does_not_read(left: End, righ
 async def test_reading_pauses_while_error_responses_are_unread(left: End, right: End, faults: list[Any]) -> None:
     left.transport.pause_reading()
     sent = 0
-    while left.transport.write_buffer_bytes <= HIGH_WATER_BYTES:
-        left.transport._write(b"{\n" * 10_000)
+    while left.transport.unwritten_bytes() <= HIGH_WATER_BYTES:
+        left.transport.write_bytes(b"{\n" * 10_000)
         await settle()
         sent += 10_000
         assert sent < 1_000_000

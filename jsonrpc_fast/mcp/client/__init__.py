@@ -2,17 +2,22 @@
 
     connecting  `connect`: starts a program, or uses a transport
     client      `Client` and its methods
+    tasks       tasks on the server
     session     serves the server's requests and notifications
     handshake   which request to send next, without IO
     progress    passes the progress of a call to a function
     results     checks of the server's results
+    paging      the pages of a list
+    deadlines   deadlines of methods that wait for several messages
 
 Needs the extra `mcp`.
 """
 
 from __future__ import annotations
 
+from ..protocol.uri_expansion import expand_uri_template
 from .client import Client
 from .connecting import connect
+from .tasks import ClientTask
 
-__all__ = ["Client", "connect"]
+__all__ = ["Client", "ClientTask", "connect", "expand_uri_template"]

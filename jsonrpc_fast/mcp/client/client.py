@@ -18,45 +18,44 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
+from ..._checks import check_seconds
 from ..._version import __version__
-from ...codec._json import dumps
 from ...codec._payloads import decoded
-from ...errors import CallTimeout, ConnectionLost, EncodeError, StateError
+from ...codes import McpErrorCode
+from ...errors import ConnectionLost, RpcError, StateError
 from ...session import DEFAULT_TIMEOUT, SessionOptions
-from ...transports.options import check_seconds
 from ...transports.protocol import Transport
 from ...types import UNSET, Unset
 from ..protocol.capabilities import ClientCapabilities, Implementation
-from ..protocol.contents import block_fault, contents_fault, message_fault
-from ..protocol.meta import LOG_LEVEL_KEY, LOG_LEVELS
+from ..protocol.contents import contents_fault, message_fault
+from ..protocol.meta import LOG_LEVEL_KEY, LOG_LEVELS, TASKS_EXTENSION
 from ..protocol.schemas import Schema
 from ..protocol.uris import validate_uri
 from ..protocol.versions import REVISIONS, VERSIONS
-from .handshake import ClientHandshake, ServerContext
+from .deadlines import seconds_left, wait_until
+from .handshake import PROBE_SECONDS, ClientHandshake, ServerContext
+from .paging import all_pages
 from .progress import ProgressQueue
-from .results import check_completion, check_items, check_named_objects, invalid_result
+from .results import check_completion, check_items, checked_tool_result, invalid_result
 from .session import (
     ClientSession,
     NotificationHandler,
     ServerRequestHandler,
     capabilities_of,
 )
+from .tasks import ClientTask
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
 T = TypeVar("T")
 
-MAX_PAGES: Final = 1000
-"""Maximum number of pages of one list. A server with more, or with pages that form a cycle, is faulty."""
-MAX_LIST_BYTES: Final = 64 * 1024 * 1024
-"""Maximum size of all pages of one list together, as JSON. A single page may be as large as a message."""
 MAX_ROUNDS: Final = 10
 """Maximum number of times a request is repeated with the input that its result asks for."""
 
@@ -102,7 +101,9 @@ class Client:
         info = Implementation(name="jsonrpc_fast", version=__version__) if info is None else info
         capabilities = capabilities_of(handlers or {}) if capabilities is None else capabilities
         self._declares_extensions = bool(capabilities.extensions)
-        self._handshake = _handshake(mode, info, capabilities)
+        # A server always answers over HTTP, but a person may have to authorize the client first.
+        probe_seconds = None if getattr(transport, "has_exchanges", False) else PROBE_SECONDS
+        self._handshake = _handshake(mode, info, capabilities, probe_seconds)
         self._make_session = partial(
             ClientSession,
             handshake=self._handshake,
@@ -190,7 +191,7 @@ class Client:
         progress = ProgressQueue(on_progress, self.session.report)
         try:
             result = await self._call(method, params, deadline, idle_timeout, progress.add)
-            await progress.finish(_seconds_left(deadline))
+            await progress.finish(seconds_left(deadline))
             return result
         finally:
             progress.cancel()
@@ -213,7 +214,7 @@ class Client:
                 await self.session.call(
                     method,
                     server.params(given or params, **meta),
-                    timeout=_seconds_left(deadline),
+                    timeout=seconds_left(deadline),
                     idle_timeout=idle_timeout,
                     on_progress=on_progress,
                 )
@@ -227,7 +228,7 @@ class Client:
                 return result
             if repeats == MAX_ROUNDS:
                 raise invalid_result(method, f"it asks for input more than {MAX_ROUNDS} times")
-            inputs = await _wait_until(deadline, self.session.inputs(method, result, repeats))
+            inputs = await wait_until(deadline, self.session.inputs(method, result, repeats))
             given = {**(params or {}), **inputs}
             repeats += 1
 
@@ -328,22 +329,62 @@ class Client:
             arguments: The arguments by name.
         """
         schema = self._output_schema(name)
-        result = await self.call(
-            "tools/call",
-            _named_params(name, arguments),
-            timeout=timeout,
-            idle_timeout=idle_timeout,
-            on_progress=on_progress,
-        )
-        if self._is_of_extension(result):
-            return result
-        check_items("tools/call", result, "content", block_fault)
-        if schema is not None and not result.get("isError"):
-            if "structuredContent" not in result:
-                raise invalid_result("tools/call", "/structuredContent is missing")
-            for fault in schema.faults(result["structuredContent"]):
-                raise invalid_result("tools/call", f"/structuredContent{fault.path}: {fault.message}")
-        return result
+        params = _named_params(name, arguments)
+        deadline = self._deadline(timeout)
+        call = partial(self.call, "tools/call", params, idle_timeout=idle_timeout, on_progress=on_progress)
+        try:
+            result = await call(timeout=timeout)
+        except RpcError as error:
+            if error.code != McpErrorCode.HEADER_MISMATCH or not self.server.revision.is_modern:
+                raise
+            # The schema says which arguments the headers of the call repeat.
+            await self.list_tools(timeout=seconds_left(deadline))
+            result = await call(timeout=seconds_left(deadline))
+        return result if self._is_of_extension(result) else checked_tool_result(schema, result)
+
+    async def start_task(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        ttl_ms: int | None = None,
+        timeout: float | Unset | None = UNSET,
+    ) -> ClientTask:
+        """Call a tool as a task, whose result is there later.
+
+            task = await client.start_task("compute", {"steps": 1000})
+            result = await task.result()
+
+        In 2026-07-28 the client must declare the extension: `connect(…, capabilities=ClientCapabilities(extensions=
+        {"io.modelcontextprotocol/tasks": {}}))`. The server decides then whether the call is a task.
+
+        Args:
+            name: The name of the tool.
+            arguments: The arguments by name.
+            ttl_ms: How long the server keeps the task, in milliseconds (2025-11-25).
+            timeout: Seconds until the task is created.
+
+        Raises:
+            StateError: The server has no tasks, or the client does not declare the extension.
+        """
+        is_modern = self.server.revision.is_modern
+        needed = f"extensions.{TASKS_EXTENSION}" if is_modern else "tasks.requests.tools.call"
+        if not self.server.capabilities.supports(needed) or (is_modern and not self._declares_extensions):
+            raise StateError("the server does not run tools as tasks, or the client does not declare the extension")
+        params = _named_params(name, arguments)
+        if not is_modern:
+            params["task"] = {} if ttl_ms is None else {"ttl": ttl_ms}
+        schema = self._output_schema(name)
+        result = await self.call("tools/call", params, timeout=timeout)
+        check = partial(checked_tool_result, schema)
+        if not is_modern:
+            task = result.get("task")
+            if not isinstance(task, dict):
+                raise invalid_result("tools/call", "/task must be an object")
+            return ClientTask(self.call, self.session.inputs, is_modern, task, None, check)
+        if result.get("resultType") == "task":
+            return ClientTask(self.call, self.session.inputs, is_modern, result, None, check)
+        return ClientTask(self.call, self.session.inputs, is_modern, {}, check(result), check)
 
     async def read_resource(
         self,
@@ -417,57 +458,18 @@ class Client:
 
     async def _list(self, method: str, name: str, key: str, timeout: float | Unset | None) -> list[dict[str, Any]]:
         deadline = self._deadline(timeout)
-        found: list[dict[str, Any]] = []
-        params: dict[str, str] | None = None
-        cursors: set[str] = set()
-        size = 0
-        for _ in range(MAX_PAGES):
-            page = await self._call(method, params, deadline, None, None)
-            check_named_objects(method, page, name, key)
-            found += page[name]
-            cursor = page.get("nextCursor")
-            if cursor is None:
-                return found
-            if not isinstance(cursor, str):
-                raise invalid_result(method, "/nextCursor must be a string")
-            if cursor in cursors:
-                raise invalid_result(method, "/nextCursor repeats an earlier cursor")
-            try:
-                size += len(dumps(page))
-            except EncodeError:  # decoding allows four times the depth of encoding
-                raise invalid_result(method, "a page is nested too deeply") from None
-            if size > MAX_LIST_BYTES:
-                raise invalid_result(method, f"the pages have more than {MAX_LIST_BYTES} bytes")
-            cursors.add(cursor)
-            params = {"cursor": cursor}
-        raise invalid_result(method, f"there are more than {MAX_PAGES} pages")
+        return await all_pages(method, name, key, lambda params: self._call(method, params, deadline, None, None))
 
 
-def _handshake(mode: str, info: Implementation, capabilities: ClientCapabilities) -> ClientHandshake:
+def _handshake(
+    mode: str, info: Implementation, capabilities: ClientCapabilities, probe_seconds: float | None
+) -> ClientHandshake:
     if mode in REVISIONS:
-        return ClientHandshake(info, capabilities, versions=[mode])
+        return ClientHandshake(info, capabilities, versions=[mode], probe_seconds=probe_seconds)
     if mode not in ("auto", "legacy", "modern"):
         raise ValueError(f'mode must be "auto", "legacy", "modern" or one of {", ".join(VERSIONS)}')
-    return ClientHandshake(info, capabilities, cast("Literal['auto', 'legacy', 'modern']", mode))
-
-
-def _seconds_left(deadline: float) -> float | None:
-    """Return the seconds until a deadline; None for an infinite one."""
-    return None if deadline == inf else max(0.0, deadline - asyncio.get_running_loop().time())
-
-
-async def _wait_until(deadline: float, work: Awaitable[T]) -> T:
-    """Await something until the deadline. Raises CallTimeout then, and cancels it."""
-    if (seconds := _seconds_left(deadline)) is None:
-        return await work
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.wait([task], timeout=seconds)
-        if not task.done():
-            raise CallTimeout("the handlers did not return the requested input in time")
-        return task.result()
-    finally:
-        task.cancel()
+    kind = cast("Literal['auto', 'legacy', 'modern']", mode)
+    return ClientHandshake(info, capabilities, kind, probe_seconds=probe_seconds)
 
 
 def _check_method(method: str) -> None:

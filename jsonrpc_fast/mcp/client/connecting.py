@@ -1,4 +1,4 @@
-"""`connect`: a client of a server that is a program, or that is reached by a transport."""
+"""`connect`: a client of a server that is a program, that has a URL, or that is reached by a transport."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from ...profile import MCP_2025_11_25
 from ...session import SessionOptions
@@ -17,7 +17,10 @@ from .client import Client
 from .session import NotificationHandler, ServerRequestHandler
 
 if TYPE_CHECKING:
+    import httpx
     from typing_extensions import Unpack
+
+    from ..http.client import HttpAuth
 
 SAFE_VARIABLES: Final = (
     (
@@ -51,6 +54,9 @@ def connect(
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     stderr: Literal["inherit", "discard"] | Callable[[str], None] = "inherit",
+    headers: Mapping[str, str] | None = None,
+    auth: HttpAuth | None = None,
+    http_client: httpx.AsyncClient | Any | None = None,
     **options: Unpack[SessionOptions],
 ) -> Client:
     """Return a client of a server, for use in `async with`.
@@ -59,11 +65,15 @@ def connect(
             tools = await client.list_tools()
             result = await client.call_tool("add", {"a": 1, "b": 2})
 
+        async with connect("https://example.org/mcp", headers={"Authorization": "Bearer …"}) as client:
+            tools = await client.list_tools()
+
     Entering the `async with` block raises OSError if the program cannot be started, HandshakeError if the handshake
     fails, ConnectionLost and CallTimeout.
 
     Args:
-        server: The program, searched for on PATH; or a transport that is not started.
+        server: The program, searched for on PATH; a URL that begins with http:// or https://; or a transport that is
+            not started.
         arguments: The arguments of the program.
         mode: "auto": the latest revision that the server supports, found with a probe; "legacy": the handshake with
             `initialize`, without a probe; "modern": no such handshake; or a single revision: "2025-06-18".
@@ -79,20 +89,37 @@ def connect(
             and USER; on Windows PATH, APPDATA, SYSTEMROOT, TEMP, USERPROFILE and a few more. `os.environ` passes all.
         cwd: The working directory of the program; None: the current one.
         stderr: Where the program's stderr goes, as for `StdioClient`.
+        headers: Further headers of every HTTP request.
+        auth: Authorization over HTTP, as in `StreamableHttpClient`: any `httpx.Auth`, or user and password.
+        http_client: The `httpx.AsyncClient` to use, with its own `auth`, proxies and certificates. It is not closed.
         options: Options of `Session`: `timeout` (seconds that a method may take unless it says otherwise, 300 by
             default; None: no timeout), `hooks`, `max_handlers`, … The convention is MCP's and the reply policy "never",
             unless the options say otherwise.
 
     Raises:
-        TypeError: There are arguments for a program, but no program; or an option has the wrong type.
+        TypeError: There are arguments for a program but no program, or for HTTP but no URL; or an option has the wrong
+            type.
         ValueError: The mode is unknown, or an option is out of range.
+        ImportError: The server is a URL, and the extra `http` is not installed.
     """
     restart: Callable[[], Transport] | None = None
-    if isinstance(server, (str, os.PathLike)):
+    is_url = isinstance(server, str) and server.lower().startswith(("http://", "https://"))
+    if not is_url and (headers is not None or auth is not None or http_client is not None):
+        raise TypeError("headers, auth and http_client apply to a URL")
+    is_program = isinstance(server, (str, os.PathLike)) and not is_url
+    if not is_program and (arguments or env is not None or cwd is not None or stderr != "inherit"):
+        raise TypeError("arguments, env, cwd and stderr apply to a program")
+    # The revision is not known yet, and one of them has batches.
+    profile = REVISIONS[mode].profile if mode in REVISIONS else MCP_2025_11_25.replace(name="mcp", batches=True)
+    if is_url:
+        from ..http.client import StreamableHttpClient  # needs another extra
+
+        server = StreamableHttpClient(
+            cast("str", server), headers=headers, auth=auth, http_client=http_client, profile=profile
+        )
+    elif isinstance(server, (str, os.PathLike)):
         from ...transports.stdio.client import StdioClient  # not needed with another transport
 
-        # The revision is not known yet, and one of them has batches.
-        profile = REVISIONS[mode].profile if mode in REVISIONS else MCP_2025_11_25.replace(name="mcp", batches=True)
         restart = partial(
             StdioClient,
             [server, *arguments],
@@ -102,8 +129,6 @@ def connect(
             profile=profile,
         )
         server = restart()
-    elif arguments or env is not None or cwd is not None or stderr != "inherit":
-        raise TypeError("arguments, env, cwd and stderr apply to a program, not to a transport")
     return Client(
         server,
         mode=mode,

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 
 from ...codec import Notification, Request
 from ...codes import ErrorCode, McpErrorCode
-from ...errors import CallTimeout, HandshakeError, RpcError
+from ...errors import CallTimeout, HandshakeError, HttpStatusError, RpcError
 from ..protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities
 from ..protocol.meta import (
     CLIENT_CAPABILITIES_KEY,
@@ -126,7 +126,7 @@ class ClientHandshake:
         capabilities: What the client supports. Each server gets the members that its revision defines.
         mode: "legacy", "modern" or "auto"; see the rules of this module.
         versions: The versions that the client supports, in any order.
-        probe_seconds: How long to wait for the answer to a probe.
+        probe_seconds: How long to wait for the answer to a probe; None: the caller's own timeout.
 
     Raises:
         ValueError: The mode is unknown, or none of the versions belongs to it.
@@ -139,7 +139,7 @@ class ClientHandshake:
         mode: Literal["auto", "legacy", "modern"] = "auto",
         *,
         versions: Sequence[str] = VERSIONS,
-        probe_seconds: float = PROBE_SECONDS,
+        probe_seconds: float | None = PROBE_SECONDS,
     ) -> None:
         if mode not in ("auto", "legacy", "modern"):
             raise ValueError('mode must be "auto", "legacy" or "modern"')
@@ -173,8 +173,8 @@ class ClientHandshake:
         members = object_members(result)
         return self._initialized(members) if self._asked == "initialize" else self._discovered(members)
 
-    def failed(self, error: RpcError | CallTimeout) -> SendRequest | Done:
-        """Return the step after an error or a timeout of the last request.
+    def failed(self, error: RpcError | CallTimeout | HttpStatusError) -> SendRequest | Done:
+        """Return the step after an error, an HTTP status or a timeout of the last request.
 
         Raises:
             HandshakeError: There is nothing else to try: disconnect.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..protocol.contents import MAX_ITEMS, items_fault
+from ..protocol.contents import MAX_ITEMS, block_fault, items_fault
+from ..protocol.schemas import Schema
 
 
 def invalid_result(method: str, fault: str) -> ValueError:
@@ -58,3 +59,14 @@ def check_completion(result: dict[str, Any]) -> dict[str, Any]:
     if not is_valid or not isinstance(completion, dict):
         raise invalid_result("completion/complete", "/completion/values must be an array of strings")
     return completion
+
+
+def checked_tool_result(schema: Schema | None, result: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a tool if it is valid. Raises ValueError otherwise."""
+    check_items("tools/call", result, "content", block_fault)
+    if schema is not None and not result.get("isError"):
+        if "structuredContent" not in result:
+            raise invalid_result("tools/call", "/structuredContent is missing")
+        for fault in schema.faults(result["structuredContent"]):
+            raise invalid_result("tools/call", f"/structuredContent{fault.path}: {fault.message}")
+    return result

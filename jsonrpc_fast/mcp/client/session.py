@@ -17,7 +17,7 @@ import msgspec
 from ...codec import ParseError, Request
 from ...codec._payloads import decoded
 from ...codes import RPC_MESSAGES, ErrorCode
-from ...errors import CallTimeout, RpcError, StateError, invalid_params
+from ...errors import CallTimeout, HttpStatusError, RpcError, StateError, invalid_params
 from ...profile import MCP_2025_11_25
 from ...session import McpConvention, SessionContext, SessionOptions
 from ...transports.protocol import Transport, is_strict_enough
@@ -40,6 +40,8 @@ NotificationHandler = Callable[[dict[str, Any]], object]
 """Handles one method of the server's notifications: takes the params; sync or async."""
 
 _validator: Final = JsonRpcValidator(MCP_2025_11_25)
+_FINAL_STATUSES: Final = (401, 403, 407, 429)
+"""HTTP statuses that are not due to the revision of a request: the handshake ends with them."""
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.25)
 """Seconds before each repetition of a request that the server wants repeated without input. The last one recurs."""
 
@@ -63,7 +65,8 @@ class ClientSession(McpSession):
         on_notification: Callable[[str, dict[str, Any]], object] | None,
         **options: Unpack[SessionOptions],
     ) -> None:
-        super().__init__(transport, self._serve, options, _Convention())
+        convention = McpConvention() if getattr(transport, "has_exchanges", False) else _Convention()
+        super().__init__(transport, self._serve, options, convention)
         self._must_validate = not is_strict_enough(transport, MCP_2025_11_25)
         self._handshake = handshake
         self._request_handlers: dict[str, Callable[[dict[str, Any]], Any]] = {}
@@ -89,6 +92,7 @@ class ClientSession(McpSession):
 
         Raises:
             HandshakeError: The handshake failed.
+            HttpStatusError: The server refused it over HTTP.
             ConnectionLost: The connection was lost before its end.
         """
         while isinstance(step, SendRequest):
@@ -98,6 +102,10 @@ class ClientSession(McpSession):
             except ParseError as fault:
                 step = self._handshake.failed(RpcError(fault.rpc_code, fault.message))
             except (RpcError, CallTimeout) as error:
+                step = self._handshake.failed(error)
+            except HttpStatusError as error:
+                if step.method == "initialize" or error.status in _FINAL_STATUSES:
+                    raise
                 step = self._handshake.failed(error)
             else:
                 step = self._handshake.answered(result)

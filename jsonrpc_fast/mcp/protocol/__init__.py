@@ -1,13 +1,15 @@
 """The data of MCP, for server and client.
 
-    versions      the revisions, their rules and methods
-    records       the base class of the typed records
-    capabilities  capabilities, name and version of a client or a server
-    definitions   tools, prompts and resources
-    schemas       JSON Schemas of tools
-    contents      checks of content blocks, messages and contents of resources
-    uris          URIs and contents of resources
-    meta          names in `_meta`, log levels, shared constants and errors
+    versions       the revisions, their rules and methods
+    records        the base class of the typed records
+    capabilities   capabilities, name and version of a client or a server
+    definitions    tools, prompts and resources
+    schemas        JSON Schemas of tools
+    faults         the words for a value that does not match a schema
+    contents       checks of content blocks, messages and contents of resources
+    uris           URIs and contents of resources
+    uri_expansion  the URI that a template stands for
+    meta           names in `_meta`, log levels, shared constants and errors
 
 Needs the extra `mcp`.
 """

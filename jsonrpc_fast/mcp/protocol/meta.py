@@ -15,7 +15,11 @@ CLIENT_INFO_KEY: Final = "io.modelcontextprotocol/clientInfo"
 CLIENT_CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
+RELATED_TASK_KEY: Final = "io.modelcontextprotocol/related-task"
 SUBSCRIPTION_ID_KEY: Final = "io.modelcontextprotocol/subscriptionId"
+
+TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
+"""The extension of 2026-07-28 for tasks (SEP-2663)."""
 
 LISTEN_METHOD: Final = "subscriptions/listen"
 """The request that opens a subscription (2026-07-28). Its response ends the subscription."""
@@ -51,6 +55,8 @@ class HandshakeReply:
 
 def object_members(value: object) -> dict[str, Any]:
     """Return the members of an object, decoded or raw; {} for a value that is not an object."""
+    if type(value) is dict:  # as it nearly always is
+        return value
     value = decoded(value)
     return value if isinstance(value, dict) else {}
 

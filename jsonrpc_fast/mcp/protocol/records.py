@@ -68,10 +68,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
             member = members.get(name)
             if member is None:
                 extra[name] = value
+            elif type(value) is member.type and type(value) in _SCALARS:
+                values[member.attribute] = value
             elif value is not None:
                 values[member.attribute] = _read(member, value, version, f"{path}/{name}")
-        for name, member in members.items():
-            if member.is_required and obj.get(name) is None:
+        for name in _required_of(cls, version):
+            if obj.get(name) is None:
                 raise ValueError(f"{path}/{name} is missing")
         return cls(**values, extra=extra, order=tuple(obj))
 
@@ -146,10 +148,18 @@ def members_of(cls: type[Record], version: str | None) -> dict[str, Member]:
     return members
 
 
+@functools.cache
+def _required_of(cls: type[Record], version: str | None) -> tuple[str, ...]:
+    return tuple(name for name, member in members_of(cls, version).items() if member.is_required)
+
+
 def _without_unset(type: Any) -> Any:
     kinds = [kind for kind in get_args(type) if kind is not UnsetType]
     return kinds[0] if len(kinds) == 1 and UnsetType in get_args(type) else type
 
+
+_SCALARS: Final = frozenset({bool, str, int, float})
+"""The types of members whose values are used unchanged."""
 
 _EXPECTED: dict[Any, str] = {
     bool: "a boolean",

@@ -1,4 +1,4 @@
-"""JSON Schemas of tools: compiled once, validated with limits, faults that show no values.
+"""JSON Schemas of tools: compiled once, validated with limits.
 
 Rules:
   - The dialect is the one in `$schema`, by default 2020-12 (specification 2025-11-25, "JSON Schema Usage").
@@ -9,17 +9,20 @@ Rules:
     of `anyOf` doubles the work with each level of the value. A schema that needs too much work for a flat value does
     not compile. A value that needs too much work is a fault. If listing all faults would take too long, one fault for
     the whole value replaces them.
-  - A fault names the place and the keyword. It may show the schema, never the value.
+  - The time of some patterns grows with the square of a string's length, or faster. Such a schema refuses long strings.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import unquote
 
 import jsonschema_rs
+
+from .faults import MASK, SchemaFault, faults_of
+from .patterns import growth
 
 MAX_SCHEMA_DEPTH: Final = 64
 """Maximum nesting depth of a schema."""
@@ -38,48 +41,8 @@ _BACKTRACKS: Final = 100_000
 # Estimated number of schema values visited in the worst case. A million take less than 0.1 seconds.
 _COMPILED_WORK: Final = 1_000_000
 _VALID_WORK: Final = 50_000_000
+_PATTERN_WORK: Final = 50_000_000  # steps over characters, 0.2 to 0.5 seconds
 _LISTING_WORK: Final = 50_000  # listing the faults is slower: it does not stop at the first one
-
-_PATH_CHARACTERS: Final = 200
-_MESSAGE_CHARACTERS: Final = 500  # a keyword may be as long as the schema
-_MASK: Final = "the value"
-
-# The messages of these keywords, with the value masked, show only the schema.
-_SHOWN_KEYWORDS: Final = frozenset(
-    {
-        "type",
-        "enum",
-        "const",
-        "pattern",
-        "format",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "minLength",
-        "maxLength",
-        "minItems",
-        "maxItems",
-        "uniqueItems",
-        "minProperties",
-        "maxProperties",
-    }
-)
-
-
-class SchemaFault(NamedTuple):
-    """A rule of a schema that a value breaks.
-
-    Attributes:
-        path: The JSON pointer (RFC 6901) to the place in the value; "" for the whole value.
-        keyword: The JSON Schema keyword; "depth" if the value nests too deep or is too large; "" if unknown.
-        message: The rule, as a text for people.
-    """
-
-    path: str
-    keyword: str
-    message: str
 
 
 class Schema:
@@ -92,7 +55,7 @@ class Schema:
         ValueError: The schema is invalid, nests too deep, is too large, branches too much, or needs another document.
     """
 
-    __slots__ = ("_validator", "_work")
+    __slots__ = ("_growth", "_schema", "_slow_patterns", "_validator", "_work")
 
     def __init__(self, schema: dict[str, Any]) -> None:
         if not isinstance(schema, dict):
@@ -102,13 +65,14 @@ class Schema:
             raise ValueError(f"the schema nests deeper than {MAX_SCHEMA_DEPTH}")
         if count > MAX_SCHEMA_VALUES:
             raise ValueError(f"the schema has more than {MAX_SCHEMA_VALUES} values")
-        if _patterns(schema) > MAX_PATTERNS:
+        patterns = [*_patterns(schema)]
+        if len(patterns) > MAX_PATTERNS:
             raise ValueError(f"the schema has more than {MAX_PATTERNS} patterns")
         try:
             self._validator = jsonschema_rs.validator_for(
                 schema,
                 offline=True,
-                mask=_MASK,
+                mask=MASK,
                 validate_formats=True,
                 pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS),
             )
@@ -116,6 +80,10 @@ class Schema:
             where = "".join(f"/{part}" for part in getattr(error, "instance_path", []))
             reason = getattr(error, "message", None) or str(error)
             raise ValueError(f"the schema cannot be used: {where or '/'}: {reason}") from None
+        self._schema = schema
+        powers = [power for pattern in patterns if (power := growth(pattern)) > 1]
+        self._slow_patterns = len(powers)
+        self._growth = max(powers, default=1)
         self._work = _Work(schema)
         if self._work.at(1) > _COMPILED_WORK:
             raise ValueError("the schema cannot be used: it branches too much")
@@ -130,32 +98,18 @@ class Schema:
         work = self._work.at(depth) * count
         if work > _VALID_WORK:
             return [SchemaFault("", "depth", "nests too deep, or is too large, for this schema")]
+        if self._slow_patterns and self._slow_patterns * _pattern_work(value, self._growth) > _PATTERN_WORK:
+            return [SchemaFault("", "pattern", "has a string that is too long for the patterns of the schema")]
         try:
             if self._validator.is_valid(value):
                 return []
             if work <= _LISTING_WORK:
-                return [_fault(error) for error in itertools.islice(self._validator.iter_errors(value), MAX_FAULTS)]
+                errors = self._validator.iter_errors(value)
+                faults = (fault for error in errors for fault in faults_of(error, self._schema))
+                return [*itertools.islice(faults, MAX_FAULTS)]
         except ValueError:  # not a JSON value, or a pattern backtracked too often
             pass
         return [SchemaFault("", "", "does not match the schema")]
-
-
-def _fault(error: jsonschema_rs.ValidationError) -> SchemaFault:
-    keyword = error.kind.name
-    path = list(error.instance_path)
-    if keyword == "required":
-        path.append(error.kind.as_dict()["property"])
-        message = "is required"
-    elif keyword in _SHOWN_KEYWORDS:
-        message = error.message.removeprefix(_MASK).strip()
-    else:
-        message = f"does not match {keyword}"
-    pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
-    if len(pointer) > _PATH_CHARACTERS:
-        pointer = pointer[:_PATH_CHARACTERS] + "…"
-    if len(message) > _MESSAGE_CHARACTERS:
-        message = message[:_MESSAGE_CHARACTERS] + "…"
-    return SchemaFault(pointer, keyword, message)
 
 
 _CONTAINERS: Final = (dict, list, tuple)
@@ -189,13 +143,32 @@ def measure(value: Any, max_depth: int, max_values: int) -> tuple[int, int]:
     return depth, count
 
 
-def _patterns(value: Any) -> int:
-    """Count the patterns in a schema of limited depth. Other objects with members of these names count, too."""
-    own = 0
+def _patterns(value: Any) -> Iterator[str]:
+    """The patterns in a schema of limited depth. Other objects with members of these names count, too."""
     if isinstance(value, dict):
-        properties = value.get("patternProperties")
-        own = ("pattern" in value) + (len(properties) if isinstance(properties, dict) else 0)
-    return own + sum(map(_patterns, _children(value)))
+        if isinstance(pattern := value.get("pattern"), str):
+            yield pattern
+        if isinstance(properties := value.get("patternProperties"), dict):
+            yield from properties
+    for child in _children(value):
+        yield from _patterns(child)
+
+
+def _pattern_work(value: Any, power: int) -> int:
+    """The sum over all strings and names in a value of limited size: their lengths to a power."""
+    work = 0
+    level = [value]
+    while level:
+        inner: list[Any] = []
+        for each in level:
+            if isinstance(each, str):
+                work += len(each) ** power
+            elif isinstance(each, _CONTAINERS):
+                inner += _children(each)
+                if isinstance(each, dict):
+                    inner += each
+        level = inner
+    return work
 
 
 def _size(value: Any) -> int:

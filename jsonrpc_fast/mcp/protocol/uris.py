@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import enum
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import unquote, urlsplit
@@ -100,9 +101,10 @@ def _has_host(uri: str) -> bool:
         return False
 
 
-_EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
-_NAME: Final = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
-_EXPANDED: Final = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})*")  # any value, expanded by level 1
+EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
+_VARIABLE: Final = re.compile(r"(\w+(?:\.\w+)*)(?::([1-9]\d{0,3})|(\*))?", re.ASCII)
+_UNRESERVED: Final = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})*")
+RESERVED: Final = re.compile(r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
 _SEPARATORS: Final = re.compile(r"[/\\]")
 _URI_SEPARATORS: Final = re.compile(r"[/\\:?#&=;]")
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
@@ -132,60 +134,232 @@ def is_unsafe_uri(uri: str) -> bool:
     return "\0" in text or ".." in _URI_SEPARATORS.split(text) or has_surrogates(text)
 
 
+@dataclass(frozen=True, slots=True)
+class _Operator:
+    """How an expression is written (RFC 6570, appendix A)."""
+
+    first: str
+    separator: str
+    is_named: bool = False
+    characters: re.Pattern[str] = _UNRESERVED
+
+
+_OPERATORS: Final = {
+    "": _Operator("", ","),
+    "+": _Operator("", ",", characters=RESERVED),
+    "#": _Operator("#", ",", characters=RESERVED),
+    ".": _Operator(".", "."),
+    "/": _Operator("/", "/"),
+    ";": _Operator(";", ";", is_named=True),
+    "?": _Operator("?", "&", is_named=True),
+    "&": _Operator("&", "&", is_named=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of an expression.
+
+    Attributes:
+        name: Its name.
+        maximum: Maximum number of characters; None: no limit.
+        explodes: Whether it stands for a list or an object, each member of which is written apart.
+    """
+
+    name: str
+    maximum: int | None
+    explodes: bool
+
+
+class Expression:
+    """An expression of a template, such as `{?query,page}`."""
+
+    __slots__ = ("operator", "variables")
+
+    def __init__(self, text: str) -> None:
+        operator = text[:1] if text[:1] in _OPERATORS else ""
+        self.operator: _Operator = _OPERATORS[operator]
+        self.variables: list[Variable] = []
+        for part in text[len(operator) :].split(","):
+            found = _VARIABLE.fullmatch(part)
+            if found is None:
+                raise ValueError("not a URI template (RFC 6570)")
+            name, maximum, star = found.groups()
+            self.variables.append(Variable(name, None if maximum is None else int(maximum), star is not None))
+
+    @property
+    def explodes(self) -> bool:
+        """Whether a variable explodes."""
+        return any(variable.explodes for variable in self.variables)
+
+    def read(self, text: str) -> dict[str, Any] | None:
+        """Return the values by name if this text can be an expansion, else None. Undefined variables are left out."""
+        operator = self.operator
+        if operator.first:
+            if not text:
+                return {}
+            if not text.startswith(operator.first):
+                return None
+            text = text[1:]
+        return self._read_named(text) if operator.is_named else self._read_listed(text)
+
+    def _read_listed(self, text: str) -> dict[str, Any] | None:
+        *variables, last = self.variables
+        items = text.split(self.operator.separator, -1 if last.explodes else len(variables))
+        plain = [*items[: len(variables)], *[item.replace("=", "", last.explodes) for item in items[len(variables) :]]]
+        if not all(map(self.operator.characters.fullmatch, plain)):
+            return None
+        values: dict[str, Any] = {}
+        for variable, item in zip(variables, items):  # noqa: B905  # the last variables may be undefined
+            values[variable.name] = _decode(item)
+        rest = items[len(variables) :]
+        if last.explodes:
+            values[last.name] = _exploded(last.name, [item.partition("=") for item in rest])
+        elif rest:
+            values[last.name] = _decode(rest[0])
+        return values if self._are_short(values) else None
+
+    def _read_named(self, text: str) -> dict[str, Any] | None:
+        found: dict[str, list[tuple[str, str, str]]] = {}
+        known = {variable.name for variable in self.variables if not variable.explodes}
+        exploded = next((variable.name for variable in self.variables if variable.explodes), None)
+        for item in text.split(self.operator.separator):
+            name, equals, value = item.partition("=")
+            if not _UNRESERVED.fullmatch(name) or not _UNRESERVED.fullmatch(value):
+                return None
+            if name in known:
+                if name in found:
+                    return None
+                found[name] = [(name, equals, value)]
+            elif exploded is not None and name:
+                found.setdefault(exploded, []).append((name, equals, value))
+            else:
+                return None
+        values = {
+            name: _exploded(name, pairs) if name == exploded else _decode(pairs[0][2]) for name, pairs in found.items()
+        }
+        return values if self._are_short(values) else None
+
+    def _are_short(self, values: Mapping[str, Any]) -> bool:
+        limits = {variable.name: variable.maximum for variable in self.variables}
+        return all(limit is None or len(values.get(name, "")) <= limit for name, limit in limits.items())
+
+
+def _exploded(name: str, parts: list[tuple[str, str, str]]) -> list[str] | dict[str, str]:
+    """The list or the object that was written in these parts: (value, "", "") or (name, "=", value)."""
+    if all(equals and key == name for key, equals, _ in parts):
+        return [_decode(value) for _, _, value in parts]
+    if all(equals for _, equals, _ in parts):
+        return {_decode(key): _decode(value) for key, _, value in parts}
+    return [_decode(key + equals + value) for key, equals, value in parts]
+
+
+def _decode(text: str) -> str:
+    return unquote(text, errors="surrogateescape")
+
+
 class UriTemplate:
-    """A URI template (RFC 6570 level 1) with text between any two expressions.
+    """A URI template (RFC 6570, all levels) that is matched against URIs.
+
+    A value ends where the text or the expression after it begins, so that matching takes time in proportion to the URI.
+    The parameters of a query may come in any order. Lists are matched only with `*`, which only the last variable of an
+    expression may have.
 
     Args:
-        template: The template: text with `{name}` in it.
+        template: The template: text with expressions such as `{name}`, `{+path}`, `{/segments*}` and `{?query,page}`.
         unsafe_parts: Whether `match` accepts unsafe parts.
 
     Attributes:
-        names: The names of the expressions.
+        names: The names of the variables.
+        template: The template.
+        unsafe_parts: Whether `match` accepts unsafe parts.
 
     Raises:
-        ValueError: The template is not of level 1, names an expression twice, or has two without text between them.
+        ValueError: This is not a template, it names a variable twice, or nothing separates two of its expressions.
     """
 
-    __slots__ = ("_literals", "names", "template", "unsafe_parts")
+    __slots__ = ("_parts", "names", "template", "unsafe_parts")
 
     def __init__(self, template: str, *, unsafe_parts: bool = False) -> None:
-        parts = _EXPRESSION.split(template)
+        parts = EXPRESSION.split(template)
+        if any(brace in literal for literal in parts[::2] for brace in "{}"):
+            raise ValueError("not a URI template (RFC 6570)")
         self.template: str = template
         self.unsafe_parts: bool = unsafe_parts
-        self._literals = parts[::2]
-        self.names: tuple[str, ...] = tuple(parts[1::2])
-        is_level_1 = all(_NAME.fullmatch(name) for name in self.names) and len(set(self.names)) == len(self.names)
-        has_text_between = all(self._literals[1:-1]) and not any(brace in "".join(self._literals) for brace in "{}")
-        if not (is_level_1 and has_text_between):
-            raise ValueError("the URI template must be of RFC 6570 level 1, with text between two expressions")
+        made = [Expression(part) if index % 2 else part for index, part in enumerate(parts)]
+        self._parts: list[str | Expression] = [part for part in made if part != ""]
+        expressions = [part for part in self._parts if isinstance(part, Expression)]
+        variables = [variable for expression in expressions for variable in expression.variables]
+        self.names: tuple[str, ...] = tuple(variable.name for variable in variables)
+        if len(set(self.names)) != len(self.names):
+            raise ValueError("the URI template names a variable twice")
+        for expression in expressions:
+            if any(variable.explodes for variable in expression.variables[:-1]):
+                raise ValueError("in the URI template, a variable follows one with * in the same expression")
+        for first, second in zip(self._parts, self._parts[1:]):  # noqa: B905  # pairs
+            if isinstance(first, Expression) and isinstance(second, Expression):
+                next_first = second.operator.first
+                is_split = first.explodes and next_first == first.operator.separator
+                if not next_first or is_split or (first.operator.first == next_first and first.operator.is_named):
+                    raise ValueError("in the URI template, nothing separates two expressions")
 
-    def match(self, uri: str) -> dict[str, str] | None:
+    def match(self, uri: str) -> dict[str, Any] | None:
         """Return the decoded values by name if the URI matches the template, else None.
 
-        A value ends at the first occurrence of the text after it. Bytes that are not UTF-8 become surrogates, as in
-        `os.fsdecode`.
+        A value is a str; with `*` it is a list or a dict. Undefined variables are left out, where an operator allows
+        them. Bytes that are not UTF-8 become surrogates, as in `os.fsdecode`.
 
         Raises:
             UnsafePart: The URI matches, but has an unsafe part that the template does not allow.
         """
-        if not uri.startswith(self._literals[0]):
-            return None
-        values = {}
-        start = len(self._literals[0])
-        for index, name in enumerate(self.names):
-            literal = self._literals[index + 1]
-            is_last = index == len(self.names) - 1
-            end = len(uri) - len(literal) if is_last else uri.find(literal, start)
-            if end < start or not uri.startswith(literal, end) or not _EXPANDED.fullmatch(uri, start, end):
+        values: dict[str, Any] = {}
+        start = 0
+        for index, part in enumerate(self._parts):
+            if isinstance(part, str):
+                if not uri.startswith(part, start):
+                    return None
+                start += len(part)
+                continue
+            end = self._end(uri, start, index)
+            found = None if end < start else part.read(uri[start:end])
+            if found is None:
                 return None
-            values[name] = unquote(uri[start:end], errors="surrogateescape")
-            start = end + len(literal)
+            values |= found
+            start = end
         if start != len(uri):
             return None
-        for name, value in values.items():
-            if not self.unsafe_parts and is_unsafe_part(value):
-                raise UnsafePart(name)
+        if not self.unsafe_parts:
+            for name, value in values.items():
+                if any(map(is_unsafe_part, _texts_of(value))):
+                    raise UnsafePart(name)
         return values
+
+    def _end(self, uri: str, start: int, index: int) -> int:
+        """Where the expansion of an expression ends: where the next part begins; -1 if it does not occur."""
+        expression = self._parts[index]
+        assert isinstance(expression, Expression)
+        first = expression.operator.first
+        if first and not uri.startswith(first, start):
+            return start  # all of its variables are undefined
+        searched = start + len(first)
+        end = len(uri)
+        for number, part in enumerate(self._parts[index + 1 :], index + 1):
+            if isinstance(part, Expression):
+                found = uri.find(part.operator.first, searched)
+                end = end if found < 0 else min(end, found)
+            elif number == len(self._parts) - 1:
+                return min(end, len(uri) - len(part)) if uri.endswith(part) else -1
+            else:
+                found = uri.find(part, searched)
+                return min(end, found)
+        return end
+
+
+def _texts_of(value: Any) -> list[str]:
+    """The strings in a value of a template."""
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    return value if isinstance(value, list) else [value]
 
 
 def text_contents(uri: str, text: str, mime_type: str | None = None) -> dict[str, Any]:

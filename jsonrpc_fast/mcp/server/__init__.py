@@ -1,26 +1,66 @@
 """An MCP server: functions as tools, prompts and resources.
 
-    server         `Server`, and how it runs
-    registry       what is registered: the decorators, sources
-    functions      signatures of registered functions
-    values         annotated types: JSON Schemas, conversion from and to JSON
-    constraints    finds pydantic constraints that always fail
-    tools          validation of arguments and results of tools
-    contents       content blocks, messages and contents from what functions return
-    context        `Context`: the request of a function, and messages to the client
-    inputs         requests to modern clients, in several rounds
-    connection     one connection: its session and requests
-    handshake      the server's side of the handshake, without IO
-    methods        the methods of MCP
-    subscriptions  the changes that a client is notified of
-    paging         pages of lists, and cursors
+    server             `Server`, and how it runs
+    decorators         the decorators that register functions
+    registry           what is registered
+    sources            the interface of a changing set of prompts and resources
+    docstrings         descriptions of parameters in docstrings
+    functions          signatures of registered functions
+    values             annotated types: JSON Schemas, conversion from JSON
+    json_values        conversion to JSON types
+    annotations        the parts of annotations
+    generated_schemas  JSON Schemas that more clients understand
+    constraints        finds pydantic constraints that always fail
+    results            what functions may return to set more of a result
+    outputs            structured content: its schema, and the check of what a tool returned
+    blocks             content blocks
+    tasks              one task: a tool whose call goes on after its response
+    task_context       the context of a function that may run as a task
+    task_store         all tasks of a server, and the requests about them
+    tools              validation of arguments and results of tools
+    contents           content blocks, messages and contents from what functions return
+    context            `Context`: the request of a function, and messages to the client
+    forms              forms for the user, from types
+    lifespan           what the server opens before it serves
+    threads            sync functions in a thread, and their context
+    inputs             requests to modern clients, in several rounds
+    connection         one connection: its session and requests
+    in_process         a transport from a client in the same process
+    handshake          the server's side of the handshake, without IO
+    methods            the methods of MCP
+    subscriptions      the changes that a client is notified of
+    paging             pages of lists, and cursors
 
 Needs the extra `mcp`.
 """
 
 from __future__ import annotations
 
+from ..protocol.capabilities import Icon
+from ..protocol.definitions import Annotations, ToolAnnotations
+from .blocks import AssistantMessage, Audio, EmbeddedResource, Image, ResourceLink, Text, UserMessage
 from .context import Context
+from .forms import Elicited
+from .results import ToolError, ToolResult, WholeResult
 from .server import Server
+from .task_store import TaskStore
 
-__all__ = ["Context", "Server"]
+__all__ = [
+    "Annotations",
+    "AssistantMessage",
+    "Audio",
+    "Context",
+    "Elicited",
+    "EmbeddedResource",
+    "Icon",
+    "Image",
+    "ResourceLink",
+    "Server",
+    "TaskStore",
+    "Text",
+    "ToolAnnotations",
+    "ToolError",
+    "ToolResult",
+    "UserMessage",
+    "WholeResult",
+]

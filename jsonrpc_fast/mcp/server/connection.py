@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from ...codec import Notification, Request, Response
@@ -23,10 +23,10 @@ from ...profile import Profile
 from ...session import SessionOptions
 from ...session.context import SessionContext
 from ...transports.protocol import Transport, is_strict_enough
-from ...types import Unset
+from ...types import UNSET, MessageId, Unset
 from ...validator import JsonRpcValidator, Report
 from ..protocol.capabilities import ServerCapabilities
-from ..protocol.meta import LISTEN_METHOD, LOG_LEVELS, HandshakeReply
+from ..protocol.meta import LISTEN_METHOD, LOG_LEVELS, TASKS_EXTENSION, HandshakeReply
 from ..protocol.uris import check_uri
 from ..protocol.versions import Revision
 from ..session import McpSession
@@ -35,17 +35,26 @@ from .functions import RegisteredFunction
 from .handshake import RequestRules, ServerHandshake
 from .inputs import Inputs, cannot_send, check_input_required
 from .methods import Method, Methods, call_method
-from .subscriptions import Stream, Subscriptions
+from .subscriptions import TASK_IDS, Stream, Subscriptions
+from .tasks import Task
 
 DEFAULT_LOG_LEVEL: Final = "info"
 """The minimum level of log messages for a legacy client that has set none."""
 
 _MAX_UNWRITTEN_BYTES: Final = 1024 * 1024  # a client with more than this does not read
 _BLOCKED_SECONDS: Final = 0.5
-_LISTS: Final = frozenset({"prompts/list", "resources/list"})
-"""The lists that wait for sources."""
+_LISTS: Final = frozenset({"prompts/list", "resources/list", "tasks/result"})
+"""The lists that wait for sources, and the results that wait for tasks."""
 
 _TASK_EXITS: Final = (*LOOP_EXITS, asyncio.CancelledError, GeneratorExit)  # they end a task, whatever it serves
+
+
+_is_async_function: Final = lru_cache(maxsize=256)(inspect.iscoroutinefunction)
+
+
+def _is_async(method: Method) -> bool:
+    function = getattr(method, "__func__", None)  # the same for all connections, unlike the method
+    return inspect.iscoroutinefunction(method) if function is None else _is_async_function(function)
 
 
 class _ServerSession(McpSession):
@@ -96,22 +105,43 @@ class ServerConnection:
         self._subscriptions = Subscriptions(self._capabilities)
         self._open_streams: dict[Stream, tuple[asyncio.Future[Any], Revision]] = {}  # the future ends the stream
         self._log_level = DEFAULT_LOG_LEVEL
+        self._has_state = False
+        self._is_shared = getattr(transport, "is_shared", False)
         self._changed_lists: dict[str, None] = {}  # the client is not yet notified of these
         self._changed_uris: dict[str, None] = {}
         self._own_methods: dict[str, Method] = {"logging/setLevel": self._set_level, LISTEN_METHOD: self._listen}
         if self._capabilities.supports("resources.subscribe"):
             self._own_methods |= {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
         self._transport = transport
+        self._exchange_of: Callable[[MessageId | Unset], Any] = getattr(transport, "exchange_of", _no_exchange)
         self._session = _ServerSession(self, transport, options)
 
     async def run(self) -> None:
         """Serve the client until the connection closes."""
-        await self._session.start()
+        await self.start()
         try:
             await self._session.wait_closed()
         finally:
-            self.end_streams()
-            await self._session.close()
+            await self.close()
+
+    async def start(self) -> None:
+        """Begin to serve the client. Raises what the transport raises when it starts."""
+        await self._session.start()
+
+    async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
+        """End the subscriptions, let the functions finish, and close the connection: see `Session.close`."""
+        self.end_streams()
+        self._methods.tasks.end_session(self._session)
+        await self._session.close(grace_seconds)
+
+    @property
+    def is_like_new(self) -> bool:
+        """Whether the connection is open, serves no request, and has kept nothing of those before."""
+        return self._session.is_idle and not self._has_state and self._handshake.session is None
+
+    def can_serve(self, request: Request) -> bool:
+        """Return whether it can serve a request of another client. A connection that is like new can serve any."""
+        return self.is_like_new
 
     @property
     def revision(self) -> Revision | None:
@@ -130,11 +160,17 @@ class ServerConnection:
         rules = self._handshake.receive_request(message)
         if isinstance(rules, HandshakeReply):
             return rules.result
-        method = self._own_methods.get(request.method) or self._methods.find(request.method, self._capabilities)
+        method = self._own_methods.get(request.method)
+        if method is None:
+            method = self._methods.find(request.method, self._capabilities)
+        else:
+            self._has_state = True
         inputs = Inputs(request.method, params or {}) if rules.revision.is_modern else None
-        call = self._call if inputs is None else inputs.call
-        context = Context(request, rules, params or {}, self.log, call, self._notify)
-        if not inspect.iscoroutinefunction(method):
+        call = partial(self._call, request.id) if inputs is None else inputs.call
+        log, notify = partial(self._log_about, request), partial(self._notify, request)
+        exchange = self._exchange_of(request.id)
+        context = Context(request, rules, params or {}, log, call, notify, self._methods, exchange)
+        if not _is_async(method):
             result = method(params or {}, context)
             return result if asyncio.isfuture(result) else self._complete(request, result, rules)
         work = self._run_async(request, partial(method, params or {}, context), rules, inputs)
@@ -148,7 +184,10 @@ class ServerConnection:
         if function is None or rules is None or not is_due:
             return None
         params = params if isinstance(params, dict) else {}
-        return call_method(function, params, Context(request, rules, params, self.log, self._call, self._notify))
+        call, notify = partial(self._call, UNSET), partial(self._notify, None)
+        exchange = self._exchange_of(UNSET)
+        context = Context(request, rules, params, self.log, call, notify, self._methods, exchange)
+        return call_method(function, params, context)
 
     async def _run_async(
         self,
@@ -193,11 +232,16 @@ class ServerConnection:
 
     def _listen(self, params: dict[str, Any], context: Context) -> asyncio.Future[Any]:
         """Open a stream. The future is done when the server ends it; for the session a future needs no slot."""
-        stream = self._subscriptions.open(context.request_id, params.get("notifications"))
+        filter = params.get("notifications")
+        if isinstance(filter, dict) and filter.get(TASK_IDS):
+            context.require(f"extensions.{TASKS_EXTENSION}")
+        stream = self._subscriptions.open(context.request_id, filter)
+        if TASK_IDS in stream.filter:
+            stream.filter[TASK_IDS] = self._methods.tasks.owned(stream.filter[TASK_IDS], context)
         end = asyncio.get_running_loop().create_future()
         end.add_done_callback(partial(self._close_stream, stream))
         self._open_streams[stream] = end, context.revision
-        self._send([stream.acknowledgement()])
+        self._send([stream.acknowledgement()], context.request_id)
         return end
 
     def _close_stream(self, stream: Stream, end: asyncio.Future[Any]) -> None:
@@ -211,21 +255,35 @@ class ServerConnection:
                 end.set_result(self._handshake.complete(revision, LISTEN_METHOD, {"_meta": stream.meta()}))
 
     async def _call(
-        self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None, key: str | None
+        self,
+        request_id: MessageId | Unset,
+        method: str,
+        params: Mapping[str, Any] | None,
+        timeout: float | Unset | None,
+        key: str | None,
     ) -> dict[str, Any]:
         """Send a request to a legacy client. The key is for modern clients only."""
         params = None if params is None else dict(params)
         if not self._handshake.may_send(Request(0, method, params)):
             raise cannot_send()
-        result = decoded(await self._session.call(method, params, timeout=timeout))
+        result = decoded(await self._session.call(method, params, timeout=timeout, request_id=request_id))
         if not isinstance(result, dict):  # possible if the transport's profile is not MCP's
             raise ValueError(f"the client's response to {method} is invalid: the result must be an object")
         return result
 
-    async def _notify(self, method: str, params: dict[str, Any] | None) -> None:
+    async def _notify(self, request: SessionContext | None, method: str, params: dict[str, Any] | None) -> None:
         if not self._handshake.may_send(Notification(method, params)):
             raise cannot_send()
-        await self._session.notify(method, params)
+        if not self._may_send_about(request):
+            raise ConnectionLost("the request has been answered")
+        await self._session.notify(method, params, request_id=UNSET if request is None else request.id)
+
+    def _may_send_about(self, request: SessionContext | None) -> bool:
+        """Return whether a message that belongs to a request may be sent.
+
+        Where requests of several clients use one connection after another, only until the response.
+        """
+        return request is None or request.is_served or not self._is_shared
 
     def list_changed(self, kind: str) -> None:
         """Notify the client soon that a list has changed."""
@@ -237,6 +295,12 @@ class ServerConnection:
         if self._subscriptions.has(uri):
             self._notify_soon()
             self._changed_uris[uri] = None
+
+    def task_changed(self, task: Task) -> None:
+        """Notify the client that a task has changed, if it subscribed to it. A client that does not read is not."""
+        if not self._is_blocked:
+            for stream, notification in self._subscriptions.task_changed(task.id, task.details):
+                self._send([notification], stream.id)
 
     def _notify_soon(self) -> None:
         if not self._changed_lists and not self._changed_uris:
@@ -259,6 +323,12 @@ class ServerConnection:
         return self._transport.write_buffer_bytes > _MAX_UNWRITTEN_BYTES
 
     def log(self, level: str, data: Any, logger: str | None, rules: RequestRules | None) -> None:
+        """Send a log message that belongs to no request, if the client wants its level."""
+        self._log_about(None, level, data, logger, rules)
+
+    def _log_about(
+        self, request: SessionContext | None, level: str, data: Any, logger: str | None, rules: RequestRules | None
+    ) -> None:
         """Send a log message if the client wants its level. `rules` are those of the request it belongs to."""
         if level not in LOG_LEVELS:
             raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
@@ -268,15 +338,23 @@ class ServerConnection:
             minimum = self._log_level if self._handshake.session is not None else None
         if minimum is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(minimum) or self._is_blocked:
             return
+        if not self._may_send_about(request):
+            return
         params = {"level": level, "data": data}
-        self._send([Notification("notifications/message", params if logger is None else {**params, "logger": logger})])
+        if logger is not None:
+            params["logger"] = logger
+        self._send([Notification("notifications/message", params)], UNSET if request is None else request.id)
 
-    def _send(self, notifications: Iterable[Notification]) -> None:
+    def _send(self, notifications: Iterable[Notification], request_id: MessageId | Unset = UNSET) -> None:
         for notification in notifications:
             try:
-                self._session.notify_soon(notification.method, notification.params)
+                self._session.notify_soon(notification.method, notification.params, request_id=request_id)
             except (ConnectionLost, StateError):
                 return
+
+
+def _no_exchange(id: MessageId | Unset) -> None:
+    """There is no HTTP request."""
 
 
 def _raise_error(report: Report) -> None:

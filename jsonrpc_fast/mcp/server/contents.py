@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ...codec._json import dumps
@@ -16,7 +17,7 @@ from ...errors import EncodeError
 from ..protocol.contents import ROLES, block_fault, contents_fault, items_fault, members_fault
 from ..protocol.uris import blob_contents, text_contents, validate_uri
 from ..protocol.versions import VERSIONS, Revision
-from .values import to_json
+from .json_values import to_json
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")  # and the length is a multiple of 4
 _SINCE: Final = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
@@ -35,6 +36,16 @@ def made_blocks(value: Any, revision: Revision) -> list[dict[str, Any]]:
     blocks = value if isinstance(value, (list, tuple)) else None
     _check(items_fault(None if blocks is None else [*blocks], "/content"))
     return [_made_block(block, f"/content/{index}", revision) for index, block in enumerate(blocks or ())]
+
+
+def listed_blocks(value: Any) -> list[Any]:
+    """Return what `made_blocks` takes, for a block or a list with blocks: other values in it become texts."""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return [item if _is_block_like(item) else dumps(to_json(item)).decode() for item in items]
+
+
+def _is_block_like(item: Any) -> bool:
+    return isinstance(item, str) or (isinstance(item, Mapping) and isinstance(item.get("type"), str))
 
 
 def made_messages(value: Any, revision: Revision) -> list[dict[str, Any]]:
@@ -61,6 +72,26 @@ def made_messages(value: Any, revision: Revision) -> list[dict[str, Any]]:
     return made
 
 
+def sampling_messages(messages: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the messages for a request to the model of a client.
+
+    Args:
+        messages: Texts of the user, and messages whose content is a str, a block, or a list of blocks.
+
+    Raises:
+        TypeError: A message is anything else.
+    """
+    made = []
+    for index, message in enumerate(messages):
+        path = f"/messages/{index}"
+        members = {"role": "user", "content": message} if isinstance(message, str) else _members(message, path)
+        if members.get("role") not in ROLES:
+            raise TypeError(f"{path}/role must be one of {', '.join(ROLES)}")
+        content = members.get("content")
+        made.append({**members, "content": {"type": "text", "text": content} if isinstance(content, str) else content})
+    return made
+
+
 def made_prompt(value: Any, revision: Revision, description: str | None) -> dict[str, Any]:
     """Return the `GetPromptResult` for what the function of a prompt returned.
 
@@ -84,7 +115,7 @@ def made_prompt(value: Any, revision: Revision, description: str | None) -> dict
     return result if description is None else {"description": description, **result}
 
 
-def made_contents(uri: str, value: Any, mime_type: str | None) -> dict[str, Any]:
+def made_contents(uri: str, value: Any, mime_type: str | None, meta: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the `ReadResourceResult` for what the function of a resource returned.
 
     Args:
@@ -92,6 +123,7 @@ def made_contents(uri: str, value: Any, mime_type: str | None) -> dict[str, Any]
         value: A str, bytes, contents (`{"uri": …, "text": …}` or with a `blob`), a list of these, a result
             (`{"contents": […]}`), or any other object in JSON, which becomes a JSON text.
         mime_type: The MIME type of the resource.
+        meta: `_meta` for contents that the function returned without it.
 
     Raises:
         TypeError: The value is anything else.
@@ -109,6 +141,8 @@ def made_contents(uri: str, value: Any, mime_type: str | None) -> dict[str, Any]
         items = [items]
     _check(items_fault([*items], "/contents"))
     contents = [_made_contents(uri, item, f"/contents/{index}", mime_type) for index, item in enumerate(items)]
+    if meta is not None:
+        contents = [{"_meta": meta, **each} for each in contents]
     return {**result, "contents": contents}
 
 

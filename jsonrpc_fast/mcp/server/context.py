@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+import uuid
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from ...session.context import SessionContext
 from ...types import UNSET, MessageId, Unset
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.versions import REVISIONS, Revision
+from .contents import sampling_messages
+from .forms import Action, Elicited, action_of, form_of
 from .handshake import RequestRules
 from .inputs import capability_for
-from .values import to_json
+from .json_values import to_json
+
+T = TypeVar("T")
 
 _SENT_BY_NOTIFY: Final = frozenset({"notifications/elicitation/complete", "notifications/tasks/status"})
 _SENT_OTHERWISE: Final = (
@@ -34,26 +38,44 @@ class AskClient(Protocol):
     ) -> dict[str, Any]: ...
 
 
+class ServerFunctions(Protocol):
+    """What a context can ask the server that the function belongs to."""
+
+    @property
+    def lifespan_value(self) -> Any:
+        """The value of the lifespan; None without one."""
+
+    async def read(self, uri: str, context: Context) -> dict[str, Any]:
+        """Return the `ReadResourceResult` of a resource."""
+
+
 class Notify(Protocol):
     """Sends a notification to the client. See `Context.notify`."""
 
     async def __call__(self, method: str, params: dict[str, Any] | None) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class WholeResult:
-    """The whole result of a request, returned by the function of a tool, a prompt or a resource.
+class HttpExchange(Protocol):
+    """What is known of the HTTP request that carried a message."""
 
-        return WholeResult({"resultType": "task", "taskId": id, …})       # of an extension that the client declares
-        return WholeResult({"resultType": "input_required", "inputRequests": {"login": {…}}, "requestState": state})
+    @property
+    def claims(self) -> Any:
+        """What the check of the bearer token returned; None without authorization."""
+        ...
 
-    A client can send any `requestState` back. Sign it if it must not be altered, and check whose it is.
+    @property
+    def subject(self) -> object:
+        """Who the bearer token stands for; None without authorization."""
+        ...
 
-    Args:
-        members: The members of the result. Without `resultType` it is "complete"; before 2026-07-28 it is left out.
-    """
+    @property
+    def scope(self) -> Mapping[str, Any]:
+        """The scope of the HTTP request, as ASGI defines it: headers, client, path."""
+        ...
 
-    members: Mapping[str, Any]
+    def close_stream(self) -> bool:
+        """Close the connection of the response without ending the response. See `Context.close_stream`."""
+        ...
 
 
 class Context:
@@ -67,7 +89,7 @@ class Context:
             ...
     """
 
-    __slots__ = ("_call", "_log", "_notify", "_params", "_request", "_rules")
+    __slots__ = ("_call", "_exchange", "_log", "_notify", "_params", "_request", "_rules", "_server")
 
     def __init__(
         self,
@@ -77,6 +99,8 @@ class Context:
         log: Log,
         call: AskClient,
         notify: Notify,
+        server: ServerFunctions,
+        exchange: HttpExchange | None = None,
     ) -> None:
         self._request = request
         self._rules = rules
@@ -84,6 +108,8 @@ class Context:
         self._log = log
         self._call = call
         self._notify = notify
+        self._server = server
+        self._exchange = exchange
 
     @property
     def request_id(self) -> MessageId:
@@ -98,6 +124,22 @@ class Context:
         `requestState` a string, if present.
         """
         return self._params
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """`_meta` of the request, {} without one. Nothing checks the members that the protocol does not define."""
+        meta = self._params.get("_meta")
+        return meta if isinstance(meta, dict) else {}
+
+    @property
+    def peer(self) -> Any:
+        """Who sent the request, as the transport knows it, such as the address of a client; None if it is not known."""
+        return self._request.peer
+
+    @property
+    def lifespan(self) -> Any:
+        """The value that the lifespan of the server yielded; None without a lifespan."""
+        return self._server.lifespan_value
 
     @property
     def revision(self) -> Revision:
@@ -115,9 +157,43 @@ class Context:
         return self._rules.client_capabilities
 
     @property
+    def claims(self) -> Any:
+        """What the check of the bearer token of this request returned; None without authorization.
+
+        See `jsonrpc_fast.mcp.http.authorization`.
+        """
+        return None if self._exchange is None else self._exchange.claims
+
+    @property
+    def subject(self) -> object:
+        """Who the bearer token stands for, as in `Authorization`; None without authorization."""
+        return None if self._exchange is None else self._exchange.subject
+
+    @property
+    def http_scope(self) -> Mapping[str, Any] | None:
+        """The scope of the HTTP request, as ASGI defines it: headers, client, path. None on other transports."""
+        return None if self._exchange is None else self._exchange.scope
+
+    @property
     def is_cancelled(self) -> bool:
         """Whether the client has cancelled the request. An async function is cancelled, too."""
         return self._request.is_cancelled
+
+    @property
+    def session(self) -> Any:
+        """The session of the request: see `SessionContext.session`."""
+        return self._request.session
+
+    async def start_task(self) -> None:
+        """Let the call of a tool go on as a task: the client gets a response now, and the result when it asks for it.
+
+        Only for tools with `task_start="function"`. Requests before it belong to the call, later ones to the task.
+        This does nothing if the call does not run as a task, because the client does not know tasks, or if it does
+        already.
+
+        Raises:
+            RpcError: There are too many tasks (-32603).
+        """
 
     def require(self, capability: str) -> None:
         """Check that the client has a capability.
@@ -169,6 +245,161 @@ class Context:
             self.require(capability)
         return await self._call(method, params, timeout, key)
 
+    async def elicit(
+        self,
+        message: str,
+        form: type[T] | Mapping[str, Any],
+        *,
+        timeout: float | Unset | None = UNSET,
+        key: str | None = None,
+    ) -> Elicited[T]:
+        """Ask the user to fill in a form.
+
+            @dataclass
+            class Booking:
+                seats: Annotated[int, msgspec.Meta(ge=1)]
+                meal: Literal["fish", "pasta"] = "pasta"
+
+            answer = await context.elicit("How many?", Booking)
+            if answer.content is not None:
+                book(answer.content.seats)
+
+        Do not ask for passwords or keys: use `elicit_url`.
+
+        Args:
+            message: What the user is asked.
+            form: A dataclass, TypedDict, msgspec Struct or pydantic model whose fields are strings, numbers, booleans,
+                enums of strings, or lists of such enums; or a JSON Schema of such an object.
+            timeout: As in `call`.
+            key: As in `call`.
+
+        Returns:
+            What the user did, and what they entered.
+
+        Raises:
+            TypeError: The form is not supported.
+            ValueError: The response does not match the form. The text does not show what the user entered.
+            RpcError, CallTimeout, ConnectionLost: As in `call`.
+        """
+        made = form_of(form)
+        params = {"message": message, "requestedSchema": made.schema}
+        result = await self.call("elicitation/create", params, timeout=timeout, key=key)
+        action = action_of(result)
+        return Elicited(action, made.read(result.get("content")) if action == "accept" else None)
+
+    async def elicit_url(
+        self,
+        message: str,
+        url: str,
+        *,
+        elicitation_id: str | None = None,
+        timeout: float | Unset | None = UNSET,
+        key: str | None = None,
+    ) -> Action:
+        """Ask the user to open a URL, such as a page to log in. What the user enters there does not pass the client.
+
+        Up to 2025-11-25 the server can notify the client when the user is done:
+        `await context.notify("notifications/elicitation/complete", {"elicitationId": id})`.
+
+        Args:
+            message: Why the user should open it.
+            url: The URL.
+            elicitation_id: A unique id; by default a random one, up to 2025-11-25.
+            timeout: As in `call`.
+            key: As in `call`.
+
+        Returns:
+            What the user did. "accept" means that the user opened the URL.
+
+        Raises:
+            ValueError: The response is invalid.
+            RpcError, CallTimeout, ConnectionLost: As in `call`.
+        """
+        params = {"mode": "url", "message": message, "url": url}
+        if elicitation_id is None and not self.revision.is_modern:
+            elicitation_id = uuid.uuid4().hex
+        if elicitation_id is not None:
+            params["elicitationId"] = elicitation_id
+        return action_of(await self.call("elicitation/create", params, timeout=timeout, key=key))
+
+    async def sample(
+        self,
+        messages: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]],
+        *,
+        max_tokens: int,
+        timeout: float | Unset | None = UNSET,
+        key: str | None = None,
+        **params: Any,
+    ) -> dict[str, Any]:
+        """Ask the model of the client.
+
+            result = await context.sample("Summarize: …", max_tokens=200, systemPrompt="Be brief.")
+            text = result["content"]["text"]
+
+        Args:
+            messages: A text of the user; a message such as a `UserMessage`; or a list of these.
+            max_tokens: Maximum number of tokens of the answer.
+            timeout: As in `call`.
+            key: As in `call`.
+            params: Other params, by their names in the protocol: `systemPrompt`, `temperature`, `stopSequences`,
+                `modelPreferences`, `includeContext`, `metadata`, `tools`, `toolChoice`.
+
+        Returns:
+            The `CreateMessageResult`, not validated.
+
+        Raises:
+            TypeError: A message is invalid.
+            RpcError, CallTimeout, ConnectionLost: As in `call`.
+        """
+        listed = [messages] if isinstance(messages, (str, Mapping)) else list(messages)
+        request = {"messages": sampling_messages(listed), "maxTokens": max_tokens, **to_json(params)}
+        return await self.call("sampling/createMessage", request, timeout=timeout, key=key)
+
+    async def list_roots(self, *, timeout: float | Unset | None = UNSET) -> list[dict[str, Any]]:
+        """Return the roots of the client: the folders that it shares, as dicts with `uri` and perhaps `name`.
+
+        Args:
+            timeout: As in `call`.
+
+        Raises:
+            ValueError: The response is invalid.
+            RpcError, CallTimeout, ConnectionLost: As in `call`.
+        """
+        roots = (await self.call("roots/list", timeout=timeout)).get("roots")
+        if not isinstance(roots, list) or not all(isinstance(root, dict) for root in roots):
+            raise ValueError("the client's response to roots/list is invalid: /roots must be an array of objects")
+        return roots
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the event loop, and return its result. For functions that run in a thread.
+
+            @server.tool(thread=True)
+            def book(context: Context) -> str:
+                answer = context.wait(context.elicit("How many?", Booking))
+
+        Raises:
+            RuntimeError: The function runs on the event loop: it must be async and use `await`.
+            Exception: Whatever the coroutine raises.
+        """
+        coroutine.close()
+        raise RuntimeError("wait is for functions that run in a thread: use await")
+
+    async def read_resource(self, uri: str) -> list[dict[str, Any]]:
+        """Read a resource of this server, as a client would.
+
+        Args:
+            uri: The URI of the resource.
+
+        Returns:
+            Its contents: dicts with `uri` and `text` or `blob` (base64).
+
+        Raises:
+            RpcError: The resource is unknown, or its function raised this error.
+            Exception: Whatever the function of the resource raises.
+        """
+        contents: list[dict[str, Any]] = (await self._server.read(uri, self)).get("contents", [])
+        return contents
+
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification of an extension or of tasks to the client.
 
@@ -209,6 +440,17 @@ class Context:
             value["message"] = message
         return self._request.report_progress(value)
 
+    def close_stream(self) -> bool:
+        """Close the HTTP connection that waits for the response, so that a long call holds none.
+
+        The client reconnects and gets the messages sent meanwhile, the response too. It needs an event store, and a
+        client of 2025-11-25.
+
+        Returns:
+            Whether the connection is closed. If not, the call goes on as it is.
+        """
+        return self._exchange is not None and self._exchange.close_stream()
+
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         """Send a log message to the client, if it wants this level.
 
@@ -221,3 +463,19 @@ class Context:
             ValueError: The level is unknown.
         """
         self._log(level, data, logger, self._rules)
+
+    def debug(self, data: Any, logger: str | None = None) -> None:
+        """Send a log message of this level: see `log`."""
+        self.log("debug", data, logger)
+
+    def info(self, data: Any, logger: str | None = None) -> None:
+        """Send a log message of this level: see `log`."""
+        self.log("info", data, logger)
+
+    def warning(self, data: Any, logger: str | None = None) -> None:
+        """Send a log message of this level: see `log`."""
+        self.log("warning", data, logger)
+
+    def error(self, data: Any, logger: str | None = None) -> None:
+        """Send a log message of this level: see `log`."""
+        self.log("error", data, logger)

@@ -3,16 +3,19 @@
 Rules:
   - Each parameter is an argument; it is required if it has no default. `*args` and `**kwargs` are refused: they have no
     schema.
-  - A parameter annotated with `Context` gets the context; it is not an argument.
+  - A parameter annotated with `Context` or `Context | None`, of any name, gets the context; it is not an argument.
+    There may be one.
   - Annotations may be all types that `values.py` supports, with `Annotated[…, msgspec.Meta(description=…, ge=…)]` or
     pydantic's `Field(…)` for constraints. A parameter without an annotation accepts any value.
   - Arguments are converted to the annotated types before the call.
+  - A parameter without a description gets the one in the docstring.
   - An unsupported type of a parameter or of the result is a TypeError when the function is registered.
-  - A function may be sync or async. A sync function blocks the event loop.
+  - A function may be sync or async. A sync function blocks the event loop, unless it runs in a thread.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 import typing
@@ -21,9 +24,15 @@ from inspect import Parameter
 from pathlib import PurePath
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
+from ...codec._json import loads
 from ...errors import EncodeError
+from .annotations import is_field
 from .context import Context
-from .values import PydanticType, ValueType, is_field, object_schema, type_of
+from .docstrings import read_docstring
+from .threads import ThreadFunction
+from .values import PydanticType, ValueType, object_schema, type_of
+
+_PLAIN: Final = (str, int, float, bool, types.NoneType)
 
 Role = Literal["tool", "prompt", "resource", "method"]
 
@@ -44,11 +53,14 @@ class RegisteredFunction:
         converts: Whether to check and convert the arguments. If False they are passed as received.
         role: What the function is registered as; None for a notification. With a role, the annotated result is checked.
         name: The name for error texts; by default the name of the function.
+        thread: Whether to call the function in a thread: see `threads.py`.
 
     Attributes:
+        description: The docstring of the function, without its part about parameters; None without one.
         name: The name of the function.
         parameters: The parameters that are arguments, by name.
         required: The names of the arguments without a default.
+        returns: The annotation of the result; `Parameter.empty` without one.
 
     Raises:
         TypeError: The function is not callable, its signature breaks the rules of this module, or a type is not
@@ -60,15 +72,25 @@ class RegisteredFunction:
         "_converts",
         "_defaults",
         "_function",
+        "_plain",
         "_schema",
+        "_thread",
         "_types",
+        "description",
         "name",
         "parameters",
         "required",
+        "returns",
     )
 
     def __init__(
-        self, function: Callable[..., Any], converts: bool = True, role: Role | None = None, name: str | None = None
+        self,
+        function: Callable[..., Any],
+        converts: bool = True,
+        role: Role | None = None,
+        name: str | None = None,
+        *,
+        thread: bool = False,
     ) -> None:
         if not callable(function):
             raise TypeError(f"the function must be callable, not {type(function).__name__}")
@@ -84,11 +106,23 @@ class RegisteredFunction:
         except ValueError as error:  # some builtins have none
             raise TypeError(f"{label}: {error}") from None
         for parameter_name, parameter in signature.parameters.items():
-            if hints.get(parameter_name) is Context:
+            is_context = _is_context(hints.get(parameter_name))
+            if parameter.kind is Parameter.POSITIONAL_ONLY and (is_context or not converts):
+                raise TypeError(f"{label}: it must be possible to pass {parameter_name} by name")
+            if is_context:
+                if self._context_name is not None:
+                    raise TypeError(f"{label}: {self._context_name} and {parameter_name} are both a Context")
                 self._context_name = parameter_name
             else:
-                annotation = hints.get(parameter_name, Any)
+                annotation = hints.get(parameter_name, parameter.annotation)
+                if annotation is Parameter.empty or isinstance(annotation, str):
+                    annotation = Any
                 self.parameters[parameter_name] = parameter.replace(annotation=annotation)
+        try:
+            self._thread: ThreadFunction | None = ThreadFunction(function, self._context_name) if thread else None
+        except TypeError as error:
+            raise TypeError(f"{label}: {error}") from None
+        self.returns: Any = hints.get("return", Parameter.empty)
         self._types: dict[str, ValueType] = {}
         self._defaults: dict[str, PydanticType] = {}
         if converts:
@@ -98,14 +132,17 @@ class RegisteredFunction:
             for name, parameter in self.parameters.items()
             if (parameter.default is Parameter.empty or is_field(parameter.default)) and name not in self._defaults
         )
+        documented = _without_partial(function)
+        doc = inspect.getdoc(documented) if inspect.isroutine(documented) else None
+        description, described = read_docstring(doc, self.parameters)
+        self.description: str | None = description
         self._schema = self._make_schema(label) if converts else {}
+        for parameter_name, text in described.items():
+            if converts:
+                self._schema["properties"][parameter_name].setdefault("description", text)
+        self._plain: dict[str, tuple[type, ...]] | None = self._plain_types() if converts else None
         if role is not None:
             self._check_result(hints, role, label)
-
-    @property
-    def description(self) -> str | None:
-        """The docstring of the function, or None."""
-        return inspect.getdoc(self._function) if inspect.isroutine(self._function) else None
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema (2020-12) of the arguments; {} if they are not converted."""
@@ -137,15 +174,43 @@ class RegisteredFunction:
         for name, value in arguments.items():
             try:
                 converted[name] = self._types[name].convert(value, strict=strict)
-            except (ValueError, EncodeError):
-                raise ValueError(f"wrong type: {name}") from None  # the text of this error may show the value
+            except (ValueError, EncodeError, RecursionError) as error:  # its text may show the value
+                value_type = self._types[name]
+                if isinstance(value_type, PydanticType):
+                    faults = value_type.faults(error)
+                else:
+                    faults = value_type.faults(value, strict=strict)
+                raise ValueError("; ".join([f"wrong type: {name}", *faults])) from None
         for name, value_type in self._defaults.items():
             if name not in converted:
                 converted[name] = value_type.default().value
         return converted
 
+    def are_plain(self, arguments: Mapping[str, Any]) -> bool:
+        """Return whether arguments are valid and need no conversion, as far as their classes show it.
+
+        Only arguments without constraints are checked: str, int, float, bool, None, and unions of these.
+        """
+        plain = self._plain
+        if plain is None or len(arguments) > len(plain) or not self.required <= arguments.keys():
+            return False
+        for name, value in arguments.items():
+            if type(value) not in plain.get(name, ()):
+                return False
+        return True
+
+    def with_parsed_texts(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments in which the JSON texts of objects and arrays are parsed.
+
+        Some clients send `"[1, 2]"` instead of `[1, 2]`, and prompts have only strings as arguments. Use this for
+        arguments that are invalid as they are.
+        """
+        return {name: _parsed(value) if isinstance(value, str) else value for name, value in arguments.items()}
+
     def call(self, arguments: Mapping[str, Any], context: Context) -> Any:
         """Call the function with converted arguments. Return what it returns: a result, or an awaitable of one."""
+        if self._thread is not None:
+            return self._thread(arguments, context)
         if self._context_name is None:
             return self._function(**arguments)
         return self._function(**arguments, **{self._context_name: context})
@@ -166,6 +231,17 @@ class RegisteredFunction:
             if isinstance(value_type, PydanticType) and not has_default and value_type.default() is not None:
                 self._defaults[name] = value_type
 
+    def _plain_types(self) -> dict[str, tuple[type, ...]] | None:
+        """The classes that each parameter accepts as they are, if that is all there is to check."""
+        plain = {}
+        for name, parameter in self.parameters.items():
+            is_union = get_origin(parameter.annotation) in (typing.Union, types.UnionType)
+            parts = get_args(parameter.annotation) if is_union else (parameter.annotation,)
+            if not all(part in _PLAIN for part in parts) or is_field(parameter.default):
+                return None
+            plain[name] = parts
+        return plain
+
     def _make_schema(self, label: str) -> dict[str, Any]:
         defaults = {
             name: self._defaults[name].default().value if name in self._defaults else parameter.default
@@ -184,18 +260,64 @@ class RegisteredFunction:
             raise TypeError(f"{label}: a result of type {_shown(part)} is not supported")
 
 
+def _parsed(text: str) -> Any:
+    if not text.lstrip().startswith(("[", "{")):
+        return text
+    try:
+        return loads(text)
+    except ValueError:
+        return text
+
+
 def name_of(function: Callable[..., Any]) -> str:
-    """Return the name of a function; for a callable object the name of its class."""
-    name: str = getattr(function, "__name__", type(function).__name__)
+    """Return the name of a function, also of a `functools.partial`; for a callable object the name of its class."""
+    target = _without_partial(function)
+    name: str = getattr(target, "__name__", type(target).__name__)
     return name
 
 
+def _without_partial(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that a `functools.partial` calls; other functions as they are."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _is_context(annotation: Any) -> bool:
+    """Whether an annotation is `Context`, perhaps with None or metadata."""
+    if get_origin(annotation) in (typing.Union, types.UnionType, Annotated):
+        return any(_is_context(part) for part in get_args(annotation))
+    return isinstance(annotation, type) and issubclass(annotation, Context)
+
+
 def _hints(function: Callable[..., Any], label: str) -> dict[str, Any]:
-    target = function if inspect.isroutine(function) else type(function).__call__
+    function = _without_partial(function)
+    target: Any = function if inspect.isroutine(function) else type(function).__call__
+    made: dict[str, Any] = {}
+    if isinstance(function, type):
+        target, made = vars(function).get("__init__", target), {"return": function}
     try:
-        return typing.get_type_hints(target, include_extras=True)
+        try:
+            return typing.get_type_hints(target, include_extras=True) | made
+        except NameError:  # perhaps a name of the function around it
+            return typing.get_type_hints(target, localns=_locals_around(target), include_extras=True) | made
     except NameError as error:
         raise TypeError(f"{label}: an annotation uses a name that is not defined: {error.name}") from None
+    except Exception as error:
+        raise TypeError(f"{label}: an annotation cannot be evaluated: {error}") from error
+
+
+def _locals_around(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the local names of the functions that are running and in which a function was defined."""
+    found: dict[str, Any] = {}
+    outer = getattr(function, "__qualname__", "").split(".<locals>.")[:-1]
+    names = {name.rpartition(".")[2] for name in outer}
+    frame = inspect.currentframe()
+    while frame is not None and names:
+        if frame.f_code.co_name in names and frame.f_globals is getattr(function, "__globals__", None):
+            found = {**frame.f_locals, **found}
+        frame = frame.f_back
+    return found
 
 
 def _unsupported(annotation: Any, refused: tuple[type, ...]) -> Any:

@@ -121,6 +121,7 @@ class ServerHandshake:
         self._legacy_versions = [version for version in self._versions if version in HANDSHAKE_VERSIONS]
         self._modern_versions = [version for version in self._versions if version in MODERN_VERSIONS]
         self._instructions = instructions
+        self._written_info: dict[str, dict[str, Any]] = {}  # by version
         self._cache_hints = {"ttlMs": ttl_ms, "cacheScope": cache_scope}
         self._methods = methods
         self._session: RequestRules | None = None
@@ -201,8 +202,10 @@ class ServerHandshake:
         if method in revision.cacheable and result.get("resultType", "complete") == "complete":
             completed |= self._cache_hints
         completed |= result
-        server_info = {SERVER_INFO_KEY: self._info.to_dict(revision.version)}
-        completed["_meta"] = {**server_info, **(result.get("_meta") or {})}
+        info = self._written_info.get(revision.version)
+        if info is None:
+            info = self._written_info[revision.version] = self._info.to_dict(revision.version)
+        completed["_meta"] = {SERVER_INFO_KEY: dict(info), **(result.get("_meta") or {})}
         return completed
 
     def _initialize(self, params: dict[str, Any]) -> HandshakeReply:

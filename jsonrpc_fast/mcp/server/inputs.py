@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import types
-from collections import Counter
 from collections.abc import Generator, Mapping
 from typing import Any, Final
 
@@ -56,13 +55,14 @@ class Inputs:
         self._may_need_input = method in _MAY_NEED_INPUT
         self._responses: dict[str, bytes] = {}  # as JSON: a function may change what it gets
         if self._may_need_input:
-            self._responses = _read_responses("inputResponses", params.get("inputResponses", {}))
+            if "inputResponses" in params:
+                self._responses = _read_responses("inputResponses", params["inputResponses"])
             # It may be the function's own, so it is read only when the function makes its first request.
             self._state: str | None = _read_state(params.get("requestState", "{}"))
         self._digests: dict[str, str] = {}  # of the requests, by key
         self._used: dict[str, bytes] = {}
         self._missing: dict[str, dict[str, Any]] = {}
-        self._repeats: Counter[str] = Counter()
+        self._repeats: dict[str, int] = {}
 
     @property
     def are_missing(self) -> bool:
@@ -90,7 +90,7 @@ class Inputs:
         request = {"method": method} if params is None else {"method": method, "params": dict(params)}
         digest = hashlib.sha256(dumps(request)).hexdigest()[:32]
         if key is None:
-            self._repeats[digest] += 1
+            self._repeats[digest] = self._repeats.get(digest, 0) + 1
             key = f"{digest}-{self._repeats[digest]}"
         if self._digests.setdefault(key, digest) != digest:
             raise ValueError("the key belongs to another request")

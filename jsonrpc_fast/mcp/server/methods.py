@@ -13,10 +13,10 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -29,12 +29,15 @@ from ..protocol.definitions import Prompt, Resource
 from ..protocol.meta import MAX_COMPLETIONS, method_not_found
 from ..protocol.uris import UnsafePart, check_uri, is_unsafe_part, is_unsafe_uri, not_found
 from .contents import made_blocks, made_contents, made_prompt
-from .context import Context, WholeResult
+from .context import Context
 from .functions import RegisteredFunction
+from .json_values import to_json
+from .lifespan import Lifespan
 from .paging import paginate
-from .registry import Completer, Registry
+from .registry import Completer, RegisteredTool, Registry
+from .results import ToolError, WholeResult
+from .task_store import TASK_METHODS, TaskStore
 from .tools import error_result
-from .values import to_json
 
 Method = Callable[[dict[str, Any], Context], Any]
 """Serves a request: takes params and context, returns the result; a function or a coroutine function."""
@@ -54,15 +57,29 @@ class Methods:
     Args:
         registry: The tools, prompts and resources.
         page_size: Number of items on one page of a list.
+        lifespan: The lifespan of the server, if it has one.
+        tasks: The tasks; by default a store of its own.
+
+    Attributes:
+        tasks: The tasks.
 
     Raises:
         ValueError: `page_size` is less than 1.
     """
 
-    def __init__(self, registry: Registry, page_size: int = 100) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        page_size: int = 100,
+        *,
+        lifespan: Lifespan | None = None,
+        tasks: TaskStore | None = None,
+    ) -> None:
         if page_size < 1:
             raise ValueError("page_size must be 1 or more")
+        self.tasks: TaskStore = TaskStore() if tasks is None else tasks
         self._registry = registry
+        self._lifespan = lifespan
         self._page_size = page_size
         self._methods: dict[str, tuple[str, Method]] = {
             "completion/complete": ("completions", self._complete),
@@ -80,6 +97,15 @@ class Methods:
             "resources/list": self._list_own_resources,
         }
 
+    @property
+    def lifespan_value(self) -> Any:
+        """The value of the lifespan; None without one."""
+        return None if self._lifespan is None else self._lifespan.value
+
+    async def read(self, uri: str, context: Context) -> dict[str, Any]:
+        """Return the `ReadResourceResult` of a resource, for a function of this server: see `Context.read_resource`."""
+        return await self._read_resource({"uri": uri}, context)
+
     def find(self, method: str, declared: ServerCapabilities) -> Method:
         """Return the function that serves a method.
 
@@ -92,6 +118,8 @@ class Methods:
         """
         if (registered := self._registry.methods.get(method)) is not None:
             return partial(call_method, registered)
+        if self._registry.has_tasks and method in TASK_METHODS:
+            return self.tasks.result if method == "tasks/result" else partial(self.tasks.serve, method)
         capability, function = self._methods.get(method, ("", None))
         if function is None or not declared.supports(capability):
             raise method_not_found()
@@ -105,22 +133,34 @@ class Methods:
         tool = self._registry.tools.get(_text(params, "name"))
         if tool is None:
             raise invalid_params("Unknown tool")
+        if tool.task_support == "forbidden" and not (self._registry.has_tasks and "task" in params):
+            return await self._run_tool(tool, params, context)
+        run = partial(self._run_tool, tool, params)
+        return await self.tasks.serve_call(tool.task_support, tool.task_start, context, run)
+
+    async def _run_tool(self, tool: RegisteredTool, params: dict[str, Any], context: Context) -> dict[str, Any]:
         arguments = _object(params, "arguments")
-        if (refusal := tool.checked.check_arguments(arguments)) is not None:
-            return refusal
-        try:
-            converted = tool.function.convert(arguments)
-        except ValueError as error:
-            return error_result(f"Invalid arguments for tool {tool.checked.tool.name}: {error}")
+        converted = arguments
+        if not tool.function.are_plain(arguments):
+            if (refusal := tool.checked.check_arguments(arguments)) is not None:
+                arguments = tool.function.with_parsed_texts(arguments)
+                if tool.checked.argument_faults(arguments):
+                    return refusal
+            try:
+                converted = tool.function.convert(arguments)
+            except ValueError as error:
+                return error_result(f"Invalid arguments for tool {tool.checked.tool.name}: {error}")
+            except Exception as error:  # of a class of the application
+                return _failure(tool, context, error)
         try:
             value = await _awaited(tool.function.call(converted, context))
         except RpcError:
             raise
+        except ToolError as error:
+            return error_result(str(error))
         except Exception as error:
-            name, id = tool.checked.tool.name, ascii(context.request_id)[:_LOGGED_ID_CHARACTERS]
-            _logger.error("tool %s failed, request %s", name, id, exc_info=error)
-            return error_result(f"Tool {name} failed")
-        with _named_in_errors(f"tool {tool.checked.tool.name}"):
+            return _failure(tool, context, error)
+        with _NamedInErrors(f"tool {tool.checked.tool.name}"):
             if isinstance(value, WholeResult):
                 result = _whole(value)
                 content = {"content": made_blocks(result["content"], context.revision)} if "content" in result else {}
@@ -153,7 +193,7 @@ class Methods:
             raise invalid_params("Unknown prompt")
         converted = _converted(registered.function, arguments, strict=False)
         value = await _awaited(registered.function.call(converted, context))
-        with _named_in_errors(f"prompt {name}"):
+        with _NamedInErrors(f"prompt {name}"):
             if isinstance(value, WholeResult) and "messages" not in (value := _whole(value)):
                 return value
             description = registered.prompt.description
@@ -184,9 +224,10 @@ class Methods:
         uri = check_uri(params["uri"])
         value: Any = None
         mime_type: Any = UNSET
+        meta: Any = UNSET
         name = "of a source"
         if (fixed := self._registry.resources.get(uri)) is not None:
-            mime_type, name = fixed.resource.mime_type, fixed.resource.name
+            mime_type, name, meta = fixed.resource.mime_type, fixed.resource.name, fixed.resource.meta
             value = await _awaited(fixed.function.call({}, context))
         else:
             for source in self._registry.sources:
@@ -200,7 +241,8 @@ class Methods:
                 except UnsafePart:  # no other template may serve what this one refuses
                     raise not_found(uri, context.revision) from None
                 if parts is not None:
-                    mime_type, name = template.template.mime_type, template.template.name
+                    shown = template.template
+                    mime_type, name, meta = shown.mime_type, shown.name, shown.meta
                     try:
                         converted = template.function.convert(parts, strict=False)
                     except ValueError:
@@ -208,10 +250,10 @@ class Methods:
                     value = await _awaited(template.function.call(converted, context))
         if value is None:
             raise not_found(uri, context.revision)
-        with _named_in_errors(f"resource {name}"):
+        with _NamedInErrors(f"resource {name}"):
             if isinstance(value, WholeResult) and "contents" not in (value := _whole(value)):
                 return value
-            return made_contents(uri, value, None if mime_type is UNSET else mime_type)
+            return made_contents(uri, value, None if mime_type is UNSET else mime_type, None if meta is UNSET else meta)
 
     async def _complete(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         reference, argument = _object(params, "ref"), _object(params, "argument")
@@ -258,6 +300,13 @@ class Methods:
         return result if next_cursor is None else {**result, "nextCursor": next_cursor}
 
 
+def _failure(tool: RegisteredTool, context: Context, error: Exception) -> dict[str, Any]:
+    """Log the exception of a tool and return the result, which holds nothing of the exception."""
+    name, id = tool.checked.tool.name, ascii(context.request_id)[:_LOGGED_ID_CHARACTERS]
+    _logger.error("tool %s failed, request %s", name, id, exc_info=error)
+    return error_result(f"Tool {name} failed")
+
+
 async def call_method(function: RegisteredFunction, params: Mapping[str, Any], context: Context) -> Any:
     """Call the function of a method or a notification and return its result in JSON."""
     given = dict(params)
@@ -269,13 +318,20 @@ async def _awaited(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-@contextmanager
-def _named_in_errors(what: str) -> Iterator[None]:
-    """Add the name of the tool, prompt or resource to the error about its return value."""
-    try:
-        yield
-    except (TypeError, EncodeError) as error:
-        raise TypeError(f"{what} returned an invalid value: {error}") from error
+class _NamedInErrors:
+    """Adds the name of the tool, prompt or resource to the error about its return value."""
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (TypeError, EncodeError)):
+            raise TypeError(f"{self._what} returned an invalid value: {error}") from error
 
 
 def _whole(result: WholeResult) -> dict[str, Any]:
@@ -327,4 +383,7 @@ def _converted(function: RegisteredFunction, arguments: Mapping[str, Any], *, st
     try:
         return function.convert(arguments, strict=strict)
     except ValueError as error:
+        if not strict:  # the argument of a prompt is a string, also where the function takes a list or an object
+            with contextlib.suppress(ValueError):
+                return function.convert(function.with_parsed_texts(arguments), strict=False)
         raise invalid_params(f"arguments: {error}") from None

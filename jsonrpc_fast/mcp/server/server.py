@@ -22,7 +22,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -33,15 +34,21 @@ from ...session.options import check_options
 from ...transports.options import TransportOptions
 from ...transports.protocol import Transport
 from ...transports.stdio.main import run_stdio
-from ..protocol.capabilities import Implementation, ServerCapabilities
+from ..protocol.capabilities import Icon, Implementation, ServerCapabilities
 from ..protocol.versions import REVISIONS, VERSIONS, in_order
 from .connection import ServerConnection
+from .decorators import Decorators
 from .handshake import ServerHandshake
+from .in_process import InProcess
+from .lifespan import Lifespan, MakeLifespan
 from .methods import Methods
-from .registry import Registry
+from .task_store import TASK_METHODS, TaskStore
+from .tasks import Task
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from ..http.endpoint import HttpOptions, McpEndpoint
 
 
 class ServeOptions(TransportOptions, SessionOptions, total=False):
@@ -50,7 +57,7 @@ class ServeOptions(TransportOptions, SessionOptions, total=False):
     grace_seconds: float | None
 
 
-class Server(Registry):
+class Server(Decorators):
     """An MCP server for any number of clients.
 
     Register functions with the decorators `tool`, `prompt`, `resource`, `method` and `notification`.
@@ -61,6 +68,10 @@ class Server(Registry):
         title: The name for people.
         description: What the server does, for people (2025-11-25 and later).
         instructions: How to use the server, for the client's model.
+        icons: Icons of the server, for user interfaces (2025-11-25 and later).
+        website_url: The website of the server (2025-11-25 and later).
+        lifespan: A function that takes the server and returns an async context manager, for what functions need while
+            the server runs. They get its value as `Context.lifespan`.
         versions: The revisions to support, in any order.
         page_size: Number of items on one page of a list.
         ttl_ms: How long clients may cache lists and resources, in milliseconds (2026-07-28).
@@ -68,6 +79,12 @@ class Server(Registry):
             "private".
         capabilities: Capabilities to declare in addition to the registered ones, or in place of them: extensions,
             tasks, experimental. Register their methods with `method`; functions return their results as `WholeResult`.
+            The declared `extensions` are added to the registered ones.
+        tasks: Where the tasks of tools with task support are kept; by default in a `TaskStore` with its own limits.
+
+    Attributes:
+        tasks: The tasks. `serve_stdio` and the ASGI application close them at the end; other programs do it themselves.
+        lifespan: The lifespan, an async context manager. `run` enters it; it begins once, for all connections.
 
     Raises:
         ValueError: A version is unknown, there is none, or `page_size` is less than 1.
@@ -81,22 +98,32 @@ class Server(Registry):
         title: str | None = None,
         description: str | None = None,
         instructions: str | None = None,
+        icons: Sequence[Icon] | None = None,
+        website_url: str | None = None,
+        lifespan: MakeLifespan | None = None,
         versions: Sequence[str] = VERSIONS,
         page_size: int = 100,
         ttl_ms: int = 0,
         cache_scope: Literal["private", "public"] = "private",
         capabilities: ServerCapabilities | None = None,
+        tasks: TaskStore | None = None,
     ) -> None:
         super().__init__(provider=name)
-        texts: dict[str, Any] = {"title": title, "description": description}
+        texts: dict[str, Any] = {"title": title, "description": description, "website_url": website_url}
+        if icons is not None:
+            texts["icons"] = list(icons)
         given = {member: text for member, text in texts.items() if text is not None}
         self._info = Implementation(name=name, version=version, **given)
         self._instructions = instructions
         self._versions = in_order(versions)
         self._cache_hints: dict[str, Any] = {"ttl_ms": ttl_ms, "cache_scope": cache_scope}
         self._declared = ServerCapabilities() if capabilities is None else capabilities
-        self._methods = Methods(self, page_size)
-        self._connections: set[ServerConnection] = set()
+        self.lifespan: Lifespan = Lifespan(lifespan, self)
+        self.tasks: TaskStore = TaskStore() if tasks is None else tasks
+        self.tasks.on_change = self._task_changed
+        self._methods = Methods(self, page_size, lifespan=self.lifespan, tasks=self.tasks)
+        self.connections: set[ServerConnection] = set()
+        self.changes: int = 0  # of what is registered
 
     @property
     def profile(self) -> Profile:
@@ -108,13 +135,20 @@ class Server(Registry):
         profiles = [REVISIONS[version].profile for version in self._versions]
         return profiles[-1].replace(batches=any(profile.batches for profile in profiles))
 
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The revisions that the server supports, the oldest first."""
+        return self._versions
+
     def capabilities(self) -> ServerCapabilities:
         """Return the capabilities of what is registered now, and those declared in the constructor."""
+        registered = super().capabilities()
         names = [name for name in ServerCapabilities.__struct_fields__ if name != "order"]
         declared = {name: getattr(self._declared, name) for name in names}
-        return msgspec.structs.replace(
-            super().capabilities(), **{name: value for name, value in declared.items() if value is not msgspec.UNSET}
-        )
+        declared = {name: value for name, value in declared.items() if value is not msgspec.UNSET}
+        if registered.extensions is not msgspec.UNSET:
+            declared["extensions"] = {**registered.extensions, **declared.get("extensions", {})}
+        return msgspec.structs.replace(registered, **declared)
 
     async def run(self, transport: Transport, **options: Unpack[SessionOptions]) -> None:
         """Serve one client until its connection closes. Cancelling this closes the connection.
@@ -126,25 +160,35 @@ class Server(Registry):
 
         Raises:
             TypeError, ValueError: An option has a wrong type or value.
-            Exception: Whatever the transport raises when it starts.
+            Exception: Whatever the lifespan or the transport raises when it starts.
         """
+        connection = self.connection(transport, options)
+        self.connections.add(connection)
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                try:
+                    await stack.enter_async_context(self.lifespan)
+                except BaseException:
+                    await transport.disconnect()
+                    raise
+                await connection.run()
+        finally:
+            self.connections.discard(connection)
+
+    def connection(self, transport: Transport, options: SessionOptions) -> ServerConnection:
+        """Return the connection of one client, which is not started. The arguments are as in `run`."""
         capabilities = self.capabilities()
         handshake = ServerHandshake(
             self._info,
             capabilities,
             versions=self._versions,
             instructions=self._instructions,
-            methods=self.methods,
+            methods={*self.methods, *(TASK_METHODS if self.has_tasks else ())},
             **self._cache_hints,
         )
-        connection = ServerConnection(
+        return ServerConnection(
             handshake, capabilities, self._methods, self.notifications, self.profile, transport, options
         )
-        self._connections.add(connection)
-        try:
-            await connection.run()
-        finally:
-            self._connections.discard(connection)
 
     def serve_stdio(self, **options: Unpack[ServeOptions]) -> int:
         """Serve the client on stdin and stdout until it closes its stream or a signal arrives. Use it as a `main`.
@@ -166,9 +210,71 @@ class Server(Registry):
         check_options(**session_options)
 
         async def serve(transport: Transport) -> None:
-            await self.run(transport, **session_options)
+            async with self.lifespan:
+                try:
+                    await self.run(transport, **session_options)
+                finally:
+                    await self.tasks.close()
 
         return run_stdio(serve, on_signal=self.end_subscriptions, **{"profile": self.profile, **transport_options})
+
+    def asgi_app(self, *, session_options: SessionOptions | None = None, **options: Unpack[HttpOptions]) -> McpEndpoint:
+        """Return an ASGI application that serves this server over Streamable HTTP.
+
+            app = server.asgi_app()  # uvicorn module:app
+            FastAPI().mount("/mcp", server.asgi_app())
+
+        Args:
+            session_options: Options of `Session`, as in `run`.
+            options: See `HttpOptions`.
+
+        Raises:
+            TypeError, ValueError: An option has a wrong type or value.
+        """
+        from ..http.endpoint import McpEndpoint
+
+        return McpEndpoint(self, session_options, **options)
+
+    def in_process(self) -> Transport:
+        """Return a transport to this server for a client in the same process, as in tests. Use it once.
+
+        async with mcp.connect(server.in_process()) as client:
+            result = await client.call_tool("add", {"a": 1, "b": 2})
+        """
+        return InProcess(self.run, self.lifespan, self.profile)
+
+    def serve_http(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        grace_seconds: float = 5.0,
+        session_options: SessionOptions | None = None,
+        uvicorn_options: Mapping[str, Any] | None = None,
+        **options: Unpack[HttpOptions],
+    ) -> int:
+        """Serve clients over Streamable HTTP with uvicorn until a signal arrives. Use it as a `main`.
+
+        Args:
+            host: The address to listen on.
+            port: The port; 0: any free one.
+            grace_seconds: How long functions that run may take after a signal.
+            session_options: Options of `Session`, as in `run`.
+            uvicorn_options: Further options of `uvicorn.Config`, such as `ssl_certfile` and `ssl_keyfile`.
+            options: See `HttpOptions`.
+
+        Returns:
+            The exit code: 0, 3 if the server cannot start, 130 after SIGINT. SIGTERM ends the process as it does by
+            default, after everything else has ended.
+
+        Raises:
+            TypeError, ValueError: An option has a wrong type or value.
+            ImportError: uvicorn is not installed.
+        """
+        from ..http.serving import run_http
+
+        app = self.asgi_app(session_options=session_options, **options)
+        return run_http(app, host, port, grace_seconds=grace_seconds, uvicorn_options=uvicorn_options)
 
     def list_changed(self, kind: Literal["tools", "prompts", "resources"]) -> None:
         """Notify clients that a list has changed. Registering and unregistering do this themselves.
@@ -178,7 +284,7 @@ class Server(Registry):
         Args:
             kind: The list that has changed.
         """
-        for connection in self._connections:
+        for connection in self.connections:
             connection.list_changed(kind)
 
     def resource_updated(self, uri: str) -> None:
@@ -187,12 +293,12 @@ class Server(Registry):
         Args:
             uri: The URI of the resource.
         """
-        for connection in self._connections:
+        for connection in self.connections:
             connection.resource_updated(uri)
 
     def end_subscriptions(self) -> None:
         """End all subscriptions of modern clients with their responses, before the server ends."""
-        for connection in self._connections:
+        for connection in self.connections:
             connection.end_streams()
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
@@ -208,8 +314,14 @@ class Server(Registry):
         Raises:
             ValueError: The level is unknown.
         """
-        for connection in self._connections:
+        for connection in self.connections:
             connection.log(level, data, logger, None)
 
+    def _task_changed(self, task: Task) -> None:
+        if task.is_modern:
+            for connection in self.connections:
+                connection.task_changed(task)
+
     def _changed(self, kind: Literal["tools", "prompts", "resources"]) -> None:
+        self.changes += 1
         self.list_changed(kind)

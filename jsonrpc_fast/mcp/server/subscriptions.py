@@ -13,7 +13,7 @@ Sources: specification 2025-11-25 "Resources", 2026-07-28 "Subscriptions".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from ...codec import Notification
@@ -21,12 +21,13 @@ from ...codes import ErrorCode
 from ...errors import RpcError, invalid_params
 from ...types import MessageId
 from ..protocol.capabilities import ServerCapabilities
-from ..protocol.meta import SUBSCRIPTION_ID_KEY
+from ..protocol.meta import SUBSCRIPTION_ID_KEY, TASKS_EXTENSION
 
 MAX_STREAMS: Final = 64
 """Maximum number of open streams of one connection."""
 MAX_URIS: Final = 1024
-"""Maximum number of resources in the filter of one stream, and of those a legacy client subscribes to."""
+"""Maximum number of resources, or of tasks, in the filter of one stream, and of resources that a legacy client
+subscribes to."""
 MAX_SUBSCRIBED_URI_CHARACTERS: Final = 2048
 """Maximum length of the URI of a subscribed resource: the connection keeps it."""
 
@@ -38,6 +39,8 @@ LISTS: Final = {
 """By kind: the member of a filter that asks for changes to its list."""
 
 _URIS: Final = "resourceSubscriptions"
+TASK_IDS: Final = "taskIds"
+"""The member of a filter with the tasks whose changes the client wants (the extension for tasks)."""
 
 
 class Stream:
@@ -141,6 +144,17 @@ class Subscriptions:
             if uri in stream.filter.get(_URIS, ()):
                 yield Notification(method, {"_meta": stream.meta(), "uri": uri})
 
+    def task_changed(self, id: str, details: Callable[[], dict[str, Any]]) -> Iterator[tuple[Stream, Notification]]:
+        """Yield the notifications for a task whose status has changed, each with its stream.
+
+        Args:
+            id: The id of the task.
+            details: Returns the members of its `DetailedTask`.
+        """
+        for stream in self._streams:
+            if id in stream.filter.get(TASK_IDS, ()):
+                yield stream, Notification("notifications/tasks", {"_meta": stream.meta(), **details()})
+
     def _supported(self, filter: object) -> dict[str, Any]:
         """The part of a filter that the server supports. Unknown members are left out."""
         if not isinstance(filter, dict):
@@ -152,15 +166,24 @@ class Subscriptions:
                 raise invalid_params(f"notifications/{name} must be a boolean")
             if wanted and self._capabilities.supports(f"{kind}.listChanged"):
                 supported[name] = True
-        uris = filter.get(_URIS, [])
-        if not isinstance(uris, list):
-            raise invalid_params(f"notifications/{_URIS} must be an array of strings")
-        if len(uris) > MAX_URIS:
-            raise invalid_params(f"notifications/{_URIS} is too large")
-        if not all(isinstance(uri, str) for uri in uris):
-            raise invalid_params(f"notifications/{_URIS} must be an array of strings")
-        if any(len(uri) > MAX_SUBSCRIBED_URI_CHARACTERS for uri in uris):
-            raise invalid_params(f"notifications/{_URIS} is too large")
+        uris = _strings(filter, _URIS)
         if uris and self._capabilities.supports("resources.subscribe"):
             supported[_URIS] = uris
+        ids = _strings(filter, TASK_IDS)
+        if ids and self._capabilities.supports(f"extensions.{TASKS_EXTENSION}"):
+            supported[TASK_IDS] = ids
         return supported
+
+
+def _strings(filter: dict[str, Any], name: str) -> list[str]:
+    """The member of a filter that is an array of strings."""
+    strings = filter.get(name, [])
+    if not isinstance(strings, list):
+        raise invalid_params(f"notifications/{name} must be an array of strings")
+    if len(strings) > MAX_URIS:
+        raise invalid_params(f"notifications/{name} is too large")
+    if not all(isinstance(string, str) for string in strings):
+        raise invalid_params(f"notifications/{name} must be an array of strings")
+    if any(len(string) > MAX_SUBSCRIBED_URI_CHARACTERS for string in strings):
+        raise invalid_params(f"notifications/{name} is too large")
+    return strings

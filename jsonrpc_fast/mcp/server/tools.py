@@ -7,36 +7,23 @@ unknown tool is a JSON-RPC error (specification, "Tools", "Error Handling").
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import UNSET
 
-from ...codec._json import dumps, loads
+from ...codec._json import dumps
 from ..protocol.definitions import Tool
-from ..protocol.schemas import Schema, SchemaFault
+from ..protocol.faults import SchemaFault
+from ..protocol.schemas import Schema
 from ..protocol.versions import Revision
-from .contents import made_blocks
-from .values import to_json
+from .blocks import has_blocks
+from .contents import listed_blocks, made_blocks
+from .json_values import to_json
+from .outputs import OutputType
+from .results import ToolResult
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # specification 2025-11-25, "Tool Names"
-
-
-@dataclass(frozen=True, slots=True)
-class ToolResult:
-    """A result of a tool with content blocks.
-
-    Args:
-        content: The content blocks: dicts such as `{"type": "image", "data": …, "mimeType": …}`, whose data may be
-            bytes; objects that are written as such dicts in JSON; and strings, which become text blocks.
-        structured_content: Any value that a tool may return; UNSET: none.
-        is_error: Whether the tool failed. The content then describes the failure.
-    """
-
-    content: Sequence[Any]
-    structured_content: Any = UNSET
-    is_error: bool = False
 
 
 class CheckedTool:
@@ -44,15 +31,17 @@ class CheckedTool:
 
     Args:
         tool: The definition of the tool.
+        output: The type of its results, if it has an output schema.
+        is_structured: Whether results may have structured content.
 
     Raises:
         ValueError: A schema is invalid, or the name is not 1 to 128 ASCII letters, digits, `_`, `-` and `.`
             (specification 2025-11-25, "Tool Names"). The text names the tool.
     """
 
-    __slots__ = ("_input", "_output", "tool")
+    __slots__ = ("_input", "_is_structured", "_output", "tool")
 
-    def __init__(self, tool: Tool) -> None:
+    def __init__(self, tool: Tool, output: OutputType | None = None, is_structured: bool = True) -> None:
         self.tool: Tool = tool
         if not _NAME.fullmatch(tool.name):
             raise ValueError(f"tool {tool.name[:128]!a}: the name must be 1 to 128 of A-Z, a-z, 0-9, _, - and .")
@@ -60,9 +49,12 @@ class CheckedTool:
             raise ValueError(f'tool {tool.name}: the input schema must have the type "object"')
         try:
             self._input = Schema(tool.input_schema)
-            self._output = None if tool.output_schema is UNSET else Schema(tool.output_schema)
+            self._output = output
+            if output is None and tool.output_schema is not UNSET:
+                self._output = OutputType(tool.output_schema)
         except ValueError as error:
             raise ValueError(f"tool {tool.name}: {error}") from None
+        self._is_structured = is_structured
 
     def definition(self, revision: Revision) -> dict[str, Any]:
         """Return the tool as `tools/list` shows it.
@@ -88,9 +80,9 @@ class CheckedTool:
         """Return the `CallToolResult` for what a tool returned.
 
         Args:
-            value: None for no content, a str for a text block, a `ToolResult`, or any other value that `to_json`
-                accepts: it becomes structured content, and text for clients without structured content. With an output
-                schema a str is structured content, too.
+            value: None for no content, a str for a text block, a `ToolResult`, a content block, a list with content
+                blocks, or any other value that `to_json` accepts: it becomes structured content, and text for clients
+                without structured content. With an output schema a str is structured content, too.
             revision: The revision of the request.
 
         Returns:
@@ -101,29 +93,43 @@ class CheckedTool:
             TypeError: A content block is invalid.
         """
         if isinstance(value, ToolResult):
-            content, is_error = made_blocks(value.content, revision), value.is_error
-            structured = UNSET if value.structured_content is UNSET else to_json(value.structured_content)
-        else:
-            is_error = False
-            value = value if value is None or type(value) is str else to_json(value)
-            structured = UNSET if value is None or (isinstance(value, str) and self._output is None) else value
-            content = [] if value is None else [text_content(value if isinstance(value, str) else _as_text(value))]
-        if self._output is not None and not is_error:
-            faults = [SchemaFault("", "", "is missing")]
-            if structured is not UNSET:
-                structured = loads(dumps(structured))  # validate what the client receives
-                faults = self._output.faults(structured)
+            return self._result_of(value, revision)
+        if self._output is None and has_blocks(value):
+            return self._result_of(ToolResult(listed_blocks(value)), revision)
+        if self._output is not None:
+            text, structured, faults = self._output.structure(value)
             if faults:
-                return error_result(
-                    _text_of(f"The result of tool {self.tool.name} does not match its output schema", faults)
-                )
-        result: dict[str, Any] = {"content": content}
+                return self._refusal(faults)
+            content = [] if value is None else [text_content(text)]
+        else:
+            value = value if value is None or type(value) is str else to_json(value)
+            structured = UNSET if value is None or isinstance(value, str) else value
+            content = [] if value is None else [text_content(value if isinstance(value, str) else _as_text(value))]
+        return self._with_structured({"content": content}, structured, revision)
+
+    def _result_of(self, value: ToolResult, revision: Revision) -> dict[str, Any]:
+        content = made_blocks(value.content, revision)
+        structured = UNSET if value.structured_content is UNSET else to_json(value.structured_content)
+        if self._output is not None and not value.is_error and (faults := self._output.faults(structured)):
+            return self._refusal(faults)
+        result = self._with_structured({"content": content}, structured, revision)
+        if value.is_error:
+            result["isError"] = True
+        if value.meta is not None:
+            result["_meta"] = to_json(dict(value.meta))
+        return result
+
+    def _with_structured(self, result: dict[str, Any], structured: Any, revision: Revision) -> dict[str, Any]:
+        """Add the structured content, if the revision has it."""
         is_supported = revision.any_structured_results or (
             revision.structured_results and isinstance(structured, Mapping)
         )
-        if structured is not UNSET and is_supported:
+        if structured is not UNSET and is_supported and self._is_structured:
             result["structuredContent"] = structured
-        return {**result, "isError": True} if is_error else result
+        return result
+
+    def _refusal(self, faults: list[SchemaFault]) -> dict[str, Any]:
+        return error_result(_text_of(f"The result of tool {self.tool.name} does not match its output schema", faults))
 
 
 def error_result(text: str) -> dict[str, Any]:

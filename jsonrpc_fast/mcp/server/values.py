@@ -3,7 +3,8 @@
 Rules:
   - Arguments and results may have the same types, in the same JSON form: plain types, dataclasses, msgspec Structs,
     TypedDicts, enums, Decimal, UUID, datetime, sets and bytes (base64), as msgspec reads and writes them.
-  - An annotation with any part from pydantic is handled by pydantic. Only such an annotation imports pydantic.
+  - An annotation with any part from pydantic is handled by pydantic. So are a union of several dataclasses and an alias
+    that refers to itself, such as `type Json = list[Json] | int`, if pydantic is installed. Others do not import it.
   - Constraints of `msgspec.Meta`, annotated-types and pydantic apply to the schema and to the conversion. A constraint
     that would have no effect, or that its type does not support, raises TypeError.
   - A number such as 1.0 is an integer, as in JSON Schema.
@@ -14,50 +15,27 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import sys
-import types
-import typing
+import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from pathlib import PurePath
-from typing import Annotated, Any, Final, get_args, get_origin
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from ...codec._json import dumps
 from ...errors import EncodeError
+from ...handlers.typed import pydantic_reason, strings_in
 from ..protocol.schemas import MAX_VALUE_DEPTH, MAX_VALUES, measure
+from .annotations import has_pydantic, is_constraint, is_field, parts_of, with_meta
 from .constraints import check_constraints
+from .generated_schemas import without_closed_tuples, without_root_reference, without_time_formats
+from .json_values import to_json
 
-_META_NAMES: Final = {
-    "Ge": ("ge", "ge"),
-    "Gt": ("gt", "gt"),
-    "Le": ("le", "le"),
-    "Lt": ("lt", "lt"),
-    "MaxLen": ("max_length", "max_length"),
-    "MinLen": ("min_length", "min_length"),
-    "MultipleOf": ("multiple_of", "multiple_of"),
-    "DocInfo": ("documentation", "description"),
-}
-"""By class of annotated-types: the attribute with the constraint, and its name in `msgspec.Meta`."""
+_MAX_FAULTS: Final = 16
+_MANY_ERRORS: Final = 1000  # listing so many takes too much memory
 
-
-def to_json(value: Any) -> Any:
-    """Convert a value to JSON types: dicts, lists or tuples, strings, numbers, booleans, None. Containers are copied.
-
-    Raises:
-        EncodeError: The value has no JSON form.
-    """
-    try:
-        return msgspec.to_builtins(value, str_keys=True, enc_hook=_to_basic)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise EncodeError(str(error)) from error
-
-
-def has_pydantic(annotation: Any) -> bool:
-    """Return whether a part of an annotation is from pydantic, such as a model or `Annotated[int, Field(ge=1)]`."""
-    return any(_is_from_pydantic(part) for part, _ in _parts(annotation))
+_PLACE: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+"""A part of a place in an error text of msgspec, such as `$.items[0].prices[...]`."""
 
 
 class MsgspecType:
@@ -73,15 +51,16 @@ class MsgspecType:
         TypeError: msgspec does not support the type, or a constraint of it.
     """
 
-    __slots__ = ("annotation",)
+    __slots__ = ("_needs_defaults", "annotation")
 
     def __init__(self, annotation: Any) -> None:
-        constraints = [(part, is_inside) for part, is_inside in _parts(annotation) if _is_constraint(part)]
+        constraints = [(part, is_inside) for part, is_inside in parts_of(annotation) if is_constraint(part)]
         for part, is_inside in constraints:
             if is_inside:
                 raise TypeError(f"{part!r} in a class has no effect: use msgspec.Meta there, or a pydantic model")
-        self.annotation: Any = _with_meta(annotation) if constraints else annotation
+        self.annotation: Any = with_meta(annotation) if constraints else annotation
         msgspec.json.schema(self.annotation)
+        self._needs_defaults = any(map(_has_class_defaults, (part for part, _ in parts_of(annotation))))
 
     def convert(self, value: Any, *, strict: bool) -> Any:
         """Convert a value from JSON.
@@ -94,12 +73,44 @@ class MsgspecType:
             ValueError: The value does not match the type. The text may show the value.
         """
         try:
-            return msgspec.convert(value, self.annotation, strict=strict, str_keys=True)
+            converted = msgspec.convert(value, self.annotation, strict=strict, str_keys=True)
         except msgspec.ValidationError:
             depth, count = measure(value, MAX_VALUE_DEPTH, MAX_VALUES)
             if depth > MAX_VALUE_DEPTH or count > MAX_VALUES:
                 raise
-            return msgspec.convert(_integral(value), self.annotation, strict=strict, str_keys=True)
+            converted = msgspec.convert(_integral(value), self.annotation, strict=strict, str_keys=True)
+        if self._needs_defaults:
+            _set_defaults(converted)
+        return converted
+
+    def faults(self, value: Any, *, strict: bool) -> list[str]:
+        """Return the fault for which `convert` refused a value, with the JSON pointer (RFC 6901) to its place.
+
+        Returns:
+            The fault; [] if it concerns the whole value. It shows no values, and no keys of mappings.
+        """
+        depth, count = measure(value, MAX_VALUE_DEPTH, MAX_VALUES)
+        if depth > MAX_VALUE_DEPTH or count > MAX_VALUES:
+            return []
+        try:  # inside a list, the text ends with the place: a validator may have written the rest
+            msgspec.convert([_integral(value)], list[self.annotation], strict=strict, str_keys=True)  # type: ignore[name-defined]
+        except msgspec.ValidationError as error:
+            before, _, place = str(error).rpartition("`$[0]")
+            parts = [name or number for name, number in _PLACE.findall(place.removesuffix("`"))]
+            parts += ["..."] if before.endswith("`key` in ") else []
+            pointer = "".join("/…" if part == "..." else f"/{part}" for part in parts)
+            return [f"{pointer}: Invalid value"] if parts else []
+        return []
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema (2020-12) of values that `convert` accepts."""
+        schema = without_root_reference(msgspec.json.schema(self.annotation))
+        written: dict[str, Any] = without_closed_tuples(schema)
+        return written
+
+    def result_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema (2020-12) of values that were written as JSON."""
+        return self.schema()
 
 
 class PydanticType:
@@ -119,10 +130,10 @@ class PydanticType:
 
     def __init__(self, annotation: Any) -> None:
         pydantic = _pydantic()
-        for part, _ in _parts(annotation):
+        for part, is_inside in parts_of(annotation):
             if isinstance(part, msgspec.Meta) or (isinstance(part, type) and issubclass(part, msgspec.Struct)):
                 raise TypeError("msgspec and pydantic cannot be mixed in one type")
-            if is_field(part) and (part.alias is not None or part.validation_alias is not None):
+            if is_field(part) and not is_inside and (part.alias is not None or part.validation_alias is not None):
                 raise TypeError("an alias is not supported: an argument has the name of its parameter")
         try:
             self.adapter: Any = pydantic.TypeAdapter(annotation)
@@ -134,6 +145,38 @@ class PydanticType:
     def convert(self, value: Any, *, strict: bool) -> Any:
         """Convert a value, as in `MsgspecType.convert`. `strict` has no effect: pydantic's type decides."""
         return self.adapter.validate_json(dumps(value))  # in JSON mode, since JSON has no tuples and no dates
+
+    def faults(self, error: Exception) -> list[str]:
+        """Return the faults in an error of `convert`: each with the JSON pointer (RFC 6901) to its place, if any.
+
+        They show no values, no keys of mappings, and no texts of validators.
+        """
+        if not hasattr(error, "errors") or not hasattr(error, "error_count") or error.error_count() > _MANY_ERRORS:
+            return []
+        known = strings_in(self.adapter.core_schema)
+        found = error.errors(include_url=False, include_input=False)[:_MAX_FAULTS]
+        return [f"{_pointer(each['loc'], known)}{pydantic_reason(each)}" for each in found]
+
+    def write(self, value: Any) -> Any:
+        """Convert a value to JSON types as its model says: aliases, serializers, defaults of what a dict lacks.
+
+        Raises:
+            ValueError: The value does not match the type, or cannot be written. The text may show the value.
+        """
+        value = self.adapter.validate_python(value)
+        if hasattr(value, "model_dump"):  # keeps the members of a subclass
+            return value.model_dump(mode="json", by_alias=True, warnings=False)
+        return self.adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema (2020-12) of values that `convert` accepts."""
+        return without_root_reference(self.adapter.json_schema())
+
+    def result_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema (2020-12) of values that `write` wrote."""
+        schema = without_root_reference(self.adapter.json_schema(mode="serialization"))
+        written: dict[str, Any] = without_closed_tuples(without_time_formats(schema))
+        return written
 
     def default(self) -> Any:
         """Return the wrapped default value (`Field(default=…)`, `Field(default_factory=…)`), or None without one."""
@@ -149,7 +192,22 @@ def type_of(annotation: Any) -> ValueType:
     Raises:
         TypeError: The annotation is not supported.
     """
-    return PydanticType(annotation) if has_pydantic(annotation) else MsgspecType(annotation)
+    if has_pydantic(annotation):
+        return PydanticType(annotation)
+    try:
+        return MsgspecType(annotation)
+    except (TypeError, RecursionError) as error:
+        # Pydantic tries one class of a union after the other, and supports aliases that refer to themselves.
+        is_for_pydantic = isinstance(error, RecursionError) or str(error).startswith("Type unions may not contain")
+        if not is_for_pydantic or any(
+            is_constraint(part) or isinstance(part, msgspec.Meta) for part, _ in parts_of(annotation)
+        ):
+            raise
+        try:
+            return PydanticType(annotation)
+        except Exception:
+            pass
+        raise
 
 
 def object_schema(fields: Mapping[str, ValueType], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,48 +244,11 @@ def object_schema(fields: Mapping[str, ValueType], defaults: Mapping[str, Any]) 
                 pass  # without a JSON form it is not shown
     schema = {
         "type": "object",
-        "properties": {name: _without_closed_tuples(schemas[name]) for name in fields},
+        "properties": {name: dict(without_closed_tuples(schemas[name])) for name in fields},
         "required": [name for name in fields if name not in defaults],
         "additionalProperties": False,
     }
-    return {**schema, "$defs": _without_closed_tuples(definitions)} if definitions else schema
-
-
-def _without_closed_tuples(schema: Any) -> Any:
-    """A schema without `"items": false`, which many clients cannot read, where `maxItems` means the same."""
-    if isinstance(schema, list):
-        return [_without_closed_tuples(inner) for inner in schema]
-    if not isinstance(schema, dict):
-        return schema
-    is_closed = schema.get("items") is False and schema.get("maxItems") == len(schema.get("prefixItems", ()))
-    return {
-        name: inner if name in ("default", "enum", "const", "examples") else _without_closed_tuples(inner)
-        for name, inner in schema.items()
-        if not (is_closed and name == "items")
-    }
-
-
-def _to_basic(value: Any) -> Any:
-    """Convert a value that msgspec cannot write to one that it can."""
-    core = sys.modules.get("pydantic_core")
-    if core is not None and _is_from_pydantic(type(value)):
-        return core.to_jsonable_python(value)
-    for base, convert in _BASES.items():
-        if isinstance(value, base):
-            return convert(value)
-    raise TypeError(f"{type(value).__qualname__} is not a JSON value")
-
-
-_BASES: Final[dict[type, Any]] = {
-    str: str.__str__,
-    int: int.__int__,
-    float: float.__float__,
-    Mapping: dict,
-    AbstractSet: list,
-    deque: list,
-    Sequence: list,
-    PurePath: str,
-}
+    return {**schema, "$defs": without_closed_tuples(definitions)} if definitions else schema
 
 
 def _integral(value: Any) -> Any:
@@ -239,99 +260,43 @@ def _integral(value: Any) -> Any:
     return [_integral(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _pydantic() -> Any:
-    return importlib.import_module("pydantic")
-
-
-def _is_constraint(part: Any) -> bool:
-    """Whether metadata of an annotation is from annotated-types."""
-    known = sys.modules.get("annotated_types")
-    return known is not None and isinstance(part, (known.BaseMetadata, known.GroupedMetadata, known.DocInfo))
-
-
-def is_field(part: Any) -> bool:
-    """Return whether a part of an annotation is a pydantic `Field(…)`."""
-    fields = sys.modules.get("pydantic.fields")
-    return fields is not None and isinstance(part, fields.FieldInfo)
-
-
-def _is_from_pydantic(part: Any) -> bool:
-    if "pydantic" not in sys.modules or isinstance(part, (str, bytes)):
-        return False
-    kind = part if isinstance(part, type) else type(part)
+def _has_class_defaults(part: Any) -> bool:
+    """Whether a type is a dataclass with defaults that are attributes of the class."""
     return (
-        hasattr(kind, "__get_pydantic_core_schema__")
-        or hasattr(kind, "__pydantic_core_schema__")
-        or kind.__module__.partition(".")[0] in ("pydantic", "pydantic_core")
+        isinstance(part, type)
+        and dataclasses.is_dataclass(part)
+        and part.__dictoffset__ != 0
+        and any(field.default is not dataclasses.MISSING for field in _fields(part))
     )
 
 
-def _parts(annotation: Any) -> Iterator[tuple[Any, bool]]:
-    """The classes and metadata in an annotation, each with whether it is inside a class."""
-    seen: dict[int, Any] = {}  # keeps the parts alive, so that their ids stay unique
-    queue: list[tuple[Any, bool]] = [(annotation, False)]
-    while queue:
-        part, is_inside = queue.pop()
-        if id(part) in seen:
-            continue
-        seen[id(part)] = part
-        yield part, is_inside
-        if get_origin(part) is typing.Literal:
-            continue
-        if get_origin(part) is Annotated:
-            yield from ((data, is_inside) for data in part.__metadata__)
-            queue.append((part.__origin__, is_inside))
-            continue
-        queue += [(inner, is_inside) for inner in get_args(part)]
-        queue += [(getattr(part, name), is_inside) for name in ("__supertype__", "__value__") if hasattr(part, name)]
-        kind = get_origin(part) or part
-        if isinstance(kind, type):
-            queue += [(inner, True) for inner in _members(kind)]
+def _set_defaults(value: Any) -> None:
+    """Set the defaults of decoded dataclasses. msgspec leaves them to the class, and would not write them again."""
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
+        for item in value:
+            _set_defaults(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _set_defaults(item)
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            _set_defaults(getattr(value, name))
+    elif dataclasses.is_dataclass(value) and hasattr(value, "__dict__"):
+        for field in _fields(value):
+            if field.name not in value.__dict__ and field.default is not dataclasses.MISSING:
+                object.__setattr__(value, field.name, field.default)  # it may be frozen
+            else:
+                _set_defaults(getattr(value, field.name, None))
 
 
-def _members(kind: type) -> list[Any]:
-    """The annotations of the fields of a class, and those of their defaults that are a pydantic `Field`."""
-    if kind.__module__ == "builtins" or not getattr(kind, "__annotations__", None):
-        return []
-    try:
-        members = [*typing.get_type_hints(kind, include_extras=True).values()]
-    except (NameError, TypeError):
-        return []  # converting the type reports the fault
-    if dataclasses.is_dataclass(kind):
-        members += [field.default for field in dataclasses.fields(kind) if is_field(field.default)]
-    return members
+def _fields(of: Any) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(of)
 
 
-def _with_meta(annotation: Any) -> Any:
-    """Replace the constraints of annotated-types in an annotation by `msgspec.Meta`."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is typing.Literal:
-        return annotation
-    if origin is Annotated:
-        data = [meta for part in annotation.__metadata__ for meta in _meta_of(part)]
-        converted = _with_meta(annotation.__origin__)
-        for meta in data:
-            converted = Annotated[converted, meta]
-        return converted
-    for name in ("__supertype__", "__value__"):
-        if origin is None and hasattr(annotation, name):
-            return _with_meta(getattr(annotation, name))
-    if not arguments:
-        return annotation
-    inner = tuple(_with_meta(argument) for argument in arguments)
-    if origin is typing.Union or origin is types.UnionType:
-        return typing.Union[inner]  # noqa: UP007
-    return annotation.copy_with(inner) if hasattr(annotation, "copy_with") else origin[inner]
+def _pointer(location: Sequence[int | str], known: Collection[str]) -> str:
+    parts = [str(part) if isinstance(part, int) or part in known else "…" for part in location]
+    return "".join(f"/{part}" for part in parts) + (": " if parts else "")
 
 
-def _meta_of(part: Any) -> list[Any]:
-    """Convert one piece of metadata for msgspec. A constraint that msgspec does not support raises TypeError."""
-    if not _is_constraint(part):
-        return [part]
-    name = type(part).__name__
-    if name in _META_NAMES:
-        attribute, keyword = _META_NAMES[name]
-        return [msgspec.Meta(**{keyword: getattr(part, attribute)})]
-    if hasattr(part, "__iter__"):
-        return [meta for inner in part for meta in _meta_of(inner)]
-    raise TypeError(f"the constraint {part!r} is not supported")
+def _pydantic() -> Any:
+    return importlib.import_module("pydantic")

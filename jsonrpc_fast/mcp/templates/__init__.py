@@ -8,3 +8,11 @@
 
 Needs the extra `mcp`.
 """
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+for _name in ("jinja2", "watchfiles"):
+    if find_spec(_name) is None:  # not imported here
+        raise ModuleNotFoundError('templates need the extra `mcp`: pip install "jsonrpc_fast[mcp]"', name=_name)

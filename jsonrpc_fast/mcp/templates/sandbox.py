@@ -28,6 +28,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import missing
 
 _DESCRIPTION: Final = re.compile(r"\s*\{#-?(.*?)-?#\}", re.DOTALL)
+# Its first line break is not a part of the prompt. -# and +# are the template's own say about that.
+_DESCRIPTION_LINE: Final = re.compile(r"(\s*\{#(?:(?!#\}).)*)(?<![-+])#\}([ \t]*\r?\n)", re.DOTALL)
 _DESCRIPTION_CHARACTERS: Final = 1000
 _GUARDS: Final = ("default", "d", "defined", "undefined")
 
@@ -134,9 +136,16 @@ def _line(error: BaseException) -> int | None:
 
 
 def _environment(sources: dict[str, str]) -> Environment:
-    environment = ImmutableSandboxedEnvironment(loader=DictLoader(sources), undefined=_Missing, auto_reload=False)
+    # The line break goes into the comment, so that the numbers of lines in errors stay.
+    loader = DictLoader({name: _without_line_break(source) for name, source in sources.items()})
+    environment = ImmutableSandboxedEnvironment(loader=loader, undefined=_Missing, auto_reload=False)
     del environment.globals["lipsum"]  # random text
     return environment
+
+
+def _without_line_break(source: str) -> str:
+    found = _DESCRIPTION_LINE.match(source)
+    return source if found is None else f"{found[1]}{found[2]}#}}{source[found.end() :]}"
 
 
 class _Analysis:

@@ -10,16 +10,21 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import watchfiles
 
 from ..._version import __version__
 from ...transports.protocol import Transport
 from ...transports.stdio.main import run_stdio
+from ..http.endpoint import HttpOptions
+from ..http.serving import run_http
 from ..protocol.definitions import Prompt, Resource
 from ..server.server import Server
 from .prompts import TemplatePrompts
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _DEBOUNCE_MS: Final = 200  # a burst of changes counts as one
 _WATCHER_STEP_MS: Final = 50
@@ -114,8 +119,7 @@ class TemplateFolder:
 
 def serve_folder(folder: TemplateFolder) -> int:
     """Serve a folder on this process's stdin and stdout, and close it. Returns the exit code, like `serve_stdio`."""
-    server = Server("jsonrpc-fast", __version__, title="Text templates as prompts", instructions=_INSTRUCTIONS)
-    server.add_source(folder)
+    server = _server(folder)
 
     async def serve(transport: Transport) -> None:
         stop = asyncio.Event()
@@ -130,3 +134,23 @@ def serve_folder(folder: TemplateFolder) -> int:
             await watching
 
     return run_stdio(serve, on_signal=server.end_subscriptions, grace_seconds=_GRACE_SECONDS, profile=server.profile)
+
+
+def serve_folder_over_http(folder: TemplateFolder, host: str, port: int, **options: Unpack[HttpOptions]) -> int:
+    """Serve a folder over HTTP, and close it. The arguments and the exit code are those of `Server.serve_http`."""
+    server = _server(folder)
+
+    async def watch(stop: asyncio.Event) -> None:
+        try:
+            await folder.watch(server, stop)
+            await stop.wait()
+        finally:
+            folder.close()
+
+    return run_http(server.asgi_app(**options), host, port, grace_seconds=_GRACE_SECONDS, alongside=watch)
+
+
+def _server(folder: TemplateFolder) -> Server:
+    server = Server("jsonrpc-fast", __version__, title="Text templates as prompts", instructions=_INSTRUCTIONS)
+    server.add_source(folder)
+    return server

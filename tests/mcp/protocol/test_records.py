@@ -131,3 +131,29 @@ def test_each_revision_gets_only_its_own_members(version: str, names: set[str]) 
     assert set(written) == names
     assert (written["roots"] == {}) is (version == "2026-07-28")
     assert (written["sampling"] == {}) is (version < "2025-11-25")
+
+
+class Scalars(Record, frozen=True, kw_only=True, eq=False):
+    flag: bool = False
+    count: int = 0
+    size: float = 0.0
+
+
+@pytest.mark.parametrize(
+    ("obj", "text"),
+    [
+        ({"flag": 1}, "/flag must be a boolean"),
+        ({"count": True}, "/count must be an integer"),
+        ({"count": 1.5}, "/count must be an integer"),
+        ({"size": "1"}, "/size must be a number"),
+    ],
+)
+def test_a_scalar_of_another_type_is_a_fault_although_python_compares_it_as_equal(obj: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=f"^{text}$"):
+        Scalars.from_dict(obj)
+
+
+def test_an_integer_is_a_number() -> None:
+    record = Scalars.from_dict({"flag": True, "count": 2, "size": 3})
+    assert (record.flag, record.count, record.size) == (True, 2, 3.0)
+    assert type(record.size) is float

@@ -113,10 +113,127 @@ def test_uri_template(template: str, uri: str, values: dict[str, str] | None) ->
     assert UriTemplate(template).match(uri) == values
 
 
-@pytest.mark.parametrize("template", ["{+a}", "{a,b}", "{?q}", "{a}{b}", "{a", "a}", "{}", "{a}/{a}", "{a*}", "{{a}}"])
+@pytest.mark.parametrize(
+    ("template", "uri", "values"),
+    [
+        # RFC 6570, section 3.2.2
+        ("{hello}", "Hello%20World%21", {"hello": "Hello World!"}),
+        ("{half}", "50%25", {"half": "50%"}),
+        ("O{empty}X", "OX", {"empty": ""}),
+        ("?{x,empty}", "?1024,", {"x": "1024", "empty": ""}),
+        ("{x,hello,y}", "1024,Hello%20World%21,768", {"x": "1024", "hello": "Hello World!", "y": "768"}),
+        ("{var:3}", "val", {"var": "val"}),
+        ("{var:30}", "value", {"var": "value"}),
+        ("{var:3}", "value", None),
+        ("{list*}", "red,green,blue", {"list": ["red", "green", "blue"]}),
+        ("{keys*}", "semi=%3B,dot=.,comma=%2C", {"keys": {"semi": ";", "dot": ".", "comma": ","}}),
+        # 3.2.3
+        ("{+hello}", "Hello%20World!", {"hello": "Hello World!"}),
+        ("{+base}index", "http://example.com/home/index", {"base": "http://example.com/home/"}),
+        ("{+path}/here", "/foo/bar/here", {"path": "/foo/bar"}),
+        ("here?ref={+path}", "here?ref=/foo/bar", {"path": "/foo/bar"}),
+        ("up{+path}{var}/here", "up/foo/barvalue/here", ValueError),
+        ("{+x,hello,y}", "1024,Hello%20World!,768", {"x": "1024", "hello": "Hello World!", "y": "768"}),
+        ("{+path:6}/here", "/foo/b/here", {"path": "/foo/b"}),
+        # 3.2.4
+        ("{#hello}", "#Hello%20World!", {"hello": "Hello World!"}),
+        ("foo{#empty}", "foo#", {"empty": ""}),
+        ("foo{#undef}", "foo", {}),
+        ("{#path,x}here", "#/foo/bar,1024here", {"path": "/foo/bar", "x": "1024"}),
+        # 3.2.5
+        ("{.half,who}", ".50%25.fred", {"half": "50%", "who": "fred"}),
+        ("www{.dom*}", "www.example.com", {"dom": ["example", "com"]}),
+        ("X{.var:3}", "X.val", {"var": "val"}),
+        ("X{.empty}", "X.", {"empty": ""}),
+        ("X{.undef}", "X", {}),
+        # 3.2.6
+        ("{/half,who}", "/50%25/fred", {"half": "50%", "who": "fred"}),
+        ("{/var,x}/here", "/value/1024/here", {"var": "value", "x": "1024"}),
+        ("{/var,undef}", "/value", {"var": "value"}),
+        ("{/list*}", "/red/green/blue", {"list": ["red", "green", "blue"]}),
+        ("{/keys*}", "/semi=%3B/dot=./comma=%2C", {"keys": {"semi": ";", "dot": ".", "comma": ","}}),
+        ("{/list*,path:4}", "/red/green/blue/%2Ffoo", ValueError),
+        # 3.2.7
+        ("{;who}", ";who=fred", {"who": "fred"}),
+        ("{;empty}", ";empty", {"empty": ""}),
+        ("{;v,bar,who}", ";v=6;who=fred", {"v": "6", "who": "fred"}),
+        ("{;hello:5}", ";hello=Hello", {"hello": "Hello"}),
+        ("{;list*}", ";list=red;list=green", {"list": ["red", "green"]}),
+        ("{;keys*}", ";semi=%3B;dot=.;comma=%2C", {"keys": {"semi": ";", "dot": ".", "comma": ","}}),
+        # 3.2.8
+        ("{?x,y}", "?x=1024&y=768", {"x": "1024", "y": "768"}),
+        ("{?x,y}", "?y=768&x=1024", {"y": "768", "x": "1024"}),
+        ("{?x,y,empty}", "?x=1024&y=768&empty=", {"x": "1024", "y": "768", "empty": ""}),
+        ("{?x,y,undef}", "?x=1024&y=768", {"x": "1024", "y": "768"}),
+        ("{?x,y}", "", {}),
+        ("{?x,y}", "?z=1", None),
+        ("{?x,y}", "?x=1&x=2", None),
+        ("{?list*}", "?list=red&list=green", {"list": ["red", "green"]}),
+        ("{?keys*}", "?semi=%3B&dot=.", {"keys": {"semi": ";", "dot": "."}}),
+        # 3.2.9
+        ("?fixed=yes{&x}", "?fixed=yes&x=1024", {"x": "1024"}),
+        ("?fixed=yes{&x}", "?fixed=yes", {}),
+        # Expressions one after the other.
+        (
+            "repo://{owner}{/path*}{?ref}",
+            "repo://ann/a/b.py?ref=main",
+            {"owner": "ann", "path": ["a", "b.py"], "ref": "main"},
+        ),
+        ("repo://{owner}{/path*}{?ref}", "repo://ann?ref=main", {"owner": "ann", "ref": "main"}),
+        ("repo://{owner}{/path*}{?ref}", "repo://ann", {"owner": "ann"}),
+        ("x:{/a}{/b}", "x:/1/2", {"a": "1", "b": "2"}),
+    ],
+)
+def test_templates_of_all_levels(template: str, uri: str, values: object) -> None:
+    if values is ValueError:
+        with pytest.raises(ValueError, match="in the URI template"):
+            UriTemplate(template)
+    else:
+        assert UriTemplate(template, unsafe_parts=True).match(uri) == values
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{a}{b}",
+        "{a}{+b}",
+        "{?a}{?b}",
+        "{/a*}{/b}",
+        "{a*,b}",
+        "{a",
+        "a}",
+        "{}",
+        "{+}",
+        "{a}/{a}",
+        "{{a}}",
+        "{=a}",
+        "{a:0}",
+    ],
+)
 def test_invalid_templates(template: str) -> None:
-    with pytest.raises(ValueError, match="level 1"):
+    with pytest.raises(ValueError, match="URI template"):
         UriTemplate(template)
+
+
+@pytest.mark.parametrize(
+    ("template", "uri"),
+    [
+        ("x:{+path}", "x:a/../b"),
+        ("x:{/path*}", "x:/a/../b"),
+        ("x:{?q}", "x:?q=.."),
+        ("x:{?q*}", "x:?a=%2Fetc"),
+        ("x:{#f}", "x:#/etc/passwd"),
+    ],
+)
+def test_unsafe_parts_of_all_levels(template: str, uri: str) -> None:
+    with pytest.raises(UnsafePart):
+        UriTemplate(template).match(uri)
+
+
+def test_matching_takes_time_in_proportion_to_the_uri() -> None:
+    template = UriTemplate("x:" + "-".join(f"{{v{number}}}" for number in range(20)) + "{/p*}{?q*}!")
+    for uri in ("x:" + "-" * 8000, "x:" + "a-" * 4000, "x:" + "/-a" * 2500 + "?" + "a=b&" * 100):
+        assert template.match(uri) is None
 
 
 @pytest.mark.parametrize(

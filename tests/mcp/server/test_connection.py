@@ -277,7 +277,7 @@ async def test_a_client_that_does_not_read_does_not_fill_the_memory() -> None:
     async with converse(server, "2025-11-25") as client:
         client.transport.pause_reading()
         await client.settle()
-        [connection] = server._connections
+        [connection] = server.connections
         for _ in range(40):
             for _ in range(100):
                 server.log("error", "x" * 1000)

@@ -16,9 +16,8 @@ from pydantic import BaseModel
 
 from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
 from jsonrpc_fast.mcp.server.contents import made_blocks
-from jsonrpc_fast.mcp.server.context import WholeResult
+from jsonrpc_fast.mcp.server.results import ToolResult, WholeResult
 from jsonrpc_fast.mcp.server.server import Server
-from jsonrpc_fast.mcp.server.tools import ToolResult
 
 from ...support.mcp_conversation import converse
 from ...support.mcp_schemas import Schemas

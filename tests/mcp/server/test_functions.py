@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import sys
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import msgspec
+import pydantic
 import pytest
 
 from jsonrpc_fast.mcp.server.context import Context
@@ -82,7 +87,7 @@ def test_arguments_are_converted_to_the_annotated_types() -> None:
     [
         ({}, "missing: point, day"),
         ({"point": {"x": 1}, "day": "2026-07-28", "secret": 1}, "unknown name; expected: point, day"),
-        ({"point": {"x": "secret"}, "day": "2026-07-28"}, "wrong type: point"),
+        ({"point": {"x": "secret"}, "day": "2026-07-28"}, "wrong type: point; /x: Invalid value"),
         ({"point": {"x": 1}, "day": "secret"}, "wrong type: day"),
     ],
 )
@@ -105,6 +110,13 @@ def test_the_context_is_not_an_argument() -> None:
     assert function.call({"name": "a"}, context) == ("a", context)
     with pytest.raises(ValueError, match=r"^unknown name; expected: name$"):
         function.convert({"name": "a", "context": 1})
+
+
+def test_a_second_context_is_refused() -> None:
+    def twice(context: Context, other: Context | None = None) -> None: ...
+
+    with pytest.raises(TypeError, match=r"^tool twice: context and other are both a Context$"):
+        RegisteredFunction(twice, role="tool")
 
 
 def test_arguments_without_conversion() -> None:
@@ -143,3 +155,169 @@ def test_unsupported_signatures_are_refused() -> None:
         RegisteredFunction(unknown["unknown"])
     with pytest.raises(TypeError, match="must be callable, not str"):
         RegisteredFunction("function")  # type: ignore[arg-type]
+
+
+@dataclass
+class Stay:
+    start: datetime
+    prices: dict[date, dict[str, UUID]]
+
+    def __post_init__(self) -> None:
+        if not self.prices:
+            raise ValueError("SECRET - at `$[0].SECRET`")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ([{"start": "2026-07-28T10:00:00", "prices": {"2026-07-28": {}}}, {"start": "SECRET"}], "/1/start"),
+        ([{"start": "2026-07-28T10:00:00", "prices": {"SECRET": {}}}], "/0/prices/…"),
+        ([{"start": "2026-07-28T10:00:00", "prices": {"2026-07-28": {"SECRET": "SECRET"}}}], "/0/prices/…/…"),
+        ([{"start": "2026-07-28T10:00:00", "prices": {}}], "/0"),
+    ],
+)
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_fault_inside_a_plain_type_names_its_place(value: Any, text: str, strict: bool) -> None:
+    def book(stays: list[Stay]) -> None: ...
+
+    with pytest.raises(ValueError, match=f"^wrong type: stays; {text}: Invalid value$"):
+        RegisteredFunction(book).convert({"stays": value}, strict=strict)
+
+
+def test_a_text_of_a_validator_is_no_place() -> None:
+    def book(stay: Stay) -> None: ...
+
+    with pytest.raises(ValueError, match=r"^wrong type: stay$"):
+        RegisteredFunction(book).convert({"stay": {"start": "2026-07-28T10:00:00", "prices": {}}})
+
+
+class Guest(pydantic.BaseModel):
+    name: str
+    emails: list[str] = []
+    notes: dict[str, int] = {}
+
+    @pydantic.field_validator("emails")
+    @classmethod
+    def have_at(cls, emails: list[str]) -> list[str]:
+        for email in emails:
+            if "@" not in email:
+                raise ValueError(f"no at in {email}")
+        return emails
+
+
+class Party(pydantic.BaseModel):
+    guests: list[Guest]
+
+
+def test_a_fault_of_a_validator_names_its_place() -> None:
+    def invite(party: Party, limit: Annotated[int, pydantic.AfterValidator(len)] = 1) -> None: ...
+
+    function = RegisteredFunction(invite)
+    for arguments, text in (
+        ({"party": {"guests": [{"name": "a", "emails": ["SECRET"]}]}}, "wrong type: party; /guests/0/emails: Invalid"),
+        (
+            {"party": {"guests": [{"name": "a", "notes": {"SECRET": "x"}}]}},
+            "wrong type: party; /guests/0/notes/…: Input",
+        ),
+        ({"party": {"guests": [{}, {}]}}, "wrong type: party; /guests/0/name: Field required; /guests/1/name: Field"),
+    ):
+        with pytest.raises(ValueError, match=text) as raised:
+            function.convert(arguments)
+        assert "SECRET" not in str(raised.value)
+        assert raised.value.__suppress_context__
+
+
+def test_an_annotation_may_be_a_name_of_the_function_around_it() -> None:
+    def register() -> RegisteredFunction:
+        from jsonrpc_fast.mcp.server import Context as Inner
+
+        @dataclass
+        class Place:
+            name: str
+
+        def find(place: Place, context: Inner) -> str:
+            return place.name
+
+        return RegisteredFunction(find, role="tool")
+
+    function = register()
+    assert list(function.parameters) == ["place"]
+    assert function.call(function.convert({"place": {"name": "here"}}), NO_CONTEXT) == "here"
+
+
+def test_a_name_of_a_function_that_is_not_around_it_is_not_defined() -> None:
+    def other() -> Any:
+        Place = str  # noqa: F841
+        return RegisteredFunction(find)
+
+    def find(place: Place) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(TypeError, match=r"find: an annotation uses a name that is not defined: Place"):
+        other()
+
+
+def test_a_partial_keeps_annotations_context_name_and_docstring() -> None:
+    def scale(value: int, factor: int, context: Context) -> int:
+        """Scale a value."""
+        return value * factor
+
+    by_name = RegisteredFunction(functools.partial(functools.partial(scale), factor=3), role="tool")
+    assert (by_name.name, by_name.description, by_name.returns) == ("scale", "Scale a value.", int)
+    assert by_name.schema()["properties"] == {"value": {"type": "integer"}, "factor": {"type": "integer", "default": 3}}
+    assert by_name.call({"value": 2}, NO_CONTEXT) == 6
+    by_position = RegisteredFunction(functools.partial(scale, 2))
+    assert list(by_position.parameters) == ["factor"]
+    assert by_position.call({"factor": 5}, NO_CONTEXT) == 10
+
+
+def test_a_class_is_a_function_that_returns_its_instances() -> None:
+    function = RegisteredFunction(Point, role="tool")
+    assert function.returns is Point
+    assert function.schema()["properties"] == {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}}
+    assert function.call(function.convert({"x": 1}), NO_CONTEXT) == Point(1)
+
+
+def test_the_annotations_of_a_signature_that_a_decorator_has_made() -> None:
+    def wrapper(**members: Any) -> Any: ...
+
+    wrapper.__signature__ = inspect.signature(lambda a: None).replace(  # type: ignore[attr-defined]
+        parameters=[inspect.Parameter("a", inspect.Parameter.KEYWORD_ONLY, annotation=int)]
+    )
+    assert RegisteredFunction(wrapper).schema()["properties"] == {"a": {"type": "integer"}}
+
+
+@pytest.mark.parametrize("annotation", ["int |", "str.no_such_name", "list[int", "1 / 0"])
+def test_an_annotation_that_cannot_be_evaluated(annotation: str) -> None:
+    def broken(value: Any) -> None: ...
+
+    broken.__annotations__["value"] = annotation
+    with pytest.raises(TypeError, match=r"^tool broken: an annotation cannot be evaluated: "):
+        RegisteredFunction(broken, role="tool")
+
+
+def test_parameters_that_cannot_be_passed() -> None:
+    def context_first(context: Context, /, a: int) -> None: ...
+
+    def by_position(a: int, /) -> None: ...
+
+    with pytest.raises(TypeError, match=r"^tool context_first: it must be possible to pass context by name$"):
+        RegisteredFunction(context_first, role="tool")
+    with pytest.raises(TypeError, match=r"^tool by_position: it must be possible to pass a by name$"):
+        RegisteredFunction(by_position, converts=False, role="tool")
+
+
+def test_the_error_of_an_async_function_in_a_thread_names_it() -> None:
+    async def slow() -> None: ...
+
+    with pytest.raises(TypeError, match=r"^tool slow: an async function"):
+        RegisteredFunction(slow, role="tool", thread=True)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="needs the type statement")
+def test_an_alias_that_refers_to_itself() -> None:
+    names: dict[str, Any] = {}
+    exec("type Json = dict[str, Json] | list[Json] | int\ndef store(value: Json) -> Json: return value", names)
+    function = RegisteredFunction(names["store"], role="tool")
+    assert function.convert({"value": {"a": [1, {}]}}) == {"value": {"a": [1, {}]}}
+    with pytest.raises(ValueError, match=r"^wrong type: value"):
+        function.convert({"value": {"a": "text"}})

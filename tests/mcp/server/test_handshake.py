@@ -411,3 +411,12 @@ def test_completed_results_match_the_schema(corpora: Path) -> None:
     ):
         schema: jsonschema_rs.Validator = schema_of(corpora, "2026-07-28", name)
         schema.validate(handshake.complete(context.revision, method, result))
+
+
+def test_the_info_of_a_result_belongs_to_the_caller() -> None:
+    handshake, revision = server(), REVISIONS["2026-07-28"]
+    first = handshake.complete(revision, "tools/call", {"content": []})
+    first["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] = "changed"
+    second = handshake.complete(revision, "tools/call", {"content": []})
+    info = {"name": "server", "version": "1", "title": "The server"}
+    assert second["_meta"] == {"io.modelcontextprotocol/serverInfo": info}

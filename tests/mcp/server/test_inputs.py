@@ -15,8 +15,9 @@ import pytest
 from jsonrpc_fast import RpcError, mcp
 from jsonrpc_fast.errors import CallTimeout
 from jsonrpc_fast.mcp.protocol.versions import VERSIONS
-from jsonrpc_fast.mcp.server.context import Context, WholeResult
+from jsonrpc_fast.mcp.server.context import Context
 from jsonrpc_fast.mcp.server.inputs import MAX_STATE_BYTES
+from jsonrpc_fast.mcp.server.results import WholeResult
 from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.transports import memory_pair
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from jsonrpc_fast.mcp.protocol.meta import LOG_LEVEL_KEY
 from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
 from jsonrpc_fast.mcp.server.context import Context
+from jsonrpc_fast.mcp.server.results import ToolError
 from jsonrpc_fast.mcp.server.server import Server
 
 from ...support.mcp_conversation import converse
@@ -76,7 +78,10 @@ async def test_calling_tools() -> None:
             "content": [{"type": "text", "text": '{"sum":3}'}],
             "structuredContent": {"sum": 3},
         }
-        assert await call("echo", text="Grüße") == {"content": [{"type": "text", "text": "Grüße"}]}
+        assert await call("echo", text="Grüße") == {
+            "content": [{"type": "text", "text": "Grüße"}],
+            "structuredContent": {"result": "Grüße"},
+        }
         assert await call("picture", wide=True) == {
             "content": [{"type": "text", "text": '{"width":2}'}],
             "structuredContent": {"width": 2},
@@ -256,6 +261,7 @@ async def test_the_definition_of_a_tool() -> None:
                 "required": ["a"],
                 "additionalProperties": False,
             },
+            "outputSchema": {"type": "object", "additionalProperties": {"type": "integer"}},
             "annotations": {"readOnlyHint": True},
         }
 
@@ -326,3 +332,119 @@ async def test_arbitrary_params_cause_no_internal_error(method: str, params: dic
         assert answer.get("error", {}).get("code") != -32603
         client.version = "2026-07-28"
         await client.result("tools/list")
+
+
+async def test_the_text_of_a_tool_error_reaches_the_client(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("test", "1")
+
+    @server.tool
+    def fail(text: str) -> dict[str, int]:
+        raise ToolError(text)
+
+    async with converse(server, "2025-11-25") as client:
+        result = await client.result("tools/call", {"name": "fail", "arguments": {"text": "There is no such city."}})
+    assert result == {"content": [{"type": "text", "text": "There is no such city."}], "isError": True}
+    assert caplog.records == []
+
+
+async def test_arguments_that_are_json_texts() -> None:
+    server = Server("test", "1")
+
+    @server.tool
+    def join(words: list[str], options: dict[str, int], text: str) -> str:
+        return f"{words} {options} {text}"
+
+    async def call(**arguments: str) -> str:
+        result = await client.result("tools/call", {"name": "join", "arguments": arguments})
+        return str(result["content"][0]["text"])
+
+    async with converse(server, "2025-11-25") as client:
+        assert await call(words='["a"]', options=' {"b": 1}', text="[c") == "['a'] {'b': 1} [c"
+        for words in ("[1]", "[", '"a"', "a"):
+            text = await call(words=words, options="{}", text="c")
+            assert sorted(text.splitlines()) == [
+                '/options: is not of type "object"',
+                '/words: is not of type "array"',
+                "Invalid arguments for tool join:",
+            ]
+
+
+async def test_the_variables_of_a_template_are_parameters() -> None:
+    server = Server("repositories", "1")
+
+    @server.resource("repo://{owner}{/path*}{?ref,depth}")
+    def files(owner: str, path: list[str], ref: str = "main", depth: int = 1) -> str:
+        return f"{owner} {path} {ref} {depth}"
+
+    async with converse(server, "2025-11-25") as client:
+
+        async def read(uri: str) -> str:
+            text: str = (await client.result("resources/read", {"uri": uri}))["contents"][0]["text"]
+            return text
+
+        assert await read("repo://ann/a/b%20c.py") == "ann ['a', 'b c.py'] main 1"
+        assert await read("repo://ann/a?depth=2&ref=old") == "ann ['a'] old 2"
+        for uri in ("repo://ann", "repo://ann/a?depth=deep", "repo://ann/a?other=1", "repo://ann/a/../b"):
+            assert (await client.error("resources/read", {"uri": uri}))[0] == -32002
+        [template] = (await client.result("resources/templates/list"))["resourceTemplates"]
+        assert template["uriTemplate"] == "repo://{owner}{/path*}{?ref,depth}"
+
+
+@dataclass
+class Even:
+    number: int
+
+    def __post_init__(self) -> None:
+        raise LookupError("SECRET")
+
+
+async def test_a_class_that_fails_while_arguments_are_converted_fails_the_tool(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server("test", "1")
+
+    @server.tool
+    def half(value: Even) -> int:
+        return value.number // 2
+
+    async with converse(server, "2025-11-25") as client:
+        result = await client.result("tools/call", {"name": "half", "arguments": {"value": {"number": 1}}})
+    assert result == {"content": [{"type": "text", "text": "Tool half failed"}], "isError": True}
+    assert "LookupError: SECRET" in caplog.text
+
+
+@dataclass
+class Chain:
+    next: Chain | None = None
+
+
+async def test_an_argument_of_a_prompt_is_a_json_text_where_the_function_takes_a_list_or_an_object() -> None:
+    server = Server("test", "1")
+
+    @server.prompt
+    def total(numbers: list[int], chain: Chain | None = None) -> str:
+        return f"{sum(numbers)} {chain}"
+
+    async with converse(server, "2025-11-25") as client:
+        arguments = {"numbers": "[1, 2]", "chain": '{"next": null}'}
+        result = await client.result("prompts/get", {"name": "total", "arguments": arguments})
+        assert result["messages"][0]["content"]["text"] == "3 Chain(next=None)"
+        for numbers in ("1, 2", '["SECRET"]', "[1"):
+            error = await client.error("prompts/get", {"name": "total", "arguments": {"numbers": numbers}})
+            assert error[:2] == (-32602, "arguments: wrong type: numbers")
+
+
+async def test_params_that_nest_too_deep_for_their_class_are_invalid(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("test", "1")
+
+    @server.method("vendor/follow")
+    def follow(chain: Chain) -> dict[str, bool]:
+        return {"ends": chain.next is None}
+
+    deep = b'{"next":' * 1000 + b"{}" + b"}" * 1000
+    async with converse(server, "2025-11-25") as client:
+        assert await client.result("vendor/follow", {"chain": {"next": {}}}) == {"ends": False}
+        text = b'{"jsonrpc":"2.0","id":"deep","method":"vendor/follow","params":{"chain":%b}}'
+        client.transport.send(text % deep)
+        assert (await client.answer("deep"))["error"]["code"] == -32602
+    assert caplog.text == ""

@@ -11,7 +11,8 @@ import pytest
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.mcp.protocol.definitions import Tool, ToolAnnotations
 from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
-from jsonrpc_fast.mcp.server.tools import CheckedTool, ToolResult, error_result
+from jsonrpc_fast.mcp.server.results import ToolResult
+from jsonrpc_fast.mcp.server.tools import CheckedTool, error_result
 
 from ...support.mcp_schemas import schema_of
 

@@ -87,7 +87,7 @@ def test_a_template_is_a_prompt(opened: Opened, corpora: Path) -> None:
         ],
     }
     result = prompts.get("review", {"language": "C", "tone": "strict", "code": "{{ not_a_template }}"})
-    text = "\nReview this C code (strict):\n{{ not_a_template }}"
+    text = "Review this C code (strict):\n{{ not_a_template }}"
     assert result == {
         "description": "Reviews a piece of code.",
         "messages": [{"role": "user", "content": {"type": "text", "text": text}}],
@@ -95,6 +95,29 @@ def test_a_template_is_a_prompt(opened: Opened, corpora: Path) -> None:
     for version in ("2024-11-05", "2025-11-25"):
         schema_of(corpora, version, "Prompt").validate(prompt.to_dict(version))
         schema_of(corpora, version, "GetPromptResult").validate(result)
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{# D. #}\nx", "x"),
+        ("{# D. #}\r\nx", "x"),
+        ("{# D. #} \t\n\nx", "\nx"),
+        ("{# D.\n#}\n{# other #}\nx", "\nx"),
+        ("{# D. #}x\ny", "x\ny"),
+        ("{# D. +#}\nx", "\nx"),
+        ("{# D. -#}\n\n x", "x"),
+        ("a{# D. #}\nx", "a\nx"),
+        ("{# D. #}{# E. #}\nx", "\nx"),
+        ("{##}\nx", "x"),
+        ("{# D. #}\n{% include 'b.txt' %}", "included"),
+    ],
+)
+def test_the_line_break_after_the_description_is_not_in_the_prompt(opened: Opened, template: str, text: str) -> None:
+    prompts = opened({"a.txt": template, "b.txt": "{# Part. #}\nincluded"})
+    result = prompts.get("a", {})
+    assert result is not None
+    assert result["messages"][0]["content"]["text"] == text
 
 
 def test_names_of_prompts_and_resources(opened: Opened) -> None:

@@ -12,8 +12,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from jsonrpc_fast.mcp.server.context import Context
+from jsonrpc_fast.mcp.server.results import ToolResult
 from jsonrpc_fast.mcp.server.server import Server
-from jsonrpc_fast.mcp.server.tools import ToolResult
 
 from ...support.mcp_conversation import converse
 from ...support.mcp_sample import sample
@@ -34,6 +34,8 @@ def test_invalid_registrations() -> None:
         server.resource("resource:///path", name="path")(lambda: "")
     with pytest.raises(TypeError, match="complete names an unknown argument"):
         server.prompt("bad", complete={"x": []})(lambda: "")
+    with pytest.raises(TypeError, match="the function that completes x must take two arguments"):
+        server.prompt("bad", complete={"x": lambda typed: []})(lambda x: "")  # type: ignore[arg-type,misc]
     with pytest.raises(ValueError, match="page_size must be 1 or more"):
         Server("bad", "1", page_size=0)
     with pytest.raises(ValueError, match="versions must be some of"):
@@ -197,5 +199,45 @@ def test_the_text_of_a_type_error_is_short() -> None:
         Server("types", "1").tool(function)
     assert str(caught.value) == (
         "tool function: the type of value is not supported: "
-        "type <class 'tests.mcp.server.test_registry.Custom'> is not supported"
+        "type <class 'tests.mcp.server.test_decorators.Custom'> is not supported"
     )
+
+
+UNUSABLE: list[dict[str, Any]] = [
+    {"meta": {"a": object()}},
+    {"meta": {1: 2}},
+    {"description": 3},
+    {"description": "\ud800"},
+    {"title": b"x"},
+    {"icons": "abc"},
+    {"icons": [{"src": "a"}, 1]},
+]
+
+
+@pytest.mark.parametrize("members", UNUSABLE, ids=lambda members: next(iter(members)))
+async def test_a_definition_that_cannot_be_sent_is_refused(members: dict[str, Any]) -> None:
+    def nothing() -> None: ...
+
+    server = Server("test", "1")
+    for register in (server.tool, server.prompt, server.resource):
+        with pytest.raises(TypeError, match=r"^(tool|prompt|resource) "):
+            register(**members)(nothing)
+    with pytest.raises(TypeError, match=r"^resource a:"):
+        server.resource("a://{x}", **members)(lambda x: None)
+    assert (server.tools, server.prompts, server.resources, server.resource_templates) == ({}, {}, {}, {})
+
+
+@pytest.mark.parametrize("members", [{"task_support": "maybe"}, {"task_start": "later"}], ids=str)
+def test_an_unknown_kind_of_task_is_refused(members: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"^tool add: task_support or task_start is unknown$"):
+        Server("test", "1").tool("add", **members)(lambda: None)
+
+
+@pytest.mark.parametrize("name", ["", "rpc.discover"])
+def test_methods_that_no_client_may_send(name: str) -> None:
+    server = Server("test", "1")
+    for register in (server.method, server.notification):
+        with pytest.raises(ValueError, match="reserved by JSON-RPC"):
+            register(name)(dict)
+    with pytest.raises(TypeError, match="method must be a str, not int"):
+        server.notification(3)(lambda: None)  # type: ignore[arg-type]

@@ -1,0 +1,55 @@
+"""The pages of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from ...codec._json import dumps
+from ...errors import EncodeError
+from .results import check_named_objects, invalid_result
+
+MAX_PAGES: Final = 1000
+"""Maximum number of pages of one list. A server with more, or with pages that form a cycle, is faulty."""
+MAX_LIST_BYTES: Final = 64 * 1024 * 1024
+"""Maximum size of all pages of one list together, as JSON. A single page may be as large as a message."""
+
+
+async def all_pages(
+    method: str, name: str, key: str, request: Callable[[Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """Request all pages of a list and return its items.
+
+    Args:
+        method: The method, for error texts.
+        name: The member of a page that holds the items.
+        key: The member that each item must have.
+        request: Takes the params of a page and returns the page.
+
+    Raises:
+        ValueError: A page is invalid, or the pages exceed MAX_PAGES or MAX_LIST_BYTES.
+    """
+    found: list[dict[str, Any]] = []
+    params: dict[str, str] | None = None
+    cursors: set[str] = set()
+    size = 0
+    for _ in range(MAX_PAGES):
+        page = await request(params)
+        check_named_objects(method, page, name, key)
+        found += page[name]
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            return found
+        if not isinstance(cursor, str):
+            raise invalid_result(method, "/nextCursor must be a string")
+        if cursor in cursors:
+            raise invalid_result(method, "/nextCursor repeats an earlier cursor")
+        try:
+            size += len(dumps(page))
+        except EncodeError:  # decoding allows four times the depth of encoding
+            raise invalid_result(method, "a page is nested too deeply") from None
+        if size > MAX_LIST_BYTES:
+            raise invalid_result(method, f"the pages have more than {MAX_LIST_BYTES} bytes")
+        cursors.add(cursor)
+        params = {"cursor": cursor}
+    raise invalid_result(method, f"there are more than {MAX_PAGES} pages")

@@ -1,0 +1,140 @@
+"""A task on a server: a call of a tool that goes on after its response.
+
+Rules:
+  - Up to 2025-11-25 `tasks/result` waits for the result, and the handlers of the client answer what the task asks.
+  - In 2026-07-28 the client polls with `tasks/get`, as often as the server suggests, and sends what the task asks with
+    `tasks/update`, once for each question.
+
+Sources: specification 2025-11-25 "Tasks"; SEP-2663, extension `io.modelcontextprotocol/tasks`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from math import inf
+from typing import Any, Final
+
+from ...errors import CallTimeout, RpcError, StateError
+from ...types import UNSET, Unset
+from .results import invalid_result
+
+Call = Callable[..., Awaitable[dict[str, Any]]]
+"""Sends a request: `Client.call`."""
+Inputs = Callable[[str, dict[str, Any], int], Awaitable[dict[str, Any]]]
+"""Returns the responses to requests for input: `ClientSession.inputs`."""
+
+POLL_SECONDS: Final = 1.0
+"""How often a task is polled, unless the server says it."""
+_MIN_POLL_SECONDS: Final = 0.02
+_MAX_POLL_SECONDS: Final = 60.0
+_FINAL: Final = frozenset({"cancelled", "completed", "failed"})
+
+
+class ClientTask:
+    """A task that `Client.start_task` returned.
+
+    Attributes:
+        id: The id of the task; None if the server has returned the result at once.
+        last: The members of the task as the server described them last; {} without a task.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        inputs: Inputs,
+        is_modern: bool,
+        task: dict[str, Any],
+        result: dict[str, Any] | None,
+        check: Callable[[dict[str, Any]], dict[str, Any]],
+    ) -> None:
+        id = task.get("taskId")
+        if result is None and not isinstance(id, str):
+            raise invalid_result("tools/call", "/taskId must be a string")
+        self.id: str | None = id if result is None else None
+        self.last: dict[str, Any] = task
+        self._call = call
+        self._inputs = inputs
+        self._is_modern = is_modern
+        self._result = result
+        self._check = check
+        self._answered: set[str] = set()
+
+    @property
+    def status(self) -> str:
+        """The status when the server described the task last: "working", "input_required", "completed" …"""
+        return "completed" if self.id is None else str(self.last.get("status"))
+
+    async def get(self, *, timeout: float | Unset | None = UNSET) -> dict[str, Any]:
+        """Ask the server for the task and return its members.
+
+        Args:
+            timeout: As for the methods of `Client`.
+
+        Raises:
+            StateError: The server has returned the result at once, so there is no task.
+        """
+        self.last = await self._call("tasks/get", {"taskId": self._known_id()}, timeout=timeout)
+        return self.last
+
+    async def cancel(self, *, timeout: float | Unset | None = UNSET) -> None:
+        """Ask the server to cancel the task. Raises what `get` raises."""
+        await self._call("tasks/cancel", {"taskId": self._known_id()}, timeout=timeout)
+
+    async def result(self, *, timeout: float | None = None) -> dict[str, Any]:
+        """Wait for the result of the tool and return it as `Client.call_tool` does.
+
+        Args:
+            timeout: Seconds until CallTimeout; None: no timeout. The task goes on afterwards.
+
+        Raises:
+            RpcError: The error of the call; or the task was cancelled (-32600).
+        """
+        if self._result is None:
+            if self._is_modern:
+                deadline = inf if timeout is None else asyncio.get_running_loop().time() + timeout
+                self._result = self._check(await self._poll(deadline))
+            else:
+                found = await self._call("tasks/result", {"taskId": self._known_id()}, timeout=timeout)
+                self._result = self._check(found)
+        return self._result
+
+    async def _poll(self, deadline: float) -> dict[str, Any]:
+        while True:
+            seconds = deadline - asyncio.get_running_loop().time()
+            if seconds <= 0:
+                raise CallTimeout("the task did not end in time")
+            task = await self.get(timeout=UNSET if seconds == inf else seconds)
+            if task.get("status") in _FINAL:
+                break
+            if task.get("status") == "input_required" and await self._answer(task):
+                continue
+            suggested = task.get("pollIntervalMs")
+            pause = suggested / 1000 if isinstance(suggested, (int, float)) else POLL_SECONDS
+            await asyncio.sleep(min(max(pause, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS, max(seconds, 0)))
+        if task["status"] == "completed":
+            result = task.get("result")
+            if not isinstance(result, dict):
+                raise invalid_result("tasks/get", "/result must be an object")
+            return result
+        error = task.get("error")
+        if isinstance(error, dict) and type(error.get("code")) is int and isinstance(error.get("message"), str):
+            raise RpcError(error["code"], error["message"], error.get("data", UNSET))
+        raise RpcError(-32600, f"the task is {task['status']}")
+
+    async def _answer(self, task: dict[str, Any]) -> bool:
+        """Send the responses to what the task asks, and return whether there was something new."""
+        requests = task.get("inputRequests")
+        if not isinstance(requests, dict):
+            raise invalid_result("tasks/get", "/inputRequests must be an object")
+        new = {key: request for key, request in requests.items() if key not in self._answered}
+        if new:
+            self._answered |= new.keys()
+            inputs = await self._inputs("tasks/get", {"inputRequests": new}, 0)
+            await self._call("tasks/update", {"taskId": self.id, **inputs})
+        return bool(new)
+
+    def _known_id(self) -> str:
+        if self.id is None:
+            raise StateError("the server has returned the result at once")
+        return self.id

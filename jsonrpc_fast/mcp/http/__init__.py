@@ -1,0 +1,39 @@
+"""MCP over Streamable HTTP, revisions 2025-03-26 to 2026-07-28.
+
+A client:
+
+    client            `StreamableHttpClient`: the transport
+    post              a POST and the responses that it waits for
+    listener          the GET stream of a session
+    event_reader      streams of events, and how they are resumed
+    client_session    the session, and how it is begun again
+    request_headers   the headers that repeat what a message says
+    sending           the requests of HTTP
+    pool              the HTTP clients, each with one request in flight
+
+A server:
+
+    endpoint          `McpEndpoint`: the ASGI application
+    serving           serves it with uvicorn
+    programs          programs on stdio, served over HTTP
+    connections       what the application needs of a server
+    authorization     `Authorization`: bearer tokens
+    checks            the checks of a client's headers against the body
+    session_requests  the requests of sessions, up to 2025-11-25
+    sessions          the table of sessions
+    stateless         the requests without a session, from 2026-07-28 on
+    transport         the transport of one session, or of one request without a session
+    responses         responses that carry the messages of a stream
+    streams           one stream of messages to a client
+    event_store       keeps the events of streams, so that a client whose connection broke resumes its stream
+
+Both: `headers`, the headers of the protocol, without IO.
+
+Needs the extra `mcp`; the client also needs `http`, and serving with uvicorn needs `mcp-http`, which has both.
+"""
+
+from __future__ import annotations
+
+from .event_store import EventStore, MemoryEventStore
+
+__all__ = ["EventStore", "MemoryEventStore"]

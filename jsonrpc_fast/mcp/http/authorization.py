@@ -1,0 +1,220 @@
+"""Bearer tokens in front of an MCP server, which is a resource server of OAuth 2.1.
+
+    async def check(token: str) -> dict[str, Any] | None:
+        ...  # with a library for JWT, or by introspection
+
+    app = server.asgi_app(
+        authorization=Authorization(
+            check, resource="https://example.org/mcp", authorization_servers=["https://login.example.org"]
+        )
+    )
+
+Rules:
+  - each HTTP request needs a token in the header `Authorization`. The function of the user checks it: signature,
+    expiry, issuer and audience. Without a valid token the answer is 401, without the scopes it is 403;
+  - `WWW-Authenticate` names the metadata of the resource, which anybody may read: a client finds the authorization
+    server there;
+  - a session belongs to the subject that began it. For anybody else it does not exist.
+
+Sources: specification 2025-11-25 and 2026-07-28 "Authorization"; RFC 6750, RFC 9728.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import traceback
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from ..._checks import check_seconds as check_seconds_option
+from ...codec._json import dumps
+from ...handlers import is_awaitable
+from ...http.guard import Guarded
+from ...http.requests import Refusal
+
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+"""The path of the metadata, before the path of the resource (RFC 9728, section 3.1)."""
+
+MAX_TOKEN_BYTES: Final = 16 * 1024
+
+_TOKEN_CHARACTERS: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/=")
+_SCOPE: Final = re.compile(r"[!#-\[\]-~]+")
+"""A scope (RFC 6749, section 3.3). Others, such as one made from the name in a message, do not fit into a header."""
+_UNREADABLE: Final = "The rights of the token cannot be found out."
+_logger: Final = logging.getLogger("jsonrpc_fast.mcp")
+
+
+class Authorization:
+    """How an endpoint checks bearer tokens.
+
+    Args:
+        check: Takes the token and returns its claims, usually a mapping; None if the token is not valid. It may be
+            async. If it raises an exception, the token counts as invalid and the exception is logged without the token.
+            A `Refusal` is sent as it is, such as 503 while the authorization server cannot be reached.
+        resource: The URL of the MCP endpoint, as clients know it. Tokens must be issued for it (RFC 8707).
+        authorization_servers: The issuers of tokens, as URLs.
+        scopes: The scopes that every request needs. Or a function that takes the method of a message and the name or
+            URI in its params, or None, and returns the scopes that the message needs.
+        scopes_supported: The scopes for the metadata; by default those of `scopes`, if it is not a function.
+        subject: Takes the claims and returns who they stand for; a session belongs to it. By default "iss" and "sub" of
+            the claims, or "client_id". Claims without these, claims that are no mapping, and None as the result stand
+            for the token itself.
+        metadata: Further members of the metadata, such as `resource_name`.
+        check_seconds: How long an async `check` may take; then it is cancelled and the answer is 503. None: no limit.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: `resource` is not an http or https URL without a fragment, or there is no authorization server.
+    """
+
+    def __init__(
+        self,
+        check: Callable[[str], Any | Awaitable[Any]],
+        *,
+        resource: str,
+        authorization_servers: Collection[str],
+        scopes: Collection[str] | Callable[[str, str | None], Iterable[str]] = (),
+        scopes_supported: Collection[str] | None = None,
+        subject: Callable[[Any], object] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        check_seconds: float | None = 30.0,
+    ) -> None:
+        check_seconds_option("check_seconds", check_seconds)
+        parts = urlsplit(resource)
+        if parts.scheme not in ("http", "https") or not parts.netloc or parts.fragment:
+            raise ValueError("resource must be an http or https URL without a fragment")
+        if isinstance(authorization_servers, str) or isinstance(scopes, str) or isinstance(scopes_supported, str):
+            raise TypeError("authorization_servers, scopes and scopes_supported must be several strings, not one")
+        if not authorization_servers:
+            raise ValueError("there must be an authorization server")
+        if not callable(check):
+            raise TypeError("check must be callable")
+        self._check = check
+        self._check_seconds = check_seconds
+        self._subject = subject
+        self._scopes_for: Callable[[str, str | None], Iterable[str]] | None = scopes if callable(scopes) else None
+        self._scopes: frozenset[str] = frozenset() if callable(scopes) else frozenset(scopes)
+        supported = sorted(self._scopes) if scopes_supported is None else list(scopes_supported)
+        path = parts.path.rstrip("/")
+        self.paths: frozenset[str] = frozenset({WELL_KNOWN, WELL_KNOWN + path})
+        self.metadata_url: str = f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{path}"
+        self.metadata: dict[str, Any] = {
+            "resource": resource,
+            "authorization_servers": list(authorization_servers),
+            "bearer_methods_supported": ["header"],
+            **({"scopes_supported": supported} if supported else {}),
+            **(metadata or {}),
+        }
+        self.metadata_text: bytes = dumps(self.metadata)
+        self._supported = supported
+
+    async def authorize(self, header: bytes | None) -> tuple[Any, object]:
+        """Check the header `Authorization` of a request. Return the claims and the subject.
+
+        Raises:
+            Refusal: There is no valid token (401), or it lacks a scope (403), or the header is malformed (400), or a
+                function failed that reads the claims (500).
+        """
+        if header is None:
+            raise self._refusal(401, None, "A bearer token is required.", self._supported)
+        scheme, _, token = header.partition(b" ")
+        token = token.strip(b" ")
+        if scheme.lower() != b"bearer" or not token:
+            raise self._refusal(401, None, "A bearer token is required.", self._supported)
+        if len(token) > MAX_TOKEN_BYTES or not _TOKEN_CHARACTERS.issuperset(token):
+            raise self._refusal(400, "invalid_request", "The token is malformed.")
+        text = token.decode()
+        try:
+            claims = self._check(text)
+            if is_awaitable(claims):
+                claims = await self._in_time(claims)
+        except Refusal:
+            raise
+        except Exception as error:
+            self._log(error, text)
+            claims = None
+        if not claims and not isinstance(claims, Mapping):
+            raise self._refusal(401, "invalid_token", "The token is not valid.", self._supported)
+        try:
+            self._require(claims, self._scopes)
+            return claims, self._subject_of(claims, token)
+        except Refusal:
+            raise
+        except Exception as error:
+            self._log(error, text)
+            raise Refusal(500, _UNREADABLE) from None
+
+    async def _in_time(self, claims: Awaitable[Any]) -> Any:
+        work = _result(claims)
+        try:
+            guarded = Guarded(work, work.send(None), seconds=self._check_seconds)
+        except StopIteration as end:
+            return end.value
+        found = await guarded
+        if guarded.is_cancelled:
+            raise Refusal(503, "The token could not be checked in time.", [(b"retry-after", b"1")])
+        return found
+
+    def check_message(self, claims: Any, method: str, name: str | None) -> None:
+        """Check that claims have the scopes for a message.
+
+        Raises:
+            Refusal: A scope is missing (403), or the function that gives the scopes failed (500).
+        """
+        if self._scopes_for is None:
+            return
+        try:
+            self._require(claims, frozenset(self._scopes_for(method, name)))
+        except Refusal:
+            raise
+        except Exception as error:
+            self._log(error)
+            raise Refusal(500, _UNREADABLE) from None
+
+    def _log(self, error: Exception, token: str | None = None) -> None:
+        lines = "".join(traceback.format_exception(error))
+        if token is not None:
+            lines = lines.replace(token, "[the token]")
+        _logger.warning("the check of a bearer token failed\n%s", lines)
+
+    def _require(self, claims: Any, scopes: frozenset[str]) -> None:
+        if not scopes <= scopes_of(claims):
+            raise self._refusal(403, "insufficient_scope", "The token lacks a scope.", sorted(scopes))
+
+    def _subject_of(self, claims: Any, token: bytes) -> object:
+        if self._subject is not None:
+            subject = self._subject(claims)
+            if subject is not None:  # otherwise all clients without a subject would share their sessions
+                return subject
+        elif isinstance(claims, Mapping):
+            for name in ("sub", "client_id"):
+                if claims.get(name) is not None:
+                    return claims.get("iss"), name, claims[name]
+        return hashlib.sha256(token).digest()
+
+    def _refusal(self, status: int, error: str | None, reason: str, scopes: Iterable[str] = ()) -> Refusal:
+        parameters = {"resource_metadata": self.metadata_url}
+        if error is not None:
+            parameters = {"error": error, "error_description": reason, **parameters}
+        if joined := " ".join([scope for scope in scopes if _SCOPE.fullmatch(scope)]):
+            parameters["scope"] = joined
+        challenge = "Bearer " + ", ".join(f'{name}="{value}"' for name, value in parameters.items())
+        return Refusal(status, reason, [(b"www-authenticate", challenge.encode("latin-1"))])
+
+
+async def _result(claims: Awaitable[Any]) -> Any:
+    return await claims
+
+
+def scopes_of(claims: Any) -> frozenset[str]:
+    """Return the scopes in claims: `scope` (a string, or several), `scp` or `scopes`, as a member or an attribute."""
+    for name in ("scope", "scp", "scopes"):
+        value = claims.get(name) if isinstance(claims, Mapping) else getattr(claims, name, None)
+        if isinstance(value, str):
+            return frozenset(value.split())
+        if isinstance(value, Iterable):
+            return frozenset(scope for scope in value if isinstance(scope, str))
+    return frozenset()

@@ -1,0 +1,497 @@
+"""A connection to an MCP server over Streamable HTTP, on httpx.
+
+Rules:
+  - Each message is a POST of its own. Requests go out concurrently; a request waits for the notifications that were
+    sent before it, and notifications wait for each other.
+  - The answer to a request is read from the answer to its POST: JSON, or a stream of events. A response with another id
+    is reported as a fault and settles nothing.
+  - A request that gets no response fails alone, through `onfail`: HttpStatusError, InvalidResponse, ConnectionLost,
+    CallTimeout, or what `auth` raises. None of these holds anything of a body.
+  - Up to 2025-11-25, a stream that ends too early is resumed after its last event id. The GET stream of the server is
+    opened after `notifications/initialized`, if the server has one.
+  - A session that the server ended (404) is begun again. The request that got the 404 is sent again. The requests that
+    the old session had accepted fail.
+  - Cancelling a request frees its connection. In 2026-07-28 that alone cancels it; before, the notification is sent.
+
+Source: specification 2025-11-25 "Transports" and 2026-07-28 "Streamable HTTP".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ..._checks import check_count, check_seconds
+from ...codec import Notification, ParseError, Request, Response, decode
+from ...errors import ConnectionLost, InvalidResponse
+from ...framing.sse import Event
+from ...profile import JSONRPC
+from ...session.tracker import unknown_answer
+from ...transports.base import HIGH_WATER_BYTES, LOW_WATER_BYTES, State
+from ...transports.message import MessageTransport
+from ...transports.options import MessageOptions
+from ...types import MessageId
+from ..protocol.meta import object_members
+from .client_session import ClientSession, begin_again, session_headers, session_of
+from .event_reader import END_SECONDS, Cursor, EventReader
+from .listener import Listener
+from .post import Key, Post, key_of
+from .request_headers import RequestHeaders
+from .sending import (
+    EVENT_STREAM,
+    Body,
+    HttpAuth,
+    HttpSender,
+    content_type,
+    fail_after,
+    move_on_after,
+    read,
+    status_error,
+)
+
+if TYPE_CHECKING:
+    import httpx
+    from typing_extensions import Unpack
+
+__all__ = ["CONNECT_SECONDS", "MAX_REQUESTS", "MAX_STREAM_BYTES", "READ_SECONDS", "HttpAuth", "StreamableHttpClient"]
+
+CONNECT_SECONDS: Final = 30.0
+"""How long opening a connection and sending a message may take, by default."""
+READ_SECONDS: Final = 300.0
+"""How long a server may be silent while an answer is awaited, by default."""
+MAX_STREAM_BYTES: Final = 1024 * 1024 * 1024
+"""The maximum size of one stream of events, by default."""
+MAX_REQUESTS: Final = 256
+"""Maximum number of requests that are sent or awaited at a time. Further ones wait."""
+
+_NOTICE_SECONDS: Final = 30.0  # for a notification or a response to be accepted
+_MAX_REFUSAL_BYTES: Final = 64 * 1024
+_OWN_STATUSES: Final = (401, 403, 407, 429)
+"""Statuses that say more than the error of JSON-RPC beside them."""
+
+
+class StreamableHttpClient(MessageTransport):
+    """A connection to an MCP server over Streamable HTTP.
+
+    `connect` sends nothing: what keeps a request from being answered fails that request.
+
+    Args:
+        url: The URL of the MCP endpoint.
+        headers: Further headers of every request.
+        auth: As `auth` of `httpx.AsyncClient`. An `httpx2.Auth`, such as the SDK's provider, is used with httpx2.
+        http_client: The client to use, which is not closed; by default one is made with the settings of the
+            environment (proxies, certificates).
+        connect_seconds: How long opening a connection and sending a message may take; None: no limit.
+        read_seconds: How long the server may be silent while an answer is awaited; None: no limit.
+        max_stream_bytes: The maximum size of one stream of events; None: no limit. A single message is bounded by the
+            limits of the profile.
+        options: Options of `BaseTransport`.
+
+    Attributes:
+        onfail: Called with the id of a request and the exception, when the request fails. If it is not set, `onerror`
+            is called with the exception.
+
+    Raises:
+        TypeError, ValueError: An option has the wrong type or value.
+    """
+
+    has_exchanges = True
+    """Whether each request has an exchange of its own: the server always answers it, and closing it cancels it."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        auth: HttpAuth | None = None,
+        http_client: httpx.AsyncClient | Any | None = None,
+        connect_seconds: float | None = CONNECT_SECONDS,
+        read_seconds: float | None = READ_SECONDS,
+        max_stream_bytes: int | None = MAX_STREAM_BYTES,
+        **options: Unpack[MessageOptions],
+    ) -> None:
+        check_seconds("connect_seconds", connect_seconds)
+        check_seconds("read_seconds", read_seconds)
+        check_count("max_stream_bytes", max_stream_bytes, 1)
+        super().__init__(**options)
+        self._sender = HttpSender(
+            url,
+            headers=headers,
+            auth=auth,
+            http_client=http_client,
+            connect_seconds=connect_seconds,
+            read_seconds=read_seconds,
+        )
+        self._events = EventReader(self._sender, self.profile.limits.message_bytes, max_stream_bytes)
+        self._listener = Listener(
+            self._sender,
+            self._events,
+            begin=self._begin_request,
+            on_event=partial(self._on_event, None, None),
+            report=self._report_fault,
+            renew=self._renew_soon,
+        )
+        self._headers = RequestHeaders()
+        self.onfail: Callable[[MessageId, Exception], None] | None = None
+
+        self._posts: dict[Key, Post] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._notices: set[asyncio.Task[None]] = set()  # of notifications and responses
+        self._last_notice: asyncio.Task[None] | None = None
+        self._ender: asyncio.Task[None] | None = None
+        self._session: ClientSession | None = None
+        self._initialize: bytes = b""
+        self._unsent_bytes = 0
+
+    # The channel.
+
+    def channel_name(self) -> str:
+        return f"HTTP to {self._sender.url.host}"
+
+    async def open_channel(self) -> None:
+        self._slots = asyncio.Semaphore(MAX_REQUESTS)
+        self._renewing = asyncio.Lock()
+        self._sender.open(self._begin_request)
+
+    def set_reading(self, wanted: bool) -> None:
+        if wanted:
+            self._events.may_read.set()
+        else:
+            self._events.may_read.clear()
+
+    def unwritten_bytes(self) -> int:
+        return self._unsent_bytes
+
+    def finish_channel(self) -> None:
+        self._ender = self._task(self._finish(), None)
+
+    def abort_channel(self) -> None:
+        if self._ender is not None:
+            self._ender.cancel()
+        self._ender = self._task(self._abort(), None)
+
+    async def _finish(self) -> None:
+        """Send what was accepted, end the session, and release everything."""
+        self._cancel_requests()
+        if self._notices:
+            await asyncio.wait(self._notices)
+        session = self._session
+        if session is not None and session.id is not None:
+            try:
+                with move_on_after(_NOTICE_SECONDS):
+                    response = await self._sender.send("DELETE", session_headers(session))
+                    await self._sender.release(response)
+            except Exception as error:  # the server forgets the session in time
+                self._report_fault(self._sender.translated(error))
+        await self._abort()
+
+    async def _abort(self) -> None:
+        self._cancel_requests()
+        left = {task for task in self._notices if not task.done()}
+        for task in left:
+            task.cancel()
+        left |= self._tasks
+        if left:
+            await asyncio.wait(left, timeout=END_SECONDS)
+        with move_on_after(END_SECONDS):
+            await self._sender.close()
+        self.channel_lost()
+
+    def _cancel_requests(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    def _begin_request(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._task(work, self._tasks)
+
+    def _task(self, work: Any, tasks: set[asyncio.Task[None]] | None) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.Task(work, loop=self._loop)  # never an eager task
+        if tasks is not None:
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        return task
+
+    # Sending messages.
+
+    def write_messages(self, texts: list[bytes]) -> None:
+        for text in texts:
+            self._unsent_bytes += len(text)
+            self._write(text)
+        if self._unsent_bytes > HIGH_WATER_BYTES and not self._is_blocked:
+            self.set_blocked(True)
+
+    def _written(self, size: int) -> None:
+        self._unsent_bytes -= size
+        if self._is_blocked and self._unsent_bytes <= LOW_WATER_BYTES:
+            self.set_blocked(False)
+
+    def _write(self, text: bytes) -> None:
+        message = decode(text, JSONRPC, raw=True)
+        if isinstance(message, Request):
+            headers = self._headers_of(message)
+            body = Body(text, self._written)
+            self._begin(Post(body, message.method, (message.id,), headers or {}, is_modern=headers is not None))
+            if message.method == "initialize":
+                self._initialize = text
+        elif isinstance(message, list):
+            ids = [item.id for item in message if isinstance(item, Request)]
+            if ids:
+                self._begin(Post(Body(text, self._written), "", ids, {}, is_modern=False))
+            else:
+                self._notify(text, "", {})
+        elif isinstance(message, Notification) and message.method == "notifications/cancelled":
+            self._cancel(message, text)
+        elif isinstance(message, Notification):
+            self._notify(text, message.method, self._headers_of(message) or {})
+        else:
+            self._task(self._run_notice(text, "", {}, None), self._notices)
+
+    def _headers_of(self, message: Request[Any] | Notification[Any]) -> dict[str, str] | None:
+        """Return the headers that depend on a message; None if it belongs to a revision with sessions."""
+        if self._session is not None or message.method == "initialize":
+            return None
+        return self._headers.of(message)
+
+    def _begin(self, post: Post) -> None:
+        for key in post.ids:
+            self._posts[key] = post
+        post.task = self._begin_request(self._run_request(post, self._last_notice))
+
+    def _notify(self, text: bytes, method: str, headers: dict[str, str]) -> None:
+        notice = self._run_notice(text, method, headers, self._last_notice)
+        self._last_notice = self._task(notice, self._notices)
+
+    def _cancel(self, message: Notification[Any], text: bytes) -> None:
+        """Free the connection of a cancelled request, and notify the server if it needs that."""
+        id = object_members(message.params).get("requestId")
+        post = self._posts.pop(key_of(id), None)
+        if post is not None:
+            del post.ids[key_of(id)]
+            if not post.ids:
+                post.task.cancel()
+        if self._session is None and (post is None or post.is_modern):
+            self._written(len(text))
+        else:
+            self._task(self._run_notice(text, message.method, {}, None), self._notices)
+
+    # Requests.
+
+    async def _run_request(self, post: Post, notice: asyncio.Task[None] | None) -> None:
+        try:
+            if notice is not None and not notice.done():
+                await asyncio.wait([notice], timeout=_NOTICE_SECONDS)
+            async with self._slots:
+                await self._exchange(post)
+                if post.ids:
+                    raise ConnectionLost("the stream of the server ended before the response")
+        except Exception as error:
+            self._fail(post, self._sender.translated(error))
+        finally:
+            post.body.mark_written()
+            for key in post.ids:
+                self._posts.pop(key, None)
+
+    def _fail(self, post: Post, error: Exception) -> None:
+        ids = list(post.ids.values())
+        for key in post.ids:
+            self._posts.pop(key, None)
+        post.ids.clear()
+        if self._state in (State.CLOSING, State.CLOSED):
+            return
+        for id in ids:
+            if self.onfail is None:
+                self._report_fault(error)
+            else:
+                self._run_callback(partial(self.onfail, id, error), "onfail")
+
+    async def _exchange(self, post: Post) -> None:
+        """Send a request and read its response."""
+        response = await self._open_post(post)
+        try:
+            status = response.status_code
+            kind = content_type(response)
+            if not 200 <= status < 300:
+                await self._read_refusal(response, post, kind)
+                return
+            post.is_accepted = True
+            self._listener.begin_if_lost(self._session)
+            if kind == "application/json":
+                self._read_body(post, response, await read(response, self.profile.limits.message_bytes))
+                return
+            if kind != EVENT_STREAM:
+                raise InvalidResponse("the answer to a request is neither JSON nor a stream of events")
+            cursor = Cursor()
+            fault = await self._read_events(response, cursor, post)
+        finally:
+            await self._sender.release(response)
+        while post.ids:
+            if post.is_modern or not cursor.id:
+                raise ConnectionLost("the stream of the server ended before the response") from fault
+            response = await self._events.resume(cursor, post.session)
+            try:
+                fault = await self._read_events(response, cursor, post)
+            finally:
+                await self._sender.release(response)
+
+    async def _open_post(self, post: Post) -> Any:
+        """Send a POST in the current session, or in a new one if the server ended that."""
+        renewals = 0
+        while True:
+            session = None if post.is_modern or post.method == "initialize" else self._session
+            post.session = session
+            headers = {**session_headers(session), **post.headers}
+            response = await self._sender.send("POST", headers, post.body)
+            if response.status_code != 404 or session is None or session.id is None or renewals:
+                return response
+            await self._sender.release(response)
+            renewals += 1
+            await self._renew(session)
+
+    async def _read_refusal(self, response: Any, post: Post, kind: str) -> None:
+        """Settle a request whose POST got no status of 2xx: with the error in the body, or with the status."""
+        status = response.status_code
+        error = status_error(response)
+        if kind == "application/json" and status >= 400:
+            try:
+                found = decode(await read(response, _MAX_REFUSAL_BYTES), self.profile, raw=self._raw)
+            except (InvalidResponse, self._sender.library.HTTPError):
+                raise error from None
+            if isinstance(found, Response) and found.error is not None and len(post.ids) == 1:
+                [id] = post.ids.values()
+                if key_of(found.id) == key_of(id) or (status < 500 and status not in _OWN_STATUSES):
+                    self._receive(post, Response(id, error=found.error))
+                    return
+        raise error
+
+    def _read_body(self, post: Post, response: Any, body: bytes) -> None:
+        if response.status_code == 202 or not body:
+            raise InvalidResponse("the server accepted a request without answering it")
+        item = decode(body, self.profile, raw=self._raw)
+        if isinstance(item, ParseError) and (item.id is None or key_of(item.id) not in post.ids):
+            raise InvalidResponse("the response is malformed") from item
+        if isinstance(item, Response) and post.method == "initialize":
+            self._session = session_of(response, item) or self._session
+        self._on_item(post, item)
+        if post.ids:
+            raise InvalidResponse("the answer is not a response to this request")
+
+    # Streams of events.
+
+    async def _read_events(self, response: Any, cursor: Cursor, post: Post) -> Exception | None:
+        on_event = partial(self._on_event, response, post)
+        return await self._events.read(response, cursor, on_event, lambda: not post.ids)
+
+    def _on_event(self, response: Any, post: Post | None, event: Event) -> None:
+        if event.type != "message" or event.data == b"":
+            return
+        if event.data is None:
+            if post is not None:
+                raise InvalidResponse(f"an event is larger than {self.profile.limits.message_bytes} bytes")
+            self._report_fault(ParseError.message_too_large())
+            return
+        item = decode(event.data, self.profile, raw=self._raw)
+        if post is not None and post.method == "initialize" and isinstance(item, Response):
+            self._session = session_of(response, item) or self._session
+        self._on_item(post, item)
+
+    def _on_item(self, post: Post | None, item: Any) -> None:
+        """Handle a message of the answer to a request, or of the GET stream."""
+        if isinstance(item, list):
+            items = [one for one in item if self._belongs(post, one)]
+            if items:
+                self._receive_items([items])
+        elif isinstance(item, Response) and item.id is None and post is not None and len(post.ids) == 1:
+            [id] = post.ids.values()
+            self._receive(post, Response(id, error=item.error))
+        elif self._belongs(post, item):
+            self._receive(post, item)
+
+    def _receive(self, post: Post | None, item: Any) -> None:
+        if post is not None:
+            if isinstance(item, (Response, ParseError)) and post.ids.pop(key_of(item.id), None) is not None:
+                self._posts.pop(key_of(item.id), None)
+            if post.method == "tools/list" and post.is_modern and isinstance(item, Response) and item.error is None:
+                item = self._headers.without_invalid_tools(item, self._report_fault)
+        self._receive_items([item])
+
+    def _belongs(self, post: Post | None, item: Any) -> bool:
+        """Return whether an item may be delivered: a response only to the request that it was sent for."""
+        if isinstance(item, ParseError):
+            is_response = item.id is not None and key_of(item.id) in self._posts
+        else:
+            is_response = isinstance(item, Response)
+        if is_response and (post is None or key_of(item.id) not in post.ids):
+            self._report_fault(unknown_answer())
+            return False
+        return True
+
+    def _receive_items(self, items: list[Any]) -> None:
+        """Handle messages that arrived and are decoded."""
+        if self._state is State.CLOSING or self._state is State.CLOSED:
+            return
+        if self._log is not None:
+            for item in items:
+                self._log.received(item, "over HTTP")
+        self._undelivered += items
+        had_backlog, self._has_backlog = self._has_backlog, True
+        if self._may_deliver and not had_backlog:
+            self._deliver([], has_more=True)
+
+    def _listen(self, session: ClientSession) -> None:
+        if self._state is State.RUNNING:
+            self._listener.begin(session)
+
+    async def _renew_soon(self, session: ClientSession) -> None:
+        try:
+            await self._renew(session)
+        except Exception as error:  # the next request tries again
+            self._report_fault(self._sender.translated(error))
+
+    async def _renew(self, session: ClientSession) -> None:
+        """Begin a new session, unless that happened already.
+
+        Raises:
+            ConnectionLost: The server did not answer as it did the first time.
+        """
+        async with self._renewing:
+            if self._session is not session or self._state is not State.RUNNING:
+                return
+            ended = [post for post in self._posts.values() if post.session is session and post.is_accepted]
+            for post in ended:
+                self._fail(post, ConnectionLost("the server ended the session"))
+                post.task.cancel()
+            decode_text = partial(decode, profile=self.profile, raw=self._raw)
+            limit = self.profile.limits.message_bytes
+            self._session = await begin_again(self._sender, self._initialize, session.version, decode_text, limit)
+            self._listen(self._session)
+
+    # Notifications and responses.
+
+    async def _run_notice(
+        self, text: bytes, method: str, headers: dict[str, str], before: asyncio.Task[None] | None
+    ) -> None:
+        """Send a notification or a response, after the notification before it."""
+        body = Body(text, self._written)
+        try:
+            if before is not None and not before.done():
+                await asyncio.wait([before], timeout=_NOTICE_SECONDS)
+            with fail_after(_NOTICE_SECONDS):
+                session = None if headers else self._session
+                response = await self._sender.send("POST", {**session_headers(session), **headers}, body)
+                await self._sender.release(response)
+            if response.status_code == 404 and session is not None and session.id is not None and method:
+                await self._renew(session)
+            elif not 200 <= response.status_code < 300:
+                raise status_error(response)
+            elif method == "notifications/initialized" and session is not None:
+                self._listen(session)
+        except Exception as error:
+            self._report_fault(self._sender.translated(error))
+        finally:
+            body.mark_written()
+
+    def _report_fault(self, fault: Exception) -> None:
+        if self._state in (State.RUNNING, State.CLOSING):
+            self._report(fault)

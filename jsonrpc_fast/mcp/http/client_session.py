@@ -1,0 +1,111 @@
+"""The session of a client, in the revisions up to 2025-11-25, and how it is begun again.
+
+A session that the server ended is begun again with the same `initialize`, and must agree on the same revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any, Final
+
+from ...codec import Response, encode_notification
+from ...errors import ConnectionLost
+from ...framing.sse import EventDecoder
+from ..protocol.meta import object_members
+from ..protocol.versions import HANDSHAKE_VERSIONS
+from .headers import PROTOCOL_VERSION_HEADER, SESSION_ID_HEADER
+from .sending import EVENT_STREAM, Body, HttpSender, content_type, pieces_of, read, session_id, status_error
+
+_WITH_VERSION_HEADER: Final = HANDSHAKE_VERSIONS[HANDSHAKE_VERSIONS.index("2025-06-18") :]
+
+
+class ClientSession:
+    """What `initialize` agreed on.
+
+    Args:
+        id: The session id; None if the server gave none.
+        version: The revision of the protocol.
+
+    Attributes:
+        id: The same as the argument.
+        version: The same as the argument.
+    """
+
+    __slots__ = ("id", "version")
+
+    def __init__(self, id: str | None, version: str) -> None:
+        self.id: str | None = id
+        self.version: str = version
+
+
+def session_headers(session: ClientSession | None) -> dict[str, str]:
+    """Return the headers of the requests of a session."""
+    headers = {}
+    if session is not None:
+        if session.id is not None:
+            headers[SESSION_ID_HEADER] = session.id
+        if session.version in _WITH_VERSION_HEADER:
+            headers[PROTOCOL_VERSION_HEADER] = session.version
+    return headers
+
+
+def session_of(answer: Any, response: Response) -> ClientSession | None:
+    """Return the session that a response to `initialize` begins; None if it begins none.
+
+    Args:
+        answer: The answer of HTTP that carries it.
+        response: The response.
+
+    Raises:
+        InvalidResponse: The session id is malformed.
+    """
+    version = object_members(response.result).get("protocolVersion")
+    if response.error is None and isinstance(version, str) and version in HANDSHAKE_VERSIONS:
+        return ClientSession(session_id(answer), version)
+    return None
+
+
+async def begin_again(
+    sender: HttpSender, initialize: bytes, version: str, decode: Callable[[bytes], Any], limit: int
+) -> ClientSession:
+    """Begin a session like the one that the server ended.
+
+    Args:
+        sender: Sends the requests.
+        initialize: The text of the request that began the other session.
+        version: The revision of the other session.
+        decode: Decodes a text.
+        limit: The maximum size of a text in bytes.
+
+    Raises:
+        ConnectionLost: The server did not answer as it did the first time.
+    """
+    answer = await sender.send("POST", {}, Body(initialize))
+    try:
+        found = await _first_response(answer, decode, limit)
+        agreed = object_members(found.result).get("protocolVersion") if isinstance(found, Response) else None
+        if agreed != version:
+            raise ConnectionLost("the server ended the session, and does not begin another one like it")
+        session = ClientSession(session_id(answer), version)
+    finally:
+        await sender.release(answer)
+    notice = Body(encode_notification("notifications/initialized", delimited=False))
+    await sender.release(await sender.send("POST", session_headers(session), notice))
+    return session
+
+
+async def _first_response(answer: Any, decode: Callable[[bytes], Any], limit: int) -> Any:
+    """Return the first response in the answer to a POST; None without one."""
+    if not 200 <= answer.status_code < 300:
+        raise status_error(answer)
+    if content_type(answer) != EVENT_STREAM:
+        return decode(await read(answer, limit))
+    decoder = EventDecoder(limit)
+    async with aclosing(pieces_of(answer)) as pieces:
+        async for piece in pieces:
+            for event in decoder.feed(piece):
+                item = decode(event.data) if event.data else None
+                if isinstance(item, Response):
+                    return item
+    return None

@@ -1,0 +1,380 @@
+"""An ASGI application that serves an MCP server over Streamable HTTP.
+
+    app = server.asgi_app()  # uvicorn module:app
+
+Rules:
+  - a POST carries one message, or a batch if the revision of its session has batches. `session_requests` answers those
+    of a session, `stateless` the others;
+  - a fault of the HTTP request is answered with a status and a text; a fault of a message with a status and an error
+    response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypedDict
+
+from ..._checks import check_count, check_seconds
+from ...codec import Notification, ParseError, Request, decode, encode
+from ...http.base import JSON_TYPE, Answer, refusal_answer
+from ...http.guard import Guarded
+from ...http.requests import (
+    Access,
+    Header,
+    Receive,
+    Refusal,
+    Scope,
+    Send,
+    check_content,
+    check_repeated,
+    declared_length,
+    is_loopback,
+    read_body,
+)
+from ...session import SessionOptions
+from ...session.options import check_options
+from ...types import UNSET, Unset
+from ..protocol.meta import object_members
+from ..protocol.versions import HANDSHAKE_VERSIONS
+from ..server.lifespan import LifespanHolder
+from .authorization import Authorization
+from .checks import SESSION_ID, SINGLE_HEADERS, VERSION, accepts, is_modern
+from .connections import ServerOfConnections
+from .event_store import EventStore, MemoryEventStore
+from .headers import NAME_MEMBERS, PARAM_HEADER_PREFIX
+from .responses import EVENT_TYPE, RETRY_SOON, Connection, Responder
+from .session_requests import SessionRequests
+from .stateless import StatelessRequests
+from .streams import Exchange
+
+_logger: Final = logging.getLogger("jsonrpc_fast.mcp")
+_JSON: Final = b"application/json"
+_METADATA_HEADERS: Final = ((b"access-control-allow-origin", b"*"), (b"cache-control", b"max-age=3600"))
+_CLOSE: Final = (b"connection", b"close")
+_PARAM_PREFIX: Final = PARAM_HEADER_PREFIX.encode()
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class HttpOptions(TypedDict, total=False):
+    """The keyword options of `McpEndpoint`.
+
+    Attributes:
+        path: The path of the endpoint below where the application is mounted; "/mcp" by default. The endpoint is also
+            at "/", so that it can be mounted with its path.
+        allowed_hosts: As in `jsonrpc_fast.http.Access`.
+        allowed_origins: As in `jsonrpc_fast.http.Access`.
+        max_body: Maximum size of the body of a POST in bytes; by default that of the profile's limits.
+        body_seconds: How long a body may take to arrive; None: no limit. 30 by default.
+        max_sessions: Maximum number of sessions. 10,000 by default. When there are more, the one that has been idle
+            longest is ended.
+        idle_seconds: How long a session may be idle; None: no limit. 1800 by default.
+        max_requests: Maximum number of HTTP requests in progress, streams included; further ones are refused with 503.
+            10,000 by default.
+        max_session_requests: The same for one session. 256 by default.
+        max_stream_bytes: Maximum size of the messages that wait in one stream. 4 MiB by default.
+        keep_alive_seconds: After this time without a message, a stream carries a comment, and a POST becomes a stream.
+            15 by default.
+        write_seconds: How long a client may take to read what is written; None: no limit. 60 by default.
+        event_store: Keeps the events of streams, so that a client whose connection breaks resumes its stream; None: no
+            stream can be resumed. By default in memory.
+        session_prefix: Names the worker: the ids of its sessions begin with it and a dot, so that a proxy can send the
+            requests of a session to the worker that began it.
+        retry_ms: After how many milliseconds a client whose connection was closed reconnects. 1000 by default.
+        authorization: How to check bearer tokens; None: anybody may use the server.
+        lifespan_seconds: How long the lifespan of the server may take to begin, and to end; None: no limit. 60 by
+            default. Requests that wait for a lifespan that does not begin get 503; the next one tries again.
+    """
+
+    path: str
+    allowed_hosts: Iterable[str] | None
+    allowed_origins: Iterable[str] | None
+    max_body: int | None
+    body_seconds: float | None
+    max_sessions: int
+    idle_seconds: float | None
+    max_requests: int
+    max_session_requests: int
+    max_stream_bytes: int
+    keep_alive_seconds: float
+    write_seconds: float | None
+    event_store: EventStore | Unset | None
+    session_prefix: str | None
+    retry_ms: int
+    authorization: Authorization | None
+    lifespan_seconds: float | None
+
+
+class McpEndpoint:
+    """An ASGI application that serves an MCP server over Streamable HTTP. It needs asyncio.
+
+    Args:
+        server: The server.
+        session_options: Options of `Session`, for each session and each request without one.
+        options: See `HttpOptions`.
+
+    Raises:
+        TypeError, ValueError: An option has the wrong type or value.
+    """
+
+    def __init__(
+        self,
+        server: ServerOfConnections,
+        session_options: SessionOptions | None = None,
+        *,
+        path: str = "/mcp",
+        allowed_hosts: Iterable[str] | None = None,
+        allowed_origins: Iterable[str] | None = None,
+        max_body: int | None = None,
+        body_seconds: float | None = 30.0,
+        max_sessions: int = 10_000,
+        idle_seconds: float | None = 1800.0,
+        max_requests: int = 10_000,
+        max_session_requests: int = 256,
+        max_stream_bytes: int = 4 * 1024 * 1024,
+        keep_alive_seconds: float = 15.0,
+        write_seconds: float | None = 60.0,
+        event_store: EventStore | Unset | None = UNSET,
+        session_prefix: str | None = None,
+        retry_ms: int = 1000,
+        authorization: Authorization | None = None,
+        lifespan_seconds: float | None = 60.0,
+    ) -> None:
+        counts = {
+            "max_sessions": max_sessions,
+            "max_requests": max_requests,
+            "max_session_requests": max_session_requests,
+            "max_stream_bytes": max_stream_bytes,
+        }
+        for name, count in counts.items():
+            check_count(name, count, 1, may_be_none=False)
+        check_count("max_body", max_body, 1)
+        check_count("retry_ms", retry_ms, 0, may_be_none=False)
+        check_seconds("body_seconds", body_seconds)
+        check_seconds("idle_seconds", idle_seconds)
+        check_seconds("write_seconds", write_seconds)
+        check_seconds("lifespan_seconds", lifespan_seconds)
+        check_seconds("keep_alive_seconds", keep_alive_seconds, may_be_none=False)
+        if not path.startswith("/"):
+            raise ValueError('path must begin with "/"')
+        if session_prefix is not None and not _PREFIX.fullmatch(session_prefix):
+            raise ValueError("session_prefix must have letters, digits, - and _ only")
+        self._server = server
+        # A malformed item of a batch is answered: over HTTP nothing is printed by mistake.
+        options: SessionOptions = {"reply_policy": "always", **(session_options or {})}
+        check_options(**options)
+        self._paths = frozenset({"", "/", path, path.rstrip("/")})
+        self._access = Access(allowed_hosts, allowed_origins)
+        self._profile = server.profile
+        self._max_body = self._profile.limits.message_bytes if max_body is None else max_body
+        self._body_seconds = body_seconds
+        self._max_requests = max_requests
+        store: EventStore | None = MemoryEventStore() if isinstance(event_store, Unset) else event_store
+        self._responder = Responder(store, retry_ms, keep_alive_seconds)
+        self._authorization = authorization
+        legacy = [version for version in server.versions if version in HANDSHAKE_VERSIONS]
+        self._has_legacy = bool(legacy)
+        self._has_modern = len(legacy) < len(server.versions)
+        self._allowed_methods = ("GET", "POST", "DELETE") if legacy else ("POST",)
+        self._session_requests = SessionRequests(
+            server,
+            legacy,
+            options,
+            self._responder,
+            store,
+            max_sessions=max_sessions,
+            idle_seconds=idle_seconds,
+            max_session_requests=max_session_requests,
+            max_stream_bytes=max_stream_bytes,
+            session_prefix=session_prefix,
+        )
+        self._stateless_requests = StatelessRequests(
+            server, options, self._responder, max_stream_bytes, has_sessions=self._has_legacy
+        )
+        self._idle: asyncio.Future[None] | None = None
+        self._write_seconds = write_seconds
+        self._requests = 0
+        self._is_closing = False
+        self._lifespan = LifespanHolder(server.lifespan, lifespan_seconds)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a scope of ASGI: an HTTP request, or the lifespan of the server. A WebSocket is refused."""
+        if scope["type"] != "http":
+            await self._serve_other(scope["type"], receive, send)
+            return
+        # Some servers leave the whitespace around a value, which is not part of it (RFC 9110, section 5.5).
+        fields: list[Header] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        headers = dict(fields)
+        if self._requests >= self._max_requests or self._is_closing:
+            refusal = Refusal(503, "The server is busy.", [RETRY_SOON])
+            await _send_answer(send, refusal_answer(refusal, scope["method"], _closing(scope, headers)))
+            return
+        self._requests += 1
+        try:
+            if len(headers) != len(fields):
+                _check_single(fields)
+                if b"accept" in headers:  # a list, which may stand in several lines (RFC 9110, section 5.3)
+                    headers[b"accept"] = b",".join([value for name, value in fields if name == b"accept"])
+            if not self._lifespan.is_entered:  # a mounted application gets no events of a lifespan
+                await self._enter_lifespan()
+            await self._serve(scope, headers, receive, send)
+        except Refusal as refusal:
+            await _send_answer(send, refusal_answer(refusal, scope["method"], _closing(scope, headers)))
+        finally:
+            self._requests -= 1
+            if self._is_closing and not self._requests and self._idle is not None and not self._idle.done():
+                self._idle.set_result(None)
+
+    async def _enter_lifespan(self) -> None:
+        try:
+            await self._lifespan.enter()
+        except TimeoutError as error:
+            _logger.error("the lifespan of the server failed", exc_info=error)
+            raise Refusal(503, "The server is not ready.", [RETRY_SOON]) from None
+
+    async def _serve(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
+        method = scope["method"]
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if self._authorization is not None and path in self._authorization.paths:
+            if method not in ("GET", "HEAD"):
+                raise Refusal(405, "The metadata is read with GET.", [(b"allow", b"GET, HEAD")])
+            text = self._authorization.metadata_text
+            fields = [JSON_TYPE, (b"content-length", b"%d" % len(text)), *_METADATA_HEADERS]
+            await _send_answer(send, (200, fields, b"" if method == "HEAD" else text))
+            return
+        server = scope.get("server")
+        self._access.check(headers.get(b"host"), headers.get(b"origin"), server is not None and is_loopback(server[0]))
+        if path not in self._paths:
+            raise Refusal(404, "There is nothing here.")
+        if method not in self._allowed_methods:
+            allowed = b", ".join(name.encode() for name in self._allowed_methods)
+            raise Refusal(405, "Messages are sent with POST.", [(b"allow", allowed)])
+        claims = subject = None
+        if self._authorization is not None:
+            claims, subject = await self._authorization.authorize(headers.get(b"authorization"))
+        if method == "POST":
+            await self._post(Exchange(scope, claims, subject), headers, receive, send)
+            return
+        answer = self._session_requests.get if method == "GET" else self._session_requests.delete
+        await answer(subject, headers, Connection(receive, send, self._write_seconds))
+
+    async def _post(self, exchange: Exchange, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
+        check_content(headers)
+        if not accepts(headers.get(b"accept"), _JSON, EVENT_TYPE):
+            raise Refusal(406, "The client must accept application/json and text/event-stream.")
+        length = headers.get(b"content-length")
+        declared = None if length is None else declared_length(length, self._max_body)
+        body = await self._read_body(receive, declared)
+        if body is None:
+            return
+        message: Any = decode(body, self._profile)
+        if type(message) is ParseError:
+            await _send_error(send, 400, encode(message.to_response()))
+            return
+        if self._authorization is not None:
+            for item in message if type(message) is list else [message]:
+                if type(item) is Request or type(item) is Notification:
+                    self._authorization.check_message(exchange.claims, item.method, _name_of(item))
+        connection = Connection(receive, send, self._write_seconds)
+        try:
+            if self._has_modern and (not self._has_legacy or is_modern(message, headers.get(VERSION))):
+                await self._stateless_requests.post(exchange, headers, message, connection)
+            elif type(message) is Request and message.method == "initialize" and SESSION_ID not in headers:
+                await self._session_requests.begin(exchange, message, connection)
+            else:
+                await self._session_requests.post(exchange, headers, message, connection)
+        finally:
+            # Last: meanwhile the client, which has its response, may send the next request.
+            if connection.is_watched:
+                await connection.stop_watching()
+
+    async def _read_body(self, receive: Receive, declared: int | None) -> bytes | bytearray | None:
+        reading = read_body(receive, self._max_body, declared)
+        try:
+            guarded = Guarded(reading, reading.send(None), seconds=self._body_seconds)
+        except StopIteration as end:  # it is here already
+            body: bytes | bytearray | None = end.value
+            return body
+        body = await guarded
+        if guarded.is_cancelled:
+            raise Refusal(408, "The body did not arrive in time.")
+        return body
+
+    # Ending.
+
+    async def _serve_other(self, kind: str, receive: Receive, send: Send) -> None:
+        """Answer the events of a lifespan, and close a WebSocket before it opens."""
+        if kind == "websocket":
+            await send({"type": "websocket.close"})
+        elif kind == "lifespan":
+            message = await receive()
+            while message["type"] == "lifespan.startup":
+                try:
+                    await self._lifespan.enter()
+                except Exception:
+                    _logger.exception("the lifespan of the server failed")
+                    await send({"type": "lifespan.startup.failed", "message": "the lifespan of the server failed"})
+                    return
+                await send({"type": "lifespan.startup.complete"})
+                message = await receive()
+            await self.close()
+            await send({"type": "lifespan.shutdown.complete"})
+        else:
+            raise ValueError("the scope is of an unknown type")
+
+    async def close(self, grace_seconds: float = 5.0) -> None:
+        """End all sessions, streams and subscriptions, and leave the lifespan of the server. New requests are refused.
+
+        Args:
+            grace_seconds: How long functions that run may take.
+        """
+        self._is_closing = True
+        self._stateless_requests.end_streams()
+        await self._stateless_requests.close_spare()
+        await self._session_requests.close(grace_seconds)
+        await self._server.tasks.close()
+        if self._requests:
+            self._idle = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._idle], timeout=grace_seconds)
+        await self._responder.close()
+        try:
+            await self._lifespan.leave()
+        except TimeoutError as error:
+            _logger.error("the lifespan of the server failed", exc_info=error)
+
+
+async def _send_answer(send: Send, answer: Answer) -> None:
+    status, headers, body = answer
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _send_error(send: Send, status: int, text: bytes) -> None:
+    text = text.rstrip(b"\n")
+    await _send_answer(send, (status, [JSON_TYPE, (b"content-length", b"%d" % len(text))], text))
+
+
+def _name_of(message: Request[Any] | Notification[Any]) -> str | None:
+    """Return what a request is for: the name of a tool or a prompt, or the URI of a resource."""
+    member = NAME_MEMBERS.get(message.method)
+    name = None if member is None else object_members(message.params).get(member)
+    return name if isinstance(name, str) else None
+
+
+def _check_single(fields: list[Header]) -> None:
+    """Check that no header that counts here has two values. See `check_repeated`."""
+    check_repeated(fields)
+    names = [
+        name
+        for name, _ in {field for field in fields if field[0] in SINGLE_HEADERS or field[0].startswith(_PARAM_PREFIX)}
+    ]
+    if len(names) != len(set(names)):
+        raise Refusal(400, "A header that may have one value has two.")
+
+
+def _closing(scope: Scope, headers: Mapping[bytes, bytes]) -> list[Header]:
+    """Return the header that closes the connection of a request whose body is not read."""
+    has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+    return [_CLOSE] if has_body and scope["http_version"].startswith("1") else []

@@ -1,0 +1,179 @@
+"""Reading streams of events, and resuming them after the last event when their connection breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any, Final
+
+from ...errors import ConnectionLost, InvalidResponse
+from ...framing.sse import Event, EventDecoder
+from .client_session import ClientSession, session_headers
+from .headers import LAST_EVENT_ID_HEADER
+from .sending import (
+    EVENT_STREAM,
+    PIECE_BYTES,
+    TRANSIENT_STATUSES,
+    HttpSender,
+    content_type,
+    move_on_after,
+    pieces_of,
+    status_error,
+)
+
+MAX_ATTEMPTS: Final = 5
+"""How often in succession resuming a stream may fail."""
+RETRY_SECONDS: Final = 1.0
+"""How long to wait before a stream is resumed, unless the server says it."""
+END_SECONDS: Final = 1.0
+"""How long to wait for a stream to end after its response."""
+
+_MIN_RETRY_SECONDS: Final = 0.05
+_MAX_RETRY_SECONDS: Final = 3600.0
+_MAX_BACKOFF_SECONDS: Final = 30.0
+_EVENT_ID: Final = re.compile(r"[ -~]{1,4096}")
+
+
+class SessionEnded(ConnectionLost):
+    """The server does not know the session any more."""
+
+
+class Cursor:
+    """Where a stream of events can be resumed, and after how many seconds.
+
+    Attributes:
+        id: The id of the last event that has one; "" if the stream cannot be resumed.
+        retry_seconds: What the server says; None if it says nothing.
+    """
+
+    __slots__ = ("id", "retry_seconds")
+
+    def __init__(self) -> None:
+        self.id: str = ""
+        self.retry_seconds: float | None = None
+
+    def advance(self, decoder: EventDecoder) -> None:
+        """Move to the last event that was decoded."""
+        if _EVENT_ID.fullmatch(decoder.last_event_id):
+            self.id = decoder.last_event_id
+        if decoder.retry is not None:
+            self.retry_seconds = min(max(decoder.retry / 1000, _MIN_RETRY_SECONDS), _MAX_RETRY_SECONDS)
+
+    def delay(self, failures: int) -> float:
+        """Return how long to wait after some attempts that failed, in seconds."""
+        base = RETRY_SECONDS if self.retry_seconds is None else self.retry_seconds
+        return max(base, min(base * 2.0**failures, _MAX_BACKOFF_SECONDS))
+
+
+class EventReader:
+    """Reads the streams of one client.
+
+    Args:
+        sender: Sends the requests.
+        max_event_bytes: The maximum size of an event. Larger ones are reported without data.
+        max_stream_bytes: The maximum size of a stream; None: no limit.
+
+    Attributes:
+        may_read: Set while streams are read; otherwise the server has to wait.
+    """
+
+    def __init__(self, sender: HttpSender, max_event_bytes: int, max_stream_bytes: int | None) -> None:
+        self.may_read: asyncio.Event = asyncio.Event()
+        self._sender = sender
+        self._max_event_bytes = max_event_bytes
+        self._max_stream_bytes = max_stream_bytes
+
+    async def read(
+        self, answer: Any, cursor: Cursor, on_event: Callable[[Event], None], is_complete: Callable[[], bool]
+    ) -> Exception | None:
+        """Read a stream until it ends, or is complete.
+
+        Args:
+            answer: The answer of HTTP that carries it. The caller releases it.
+            cursor: Moves with the events.
+            on_event: Called with each event.
+            is_complete: Returns whether nothing more is expected.
+
+        Returns:
+            What broke the stream; None if it ended.
+
+        Raises:
+            InvalidResponse: The stream is too large, or cannot be decompressed.
+        """
+        decoder = EventDecoder(self._max_event_bytes)
+        size = 0
+        try:
+            async with aclosing(pieces_of(answer)) as pieces:
+                async for piece in pieces:
+                    size += len(piece)
+                    if self._max_stream_bytes is not None and size > self._max_stream_bytes:
+                        raise InvalidResponse(f"the stream is larger than {self._max_stream_bytes} bytes")
+                    for event in decoder.feed(piece):
+                        on_event(event)
+                    cursor.advance(decoder)
+                    if is_complete():
+                        await _await_end(pieces)
+                        return None
+                    if not self.may_read.is_set():
+                        await self.may_read.wait()
+        except self._sender.library.HTTPError as error:
+            return self._sender.translated(error)
+        return None
+
+    async def open(self, session: ClientSession) -> Any:
+        """Open the GET stream of a session and return the answer; None if the server has no such stream.
+
+        Raises:
+            ConnectionLost: As `resume`.
+        """
+        try:
+            answer = await self._sender.send("GET", session_headers(session))
+        except self._sender.library.TransportError:
+            return await self.resume(Cursor(), session)
+        if answer.status_code == 200 and content_type(answer) == EVENT_STREAM:
+            return answer
+        await self._sender.release(answer)
+        return await self.resume(Cursor(), session) if answer.status_code in TRANSIENT_STATUSES else None
+
+    async def resume(self, cursor: Cursor, session: ClientSession | None) -> Any:
+        """Open a stream again after its last event and return the answer.
+
+        Raises:
+            SessionEnded: The server ended the session.
+            ConnectionLost: The server does not resume the stream, or too many attempts failed.
+        """
+        failures = 0
+        while True:
+            await asyncio.sleep(cursor.delay(failures))
+            headers = session_headers(session)
+            if cursor.id:
+                headers[LAST_EVENT_ID_HEADER] = cursor.id
+            fault: Exception
+            try:
+                answer = await self._sender.send("GET", headers)
+            except self._sender.library.TransportError as error:
+                fault = self._sender.translated(error)
+            else:
+                if answer.status_code == 200 and content_type(answer) == EVENT_STREAM:
+                    return answer
+                await self._sender.release(answer)
+                fault = status_error(answer)
+                if answer.status_code == 404 and session is not None and session.id is not None:
+                    raise SessionEnded("the server ended the session") from fault
+                if answer.status_code not in TRANSIENT_STATUSES:
+                    raise ConnectionLost("the stream ended, and the server does not resume it") from fault
+            failures += 1
+            if failures == MAX_ATTEMPTS:
+                raise ConnectionLost(f"the stream ended, and {failures} attempts to resume it failed") from fault
+
+
+async def _await_end(pieces: AsyncIterator[bytes]) -> None:
+    """Wait a moment for the end of a stream that is complete, so that its connection can be used again."""
+    left = PIECE_BYTES
+    with move_on_after(END_SECONDS):
+        async for piece in pieces:
+            left -= len(piece)
+            if left < 0:
+                return

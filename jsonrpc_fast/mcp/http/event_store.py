@@ -1,0 +1,266 @@
+"""The events of streams, kept for clients whose connection breaks, so that they can resume.
+
+Rules:
+  - A stream's name is the id of its session, "/" and a name within the session, which is used once. Only one worker
+    appends to a stream, one event at a time.
+  - An event's id is the name of its stream, "-" and its number in the stream. The session's id in it is a secret, and
+    the id is useless without it. Before a stream is resumed, `session_of(stream)` must be the session of the request.
+  - `follow` yields every event after the id, once and in order, or raises `EventsLost`. It never skips an event.
+  - What a store drops shortens the streams from their beginning. A stream can be resumed from any event after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
+
+from ..._checks import check_count, check_seconds
+from ...errors import EventsLost
+
+_BYTES_PER_EVENT: Final = 100
+"""What an event costs beside its data, about."""
+
+
+class EventStore(Protocol):
+    """Keeps the events of streams."""
+
+    async def append(self, stream: str, data: bytes | None) -> str | None:
+        """Store an event.
+
+        Args:
+            stream: The name of the stream. The first event of a name begins the stream.
+            data: The data; None for an event that has only an id, from which a client can resume.
+
+        Returns:
+            The event's id; None if the store has no room for the stream, which is then sent without ids.
+        """
+        ...
+
+    async def end(self, stream: str) -> None:
+        """End a stream: it gets no more events, and those who follow it reach its end."""
+        ...
+
+    async def stream_of(self, event_id: str) -> str | None:
+        """Return the name of the stream that can be resumed after an event, None if there is none.
+
+        Raises:
+            ConnectionLost: The store does not answer.
+        """
+        ...
+
+    def follow(self, event_id: str) -> AsyncIterator[tuple[str, bytes]]:
+        """Iterate over id and data of the events after an event, then of those to come, until the stream ends.
+
+        Raises:
+            EventsLost: Events after that one were dropped, or the stream has been forgotten.
+            ConnectionLost: The store does not answer.
+        """
+        ...
+
+    async def forget(self, session: str) -> None:
+        """Drop all streams of a session."""
+        ...
+
+
+def session_of(stream: str) -> str:
+    """Return the id of the session that a stream belongs to."""
+    return stream.partition("/")[0]
+
+
+def parse_event_id(event_id: str) -> tuple[str, int]:
+    """Return the name of the stream and the number in an event's id.
+
+    Raises:
+        EventsLost: It is not the id of an event.
+    """
+    stream, _, number = event_id.rpartition("-")
+    if not (number.isascii() and number.isdigit() and len(number) < 19 and number[0] != "0"):
+        raise EventsLost("not the id of an event")
+    return stream, int(number)
+
+
+class _Stream:
+    """The events of one stream.
+
+    Attributes:
+        name: The name of the stream.
+        before: The number of the event before the first one that is kept.
+        last: The number of the last event.
+        events: The events that are kept, by number.
+        is_ended: Whether it gets no more events.
+        is_dropped: Whether the store has forgotten it.
+        waiters: Futures of followers who wait for the next event, or for the end.
+    """
+
+    __slots__ = ("before", "events", "is_dropped", "is_ended", "last", "name", "waiters")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.before = 0
+        self.last = 0
+        self.events: dict[int, bytes | None] = {}
+        self.is_ended = False
+        self.is_dropped = False
+        self.waiters: set[asyncio.Future[None]] = set()
+
+    def can_resume_after(self, number: int) -> bool:
+        return self.before <= number <= self.last
+
+    def wake(self) -> None:
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self.waiters.clear()
+
+
+class MemoryEventStore:
+    """An `EventStore` in the memory of one process.
+
+    Over a bound it drops the oldest events, of whichever stream they are.
+
+    Args:
+        max_events: The maximum number of events.
+        max_bytes: The maximum size of all events together.
+        max_age: Seconds that an event is kept. Old events are dropped when the store is used.
+        max_streams: The maximum number of streams, which cost about 1 KiB each. Beyond it streams that ended are
+            dropped, oldest first. If none has ended, a new stream is not stored.
+
+    Raises:
+        TypeError, ValueError: An option has the wrong type or value.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_events: int = 100_000,
+        max_bytes: int = 64 * 1024 * 1024,
+        max_age: float = 300.0,
+        max_streams: int = 50_000,
+    ) -> None:
+        check_count("max_events", max_events, 1, may_be_none=False)
+        check_count("max_bytes", max_bytes, 1, may_be_none=False)
+        check_seconds("max_age", max_age, may_be_none=False)
+        check_count("max_streams", max_streams, 1, may_be_none=False)
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+        self._max_age = max_age
+        self._max_streams = max_streams
+        self._sessions: dict[str, dict[str, _Stream]] = {}
+        self._order: deque[tuple[float, _Stream]] = deque()  # one item for each event, also of dropped streams
+        self._ended: dict[_Stream, float] = {}  # when each stream ended, oldest first
+        self._streams = 0
+        self._bytes = 0
+
+    async def append(self, stream: str, data: bytes | None) -> str | None:
+        found = self._find(stream)
+        if found is None:
+            found = self._begin(stream)
+            if found is None:
+                return None
+        elif found.is_ended:
+            raise ValueError("the stream has ended")
+        now = time.monotonic()
+        found.last += 1
+        found.events[found.last] = data
+        self._order.append((now, found))
+        self._bytes += _size(data)
+        if found.waiters:
+            found.wake()
+        self._drop(now)
+        return f"{stream}-{found.last}"
+
+    async def end(self, stream: str) -> None:
+        found = self._find(stream)
+        if found is not None and not found.is_ended:
+            found.is_ended = True
+            self._ended[found] = time.monotonic()
+            found.wake()
+
+    async def stream_of(self, event_id: str) -> str | None:
+        self._drop(time.monotonic())
+        try:
+            return self._resumable(event_id)[0].name
+        except EventsLost:
+            return None
+
+    async def follow(self, event_id: str) -> AsyncIterator[tuple[str, bytes]]:
+        self._drop(time.monotonic())
+        stream, number = self._resumable(event_id)
+        while True:
+            while number < stream.last:
+                if not stream.can_resume_after(number):
+                    raise EventsLost("events were dropped before they were read")
+                number += 1
+                data = stream.events[number]
+                if data is not None:
+                    yield f"{stream.name}-{number}", data
+            if stream.is_ended:
+                return
+            if stream.is_dropped:
+                raise EventsLost("the stream was dropped before it ended")
+            waiter = asyncio.get_running_loop().create_future()
+            stream.waiters.add(waiter)
+            try:
+                await waiter
+            finally:
+                stream.waiters.discard(waiter)
+
+    async def forget(self, session: str) -> None:
+        for stream in list(self._sessions.get(session, {}).values()):
+            self._remove(stream)
+
+    def _find(self, stream: str) -> _Stream | None:
+        return self._sessions.get(session_of(stream), {}).get(stream)
+
+    def _resumable(self, event_id: str) -> tuple[_Stream, int]:
+        name, number = parse_event_id(event_id)
+        stream = self._find(name)
+        if stream is None or not stream.can_resume_after(number):
+            raise EventsLost("the events after this one are not stored")
+        return stream, number
+
+    def _begin(self, name: str) -> _Stream | None:
+        if self._streams >= self._max_streams:
+            if not self._ended:
+                return None
+            self._remove(next(iter(self._ended)))
+        stream = _Stream(name)
+        self._sessions.setdefault(session_of(name), {})[name] = stream
+        self._streams += 1
+        return stream
+
+    def _remove(self, stream: _Stream) -> None:
+        session = session_of(stream.name)
+        streams = self._sessions[session]
+        del streams[stream.name]
+        if not streams:
+            del self._sessions[session]
+        self._streams -= 1
+        self._ended.pop(stream, None)
+        self._bytes -= sum(map(_size, stream.events.values()))
+        stream.before = stream.last
+        stream.events.clear()
+        stream.is_dropped = True
+        stream.wake()
+
+    def _drop(self, now: float) -> None:
+        """Drop what is over a bound."""
+        order = self._order
+        oldest = now - self._max_age
+        while order and (order[0][0] <= oldest or len(order) > self._max_events or self._bytes > self._max_bytes):
+            stream = order.popleft()[1]
+            if not stream.is_dropped:
+                stream.before += 1
+                self._bytes -= _size(stream.events.pop(stream.before))
+        while self._ended:
+            stream, ended = next(iter(self._ended.items()))
+            if ended > oldest and stream.events:
+                break
+            self._remove(stream)
+
+
+def _size(data: bytes | None) -> int:
+    return _BYTES_PER_EVENT + len(data or b"")

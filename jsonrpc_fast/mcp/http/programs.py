@@ -1,0 +1,379 @@
+"""MCP servers that are programs on stdio, served over Streamable HTTP: a process for each session.
+
+Rules:
+  - A session to 2025-11-25 has a process of its own, which ends with the session. When the process ends, so does the
+    session: the next request gets 404.
+  - A request of 2026-07-28 has a process for itself while it is in flight. Afterwards the process serves another
+    request, but only if it has answered all of them.
+  - What a process sends late never reaches the next request without a session. That gets its response, and progress if
+    no request before it had the same token. A request that asks for log messages, or for a subscription, has a new
+    process, which serves no other request. Everything else is dropped.
+  - A session of 2025-03-26 may send batches. Which revision a session has is known from the response to `initialize`.
+  - With `max_processes` processes running, further sessions and requests get 503.
+  - Progress goes to the request whose token it carries. The other messages of a process that belong to a request do not
+    say to which one: they go to the request in flight that began last, and without one to the stream of the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final, Literal, cast
+
+from ..._checks import check_count
+from ...codec import Error, Notification, Request, Response, decode
+from ...codes import RPC_MESSAGES, ErrorCode
+from ...http.requests import Refusal
+from ...profile import MCP_2025_11_25, Profile
+from ...session import SessionOptions
+from ...transports.protocol import Received, Sendable, Transport
+from ...transports.stdio.client import StdioClient
+from ...types import UNSET, MessageId, Unset
+from ..protocol.meta import LISTEN_METHOD, LOG_LEVEL_KEY, object_members
+from ..protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, REVISIONS, VERSIONS, Revision
+from ..relay import Relay
+from ..server.lifespan import Lifespan
+from ..server.task_store import TaskStore
+from .endpoint import McpEndpoint
+from .responses import RETRY_SOON
+from .serving import run_server, server_class
+from .transport import HttpTransport
+
+MAX_PROCESSES: Final = 64
+"""Maximum number of processes, by default."""
+
+_MAX_TOKENS: Final = 1000
+"""The maximum number of requests with progress that a process serves without a session."""
+_PROFILE: Final = MCP_2025_11_25.replace(name="mcp", batches=True)  # one revision has batches
+_RELATED: Final = frozenset({"notifications/message", "notifications/progress"})
+
+_logger: Final = logging.getLogger("jsonrpc_fast.relay")
+
+
+class ProgramServer:
+    """What `McpEndpoint` serves: processes of one program.
+
+    Args:
+        command: The program and its arguments.
+        env: As in `StdioClient`, like `cwd` and `stderr`.
+        max_processes: Maximum number of processes.
+        profile: The rules for decoding.
+
+    Attributes:
+        connections: The connections in use; the endpoint keeps this up to date.
+        lifespan: At its end all processes end.
+        tasks: Stays empty: the program has its own.
+
+    Raises:
+        TypeError, ValueError: An option has the wrong type or value.
+    """
+
+    versions: Sequence[str] = VERSIONS
+    tools: Mapping[str, Any] = MappingProxyType({})
+    """Only the program knows its tools: it checks the headers that repeat arguments, or nobody does."""
+    changes = 0
+
+    def __init__(
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        stderr: Literal["inherit", "discard"] | Callable[[str], None] = "inherit",
+        max_processes: int = MAX_PROCESSES,
+        profile: Profile = _PROFILE,
+    ) -> None:
+        check_count("max_processes", max_processes, 1, may_be_none=False)
+        self.profile: Profile = profile
+        self.connections: set[Any] = set()
+        self.lifespan: Lifespan = Lifespan(_processes_of, self)
+        self.tasks: TaskStore = TaskStore()
+        self._max_processes = max_processes
+        self._make: Callable[[], StdioClient] = partial(
+            StdioClient, command, env=env, cwd=cwd, stderr=stderr, profile=profile, raw=True
+        )
+        self._make()  # checks the options
+        self._running: dict[ProgramConnection, StdioClient] = {}
+        self.closing: set[asyncio.Task[None]] = set()
+
+    def connection(self, transport: HttpTransport, options: SessionOptions) -> ProgramConnection:
+        """Return the connection of a session, or of requests without one. The options of sessions do not apply."""
+        return ProgramConnection(self, transport)
+
+    async def begin(self, connection: ProgramConnection) -> StdioClient:
+        """Return a new process for a connection, not started.
+
+        Raises:
+            Refusal: There are too many processes.
+        """
+        if len(self._running) >= self._max_processes:
+            for other in self._running:
+                if other.is_spare:
+                    await other.close()
+                    break
+        if len(self._running) >= self._max_processes:
+            raise Refusal(503, "There are too many processes.", [RETRY_SOON])
+        process = self._running[connection] = self._make()
+        return process
+
+    def end(self, connection: ProgramConnection) -> None:
+        """Forget the process of a connection once it has ended."""
+        self._running.pop(connection, None)
+
+    async def close(self) -> None:
+        """End all processes."""
+        await asyncio.gather(*[connection.close() for connection in self._running])
+
+
+@asynccontextmanager
+async def _processes_of(server: ProgramServer) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await server.close()
+
+
+class ProgramConnection:
+    """A process that serves one session, or one request without a session after the other.
+
+    Args:
+        server: The server that has the processes.
+        transport: The transport of the session or of the request.
+    """
+
+    def __init__(self, server: ProgramServer, transport: HttpTransport) -> None:
+        self._server = server
+        self._transport = transport
+        self._requests = _Requests(transport)
+        self._relay: Relay | None = None
+
+    async def start(self) -> None:
+        """Start the process and the relay.
+
+        Raises:
+            Refusal: There are too many processes, or the program cannot be started.
+        """
+        process = await self._server.begin(self)
+        self._relay = Relay(self._requests, process, on_fault=_log_fault)
+        try:
+            await self._relay.start()
+        except BaseException as error:
+            self._server.end(self)
+            if isinstance(error, OSError):
+                _logger.error("the program cannot be started: %s", error.strerror or type(error).__name__)
+                raise Refusal(502, "The program cannot be started.") from None
+            raise
+        task = asyncio.create_task(self._wait_closed(self._relay))
+        self._server.closing.add(task)
+        task.add_done_callback(self._server.closing.discard)
+
+    async def _wait_closed(self, relay: Relay) -> None:
+        await relay.wait_closed()
+        self._server.end(self)
+
+    @property
+    def revision(self) -> Revision | None:
+        """The revision that the session agreed on; until then the latest one with sessions."""
+        return self._requests.revision
+
+    @property
+    def is_like_new(self) -> bool:
+        """Whether the process can serve another request: it has answered all of them."""
+        return (
+            self._transport.is_connected
+            and self._relay is not None
+            and self._relay.has_been_answered
+            and self._requests.can_serve_more
+        )
+
+    def can_serve(self, request: Request) -> bool:
+        """Return whether nothing that the process sends late can be taken for the answer to a request."""
+        return self.is_like_new and self._requests.can_serve(request)
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether the process waits for a request."""
+        return self._transport.is_shared and self not in self._server.connections
+
+    async def close(self, grace_seconds: float | None = None) -> None:
+        """End the relay and the process."""
+        if self._relay is not None:
+            await self._relay.close()
+
+
+class _Requests(Transport):
+    """The client's side of a relay: sends each message to the stream that it belongs to.
+
+    Args:
+        inner: The transport of the session or of the request.
+
+    Attributes:
+        is_exclusive: The process serves one request only, which gets every message.
+        revision: The revision of the session.
+    """
+
+    def __init__(self, inner: HttpTransport) -> None:
+        self.is_exclusive: bool = False
+        self.revision: Revision = REVISIONS[LATEST_HANDSHAKE_VERSION]
+        self._initialize: MessageId | Unset = UNSET  # the id of the request `initialize` in flight
+        self.onmessage: Callable[[Received], None] | None = None
+        self.onerror: Callable[[Exception], None] | None = None
+        self.onclose: Callable[[], None] | None = None
+        self.pauses_when_blocked = False
+        self._inner = inner
+        self._tokens: dict[tuple[type, Any], MessageId | None] = {}
+
+    async def connect(self) -> None:
+        await self._inner.connect()
+
+    async def start(self) -> None:
+        self._inner.onmessage = self._on_message
+        self._inner.onerror = self.onerror
+        self._inner.onclose = self.onclose
+        await self._inner.start()
+
+    def _on_message(self, message: Received) -> None:
+        for item in message if isinstance(message, list) else (message,):
+            if isinstance(item, Request):
+                self._on_request(item)
+        self._receive(message)
+        if isinstance(message, Notification) and message.method == "notifications/cancelled":
+            id = object_members(message.params).get("requestId")
+            if isinstance(id, (int, str)) and id != self._initialize:  # the relay gives it no response
+                self._inner.send_reply(b"", id)
+
+    def _on_request(self, request: Request) -> None:
+        if request.method == "initialize":
+            self._initialize = request.id
+        token = _token_of(request)
+        if self._inner.is_shared:
+            self.is_exclusive = _is_exclusive(request)
+            self._tokens = dict.fromkeys(self._tokens)  # those of earlier requests stay known, without an id
+        if isinstance(token, (int, str)):
+            if not self._inner.is_shared and len(self._tokens) > 2 * len(self._inner.streams) + 16:
+                in_flight = self._inner.streams
+                self._tokens = {key: id for key, id in self._tokens.items() if id in in_flight}
+            self._tokens[type(token), token] = request.id
+
+    def send(self, message: Sendable) -> None:
+        assert isinstance(message, bytes)
+        sent = decode(message, self._inner.profile, raw=True)
+        if isinstance(sent, Response):
+            if sent.id == self._initialize:
+                self._agree(sent)
+            self._inner.send_reply(message, UNSET if sent.id is None else sent.id)
+        elif isinstance(sent, list):
+            self._send_batch(message, [item.id for item in sent if isinstance(item, Response)])
+        elif self._inner.is_shared:
+            self._send_shared(message, sent)
+        elif isinstance(sent, Request) or (isinstance(sent, Notification) and sent.method in _RELATED):
+            id = self._request_of(sent)
+            if id is None:
+                self._inner.send(message)
+            else:
+                self._inner.send_related(message, id)
+        else:
+            self._inner.send(message)
+
+    def _agree(self, response: Response) -> None:
+        """Keep the revision that a response to `initialize` names."""
+        self._initialize = UNSET
+        version = object_members(response.result).get("protocolVersion")
+        if isinstance(version, str) and version in HANDSHAKE_VERSIONS:
+            self.revision = REVISIONS[version]
+
+    def _send_batch(self, message: bytes, ids: list[MessageId]) -> None:
+        """Send the responses to a batch to the stream of its requests."""
+        in_flight: list[MessageId | Unset] = [id for id in ids if id in self._inner.streams]
+        *others, last = in_flight or [UNSET]
+        for id in others:
+            self._inner.send_reply(b"", id)
+        self._inner.send_reply(message, last)
+
+    def _send_shared(self, message: bytes, sent: Any) -> None:
+        """Send a message that is no response, if it belongs to the request in flight."""
+        if isinstance(sent, Request):  # there are none without a session
+            refusal = Response(
+                sent.id, error=Error(ErrorCode.METHOD_NOT_FOUND, RPC_MESSAGES[ErrorCode.METHOD_NOT_FOUND])
+            )
+            asyncio.get_running_loop().call_soon(self._receive, refusal)
+        elif isinstance(sent, Notification):
+            id = self._request_of(sent)
+            if id in self._inner.streams and (self.is_exclusive or sent.method == "notifications/progress"):
+                self._inner.send_related(message, id)
+
+    @property
+    def can_serve_more(self) -> bool:
+        """Whether the process may serve another request without a session."""
+        return not self.is_exclusive and len(self._tokens) < _MAX_TOKENS
+
+    def can_serve(self, request: Request) -> bool:
+        """Return whether nothing that was sent for earlier requests can be taken for an answer to this one."""
+        token = _token_of(request)
+        return not _is_exclusive(request) and (type(token), token) not in self._tokens
+
+    def _receive(self, message: Received) -> None:
+        if self.onmessage is not None:
+            self.onmessage(message)
+
+    def _request_of(self, sent: Request[Any] | Notification[Any]) -> MessageId:
+        """Return the id of the request that a message belongs to; None if there is none."""
+        if sent.method == "notifications/progress":
+            token = object_members(sent.params).get("progressToken")
+            return self._tokens.get((type(token), token))
+        return next(reversed(self._inner.streams), None)
+
+    @property
+    def is_connected(self) -> bool:
+        return self._inner.is_connected
+
+    @property
+    def write_buffer_bytes(self) -> int:
+        return self._inner.write_buffer_bytes
+
+    async def drain(self) -> None:
+        await self._inner.drain()
+
+    def pause_reading(self) -> None:
+        self._inner.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._inner.resume_reading()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def disconnect(self) -> None:
+        await self._inner.disconnect()
+
+
+def _token_of(request: Request) -> Any:
+    token = object_members(object_members(request.params).get("_meta")).get("progressToken")
+    return token if isinstance(token, (int, str)) else None
+
+
+def _is_exclusive(request: Request) -> bool:
+    """Return whether a request may get messages that do not say to which request they belong."""
+    meta = object_members(object_members(request.params).get("_meta"))
+    return request.method == LISTEN_METHOD or LOG_LEVEL_KEY in meta
+
+
+def serve_program(command: Sequence[str], host: str, port: int, *, max_processes: int = MAX_PROCESSES) -> int:
+    """Serve a program over HTTP until a signal ends this process. Return the exit status.
+
+    Raises:
+        ImportError: uvicorn is not installed.
+    """
+    kind = server_class()
+    application = McpEndpoint(cast("Any", ProgramServer(command, max_processes=max_processes)))
+    options = {"access_log": False, "lifespan": "on", "timeout_graceful_shutdown": 5}
+    return run_server(kind, application, host=host, port=port, **options)
+
+
+def _log_fault(side: str, fault: Exception) -> None:
+    _logger.warning("%s: %s", "client" if side == "left" else "server", fault)

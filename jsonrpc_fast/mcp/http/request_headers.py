@@ -1,0 +1,80 @@
+"""The headers in which a client of 2026-07-28 repeats what its messages say.
+
+Source: specification 2026-07-28, "Streamable HTTP", "Request Metadata".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..._repr import shorten
+from ...codec import Notification, Request, Response
+from ...errors import InvalidResponse
+from ..protocol.meta import PROTOCOL_VERSION_KEY, object_members
+from ..protocol.versions import HANDSHAKE_VERSIONS
+from .headers import (
+    METHOD_HEADER,
+    NAME_HEADER,
+    NAME_MEMBERS,
+    PROTOCOL_VERSION_HEADER,
+    Path,
+    encode_value,
+    parameter_headers,
+    parameter_values,
+)
+
+_MAX_TOOLS: Final = 10_000
+
+
+class RequestHeaders:
+    """Makes the headers of messages. Tools whose calls need headers of their own are learnt from `tools/list`."""
+
+    def __init__(self) -> None:
+        self._version: str | None = None  # of the last request
+        self._tools: dict[str, dict[str, Path]] = {}
+
+    def of(self, message: Request[Any] | Notification[Any]) -> dict[str, str] | None:
+        """Return the headers of a message; None if it belongs to a revision with sessions."""
+        params = object_members(message.params)
+        version = object_members(params.get("_meta")).get(PROTOCOL_VERSION_KEY)
+        if isinstance(message, Notification) and version is None:
+            version = self._version
+        if not isinstance(version, str) or version in HANDSHAKE_VERSIONS:
+            return None
+        self._version = version
+        headers = {PROTOCOL_VERSION_HEADER: encode_value(version), METHOD_HEADER: encode_value(message.method)}
+        name = params.get(NAME_MEMBERS.get(message.method, ""))
+        if isinstance(name, str):
+            headers[NAME_HEADER] = encode_value(name)
+            if message.method == "tools/call" and name in self._tools:
+                headers.update(parameter_values(self._tools[name], params.get("arguments")))
+        return headers
+
+    def without_invalid_tools(self, response: Response, report: Callable[[Exception], None]) -> Response:
+        """Learn the headers of listed tools, and leave out tools whose annotations are invalid.
+
+        Args:
+            response: The response to `tools/list`.
+            report: Called with the fault of each tool that is left out.
+        """
+        result = object_members(response.result)
+        tools = result.get("tools")
+        if not isinstance(tools, list):
+            return response
+        kept = []
+        for tool in tools:
+            name = tool.get("name") if isinstance(tool, dict) else None
+            try:
+                headers = parameter_headers(tool.get("inputSchema")) if isinstance(name, str) else {}
+            except ValueError as fault:
+                report(InvalidResponse(f"the tool {shorten(name)} is left out: {fault}"))
+                continue
+            kept.append(tool)
+            if isinstance(name, str):
+                self._tools.pop(name, None)
+                if headers and len(self._tools) < _MAX_TOOLS:
+                    self._tools[name] = headers
+        if len(kept) == len(tools):
+            return response
+        return Response(response.id, {**result, "tools": kept})

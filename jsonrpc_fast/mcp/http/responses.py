@@ -1,0 +1,375 @@
+"""Responses of HTTP that carry the messages of a stream: JSON, or server-sent events.
+
+Rules:
+  - a stream that ends with its reply before anything else was put is answered with JSON. Any other is answered with
+    events, and so is one that is silent for as long as a keep-alive;
+  - an event is stored before it is sent, and carries the id that the store gave it. The first event of a client of
+    2025-11-25 has an id only, and says when to reconnect;
+  - when the client of a stored stream disconnects, the rest of the stream goes to the store;
+  - when the store fails, the stream goes on without ids. A client that resumes it all the same gets no part of it,
+    rather than one with a gap;
+  - a client that reads nothing for `write_seconds` counts as disconnected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from types import CoroutineType
+from typing import Any, Final
+
+from ...errors import LOOP_EXITS, EventsLost
+from ...http.base import JSON_TYPE
+from ...http.guard import WATCH_SECONDS, Guarded
+from ...http.requests import Header, Receive, Send
+from .event_store import EventStore, MemoryEventStore
+from .streams import MessageStream
+
+EVENT_TYPE: Final = b"text/event-stream"
+NO_LENGTH: Final = (b"content-length", b"0")
+RETRY_SOON: Final = (b"retry-after", b"1")
+
+_EVENT_HEADERS: Final[list[Header]] = [
+    (b"content-type", EVENT_TYPE),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+_KEEP_ALIVE: Final = b": keep-alive\n\n"
+_WATCHER_SECONDS: Final = 1.0
+_WRITE_BYTES: Final = 64 * 1024
+_MAX_LOST: Final = 10_000
+
+
+class Connection:
+    """The two functions of an HTTP request of ASGI, and whether its client is still there.
+
+    Args:
+        receive: The application's `receive`; the body was received.
+        send: The application's `send`.
+        write_seconds: How long a client may take to read what is written; None: no limit.
+
+    Attributes:
+        is_gone: Whether the client has disconnected, or reads nothing.
+        is_begun: Whether the response has begun.
+        is_replaced: Whether another connection carries the stream from now on.
+    """
+
+    def __init__(self, receive: Receive, send: Send, write_seconds: float | None) -> None:
+        self.is_gone: bool = False
+        self.is_begun: bool = False
+        self.is_replaced: bool = False
+        self._receive = receive
+        self._send = send
+        self._write_seconds = write_seconds
+        self._watcher: asyncio.Task[None] | None = None
+
+    def watch(self, on_gone: Callable[[], None]) -> None:
+        """Watch for the disconnection of the client."""
+
+        async def wait() -> None:
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+            self.is_gone = True
+            on_gone()
+
+        if self._watcher is None:
+            self._watcher = asyncio.get_running_loop().create_task(wait())
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a task watches for the disconnection of the client."""
+        return self._watcher is not None
+
+    async def stop_watching(self) -> None:
+        """Leave no task behind."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.cancel()
+            await asyncio.wait([watcher], timeout=_WATCHER_SECONDS)
+            if watcher.done() and not watcher.cancelled():
+                watcher.exception()  # each ASGI server has exceptions of its own for a client that is gone
+
+    async def begin(self, status: int, headers: list[Header]) -> bool:
+        """Send the status and the headers; return False if the client is gone, like the other methods."""
+        self.is_begun = True
+        return await self._write({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def write(self, data: bytes) -> bool:
+        """Send a part of the body."""
+        return await self._write({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self, data: bytes = b"") -> bool:
+        """Send the last part of the body."""
+        return await self._write({"type": "http.response.body", "body": data})
+
+    async def send_error(self, status: int, text: bytes) -> bool:
+        """Send an error response as JSON."""
+        text = text.rstrip(b"\n")
+        await self.begin(status, [JSON_TYPE, (b"content-length", b"%d" % len(text))])
+        return await self.end(text)
+
+    async def _write(self, message: dict[str, Any]) -> bool:
+        if self.is_gone:
+            return False
+        try:
+            sending = self._send(message)
+            # Not every awaitable has `send`.
+            writing = sending if type(sending) is CoroutineType else _awaited(sending)
+            guarded = Guarded(writing, writing.send(None), seconds=self._write_seconds)
+            await guarded
+            self.is_gone |= guarded.is_cancelled
+        except StopIteration:
+            pass
+        except OSError:
+            self.is_gone = True
+        return not self.is_gone
+
+
+async def _awaited(sending: Awaitable[None]) -> None:
+    await sending
+
+
+class Responder:
+    """Writes the messages of streams as responses.
+
+    Args:
+        store: The event store; None: streams cannot be resumed.
+        retry_ms: After how many milliseconds a client reconnects.
+        keep_alive_seconds: After this time without a message, a comment is written.
+    """
+
+    def __init__(self, store: EventStore | None, retry_ms: int, keep_alive_seconds: float) -> None:
+        self._store = store
+        self._priming = b"id: %b\nretry: " + b"%d" % retry_ms + b"\ndata: \n\n"
+        self._keep_alive_seconds = keep_alive_seconds
+        self._pumps: set[asyncio.Task[None]] = set()
+        self._lost: OrderedDict[str, None] = OrderedDict()  # streams of which the store has a part only
+
+    async def respond(
+        self, stream: MessageStream, connection: Connection, headers: list[Header], status_of: Callable[[bytes], int]
+    ) -> bool:
+        """Answer a POST with the messages of its stream. The connection may be watched afterwards.
+
+        Args:
+            stream: The stream.
+            connection: The connection of the POST.
+            headers: Further headers of the response.
+            status_of: Returns the status for a reply as JSON.
+
+        Returns:
+            False if the client disconnected before the end.
+        """
+        if not stream.is_only_a_reply:
+            await asyncio.sleep(0)  # most functions end in their first turn: then no timer is needed
+        if not stream.is_only_a_reply:
+            await stream.wait(WATCH_SECONDS)
+        if stream.is_only_a_reply:
+            return await _reply(stream, connection, headers, status_of)
+        connection.watch(stream.wake)
+        try:
+            await stream.wait(self._keep_alive_seconds)
+            if stream.is_only_a_reply:
+                return await _reply(stream, connection, headers, status_of)
+            await self._begin(stream, connection, headers)
+            await self._write(stream, connection)
+            if connection.is_gone:
+                return False
+            return await connection.end()
+        finally:
+            self._leave(stream)
+
+    async def listen(self, stream: MessageStream, connection: Connection) -> None:
+        """Answer a GET with the messages of a stream that does not end with it, until one of the sides closes it."""
+        name = stream.name
+        connection.watch(stream.wake)
+        try:
+            await self._begin(stream, connection, [])
+            await self._write(stream, connection)
+            await connection.end()
+        finally:
+            await stream.wait_until_stored()
+            if name is not None and name not in self._lost:
+                await self._end(stream, name)
+            await connection.stop_watching()
+
+    async def resume(self, event_id: str, connection: Connection) -> None:
+        """Answer a GET with the events after one that the client has got, until their stream ends.
+
+        Raises:
+            EventsLost: Events are missing. If the response has begun, it was cut off.
+        """
+        assert self._store is not None
+        if event_id.rpartition("-")[0] in self._lost:
+            raise EventsLost("the store failed after this event")
+        events = self._store.follow(event_id)
+        waiting: asyncio.Future[Any] = asyncio.ensure_future(_next(events))
+        try:
+            await asyncio.wait([waiting], timeout=WATCH_SECONDS)
+            if waiting.done():
+                waiting.result()  # raises before the response begins
+            await connection.begin(200, _EVENT_HEADERS)
+            gone = asyncio.get_running_loop().create_future()
+            connection.watch(partial(gone.set_result, None))
+            while not connection.is_gone:
+                await asyncio.wait(
+                    [waiting, gone], timeout=self._keep_alive_seconds, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not waiting.done():
+                    await connection.write(_KEEP_ALIVE)
+                    continue
+                event = waiting.result()
+                if event is None:
+                    return
+                await connection.write(_event(*event))
+                waiting = asyncio.ensure_future(_next(events))
+        finally:
+            if not waiting.done():
+                waiting.cancel()
+                await asyncio.wait([waiting])
+            elif not waiting.cancelled():
+                waiting.exception()
+            with contextlib.suppress(Exception):
+                await events.aclose()  # type: ignore[attr-defined]
+            await connection.stop_watching()
+
+    async def _begin(self, stream: MessageStream, connection: Connection, headers: list[Header]) -> None:
+        if not connection.is_begun:
+            await connection.begin(200, [*_EVENT_HEADERS, *headers])
+        if self._store is not None and stream.name is not None and stream.is_resumable:
+            id = await self._append(self._store, stream, None)
+            if id is not None:
+                await connection.write(self._priming % id.encode())
+
+    async def _write(self, stream: MessageStream, connection: Connection) -> None:
+        """Write the messages of a stream until it ends, is to be closed, or the connection is not used any more."""
+        while not connection.is_gone and not connection.is_replaced:
+            if len(stream):
+                await connection.write(await self._take(stream))
+            elif stream.is_ended:
+                if stream.name is not None and stream.is_stored:
+                    await self._end(stream, stream.name)
+                return
+            elif stream.wants_close:
+                return
+            else:
+                await stream.wait(self._keep_alive_seconds)
+                is_silent = not len(stream) and not stream.is_ended and not stream.wants_close
+                if is_silent and not connection.is_gone and not connection.is_replaced:
+                    await connection.write(_KEEP_ALIVE)
+
+    async def _take(self, stream: MessageStream) -> bytes:
+        """Take some messages out and return them as events, which are stored."""
+        if self._store is None or stream.name is None:
+            return b"".join([_event(None, text) for text in stream.take()])
+        events: list[bytes] = []
+        size = 0
+        while len(stream) and size < _WRITE_BYTES:
+            text = stream.first()
+            stream.drop_first()  # nothing is stored twice if this is cancelled
+            id = await self._append(self._store, stream, text)
+            events.append(_event(id, text))
+            size += len(text)
+        return b"".join(events)
+
+    async def _append(self, store: EventStore, stream: MessageStream, data: bytes | None) -> str | None:
+        """Store an event. If this is cancelled, the event is stored all the same, and the stream counts as stored."""
+        if stream.name is None:  # the store has failed
+            return None
+        if type(store) is MemoryEventStore:  # never waits
+            id = await store.append(stream.name, data)
+            stream.is_stored |= id is not None
+            return id
+        was_stored, stream.is_stored = stream.is_stored, True
+        stream.appending = asyncio.ensure_future(self._appended(store, stream, stream.name, data))
+        id = await asyncio.shield(stream.appending)
+        stream.appending = None
+        stream.is_stored = stream.name is not None and (was_stored or id is not None)
+        return id
+
+    async def _appended(self, store: EventStore, stream: MessageStream, name: str, data: bytes | None) -> str | None:
+        try:
+            return await store.append(name, data)
+        except LOOP_EXITS:
+            raise
+        except Exception as error:
+            self._lose(stream, name, error)
+            return None
+
+    async def _end(self, stream: MessageStream, name: str) -> None:
+        """End a stream in the store. If this is cancelled, the stream counts as stored."""
+        if self._store is None:
+            return
+        try:
+            await self._store.end(name)
+        except LOOP_EXITS:
+            raise
+        except Exception as error:
+            self._lose(stream, name, error)
+        stream.is_stored = False
+
+    def _lose(self, stream: MessageStream, name: str, error: Exception) -> None:
+        """Go on without the store, which failed for a stream."""
+        if stream.name == name:  # a stream of a session gets a new name with each GET
+            stream.name = None
+            stream.is_stored = stream.is_resumable = stream.wants_close = False
+        self._lost[name] = None
+        if len(self._lost) > _MAX_LOST:
+            self._lost.popitem(last=False)
+        _report(error)
+
+    def _leave(self, stream: MessageStream) -> None:
+        """Care for what is left of a stream whose connection is closed."""
+        if not stream.is_stored:
+            if not stream.is_finished:
+                stream.detach()
+            return
+        stream.wants_close = stream.is_resumable = False
+        pump = asyncio.get_running_loop().create_task(self._pump(stream))
+        self._pumps.add(pump)
+        pump.add_done_callback(self._pumps.discard)
+
+    async def _pump(self, stream: MessageStream) -> None:
+        """Store the rest of a stream."""
+        await stream.wait_until_stored()
+        while stream.name is not None and not stream.is_finished:
+            if len(stream):
+                await self._take(stream)
+            else:
+                await stream.wait()
+        if stream.name is None:
+            stream.detach()
+        else:
+            await self._end(stream, stream.name)
+
+    async def close(self) -> None:
+        """End the storing of streams, which should have ended."""
+        for pump in self._pumps:
+            pump.cancel()
+        if self._pumps:
+            await asyncio.wait(self._pumps)
+
+
+async def _reply(
+    stream: MessageStream, connection: Connection, headers: list[Header], status_of: Callable[[bytes], int]
+) -> bool:
+    [text] = stream.take()
+    await connection.begin(status_of(text), [JSON_TYPE, (b"content-length", b"%d" % len(text)), *headers])
+    return await connection.end(text)
+
+
+def _report(error: Exception) -> None:
+    asyncio.get_running_loop().call_exception_handler({"message": "an event store failed", "exception": error})
+
+
+def _event(id: str | None, data: bytes) -> bytes:
+    if id is None:
+        return b"event: message\ndata: %b\n\n" % data
+    return b"event: message\nid: %b\ndata: %b\n\n" % (id.encode(), data)
+
+
+async def _next(events: AsyncIterator[tuple[str, bytes]]) -> tuple[str, bytes] | None:
+    """Return the next event; None at the end."""
+    return await anext(events, None)

@@ -1,0 +1,256 @@
+"""The HTTP requests of a client, on httpx: redirects, limits, and errors as exceptions of this package.
+
+Rules:
+  - Redirects are followed within the origin only, so that credentials and messages never reach another one.
+  - The body of an answer is read in small pieces, decompressed. Each answer is released, read or not.
+  - No exception holds anything of a body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from types import ModuleType
+from typing import Any, Final, TypeAlias
+
+from ...errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse
+from .headers import SESSION_ID_HEADER
+from .pool import ClientPool
+
+try:
+    import httpx
+    from anyio import fail_after as fail_after
+    from anyio import move_on_after as move_on_after
+except ImportError as _error:
+    raise ImportError('MCP over HTTP needs the extra `http`: pip install "jsonrpc_fast[http,mcp]"') from _error
+
+PIECE_BYTES: Final = 64 * 1024
+"""The maximum size of a piece of a body that was compressed."""
+TRANSIENT_STATUSES: Final = (408, 425, 429, 500, 502, 503, 504)
+"""Statuses after which the same request may succeed."""
+EVENT_STREAM: Final = "text/event-stream"
+
+_CLIENT: Final = "jsonrpc_fast.client"  # the client of an answer, among its extensions
+_MAX_REDIRECTS: Final = 5
+_SESSION_ID: Final = re.compile(r"[!-~]{1,1024}")
+_SHOWN_HEADERS: Final = ("allow", "content-type", "retry-after", "www-authenticate")
+
+HttpAuth: TypeAlias = "httpx.Auth | Any"
+"""What httpx takes as `auth`, or the same of `httpx2`, such as the `OAuthClientProvider` of the SDK 2.x."""
+
+
+class Body:
+    """The body of a request, which reports once that it was written.
+
+    Args:
+        text: The JSON text.
+        written: Called with the number of bytes.
+    """
+
+    __slots__ = ("_written", "text")
+
+    def __init__(self, text: bytes, written: Callable[[int], None] | None = None) -> None:
+        self.text: bytes = text
+        self._written = written
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self.text
+        self.mark_written()
+
+    def mark_written(self) -> None:
+        """Report that the body was written, or never will be."""
+        written, self._written = self._written, None
+        if written is not None:
+            written(len(self.text))
+
+
+class HttpSender:
+    """Sends requests to one URL.
+
+    Args:
+        url: The URL.
+        headers: Further headers of every request.
+        auth: As in `StreamableHttpClient`, like the other arguments.
+
+    Attributes:
+        library: httpx or httpx2.
+        url: The URL, as the library represents it. It changes with redirects.
+
+    Raises:
+        TypeError: There is both a client and `auth`.
+        ValueError: It is not a URL of HTTP.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None,
+        auth: HttpAuth | None,
+        http_client: httpx.AsyncClient | Any | None,
+        connect_seconds: float | None,
+        read_seconds: float | None,
+    ) -> None:
+        if http_client is not None and auth is not None:
+            raise TypeError("pass auth to the HTTP client, or let this transport make the client")
+        self.library: Any = _library_of(auth if http_client is None else http_client)
+        self.url: Any = self.library.URL(url)
+        if self.url.scheme not in ("http", "https") or not self.url.host:
+            raise ValueError("the URL must begin with http:// or https:// and have a host")
+        self._headers = {name.lower(): value for name, value in (headers or {}).items()}
+        self._auth = auth
+        self._http = http_client
+        self._pool: ClientPool | None = None
+        self._timeout = self.library.Timeout(connect_seconds, read=read_seconds, pool=None)
+
+    def open(self, begin: Callable[[Coroutine[Any, Any, None]], object]) -> None:
+        """Prepare for sending.
+
+        Args:
+            begin: Starts a task.
+        """
+        if self._http is None:
+            self._pool = ClientPool(self.library, self._auth, begin)
+
+    async def close(self) -> None:
+        """Close the connections, but not those of a client that was given."""
+        if self._pool is not None:
+            await self._pool.close()
+
+    async def send(self, method: str, headers: dict[str, str], body: Body | None = None) -> Any:
+        """Send a request and return the answer, whose body is not read. Follow redirects within the origin."""
+        fields = {
+            **self._headers,
+            "accept": f"application/json, {EVENT_STREAM}" if method == "POST" else EVENT_STREAM,
+            "accept-encoding": "gzip",
+            **headers,
+        }
+        if body is not None:
+            fields.update({"content-type": "application/json", "content-length": str(len(body.text))})
+        for _ in range(_MAX_REDIRECTS + 1):
+            http: Any = self._http if self._pool is None else self._pool.take()
+            try:
+                request = http.build_request(method, self.url, headers=fields, content=body, timeout=self._timeout)
+                answer = await http.send(request, stream=True, follow_redirects=False)
+            except BaseException:
+                if self._pool is not None:
+                    self._pool.give_back(http)
+                raise
+            answer.extensions[_CLIENT] = http
+            target = answer.next_request
+            if target is None or target.method != method or not _is_same_origin(self.url, target.url):
+                return answer
+            await self.release(answer)
+            self.url = target.url
+        raise InvalidResponse("the server redirects too often")
+
+    async def release(self, answer: Any) -> None:
+        """Close an answer, so that its connection can be used again."""
+        http = answer.extensions.pop(_CLIENT, None)
+        try:
+            await answer.aclose()
+        finally:
+            if self._pool is not None and http is not None:
+                self._pool.give_back(http)
+
+    def translated(self, error: Exception) -> Exception:
+        """Return the exception of this package for one of httpx. Other exceptions are returned as they are."""
+        library = self.library
+        if isinstance(error, library.TimeoutException | TimeoutError) and not isinstance(error, CallTimeout):
+            made: Exception = CallTimeout("the server did not answer in time")
+        elif isinstance(error, library.InvalidURL):
+            made = InvalidResponse("the location of the answer is malformed")
+        elif isinstance(error, library.RemoteProtocolError):
+            made = ConnectionLost("the server closed the connection early, or its HTTP is malformed")
+        elif isinstance(error, library.HTTPError):
+            made = ConnectionLost(str(error) or type(error).__name__)
+        else:
+            return error
+        made.__cause__ = error
+        return made
+
+
+async def read(answer: Any, limit: int) -> bytes:
+    """Return the body of an answer.
+
+    Raises:
+        InvalidResponse: It is larger than `limit` bytes, or cannot be decompressed.
+    """
+    received = bytearray()
+    async with aclosing(pieces_of(answer)) as pieces:
+        async for piece in pieces:
+            received += piece
+            if len(received) > limit:
+                raise InvalidResponse(f"the answer is larger than {limit} bytes")
+    return bytes(received)
+
+
+async def pieces_of(answer: Any) -> AsyncGenerator[bytes, None]:
+    """Yield the body of an answer in small pieces, decompressed."""
+    coding = answer.headers.get("content-encoding", "").strip().lower()
+    if coding in ("", "identity"):
+        async for chunk in answer.aiter_raw():
+            yield chunk
+        return
+    if coding != "gzip":
+        raise InvalidResponse("the content coding of the answer is not supported")
+    inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    async for chunk in answer.aiter_raw():
+        while chunk:
+            try:
+                piece = inflater.decompress(chunk, PIECE_BYTES)
+            except zlib.error:
+                raise InvalidResponse("the content coding of the answer is malformed") from None
+            chunk = inflater.unconsumed_tail
+            if piece:
+                yield piece
+                if chunk:
+                    await asyncio.sleep(0)  # a small chunk may hold very much
+            elif inflater.eof:
+                break
+
+
+def content_type(answer: Any) -> str:
+    """Return the media type of an answer, without parameters."""
+    return str(answer.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
+def status_error(answer: Any) -> HttpStatusError:
+    """Return the exception for a status other than 2xx, without the body."""
+    shown = {name: answer.headers[name][:1024] for name in _SHOWN_HEADERS if name in answer.headers}
+    return HttpStatusError(answer.status_code, shown, b"")
+
+
+def session_id(answer: Any) -> str | None:
+    """Return the session id in the headers of an answer.
+
+    Raises:
+        InvalidResponse: The id is malformed.
+    """
+    id = answer.headers.get(SESSION_ID_HEADER)
+    if id is not None and not _SESSION_ID.fullmatch(id):
+        raise InvalidResponse("the session id of the server is malformed")
+    return None if id is None else str(id)
+
+
+def _is_same_origin(url: Any, target: Any) -> bool:
+    """Return whether a redirect stays within the origin, or only adds TLS on the default ports."""
+    if target.userinfo and target.userinfo != url.userinfo:
+        return False
+    if target.host != url.host:
+        return False
+    if (target.scheme, target.port) == (url.scheme, url.port):
+        return True
+    return (url.scheme, url.port, target.scheme, target.port) == ("http", None, "https", None)
+
+
+def _library_of(given: Any) -> ModuleType:
+    """Return httpx2 for objects of its classes, which the SDK 2.x uses, and httpx for everything else."""
+    library = sys.modules.get("httpx2")
+    if library is not None and isinstance(given, (library.Auth, library.AsyncClient)):
+        return library
+    return httpx

@@ -1,0 +1,296 @@
+"""Requests up to 2025-11-25, which belong to a session.
+
+Rules:
+  - `initialize` begins a session. Its id is in the header `Mcp-Session-Id` of all later requests. A DELETE ends it;
+  - a request is answered with its reply as JSON if nothing is sent before the reply, otherwise with a stream of events
+    that ends with the reply. A notification or a response is answered with 202;
+  - a GET opens the stream of the messages that belong to no request, or resumes a stream whose connection broke.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ...codec import ParseError, Request, encode, encode_error
+from ...codes import ErrorCode
+from ...errors import ConnectionLost, EventsLost
+from ...http.requests import Refusal
+from ...session import SessionOptions
+from .checks import LAST_EVENT_ID, SESSION_ID, VERSION, accepts
+from .connections import ServerOfConnections
+from .event_store import EventStore, session_of
+from .responses import EVENT_TYPE, NO_LENGTH, RETRY_SOON, Connection, Responder
+from .sessions import HttpSession, SessionTable, belongs_to
+from .streams import Exchange
+from .transport import HttpTransport
+
+_LISTENER: Final = "get"
+"""The streams of GETs have names that begin so."""
+_NO_SESSION_ID: Final = "The header Mcp-Session-Id is missing."
+
+
+class SessionRequests:
+    """Answers the requests with a session of one endpoint.
+
+    Args:
+        server: The server.
+        versions: The revisions with sessions that it has.
+        options: Options of `Session` for each session.
+        responder: Writes the responses.
+        store: The event store; None: no stream can be resumed.
+        max_stream_bytes: As in `HttpOptions`, like the other arguments.
+
+    Attributes:
+        sessions: The sessions.
+    """
+
+    def __init__(
+        self,
+        server: ServerOfConnections,
+        versions: Sequence[str],
+        options: SessionOptions,
+        responder: Responder,
+        store: EventStore | None,
+        *,
+        max_sessions: int,
+        idle_seconds: float | None,
+        max_session_requests: int,
+        max_stream_bytes: int,
+        session_prefix: str | None,
+    ) -> None:
+        self._server = server
+        self._versions = frozenset(version.encode() for version in versions)
+        self._options = options
+        self._responder = responder
+        self._store = store
+        self._max_requests = max_session_requests
+        self._max_stream_bytes = max_stream_bytes
+        self._prefix = "" if session_prefix is None else f"{session_prefix}."
+        self._ending: set[asyncio.Task[None]] = set()
+        self.sessions: SessionTable = SessionTable(max_sessions, idle_seconds, self._end_soon)
+
+    async def begin(self, exchange: Exchange, message: Request, connection: Connection) -> None:
+        """Answer a POST of `initialize`.
+
+        Raises:
+            Refusal: There is no room for another session.
+        """
+        if not self.sessions.has_room():
+            raise Refusal(503, "There are too many sessions.", [RETRY_SOON])
+        transport = HttpTransport(self._server.profile, self._max_stream_bytes, has_session=True)
+        served = self._server.connection(transport, self._options)
+        await served.start()
+        stream = transport.open_stream([message.id], exchange)
+        assert stream is not None
+        transport.deliver(message, exchange)
+        if served.revision is None:  # the handshake has refused it
+            await self._responder.respond(stream, connection, [], _ok)
+            await transport.close()
+            return
+        session = HttpSession(exchange.subject, transport, served, asyncio.get_running_loop().time(), self._prefix)
+        self._server.connections.add(served)
+        self.sessions.add(session)
+        session.requests += 1
+        try:
+            await self._responder.respond(stream, connection, [(SESSION_ID, session.id.encode())], _ok)
+        finally:
+            session.requests -= 1
+
+    async def post(
+        self, exchange: Exchange, headers: Mapping[bytes, bytes], message: Any, connection: Connection
+    ) -> None:
+        """Answer a POST in a session.
+
+        Args:
+            exchange: The request of HTTP.
+            headers: Its headers.
+            message: The decoded body.
+            connection: Its connection.
+
+        Raises:
+            Refusal: There is no such session, or it has too many requests in progress.
+        """
+        session = self._session(headers, exchange.subject)
+        self._check_room(session)
+        session.requests += 1
+        try:
+            await self._post(exchange, session, message, connection)
+        finally:
+            session.requests -= 1
+
+    async def _post(self, exchange: Exchange, session: HttpSession, message: Any, connection: Connection) -> None:
+        transport = session.transport
+        if transport.is_paused:
+            await transport.wait_for_reading()
+        items = message if type(message) is list else [message]
+        ids = [item.id for item in items if type(item) is Request]
+        revision = session.connection.revision
+        if type(message) is list and (revision is None or not revision.profile.batches or len(set(ids)) < len(ids)):
+            await connection.send_error(400, encode(ParseError.batch_not_allowed().to_response()))
+            return
+        if not ids:
+            transport.deliver(message, exchange)
+            await connection.begin(202, [NO_LENGTH])
+            await connection.end()
+            return
+        is_resumable = self._store is not None and revision is not None and revision.version >= "2025-11-25"
+        stream = transport.open_stream(ids, exchange, session.stream_name(), is_resumable)
+        if stream is None:
+            id = ids[0] if type(message) is Request else None
+            await connection.send_error(400, encode_error(id, ErrorCode.INVALID_REQUEST, "the id is in flight"))
+            return
+        transport.deliver(message, exchange)
+        if await self._responder.respond(stream, connection, [], _ok):
+            exchange.stream = None  # breaks a cycle
+
+    def _session(self, headers: Mapping[bytes, bytes], subject: object) -> HttpSession:
+        id = headers.get(SESSION_ID)
+        if id is None:
+            raise Refusal(400, _NO_SESSION_ID)
+        session = self.sessions.find(id.decode("latin-1"), subject)
+        if session is not None and not session.transport.is_connected:
+            self.sessions.remove(session)
+            self._end_soon(session)
+            session = None
+        if session is None:
+            raise Refusal(404, "There is no session with this id.")
+        self._check_version(headers)
+        return session
+
+    def _check_room(self, session: HttpSession) -> None:
+        if session.requests >= self._max_requests:
+            raise Refusal(503, "The session has too many requests in progress.", [RETRY_SOON])
+
+    def _check_version(self, headers: Mapping[bytes, bytes]) -> None:
+        version = headers.get(VERSION)
+        if version is not None and version not in self._versions:
+            raise Refusal(400, "This MCP-Protocol-Version is not supported.")
+
+    async def get(self, subject: object, headers: Mapping[bytes, bytes], connection: Connection) -> None:
+        """Answer a GET: open the stream of a session, or resume a stream.
+
+        Args:
+            subject: Who sends the request.
+            headers: The headers.
+            connection: The connection.
+
+        Raises:
+            Refusal: The request cannot be served.
+        """
+        if SESSION_ID not in headers:
+            raise Refusal(400, _NO_SESSION_ID)
+        if not accepts(headers.get(b"accept"), EVENT_TYPE):
+            raise Refusal(406, "The client must accept text/event-stream.")
+        event_id = headers.get(LAST_EVENT_ID)
+        if event_id is not None and self._store is not None:
+            await self._resume(event_id.decode("latin-1"), subject, headers, connection)
+            return
+        session = self._session(headers, subject)
+        if session.listener is not None:
+            raise Refusal(409, "The session has this stream open already.")
+        self._check_room(session)
+        await self._listen(session, connection)
+
+    async def _listen(self, session: HttpSession, connection: Connection) -> None:
+        listener = session.transport.open_listener()
+        if session.listener is not None:  # several connections resumed the stream: the latest one goes on
+            session.listener.is_replaced = True
+            listener.wake()
+        revision = session.connection.revision
+        listener.name, listener.is_stored = session.stream_name(_LISTENER), False
+        listener.is_resumable = self._store is not None and revision is not None and revision.version >= "2025-11-25"
+        session.requests += 1
+        session.listener = connection
+        session.transport.is_listening = True
+        try:
+            await self._responder.listen(listener, connection)
+        finally:
+            session.requests -= 1
+            if session.listener is connection:
+                session.listener = None
+                session.transport.is_listening = False
+
+    async def _resume(
+        self, event_id: str, subject: object, headers: Mapping[bytes, bytes], connection: Connection
+    ) -> None:
+        """Continue a stream after an event. The session may be one of another worker."""
+        assert self._store is not None
+        id = headers[SESSION_ID].decode("latin-1")
+        self._check_version(headers)
+        session = self.sessions.find(id, subject)
+        try:
+            name = await self._store.stream_of(event_id)
+        except ConnectionLost:
+            raise Refusal(503, "The store of events does not answer.", [RETRY_SOON]) from None
+        if name is not None and (session_of(name) != id or not belongs_to(id, subject)):
+            name = None
+        if name is None:
+            if session is None:
+                raise Refusal(404, "There is no session with this id.")
+            raise Refusal(410, "The events after this one are not there any more.")
+        is_listener = name.startswith(f"{id}/{_LISTENER}")
+        if session is not None:
+            self._check_room(session)
+            session.requests += 1
+            if is_listener and session.listener is not None:  # its client is gone, but that was not noticed yet
+                session.listener.is_replaced = True
+                session.transport.open_listener().wake()
+        try:
+            await self._responder.resume(event_id, connection)
+        except (EventsLost, ConnectionLost) as error:
+            if connection.is_begun:
+                return
+            if isinstance(error, ConnectionLost):
+                raise Refusal(503, "The store of events does not answer.", [RETRY_SOON]) from None
+            raise Refusal(410, "The events after this one are not there any more.") from None
+        finally:
+            if session is not None:
+                session.requests -= 1
+        if is_listener and session is not None and not connection.is_gone:
+            await self._listen(session, connection)
+        else:
+            await connection.end()
+
+    async def delete(self, subject: object, headers: Mapping[bytes, bytes], connection: Connection) -> None:
+        """Answer a DELETE: end a session, and cancel what it has in flight.
+
+        Raises:
+            Refusal: There is no such session.
+        """
+        session = self._session(headers, subject)
+        self.sessions.remove(session)
+        session.transport.cancel_requests()
+        await self._end(session)
+        await connection.begin(200, [NO_LENGTH])
+        await connection.end()
+
+    async def close(self, grace_seconds: float) -> None:
+        """End all sessions. Their events stay in the store: a client can get the end of a stream from another worker.
+
+        Args:
+            grace_seconds: How long functions that run may take.
+        """
+        sessions = self.sessions.clear()
+        closing = [asyncio.ensure_future(self._close_session(session, grace_seconds)) for session in sessions]
+        if closing:
+            await asyncio.wait(closing)
+
+    def _end_soon(self, session: HttpSession) -> None:
+        task = asyncio.get_running_loop().create_task(self._end(session))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _end(self, session: HttpSession) -> None:
+        await self._close_session(session, 0.0)
+        if self._store is not None:
+            await self._store.forget(session.id)
+
+    async def _close_session(self, session: HttpSession, seconds: float) -> None:
+        self._server.connections.discard(session.connection)
+        await session.connection.close(seconds)
+
+
+def _ok(text: bytes) -> int:
+    return 200

@@ -1,0 +1,173 @@
+"""Requests from 2026-07-28 on: each POST stands alone, and nothing remains when it is answered.
+
+Rules:
+  - what the headers say must be what the body says;
+  - when the client disconnects, the request is cancelled;
+  - a connection of the server that is like new serves another request, as making one costs more than most calls.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ...codec import Notification, Request, decode, encode_error
+from ...codes import ErrorCode, McpErrorCode
+from ...errors import RpcError
+from ...http.requests import Refusal
+from ...session import SessionOptions
+from ..protocol.meta import object_members
+from ..server.connection import ServerConnection
+from .checks import check_modern, check_parameters
+from .connections import ServerOfConnections
+from .headers import Path, parameter_headers
+from .responses import NO_LENGTH, Connection, Responder
+from .streams import Exchange
+from .transport import HttpTransport
+
+_STATUSES: Final = {
+    ErrorCode.METHOD_NOT_FOUND: 404,
+    McpErrorCode.HEADER_MISMATCH: 400,
+    McpErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY: 400,
+    McpErrorCode.UNSUPPORTED_PROTOCOL_VERSION: 400,
+}
+"""The status of an error response without a session, by code; 200 for others."""
+_MAX_SPARE: Final = 64
+"""The maximum number of connections that wait for a request."""
+
+
+class StatelessRequests:
+    """Answers the requests without a session of one endpoint.
+
+    Args:
+        server: The server.
+        options: Options of `Session` for each request.
+        responder: Writes the responses.
+        max_stream_bytes: Maximum size of the messages that wait in one stream.
+        has_sessions: Whether the server has revisions with sessions as well.
+    """
+
+    def __init__(
+        self,
+        server: ServerOfConnections,
+        options: SessionOptions,
+        responder: Responder,
+        max_stream_bytes: int,
+        *,
+        has_sessions: bool,
+    ) -> None:
+        self._server = server
+        self._options = options
+        self._responder = responder
+        self._max_stream_bytes = max_stream_bytes
+        self._has_sessions = has_sessions
+        self._parameters: dict[str, tuple[Any, dict[str, Path]]] = {}
+        self._served: set[ServerConnection] = set()
+        self._spare: deque[tuple[HttpTransport, ServerConnection]] = deque()
+        self._spare_changes = 0
+
+    async def post(
+        self, exchange: Exchange, headers: Mapping[bytes, bytes], message: Any, connection: Connection
+    ) -> None:
+        """Answer a POST.
+
+        Args:
+            exchange: The request of HTTP.
+            headers: Its headers.
+            message: The decoded body.
+            connection: Its connection.
+
+        Raises:
+            Refusal: The body is no message that may be sent, or there is no room for it.
+        """
+        if type(message) is Notification:
+            await connection.begin(202, [NO_LENGTH])
+            await connection.end()
+            return
+        if type(message) is not Request:
+            raise Refusal(400, "The body must be a request or a notification.")
+        try:
+            # A client that has legacy revisions only learns from the error which ones there are.
+            if self._has_sessions or message.method != "initialize":
+                check_modern(headers, message)
+            if message.method == "tools/call":
+                self._check_parameters(headers, object_members(message.params))
+        except RpcError as error:
+            await connection.send_error(400, encode_error(message.id, error.code, error.message))
+            return
+        transport, served = await self._take_connection(message)
+        self._server.connections.add(served)
+        self._served.add(served)
+        stream = transport.open_stream([message.id], exchange)
+        assert stream is not None
+        is_complete = False
+        try:
+            transport.deliver(message, exchange)
+            is_complete = await self._responder.respond(stream, connection, [], _status)
+        finally:
+            exchange.stream = None  # breaks a cycle
+            self._server.connections.discard(served)
+            self._served.discard(served)
+            if not is_complete:
+                transport.cancel_requests()
+            if is_complete and len(self._spare) < _MAX_SPARE:
+                self._spare.append((transport, served))
+            else:
+                await transport.close()
+
+    async def _take_connection(self, message: Request) -> tuple[HttpTransport, ServerConnection]:
+        """Return a connection for one request without a session: a spare one that is like new, or a new one."""
+        if self._spare_changes != self._server.changes:  # the spare ones declared what was registered then
+            await self.close_spare()
+            self._spare_changes = self._server.changes
+        for _ in range(len(self._spare)):
+            if not self._spare:  # closed meanwhile
+                break
+            transport, served = self._spare.popleft()
+            if transport.is_idle and served.can_serve(message):
+                return transport, served
+            if transport.is_idle and served.is_like_new:
+                self._spare.append((transport, served))
+            else:
+                await transport.close()
+        transport = HttpTransport(self._server.profile, self._max_stream_bytes, has_session=False)
+        served = self._server.connection(transport, self._options)
+        await served.start()
+        return transport, served
+
+    def end_streams(self) -> None:
+        """End the subscriptions that are in progress."""
+        for served in self._served:
+            served.end_streams()
+
+    async def close_spare(self) -> None:
+        """Close the connections that wait for a request."""
+        while self._spare:
+            transport, _ = self._spare.pop()
+            await transport.close()
+
+    def _check_parameters(self, headers: Mapping[bytes, bytes], params: dict[str, Any]) -> None:
+        name = params.get("name")
+        tool = self._server.tools.get(name) if isinstance(name, str) else None
+        if tool is None:
+            return
+        schema = tool.checked.tool.input_schema
+        known, expected = self._parameters.get(tool.checked.tool.name, (None, {}))
+        if known is not schema:
+            try:
+                expected = parameter_headers(schema)
+            except ValueError:  # clients do not use this tool
+                expected = {}
+            self._parameters[tool.checked.tool.name] = schema, expected
+        if expected:
+            check_parameters(headers, expected, params.get("arguments"))
+
+
+def _status(text: bytes) -> int:
+    """Return the status of a reply without a session."""
+    if b'"error"' not in text[:256] and b'"error"' not in text[-65536:]:
+        return 200
+    reply: Any = decode(text)
+    error = getattr(reply, "error", None)
+    return 200 if error is None else _STATUSES.get(error.code, 200)

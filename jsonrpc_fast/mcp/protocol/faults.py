@@ -1,0 +1,212 @@
+"""The faults of a value that does not match a JSON Schema, in words from which a language model can mend the value.
+
+Rules:
+  - A fault names the place and the keyword. It may show the schema, never the value, and its length is limited.
+  - A union (`anyOf`, `oneOf`) has the faults of the alternative that was probably meant: the one for the type of the
+    value, or for its tag, a member with other constants in each alternative. If several remain, one fault lists what
+    each of them lacks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import jsonschema_rs
+
+MASK: Final = "the value"
+"""What the validator writes in place of values."""
+
+_PATH_CHARACTERS: Final = 200
+_MESSAGE_CHARACTERS: Final = 500  # a keyword may be as long as the schema
+_MAX_ALTERNATIVES: Final = 8
+_MAX_ERRORS: Final = 40
+"""Maximum number of errors that are read for one alternative."""
+_MAX_REASONS: Final = 3
+"""Maximum number of faults that are listed for one of several alternatives."""
+
+# The messages of these keywords, with the value masked, show only the schema.
+_SHOWN_KEYWORDS: Final = frozenset(
+    {
+        "type",
+        "enum",
+        "const",
+        "pattern",
+        "format",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "minProperties",
+        "maxProperties",
+    }
+)
+_TYPE: Final = re.compile(r'"([a-z]+)"')
+
+
+class SchemaFault(NamedTuple):
+    """A rule of a schema that a value breaks.
+
+    Attributes:
+        path: The JSON pointer (RFC 6901) to the place in the value; "" for the whole value.
+        keyword: The JSON Schema keyword; "depth" if the value nests too deep or is too large; "" if unknown.
+        message: The rule, as a text for people and models.
+    """
+
+    path: str
+    keyword: str
+    message: str
+
+
+class _Alternative(NamedTuple):
+    """One alternative of a union, and why the value does not match it."""
+
+    name: str
+    tags: dict[str, list[Any]]
+    faults: list[SchemaFault]
+
+    def is_refused_at(self, path: str) -> bool:
+        return any(fault.path == path for fault in self.faults)
+
+
+def faults_of(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) -> Iterator[SchemaFault]:
+    """Return the faults for an error of the validator.
+
+    Args:
+        error: The error.
+        schema: The schema of the validator.
+    """
+    keyword = error.kind.name
+    if keyword in ("anyOf", "oneOf"):
+        found = _union_faults(error, schema)
+    else:
+        path = list(error.instance_path)
+        if keyword == "required":
+            path.append(error.kind.as_dict()["property"])
+        found = [SchemaFault(_pointer(path), keyword, _message(error, schema))]
+    for fault in found:
+        is_long = len(fault.message) > _MESSAGE_CHARACTERS
+        yield fault._replace(message=fault.message[:_MESSAGE_CHARACTERS] + "…") if is_long else fault
+
+
+def _message(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) -> str:
+    keyword = error.kind.name
+    if keyword in _SHOWN_KEYWORDS:
+        return error.message.removeprefix(MASK).strip()
+    if keyword == "required":
+        return "is required"
+    if keyword == "not":
+        return f"must not match {_text(error.kind.as_dict()['schema'])}"
+    if keyword == "propertyNames":
+        return f"has a member whose name {_message(error.kind.as_dict()['error'], schema)}"
+    if "additionalProperties" in error.schema_path[-1:]:
+        parent = _part(schema, error.schema_path[:-1])
+        names = [] if parent is None else [_text(name) for name in parent.get("properties", ())]
+        return f"has an unknown member; known are {', '.join(names)}" if names else "must not have members"
+    return "is not allowed" if keyword == "falseSchema" else f"does not match {keyword}"
+
+
+def _union_faults(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) -> list[SchemaFault]:
+    place = _pointer(error.instance_path)
+    alternatives = []
+    for index, errors in enumerate(error.kind.as_dict()["context"]):
+        part = _part(schema, [*error.schema_path, index])
+        faults = [fault for inner in errors[:_MAX_ERRORS] for fault in faults_of(inner, schema)]
+        alternatives.append(_Alternative(_name(part, index), _tags(_target_of(part, schema)), faults))
+    if not all(each.faults for each in alternatives):
+        return [SchemaFault(place, error.kind.name, "matches more than one alternative")]
+    if all(fault.path == place for each in alternatives for fault in each.faults):
+        return [_joined(place, error.kind.name, [fault for each in alternatives for fault in each.faults])]
+    meant = [each for each in alternatives if not _has_other_type(each, place)] or alternatives
+    for tag in sorted(set.intersection(*[{*each.tags} for each in meant])):
+        path = f"{place}{_pointer([tag])}"
+        tagged = [each for each in meant if not each.is_refused_at(path)]
+        if not tagged:
+            values = _listed(value for each in meant for value in each.tags[tag])
+            is_missing = all(SchemaFault(path, "required", "is required") in each.faults for each in meant)
+            return [
+                SchemaFault(path, "enum", f"is required, one of {values}" if is_missing else f"is not one of {values}")
+            ]
+        meant = tagged
+    shared = [fault for fault in meant[0].faults if all(fault in each.faults for each in meant)]
+    if shared:
+        return shared
+    reasons = [f"{each.name}: {_reasons(each.faults, place)}" for each in meant[:_MAX_ALTERNATIVES]]
+    return [SchemaFault(place, error.kind.name, f"matches no alternative: {'; '.join(reasons)}")]
+
+
+def _joined(place: str, keyword: str, faults: list[SchemaFault]) -> SchemaFault:
+    """Return one fault for alternatives that all refuse the value itself, such as those of `int | str`."""
+    types = dict.fromkeys(name for fault in faults if fault.keyword == "type" for name in _TYPE.findall(fault.message))
+    messages = dict.fromkeys(fault.message for fault in faults if fault.keyword != "type")
+    if types:
+        messages["is not of type " + " or ".join(map(_text, types))] = None
+    keywords = {fault.keyword for fault in faults}
+    return SchemaFault(place, keywords.pop() if len(keywords) == 1 else keyword, ", and ".join(messages))
+
+
+def _has_other_type(alternative: _Alternative, place: str) -> bool:
+    return any(fault.path == place and fault.keyword == "type" for fault in alternative.faults)
+
+
+def _reasons(faults: list[SchemaFault], place: str) -> str:
+    reasons = [f"{fault.path.removeprefix(place)} {fault.message}".strip() for fault in faults[:_MAX_REASONS]]
+    return ", ".join([*reasons, "…"] if len(faults) > _MAX_REASONS else reasons)
+
+
+def _name(part: dict[str, Any] | None, index: int) -> str:
+    """Return the name of an alternative, as the schema shows it."""
+    part = part or {}
+    name = part.get("title") or str(part.get("$ref", "")).rpartition("/")[2] or part.get("type")
+    return name if isinstance(name, str) else f"alternative {index + 1}"
+
+
+def _tags(part: dict[str, Any] | None) -> dict[str, list[Any]]:
+    """Return the members of an object that have constant values, with these values."""
+    members = (part or {}).get("properties")
+    tags = {}
+    for name, member in members.items() if isinstance(members, dict) else ():
+        if isinstance(member, dict) and "const" in member:
+            tags[name] = [member["const"]]
+        elif isinstance(member, dict) and isinstance(member.get("enum"), list):
+            tags[name] = member["enum"]
+    return tags
+
+
+def _part(schema: Any, path: Sequence[int | str]) -> dict[str, Any] | None:
+    """Return the part of a schema at a path; None if it is not there, as in a schema with an `$id` of its own."""
+    for name in path:
+        try:
+            schema = schema[name]
+        except (LookupError, TypeError):
+            return None
+    return schema if isinstance(schema, dict) else None
+
+
+def _target_of(part: dict[str, Any] | None, schema: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the part that a `$ref` refers to, if it is a definition; other parts as they are."""
+    reference = (part or {}).get("$ref")
+    if not isinstance(reference, str):
+        return part
+    return _part(schema, reference[2:].split("/")) if reference.startswith("#/") else None
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return ", ".join(dict.fromkeys(map(_text, values)))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _pointer(path: Iterable[int | str]) -> str:
+    pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
+    return pointer[:_PATH_CHARACTERS] + "…" if len(pointer) > _PATH_CHARACTERS else pointer

@@ -1,0 +1,274 @@
+"""Content blocks: text, images, audio, links to resources and embedded resources.
+
+    @server.tool
+    def chart(days: int) -> list[str | Image]:
+        return ["The last days:", Image(draw(days))]
+
+A block is a dict in the form of the protocol, so blocks may stand wherever such dicts may: in what a tool returns, in
+`ToolResult.content`, and as the content of a prompt's message.
+"""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from ..protocol.capabilities import Icon
+from ..protocol.definitions import Annotations
+
+Data = bytes | bytearray | memoryview | os.PathLike[str]
+"""Bytes, or the path of the file that holds them."""
+
+_SIGNATURES: Final = (
+    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
+    (0, b"\xff\xd8\xff", "image/jpeg"),
+    (0, b"GIF8", "image/gif"),
+    (8, b"WEBP", "image/webp"),
+    (4, b"ftypavif", "image/avif"),
+    (0, b"BM", "image/bmp"),
+    (8, b"WAVE", "audio/wav"),
+    (0, b"ID3", "audio/mpeg"),
+    (0, b"\xff\xfb", "audio/mpeg"),
+    (0, b"OggS", "audio/ogg"),
+    (0, b"fLaC", "audio/flac"),
+    (4, b"ftypM4A", "audio/mp4"),
+)
+"""The bytes at an offset that show a MIME type."""
+
+_BY_SUFFIX: Final = {
+    ".aac": "audio/aac",
+    ".flac": "audio/flac",
+    ".m4a": "audio/mp4",
+    ".md": "text/markdown",
+    ".ogg": "audio/ogg",
+    ".wav": "audio/wav",
+    ".webp": "image/webp",
+}
+"""MIME types that `mimetypes` does not know on each platform, or calls by another name."""
+
+
+class Block(dict[str, Any]):
+    """A content block. Use one of its subclasses."""
+
+    def __init__(
+        self,
+        members: Mapping[str, Any],
+        annotations: Annotations | Mapping[str, Any] | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__({name: value for name, value in members.items() if value is not None})
+        if annotations is not None:
+            self["annotations"] = annotations.to_dict() if isinstance(annotations, Annotations) else dict(annotations)
+        if meta is not None:
+            self["_meta"] = dict(meta)
+
+
+class Text(Block):
+    """A text.
+
+    Args:
+        text: The text.
+        annotations: The intended audience and the importance.
+        meta: `_meta` of the block.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        annotations: Annotations | Mapping[str, Any] | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__({"type": "text", "text": text}, annotations, meta)
+
+
+class Media(Block):
+    """A content block with data in base64. Use `Image` or `Audio`."""
+
+    _kind: ClassVar[str]
+
+    def __init__(
+        self,
+        data: Data,
+        mime_type: str | None = None,
+        *,
+        annotations: Annotations | Mapping[str, Any] | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(_media(self._kind, data, mime_type), annotations, meta)
+
+
+class Image(Media):
+    """An image.
+
+    Args:
+        data: The bytes of the image, or the path of a file, which is read at once.
+        mime_type: The MIME type; by default the type that the suffix of the path or the first bytes show.
+        annotations: The intended audience and the importance.
+        meta: `_meta` of the block.
+
+    Raises:
+        ValueError: There is no `mime_type`, and nothing shows that the data is an image.
+        OSError: The file cannot be read.
+    """
+
+    _kind = "image"
+
+
+class Audio(Media):
+    """Sound. From 2025-03-26 on: older clients get a text that names its type.
+
+    Args:
+        data: The bytes of the recording, or the path of a file, which is read at once.
+        mime_type: The MIME type; by default the type that the suffix of the path or the first bytes show.
+        annotations: The intended audience and the importance.
+        meta: `_meta` of the block.
+
+    Raises:
+        ValueError: There is no `mime_type`, and nothing shows that the data is audio.
+        OSError: The file cannot be read.
+    """
+
+    _kind = "audio"
+
+
+class ResourceLink(Block):
+    """A link to a resource that the client may read. From 2025-06-18 on: older clients get the URI as text.
+
+    Args:
+        uri: The URI of the resource.
+        name: The name of the resource; by default the last part of the URI.
+        title: The name for people.
+        description: What the resource is.
+        mime_type: The MIME type; by default the type that the suffix of the URI shows, if any.
+        size: The size in bytes.
+        icons: Icons for user interfaces.
+        annotations: The intended audience and the importance.
+        meta: `_meta` of the block.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        name: str | None = None,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        icons: list[Icon] | None = None,
+        annotations: Annotations | Mapping[str, Any] | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        members = {
+            "type": "resource_link",
+            "uri": uri,
+            "name": name or uri.rstrip("/").rpartition("/")[2] or uri,
+            "title": title,
+            "description": description,
+            "mimeType": mime_type or _type_of_name(uri),
+            "size": size,
+            "icons": None if icons is None else [icon.to_dict() for icon in icons],
+        }
+        super().__init__(members, annotations, meta)
+
+
+class EmbeddedResource(Block):
+    """The contents of a resource.
+
+    Args:
+        uri: The URI of the resource.
+        contents: A str, bytes, or the path of a file, which is read at once. A file is text if its type is.
+        mime_type: The MIME type; by default the type that the suffix of the path or of the URI shows, if any.
+        annotations: The intended audience and the importance.
+        meta: `_meta` of the block.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: The file is of a text type, and is not UTF-8.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        contents: str | Data,
+        mime_type: str | None = None,
+        *,
+        annotations: Annotations | Mapping[str, Any] | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        if isinstance(contents, os.PathLike):
+            mime_type = mime_type or _type_of_name(os.fspath(contents))
+            data = Path(contents).read_bytes()
+            contents = data.decode() if is_text(mime_type) else data
+        resource: dict[str, Any] = {"uri": uri}
+        if (mime_type := mime_type or _type_of_name(uri)) is not None:
+            resource["mimeType"] = mime_type
+        resource |= {"text": contents} if isinstance(contents, str) else {"blob": _base64(contents)}
+        super().__init__({"type": "resource", "resource": resource}, annotations, meta)
+
+
+class UserMessage(dict[str, Any]):
+    """A message of the user, for the function of a prompt.
+
+    Args:
+        content: A str, or a content block.
+    """
+
+    def __init__(self, content: str | Mapping[str, Any]) -> None:
+        super().__init__(role="user", content=content)
+
+
+class AssistantMessage(dict[str, Any]):
+    """A message of the assistant, for the function of a prompt.
+
+    Args:
+        content: A str, or a content block.
+    """
+
+    def __init__(self, content: str | Mapping[str, Any]) -> None:
+        super().__init__(role="assistant", content=content)
+
+
+def has_blocks(value: Any) -> bool:
+    """Return whether what a function returned is a content block, or a list with one."""
+    if isinstance(value, (list, tuple)):
+        return any(isinstance(item, Block) for item in value)
+    return isinstance(value, Block)
+
+
+def is_text(mime_type: str | None) -> bool:
+    """Return whether files of a MIME type hold text."""
+    if mime_type is None:
+        return False
+    kind, _, subtype = mime_type.partition(";")[0].strip().lower().partition("/")
+    return kind == "text" or subtype.endswith(("json", "xml", "javascript", "yaml", "toml"))
+
+
+def _media(kind: str, data: Data, mime_type: str | None) -> dict[str, Any]:
+    if isinstance(data, os.PathLike):
+        mime_type = mime_type or _type_of_name(os.fspath(data))
+        data = Path(data).read_bytes()
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"the data of {kind} must be bytes or a path, not {type(data).__name__}")
+    mime_type = mime_type or _type_of_bytes(bytes(data[:16]))
+    if mime_type is None or not mime_type.startswith(f"{kind}/"):
+        raise ValueError(f"the MIME type of {kind} must be given: the data does not show it")
+    return {"type": kind, "data": _base64(data), "mimeType": mime_type}
+
+
+def _base64(data: bytes | bytearray | memoryview) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _type_of_name(name: str) -> str | None:
+    suffix = os.path.splitext(name)[1].lower()
+    return _BY_SUFFIX.get(suffix) or mimetypes.guess_type(f"name{suffix}")[0]
+
+
+def _type_of_bytes(start: bytes) -> str | None:
+    return next((type_ for offset, text, type_ in _SIGNATURES if start[offset:].startswith(text)), None)

@@ -1,0 +1,503 @@
+"""The decorators that register functions.
+
+    @server.tool
+    def add(a: int, b: int) -> int: ...
+
+    @server.prompt(complete={"language": ["Python", "Prolog"]})
+    def review(code: str, language: str = "Python") -> str: ...
+
+    @server.resource("notes://{name}", mime_type="text/plain")
+    async def note(name: str) -> str | None: ...
+
+Rules:
+  - The signature of a function defines its arguments (functions.py), its docstring is the description. The arguments of
+    a prompt and the parts of a URI are strings; they are converted to the annotated types: "3" becomes an int. Where a
+    prompt takes a list or an object, its argument is a JSON text.
+  - Each decorator says what its functions may return. An invalid return value is error -32603 and is logged. If the
+    annotations show it beforehand, the decorator raises TypeError.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, get_args, overload
+from urllib.parse import quote
+
+from msgspec import UNSET
+
+from ...codec._json import dumps
+from ...session.conventions import McpConvention
+from ..protocol.capabilities import Icon
+from ..protocol.definitions import (
+    Annotations,
+    Prompt,
+    PromptArgument,
+    Resource,
+    ResourceTemplate,
+    Tool,
+    ToolAnnotations,
+)
+from ..protocol.records import Record
+from ..protocol.uris import UriTemplate, check_uri
+from ..protocol.versions import REVISIONS
+from .functions import RegisteredFunction, name_of
+from .outputs import output_type
+from .registry import (
+    Completer,
+    RegisteredPrompt,
+    RegisteredResource,
+    RegisteredTemplate,
+    RegisteredTool,
+    Registry,
+    TaskStart,
+    TaskSupport,
+)
+from .tools import CheckedTool
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Definition = TypeVar("Definition", bound=Record)
+
+
+class Decorators(Registry):
+    """A registry with a decorator for each kind of function.
+
+    Args:
+        provider: The host in the URIs of resources that are registered without a URI.
+    """
+
+    def __init__(self, provider: str = "server") -> None:
+        super().__init__()
+        self._provider = provider
+
+    @overload
+    def tool(self, name: Function, /) -> Function: ...
+
+    @overload
+    def tool(
+        self,
+        name: str | None = None,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        input_schema: dict[str, Any] | None = None,
+        output_schema: dict[str, Any] | None = None,
+        structured_output: bool | None = None,
+        annotations: ToolAnnotations | None = None,
+        icons: Sequence[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        thread: bool = False,
+        task_support: TaskSupport = "forbidden",
+        task_start: TaskStart = "call",
+    ) -> Callable[[Function], Function]: ...
+
+    def tool(
+        self,
+        name: Any = None,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        input_schema: dict[str, Any] | None = None,
+        output_schema: dict[str, Any] | None = None,
+        structured_output: bool | None = None,
+        annotations: ToolAnnotations | None = None,
+        icons: Sequence[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        thread: bool = False,
+        task_support: TaskSupport = "forbidden",
+        task_start: TaskStart = "call",
+    ) -> Any:
+        """Register a function as a tool: `@server.tool` or `@server.tool(…)`.
+
+        The function returns, directly or as an awaitable:
+
+        - None for no content, a str for a text block;
+        - a content block, such as an `Image`, or a list with content blocks, strings and other values;
+        - any other value with a JSON form, such as a dataclass, Struct, pydantic model, Decimal, set or bytes (base64):
+          the client gets it as structured content and as text;
+        - a `ToolResult` or a `WholeResult`.
+
+        If the function raises an exception, the client gets a result with `isError` and without the exception's text,
+        unless it is a `ToolError`. A value without a JSON form is error -32603. Both are logged. An `RpcError` is sent
+        to the client.
+
+        Args:
+            name: 1 to 128 ASCII letters, digits, `_`, `-` and `.`; by default the name of the function.
+            title: The name for people.
+            description: What the tool does; by default the docstring. Its part about parameters goes into the schema.
+            input_schema: A JSON Schema of the arguments, which are then passed unconverted. By default the schema comes
+                from the signature.
+            output_schema: A JSON Schema of what the function returns. By default the schema comes from the annotation,
+                if it describes data. A result that is not an object in JSON is then wrapped: `{"result": [1, 2]}`. Each
+                result is checked against the schema.
+            structured_output: False: results have content only, and there is no output schema. True: the decorator
+                raises TypeError if the annotation gives no schema.
+            annotations: Hints about what the tool does.
+            icons: Icons for user interfaces (2025-11-25 and later).
+            meta: `_meta` of the tool (2025-06-18 and later).
+            thread: Whether to call the function, which must be sync, in a thread.
+            task_support: Whether calls run as tasks, whose results the client fetches later: "forbidden"; "optional":
+                if the client knows tasks; "required": a client that does not gets an error.
+            task_start: When a task of 2026-07-28 starts: "call": at once; "function": when the function calls
+                `Context.start_task`. Up to 2025-11-25 it starts at once.
+
+        Returns:
+            The function, or a decorator.
+
+        Raises:
+            TypeError: From the decorator: the signature has no schema, the type of a parameter or of the result is not
+                supported, or an argument of the decorator has the wrong type.
+            ValueError: From the decorator: the name is invalid or already registered, a schema is invalid, or
+                `task_support` or `task_start` is unknown.
+        """
+
+        def register(function: Function) -> Function:
+            serving = RegisteredFunction(function, input_schema is None, "tool", given, thread=thread)
+            if task_support not in get_args(TaskSupport) or task_start not in get_args(TaskStart):
+                raise ValueError(f"tool {given or serving.name}: task_support or task_start is unknown")
+            output = None
+            if output_schema is None and structured_output is not False:
+                output = output_type(serving.returns, is_required=structured_output is True)
+            tool = Tool(
+                name=_name(given, function),
+                title=_or_unset(title),
+                description=_or_unset(description or serving.description),
+                input_schema=serving.schema() if input_schema is None else input_schema,
+                output_schema=_or_unset(output_schema) if output is None else output.schema,
+                annotations=_or_unset(annotations),
+                icons=_or_unset(None if icons is None else list(icons)),
+                meta=_or_unset(None if meta is None else dict(meta)),
+                execution=UNSET if task_support == "forbidden" else {"taskSupport": task_support},
+            )
+            checked = CheckedTool(tool, output, structured_output is not False)
+            _checked(tool, f"tool {tool.name}")
+            self._add(self.tools, tool.name, RegisteredTool(checked, serving, task_support, task_start), "tools")
+            self.has_tasks |= task_support != "forbidden"
+            return function
+
+        given = _explicit_name(name)
+        return register if given is name else register(name)
+
+    @overload
+    def prompt(self, name: Function, /) -> Function: ...
+
+    @overload
+    def prompt(
+        self,
+        name: str | None = None,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        complete: Mapping[str, Completer] | None = None,
+        icons: Sequence[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        thread: bool = False,
+    ) -> Callable[[Function], Function]: ...
+
+    def prompt(
+        self,
+        name: Any = None,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        complete: Mapping[str, Completer] | None = None,
+        icons: Sequence[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        thread: bool = False,
+    ) -> Any:
+        """Register a function as a prompt: `@server.prompt` or `@server.prompt(…)`.
+
+        The function returns, directly or as an awaitable:
+
+        - a str, a message of the user;
+        - a message `{"role": "user", "content": …}`, whose content is a str or a content block;
+        - a list of these;
+        - a result `{"messages": […]}` or a `WholeResult`.
+
+        Objects with such a JSON form work, too. Anything else is error -32603 and is logged.
+
+        Args:
+            name: The name of the prompt; by default the name of the function.
+            title: The name for people.
+            description: What the prompt is for; by default the docstring.
+            complete: By argument: its possible values, or a function that returns them. The function takes the typed
+                text and the other arguments.
+            icons: Icons for user interfaces (2025-11-25 and later).
+            meta: `_meta` of the prompt (2025-06-18 and later).
+            thread: Whether to call the function, which must be sync, in a thread.
+
+        Returns:
+            The function, or a decorator.
+
+        Raises:
+            TypeError: From the decorator: the signature has no schema, or a type is not supported; `complete` names an
+                unknown argument, or has a function that does not take two arguments; or an argument of the decorator
+                has the wrong type.
+            ValueError: From the decorator: the name is already registered.
+        """
+
+        def register(function: Function) -> Function:
+            serving = RegisteredFunction(function, role="prompt", name=given, thread=thread)
+            arguments = [_argument(serving, argument) for argument in serving.parameters]
+            prompt = Prompt(
+                name=_name(given, function),
+                title=_or_unset(title),
+                description=_or_unset(description or serving.description),
+                arguments=arguments,
+                icons=_or_unset(None if icons is None else list(icons)),
+                meta=_or_unset(None if meta is None else dict(meta)),
+            )
+            completers = _completers(complete, serving)
+            registered = RegisteredPrompt(_checked(prompt, f"prompt {prompt.name}"), serving, completers)
+            self._add(self.prompts, prompt.name, registered, "prompts")
+            return function
+
+        given = _explicit_name(name)
+        return register if given is name else register(name)
+
+    @overload
+    def resource(self, uri: Function, /) -> Function: ...
+
+    @overload
+    def resource(
+        self,
+        uri: str | None = None,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        complete: Mapping[str, Completer] | None = None,
+        unsafe_parts: bool = False,
+        size: int | None = None,
+        annotations: Annotations | None = None,
+        icons: Sequence[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        thread: bool = False,
+    ) -> Callable[[Function], Function]: ...
+
+    def resource(
+        self,
+        uri: Any = None,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        complete: Mapping[str, Completer] | None = None,
+        unsafe_parts: bool = False,
+        size: int | None = None,
+        annotations: Annotations | None = None,
+        icons: Sequence[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        thread: bool = False,
+    ) -> Any:
+        """Register a function as a resource, or as the resources of a URI template.
+
+        `@server.resource("notes://{name}")`, or `@server.resource` for a URI made of the server's name, the function's
+        name and its parameters: `resource://weather/note/{name}`.
+
+        The function returns, directly or as an awaitable:
+
+        - a str, bytes, or None for "not found";
+        - contents: `{"uri": …, "text": …}` or `{"uri": …, "blob": …}`;
+        - a list of these;
+        - a result `{"contents": […]}` or a `WholeResult`;
+        - any other value that is an object in JSON: it is sent as a JSON text.
+
+        Anything else is error -32603 and is logged.
+
+        Args:
+            uri: A URI, or a URI template (RFC 6570) with a variable for each parameter of the function, such as
+                "repo://{owner}{/path*}{?ref}". A value is a str, with `*` a list or a dict. A parameter whose variable
+                the URI leaves out has its default.
+            name: The name of the resource; by default the name of the function.
+            title: The name for people.
+            description: What the resource is; by default the docstring.
+            mime_type: The MIME type of what the function returns; by default none, for objects "application/json".
+            complete: Only for a template; by part: its possible values, or a function that returns them. The function
+                takes the typed text and the other parts.
+            unsafe_parts: Only for a template: whether the function gets unsafe parts: `..` as a segment, NUL, an
+                absolute path, bytes that are not UTF-8 (as surrogates, see `os.fsdecode`). If False, a URI with an
+                unsafe part is not found, even if another template matches.
+            size: Only for a single resource: its size in bytes.
+            annotations: The intended audience and the importance.
+            icons: Icons for user interfaces (2025-11-25 and later).
+            meta: `_meta` of the resource (2025-06-18 and later), and of contents that the function returns without it.
+            thread: Whether to call the function, which must be sync, in a thread.
+
+        Returns:
+            The function, or a decorator.
+
+        Raises:
+            TypeError: From the decorator: the signature has no schema, or a type is not supported; the parameters do
+                not match the URI; `complete` names an unknown part, or has a function that does not take two arguments;
+                or an argument of the decorator has the wrong type.
+            ValueError: From the decorator: the URI is invalid or already registered.
+        """
+
+        def register(function: Function) -> Function:
+            serving = RegisteredFunction(function, role="resource", name=name or given, thread=thread)
+            address = self._address(serving) if given is None else given
+            uris = UriTemplate(address, unsafe_parts=unsafe_parts)
+            if set(uris.names) != serving.parameters.keys():
+                raise TypeError(f"{serving.name}: the parameters must match the names in the URI")
+            members: dict[str, Any] = {
+                "name": _name(name, function),
+                "title": _or_unset(title),
+                "description": _or_unset(description or serving.description),
+                "mime_type": _or_unset(mime_type),
+                "annotations": _or_unset(annotations),
+                "icons": _or_unset(None if icons is None else list(icons)),
+                "meta": _or_unset(None if meta is None else dict(meta)),
+            }
+            completers = _completers(complete, serving)
+            if uris.names:
+                shown = _checked(ResourceTemplate(uri_template=address, **members), f"resource {address}")
+                template = RegisteredTemplate(shown, uris, serving, completers)
+                self._add(self.resource_templates, address, template, "resources")
+            else:
+                try:
+                    check_uri(address)
+                except Exception as error:
+                    raise ValueError(f"{serving.name}: {error}") from None
+                definition = Resource(uri=address, size=_or_unset(size), **members)
+                resource = RegisteredResource(_checked(definition, f"resource {address}"), serving)
+                self._add(self.resources, address, resource, "resources")
+            return function
+
+        given = _explicit_name(uri)
+        return register if given is uri else register(uri)
+
+    @overload
+    def method(self, name: Function, /) -> Function: ...
+
+    @overload
+    def method(self, name: str | None = None) -> Callable[[Function], Function]: ...
+
+    def method(self, name: Any = None) -> Any:
+        """Register a function for a method of an extension or of tasks: `@server.method("vendor/do")`.
+
+        The function gets the params by name, without `_meta`. It returns an object in JSON, directly or as an
+        awaitable: a dict, dataclass, Struct or pydantic model. Anything else is error -32603 and is logged.
+
+        The method is found in every revision. Declare its capability with `Server(capabilities=…)`.
+
+        Args:
+            name: The method; by default the name of the function.
+
+        Returns:
+            The function, or a decorator.
+
+        Raises:
+            TypeError: From the decorator: the signature has no schema, or a type is not supported.
+            ValueError: From the decorator: the method is already registered, belongs to the protocol (methods of tasks
+                are allowed), is empty, or begins with `rpc.`.
+        """
+
+        def register(function: Function) -> Function:
+            method = _method_name(_name(given, function))
+            methods = frozenset().union(*[revision.client_requests for revision in REVISIONS.values()])
+            if method in methods and not method.startswith("tasks/"):
+                raise ValueError(f"{method} is a method of the protocol")
+            self._add(self.methods, method, RegisteredFunction(function, role="method", name=given), None)
+            return function
+
+        given = _explicit_name(name)
+        return register if given is name else register(name)
+
+    def notification(self, method: str) -> Callable[[Function], Function]:
+        """Register a function for a notification of legacy clients (up to 2025-11-25).
+
+            @server.notification("notifications/roots/list_changed")
+            async def roots_changed(context: Context) -> None:
+                roots = await context.call("roots/list")
+
+        The function may be sync or async. It gets the params by name, without `_meta`. Its exceptions are logged.
+
+        Args:
+            method: The notification.
+
+        Returns:
+            A decorator.
+
+        Raises:
+            TypeError: From the decorator: the signature has no schema, or `method` is not a str.
+            ValueError: From the decorator: the notification is already registered, is empty, begins with `rpc.`, or is
+                "notifications/cancelled" or "notifications/progress", which the session handles.
+        """
+
+        def register(function: Function) -> Function:
+            if _method_name(method) in McpConvention.methods:
+                raise ValueError(f"the session handles {method}")
+            self._add(self.notifications, method, RegisteredFunction(function), None)
+            return function
+
+        return register
+
+    def _address(self, function: RegisteredFunction) -> str:
+        """The URI or template of a resource that is registered without one."""
+        parts = [f"{{{name}}}" for name in function.parameters]
+        return "/".join([f"resource://{quote(self._provider, safe='')}", function.name, *parts])
+
+
+def _explicit_name(first: object) -> str | None:
+    """The name passed to a decorator; None if it was called with the function, that is, without parentheses."""
+    if first is None or isinstance(first, str):
+        return first
+    if not callable(first):
+        raise TypeError(f"expected a str, or the function itself, not {type(first).__name__}")
+    return None
+
+
+def _name(name: str | None, function: Callable[..., Any]) -> str:
+    return name_of(function) if name is None else name
+
+
+def _method_name(method: str) -> str:
+    """Return the name of a method or notification if a client may send it."""
+    if not isinstance(method, str):
+        raise TypeError(f"method must be a str, not {type(method).__name__}")
+    if not method or method.startswith("rpc."):
+        raise ValueError("a method must have a name, which must not begin with rpc. (reserved by JSON-RPC)")
+    return method
+
+
+def _or_unset(value: Any) -> Any:
+    return UNSET if value is None else value
+
+
+def _checked(definition: Definition, label: str) -> Definition:
+    """Return a definition that can be sent. One that cannot would make the whole list an error."""
+    try:
+        written = definition.to_dict()
+        dumps(written)
+        type(definition).from_dict(written)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise TypeError(f"{label}: {error}") from None
+    return definition
+
+
+def _argument(function: RegisteredFunction, name: str) -> PromptArgument:
+    described = _or_unset(function.descriptions().get(name))
+    return PromptArgument(name=name, description=described, required=name in function.required)
+
+
+def _completers(complete: Mapping[str, Completer] | None, function: RegisteredFunction) -> Mapping[str, Completer]:
+    if complete and not complete.keys() <= function.parameters.keys():
+        raise TypeError(f"{function.name}: complete names an unknown argument")
+    for name, completer in (complete or {}).items():
+        if callable(completer) and not _accepts_two(completer):
+            raise TypeError(f"{function.name}: the function that completes {name} must take two arguments")
+    return dict(complete or {})
+
+
+def _accepts_two(function: Callable[..., Any]) -> bool:
+    """Whether a function can be called with two positional arguments."""
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # some builtins have no signature
+        return True
+    return True

@@ -1,0 +1,151 @@
+"""Forms: what `Context.elicit` asks a user for, from a type, and the check of what the user entered.
+
+Rules:
+  - A form is a flat object. Its fields are strings, numbers, booleans, enums of strings, and lists of such enums
+    (specification, "Elicitation").
+  - A field that may be None is one that the user may leave out.
+  - Errors name the field, and never show what the user entered.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, TypeVar
+
+from ...errors import EncodeError
+from ..protocol.schemas import Schema
+from .values import ValueType, type_of
+
+T = TypeVar("T")
+
+Action = Literal["accept", "decline", "cancel"]
+_ACTIONS: Final = ("accept", "decline", "cancel")
+_PLAIN: Final = ("string", "number", "integer", "boolean")
+_FORMATS: Final = ("date", "date-time", "email", "uri")
+
+
+@dataclass(frozen=True, slots=True)
+class Elicited(Generic[T]):
+    """What a user did with a form or a URL.
+
+    Attributes:
+        action: "accept", "decline" (the user said no) or "cancel" (the user closed the question).
+        content: What the user entered; None unless the user accepted a form.
+    """
+
+    action: Action
+    content: T | None = None
+
+
+class Form:
+    """A form.
+
+    Args:
+        schema: The schema for `requestedSchema`.
+        value_type: The type of its contents; None: they are dicts.
+
+    Attributes:
+        schema: The schema.
+
+    Raises:
+        ValueError: The schema is invalid.
+    """
+
+    __slots__ = ("_schema", "_type", "schema")
+
+    def __init__(self, schema: Mapping[str, Any], value_type: ValueType | None = None) -> None:
+        self.schema: dict[str, Any] = dict(schema)
+        self._schema = Schema(self.schema)
+        self._type = value_type
+
+    def read(self, content: Any) -> Any:
+        """Convert what the user entered.
+
+        Raises:
+            ValueError: It does not match the form.
+        """
+        if faults := self._schema.faults(content):
+            listed = "; ".join(f"{fault.path or '/'}: {fault.message}" for fault in faults)
+            raise ValueError(f"the content of the form is invalid: {listed}")
+        if self._type is None:
+            return content
+        try:
+            return self._type.convert(content, strict=True)
+        except (ValueError, EncodeError):
+            pass  # the text of this error may show the value
+        raise ValueError("the content of the form does not match its type")
+
+
+def form_of(type_: Any) -> Form:
+    """Return the form of a dataclass, TypedDict, msgspec Struct or pydantic model, or of a JSON Schema (a dict).
+
+    Raises:
+        TypeError: The type is not supported, or a field of it cannot be in a form.
+        ValueError: The schema is invalid.
+    """
+    return Form(type_) if isinstance(type_, Mapping) else _form_of_type(type_)
+
+
+@functools.lru_cache(maxsize=256)
+def _form_of_type(type_: Any) -> Form:
+    value_type = type_of(type_)
+    return Form(_form_schema(value_type.schema()), value_type)
+
+
+def action_of(result: Mapping[str, Any]) -> Action:
+    """Return the action in a client's response.
+
+    Raises:
+        ValueError: There is none.
+    """
+    action = result.get("action")
+    if action not in _ACTIONS:
+        raise ValueError(f"the client's response to elicitation/create is invalid: /action must be one of {_ACTIONS}")
+    return action  # type: ignore[no-any-return]
+
+
+def _form_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    if schema.get("type") != "object" or "properties" not in schema:
+        raise TypeError("a form must be a dataclass, a TypedDict, a Struct or a model")
+    definitions = schema.get("$defs", {})
+    fields = {}
+    for name, part in schema["properties"].items():
+        fields[name] = _field(part, definitions)
+        if not _is_field(fields[name]):
+            raise TypeError(f"the field {name} of a form must be a string, a number, a boolean or an enum of strings")
+    return {"type": "object", "properties": fields, "required": list(schema.get("required", ()))}
+
+
+def _field(part: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a field, without references and without null."""
+    part = dict(part)
+    if "$ref" in part:
+        target = definitions.get(part.pop("$ref").rpartition("/")[2], {})
+        part = {**target, **part}
+    if "anyOf" in part:
+        choices = [choice for choice in part["anyOf"] if choice != {"type": "null"}]
+        if len(choices) == 1:
+            del part["anyOf"]
+            part = {**_field(choices[0], definitions), **part}
+    if isinstance(part.get("enum"), list):
+        part["enum"] = [value for value in part["enum"] if value is not None]
+    if isinstance(part.get("const"), str):
+        part["enum"] = [part.pop("const")]
+    if "enum" in part and all(isinstance(value, str) for value in part["enum"]):
+        part["type"] = "string"
+    if isinstance(part.get("items"), dict):
+        part["items"] = _field(part["items"], definitions)
+    if part.get("default", part) is None:
+        del part["default"]
+    if part.get("format") not in _FORMATS:
+        part.pop("format", None)
+    return part
+
+
+def _is_field(part: dict[str, Any]) -> bool:
+    if part.get("type") == "array":
+        items = part.get("items", {})
+        return items.get("type") == "string" and "enum" in items
+    return part.get("type") in _PLAIN and (part["type"] == "string" or "enum" not in part)

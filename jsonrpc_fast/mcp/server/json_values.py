@@ -1,0 +1,53 @@
+"""Conversion of what functions return to JSON types."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import PurePath
+from typing import Any, Final
+
+import msgspec
+
+from ...errors import EncodeError
+from ...handlers.depth import SAFE_LIMIT, check_depth
+from .annotations import is_from_pydantic
+
+
+def to_json(value: Any) -> Any:
+    """Convert a value to JSON types: dicts, lists or tuples, strings, numbers, booleans, None. Containers are copied.
+
+    Raises:
+        EncodeError: The value has no JSON form.
+    """
+    try:
+        if sys.getrecursionlimit() > SAFE_LIMIT:
+            check_depth(value, _to_basic)
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=_to_basic)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise EncodeError(str(error)) from error
+
+
+def _to_basic(value: Any) -> Any:
+    """Convert a value that msgspec cannot write to one that it can."""
+    core = sys.modules.get("pydantic_core")
+    if core is not None and is_from_pydantic(type(value)):
+        return core.to_jsonable_python(value)
+    for base, convert in _BASES.items():
+        if isinstance(value, base):
+            return convert(value)
+    raise TypeError(f"{type(value).__qualname__} is not a JSON value")
+
+
+_BASES: Final[dict[type, Any]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+    Mapping: dict,
+    AbstractSet: list,
+    deque: list,
+    Sequence: list,
+    PurePath: str,
+}

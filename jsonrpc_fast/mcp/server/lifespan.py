@@ -1,0 +1,195 @@
+"""The lifespan of a server: what it opens before it serves and closes afterwards, such as a pool of connections.
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[Database]:
+        async with connect() as database:
+            yield database
+
+    server = Server("shop", "1.0", lifespan=lifespan)      # functions get the database as `context.lifespan`
+
+Rules:
+  - It begins with the first user and ends with the last one. A user is a connection, an HTTP application, or whoever
+    enters `Server.lifespan`: a program that serves one connection after the other enters it around them all.
+  - It runs in a task of its own, so users may come and go in any order and in any task.
+  - If it cannot begin, each user that waits for it gets the exception. If it fails at the end, the last one does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Final
+
+from ...errors import StateError
+
+_CANCEL_SECONDS: Final = 1.0
+"""How long a lifespan that was cancelled may take to end."""
+
+MakeLifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
+"""A function that takes the server and returns an async context manager."""
+
+
+class Lifespan:
+    """The lifespan of a server. Enter it with `async with`.
+
+    Args:
+        make: The function of the user; None: there is nothing to begin.
+        server: The server, its argument.
+
+    Attributes:
+        value: What the context manager yielded; None before, and without one.
+    """
+
+    def __init__(self, make: MakeLifespan | None, server: Any) -> None:
+        self._make = make
+        self._server = server
+        self._users = 0
+        self._task: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._end: asyncio.Event | None = None
+        self.value: Any = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is anything to begin."""
+        return self._make is not None
+
+    async def __aenter__(self) -> Any:
+        if self._make is None:
+            return None
+        if self._users == 0:
+            self._ready, self._end = asyncio.get_running_loop().create_future(), asyncio.Event()
+            self._task = asyncio.create_task(self._run(self._make, self._ready, self._end, self._task))
+        self._users += 1
+        assert self._ready is not None
+        try:
+            await asyncio.shield(self._ready)
+        except BaseException:
+            self._leave()
+            raise
+        return self.value
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._make is not None and (task := self._leave()) is not None:
+            await asyncio.shield(task)
+
+    def cancel(self) -> None:
+        """Cancel the lifespan, which does not end."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _leave(self) -> asyncio.Task[None] | None:
+        """Count a user less. Return the task that ends, if this was the last one."""
+        self._users -= 1
+        if self._users or self._end is None or self._ready is None or self._task is None:
+            return None
+        self._end.set()
+        if not self._ready.done():
+            self._task.cancel()
+        return self._task
+
+    async def _run(
+        self,
+        make: MakeLifespan,
+        ready: asyncio.Future[None],
+        end: asyncio.Event,
+        previous: asyncio.Task[None] | None,
+    ) -> None:
+        if previous is not None and previous.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait([previous])
+        try:
+            async with make(self._server) as self.value:
+                if not ready.done():
+                    ready.set_result(None)
+                await end.wait()
+        except BaseException as error:
+            if ready.done():
+                raise
+            if isinstance(error, asyncio.CancelledError):
+                ready.cancel()
+                raise
+            ready.set_exception(error)
+            ready.exception()  # the last user may have left
+        finally:
+            self.value = None
+
+
+class LifespanHolder:
+    """One user of a lifespan, which enters it when it is needed first.
+
+    Args:
+        lifespan: The lifespan.
+        seconds: How long it may take to begin, and to end; None: no limit.
+
+    Attributes:
+        is_entered: Whether the lifespan has begun for this user, or there is none.
+    """
+
+    def __init__(self, lifespan: Lifespan, seconds: float | None = None) -> None:
+        self._lifespan = lifespan
+        self._seconds = seconds
+        self._entering: asyncio.Task[Any] | None = None
+        self.is_entered: bool = not lifespan.exists
+
+    async def enter(self) -> None:
+        """Enter the lifespan, once.
+
+        Raises:
+            TimeoutError: It does not begin in time, and was cancelled. The next call tries again.
+            StateError: `leave` was called meanwhile.
+            Exception: What the lifespan raises. The next call tries again.
+        """
+        if self._entering is None:
+            self._entering = asyncio.ensure_future(self._enter())
+        entering = self._entering
+        try:
+            await asyncio.shield(entering)
+        except BaseException:
+            is_left = entering.cancelled() and self._entering is not entering
+            if entering.done() and self._entering is entering:
+                self._entering = None
+            if is_left:
+                raise StateError("the server is closed") from None
+            raise
+        self.is_entered = True
+
+    async def _enter(self) -> None:
+        entering = asyncio.ensure_future(self._lifespan.__aenter__())
+        try:
+            await asyncio.wait([entering], timeout=self._seconds)
+        finally:
+            if not entering.done():
+                entering.cancel()
+                await asyncio.wait([entering])
+        if entering.cancelled():
+            raise TimeoutError("the lifespan did not begin in time")
+        entering.result()
+
+    async def leave(self) -> None:
+        """Leave the lifespan, if it was entered or is being entered.
+
+        Raises:
+            TimeoutError: It does not end in time, and was cancelled.
+            Exception: What the lifespan raises.
+        """
+        if self._entering is not None and not self._entering.done():
+            entering, self._entering = self._entering, None
+            entering.cancel()
+            await asyncio.wait([entering])
+        if self.is_entered and self._entering is not None:
+            self.is_entered, self._entering = False, None
+            leaving = asyncio.ensure_future(self._lifespan.__aexit__(None, None, None))
+            try:
+                await asyncio.wait([leaving], timeout=self._seconds)
+            finally:
+                if not leaving.done():
+                    self._lifespan.cancel()
+                    await asyncio.wait([leaving], timeout=_CANCEL_SECONDS)
+                    leaving.cancel()
+            if not leaving.done() or leaving.cancelled():
+                raise TimeoutError("the lifespan did not end in time")
+            leaving.result()

@@ -1,0 +1,357 @@
+"""Tasks: calls of tools that go on after their response, and whose results the client fetches later.
+
+Rules:
+  - In 2025-11-25 the client asks for a task with `task` in its params. The response to `tasks/result` waits for the end
+    and is the result of the call. Requests of the task are sent while a `tasks/result` waits.
+  - In 2026-07-28 tasks are an extension. A call of a tool with task support becomes a task if the request declares the
+    extension. The result is part of `tasks/get`; the client answers the requests of the task with `tasks/update`.
+  - A task belongs to the client that created it: to the session up to 2025-11-25, and to the subject of its token if
+    there is one. For others it does not exist. Ids have 192 random bits.
+  - The number of tasks is limited. A task is dropped, and stopped if it still runs, when its `ttl` has elapsed or its
+    session ends.
+
+Sources: specification 2025-11-25 "Tasks"; SEP-2663, extension `io.modelcontextprotocol/tasks`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from ...codes import RPC_MESSAGES, ErrorCode
+from ...errors import ConnectionLost, RpcError, StateError, invalid_params
+from ...session.running import current_run
+from ...types import UNSET
+from ..protocol.meta import RELATED_TASK_KEY, TASKS_EXTENSION, method_not_found
+from .context import Context
+from .paging import paginate
+from .registry import TaskStart, TaskSupport
+from .task_context import TaskContext
+from .tasks import Owner, Question, Task
+
+MAX_RESULT_WAITERS: Final = 16
+"""Maximum number of `tasks/result` requests that wait for one task."""
+
+TASK_METHODS: Final = frozenset({"tasks/cancel", "tasks/get", "tasks/list", "tasks/result", "tasks/update"})
+_LEGACY_METHODS: Final = TASK_METHODS - {"tasks/update"}
+_MODERN_METHODS: Final = frozenset({"tasks/cancel", "tasks/get", "tasks/update"})
+_LEGACY_VERSION: Final = "2025-11-25"
+_MAX_ID_CHARACTERS: Final = 256
+_logger: Final = logging.getLogger("jsonrpc_fast.mcp")
+
+
+class TaskStore:
+    """The tasks of a server, in memory.
+
+    Args:
+        max_tasks: Maximum number of tasks of all clients. A further one is refused until an old one is dropped.
+        max_client_tasks: The same for one client: a session up to 2025-11-25, later the subject of a token. By default
+            a quarter of `max_tasks`, but at least one. Clients of 2026-07-28 without a token cannot be told apart, so
+            this does not apply to them.
+        ttl_ms: How long a task is kept after its creation, in milliseconds, if the client does not say it.
+        max_ttl_ms: The longest time that a client may ask for.
+        poll_interval_ms: How often clients should ask for the status of a task.
+
+    Raises:
+        ValueError: An argument is less than 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_tasks: int = 1000,
+        max_client_tasks: int | None = None,
+        ttl_ms: int = 3_600_000,
+        max_ttl_ms: int = 86_400_000,
+        poll_interval_ms: int = 1000,
+    ) -> None:
+        if max_client_tasks is None:
+            max_client_tasks = max_tasks // 4 or 1
+        if min(max_tasks, max_client_tasks, ttl_ms, max_ttl_ms, poll_interval_ms) < 1:
+            raise ValueError("max_tasks, max_client_tasks, ttl_ms, max_ttl_ms and poll_interval_ms must be 1 or more")
+        self._max_tasks = max_tasks
+        self._max_client_tasks = max_client_tasks
+        self._ttl_ms = min(ttl_ms, max_ttl_ms)
+        self._max_ttl_ms = max_ttl_ms
+        self._poll_interval_ms = poll_interval_ms
+        self._tasks: dict[str, Task] = {}
+        self._created = 0
+        self._notifying: set[asyncio.Task[None]] = set()
+        self._runs: set[asyncio.Task[Any]] = set()  # also of dropped tasks, until their functions have ended
+        self.on_change: Callable[[Task], None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    async def serve_call(
+        self,
+        support: TaskSupport,
+        starts: TaskStart,
+        context: Context,
+        function: Callable[[Context], Awaitable[dict[str, Any]]],
+    ) -> dict[str, Any]:
+        """Serve a call of a tool, as a task or not.
+
+        Args:
+            support: Whether the tool runs as a task.
+            starts: When the task starts.
+            context: The context of the call.
+            function: Runs the tool, with a context that belongs to the task.
+
+        Returns:
+            The result of the tool, or the result that describes the task.
+
+        Raises:
+            RpcError: The client must, or must not, ask for a task (-32601); it lacks the extension (-32021); or there
+                are too many tasks (-32603).
+        """
+        if not self._is_task(support, context):
+            return await function(context)
+        return await self._start(starts if context.revision.is_modern else "call", context, function)
+
+    def serve(self, method: str, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        """Serve a request about tasks and return its result.
+
+        Args:
+            method: One of TASK_METHODS, but not "tasks/result".
+            params: The params of the request.
+            context: The context of the request.
+
+        Raises:
+            RpcError: The revision does not have the method (-32601), the client lacks the extension (-32021), or the
+                params are invalid or name an unknown task (-32602).
+        """
+        _check_method(method, context)
+        if method == "tasks/list":
+            return self._list(params, context)
+        task = self._find(params, context)
+        if method == "tasks/get":
+            return task.details() if task.is_modern else task.describe()
+        if method == "tasks/cancel":
+            if task.is_final and not task.is_modern:
+                raise invalid_params(f"the task is {task.status} already")
+            task.cancel()
+            return {} if task.is_modern else task.describe()
+        responses = params.get("inputResponses")
+        if not isinstance(responses, dict):
+            raise invalid_params("inputResponses must be an object")
+        task.answer(responses)
+        return {}
+
+    def owned(self, ids: list[str], context: Context) -> list[str]:
+        """Return those of these ids whose tasks belong to the client."""
+        owner = _owner(context)
+        return [id for id in ids if (task := self._tasks.get(id)) is not None and task.owner == owner]
+
+    def end_session(self, session: object) -> None:
+        """Stop and drop the tasks of a session that has ended."""
+        for task in [task for task in self._tasks.values() if task.owner[0] is session]:
+            self._drop(task)
+
+    async def close(self) -> None:
+        """Stop and drop all tasks, and wait for their functions."""
+        for task in list(self._tasks.values()):
+            self._drop(task)
+        ending = {*self._runs, *self._notifying} - {asyncio.current_task()}
+        for running in ending:
+            running.cancel()
+        if ending:
+            await asyncio.wait(ending)
+
+    def _is_task(self, support: TaskSupport, context: Context) -> bool:
+        """Whether a call runs as a task."""
+        if context.revision.is_modern:
+            capability = f"extensions.{TASKS_EXTENSION}"
+            if support == "required":
+                context.require(capability)
+            return support != "forbidden" and context.client_capabilities.supports(capability)
+        if context.revision.version != _LEGACY_VERSION:
+            if support == "required":
+                raise RpcError(ErrorCode.METHOD_NOT_FOUND, "the tool runs only as a task")
+            return False
+        is_wanted = context.params.get("task") is not None
+        if is_wanted and support == "forbidden":
+            raise RpcError(ErrorCode.METHOD_NOT_FOUND, "the tool does not run as a task")
+        if not is_wanted and support == "required":
+            raise RpcError(ErrorCode.METHOD_NOT_FOUND, "the tool runs only as a task")
+        return is_wanted
+
+    async def _start(
+        self, starts: TaskStart, context: Context, function: Callable[[Context], Awaitable[dict[str, Any]]]
+    ) -> dict[str, Any]:
+        started: asyncio.Future[Task] = asyncio.get_running_loop().create_future()
+        created: dict[str, Any] = {}
+
+        def start() -> Task:
+            task = self._add(context)
+            current = task.run = asyncio.current_task()
+            assert current is not None
+            self._runs.add(current)
+            current.add_done_callback(self._runs.discard)
+            current.add_done_callback(lambda run: _report_end(run, task))
+            created.update(task.describe())  # now it is "working", which the client is told first
+            started.set_result(task)
+            return task
+
+        async def run() -> dict[str, Any] | None:
+            current_run.set(None)  # a task is no part of the request, which ends before it
+            own = TaskContext(context, start)
+            if starts == "call":
+                await own.start_task()
+            result = await function(own)
+            if not started.done():
+                return result
+            started.result().finish(_checked(result))
+            return None
+
+        running = asyncio.ensure_future(run())
+        try:
+            await asyncio.wait((running, started), return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            if started.done():
+                self._drop(started.result())  # the client never gets its id
+            running.cancel()
+            raise
+        if not started.done():
+            return running.result() or {}
+        task = started.result()
+        return {"resultType": "task", **created} if task.is_modern else {"task": created}
+
+    def _add(self, context: Context) -> Task:
+        owner = _owner(context)
+        is_known = owner != (None, None)
+        owned = sum(task.owner == owner for task in self._tasks.values()) if is_known else 0
+        if len(self._tasks) >= self._max_tasks or owned >= self._max_client_tasks:
+            raise RpcError(ErrorCode.INTERNAL_ERROR, "too many tasks")
+        wanted = None
+        if not context.revision.is_modern:
+            options = context.params.get("task")
+            wanted = options.get("ttl") if isinstance(options, dict) else None
+            if not isinstance(options, dict) or (wanted is not None and (type(wanted) is not int or wanted < 1)):
+                raise invalid_params("task/ttl must be a positive integer")
+        ttl_ms = self._ttl_ms if wanted is None else min(wanted, self._max_ttl_ms)
+        self._created += 1
+
+        def on_change(task: Task) -> None:
+            if not task.is_modern:
+                self._notify(context, task)
+            if self.on_change is not None:
+                self.on_change(task)
+
+        task = Task(owner, context.revision.is_modern, ttl_ms, self._poll_interval_ms, self._created, on_change)
+        task.expiry = asyncio.get_running_loop().call_later(ttl_ms / 1000, self._drop, task)
+        self._tasks[task.id] = task
+        return task
+
+    def _drop(self, task: Task) -> None:
+        if self._tasks.pop(task.id, None) is not None:
+            if task.expiry is not None:
+                task.expiry.cancel()
+            if not task.is_final:
+                task.cancel()
+
+    def _notify(self, context: Context, task: Task) -> None:
+        """Send `notifications/tasks/status` to a legacy client."""
+
+        async def notify(params: dict[str, Any]) -> None:
+            current_run.set(None)
+            with contextlib.suppress(RpcError, ConnectionLost, StateError):
+                await context.notify("notifications/tasks/status", params)
+
+        sending = asyncio.ensure_future(notify(task.describe()))
+        self._notifying.add(sending)
+        sending.add_done_callback(self._notifying.discard)
+
+    def _find(self, params: Mapping[str, Any], context: Context) -> Task:
+        id = params.get("taskId")
+        if not isinstance(id, str) or len(id) > _MAX_ID_CHARACTERS:
+            raise invalid_params(f"taskId must be a string of at most {_MAX_ID_CHARACTERS} characters")
+        task = self._tasks.get(id)
+        if task is None or task.owner != _owner(context):
+            raise invalid_params("Unknown task")
+        return task
+
+    def _list(self, params: Mapping[str, Any], context: Context) -> dict[str, Any]:
+        owner = _owner(context)
+        tasks = [task for task in self._tasks.values() if task.owner == owner]
+        page, next_cursor = paginate(tasks, params.get("cursor"), key=lambda task: f"{task.number:020d}")
+        result: dict[str, Any] = {"tasks": [task.describe() for task in page]}
+        return result if next_cursor is None else {**result, "nextCursor": next_cursor}
+
+    async def result(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        """Serve `tasks/result`: send the requests of a task until it ends, and return the result of the call.
+
+        Raises:
+            RpcError: The error of the call; or as in `serve`.
+        """
+        _check_method("tasks/result", context)
+        task = self._find(params, context)
+        if task.waiting_results >= MAX_RESULT_WAITERS:
+            raise RpcError(ErrorCode.INTERNAL_ERROR, "too many requests wait for this task")
+        task.waiting_results += 1
+        try:
+            while (question := await task.next_question()) is not None:
+                await _deliver(task, question, context)
+        finally:
+            task.waiting_results -= 1
+        related = {RELATED_TASK_KEY: {"taskId": task.id}}
+        if task.error is not None:
+            data = task.error.get("data", UNSET)
+            raise RpcError(task.error["code"], task.error["message"], data)
+        if task.result is None:
+            raise RpcError(ErrorCode.INVALID_REQUEST, "the task was cancelled")
+        return {**task.result, "_meta": {**(task.result.get("_meta") or {}), **related}}
+
+
+def _check_method(method: str, context: Context) -> None:
+    """Raise the error for a method that the revision does not have, or a client without the extension."""
+    if context.revision.is_modern:
+        if method not in _MODERN_METHODS:
+            raise method_not_found()
+        context.require(f"extensions.{TASKS_EXTENSION}")
+    elif method not in _LEGACY_METHODS or context.revision.version != _LEGACY_VERSION:
+        raise method_not_found()
+
+
+async def _deliver(task: Task, question: Question, context: Context) -> None:
+    """Send one request of a legacy task to its client, until it has a response or the task ends."""
+    params = dict(question.params or {})
+    params["_meta"] = {**(params.get("_meta") or {}), RELATED_TASK_KEY: {"taskId": task.id}}
+    sending = asyncio.ensure_future(context.call(question.method, params, timeout=question.timeout))
+    try:
+        await asyncio.wait((sending, question.response), return_when=asyncio.FIRST_COMPLETED)
+        if sending.done():
+            try:
+                question.settle(sending.result())
+            except Exception as error:
+                question.settle(error)
+    finally:
+        if not sending.done():
+            sending.cancel()
+        if not question.response.done():
+            task.return_question(question)
+
+
+def _report_end(run: asyncio.Task[Any], task: Task) -> None:
+    """Settle a task whose function ended with an exception, or was cancelled."""
+    if run.cancelled():
+        task.change("cancelled", "The task was cancelled")
+    elif (error := run.exception()) is not None:
+        if isinstance(error, RpcError):
+            task.fail(error)
+        else:
+            _logger.error("task %s failed", task.id, exc_info=error)
+            task.fail(RpcError(ErrorCode.INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR]))
+
+
+def _checked(result: dict[str, Any] | None) -> dict[str, Any]:
+    if not isinstance(result, dict) or result.get("resultType", "complete") != "complete":
+        raise TypeError("the result of a task must be the result of the tool")
+    return result
+
+
+def _owner(context: Context) -> Owner:
+    return (None if context.revision.is_modern else context.session, context.subject)

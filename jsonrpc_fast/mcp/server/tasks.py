@@ -1,0 +1,223 @@
+"""One task: its status, its result, and its requests to the client.
+
+A task begins as "working". "completed", "failed" and "cancelled" are final.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any, Final
+
+from ...errors import RpcError, StateError
+from ...types import UNSET, Unset
+from .inputs import cannot_send
+
+_REQUESTS: Final = frozenset({"elicitation/create", "roots/list", "sampling/createMessage"})
+_FINAL: Final = frozenset({"cancelled", "completed", "failed"})
+
+Owner = tuple[object, object]
+"""Who may see a task: the session or None, and the subject of the token or None."""
+
+
+class Question:
+    """A request of a task to its client, and its response."""
+
+    __slots__ = ("is_sent", "key", "method", "params", "response", "timeout")
+
+    def __init__(self, key: str, method: str, params: dict[str, Any] | None, timeout: float | Unset | None) -> None:
+        self.key: str = key
+        self.method: str = method
+        self.params: dict[str, Any] | None = params
+        self.timeout: float | Unset | None = timeout
+        self.is_sent: bool = False
+        self.response: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+    def settle(self, response: dict[str, Any] | Exception) -> None:
+        if self.response.done():
+            return
+        if isinstance(response, Exception):
+            self.response.set_exception(response)
+        else:
+            self.response.set_result(response)
+
+
+class Task:
+    """One task.
+
+    Args:
+        owner: Who may see it.
+        is_modern: Whether it belongs to the extension of 2026-07-28.
+        ttl_ms: How long it is kept, in milliseconds.
+        poll_interval_ms: How often the client should ask for its status, in milliseconds.
+        number: Its position in lists.
+        on_change: Called after its status has changed.
+
+    Attributes:
+        id: The id.
+        status: "working", "input_required", "completed", "failed" or "cancelled".
+        status_message: A text about the status for people, or None.
+        result: The result of the call, when it is completed or, up to 2025-11-25, failed.
+        error: The error of the call, when it is failed.
+        waiting_results: The number of `tasks/result` requests that wait for it.
+    """
+
+    def __init__(
+        self,
+        owner: Owner,
+        is_modern: bool,
+        ttl_ms: int,
+        poll_interval_ms: int,
+        number: int,
+        on_change: Callable[[Task], None],
+    ) -> None:
+        self.id: str = secrets.token_urlsafe(24)
+        self.owner: Owner = owner
+        self.is_modern: bool = is_modern
+        self.number: int = number
+        self.status: str = "working"
+        self.status_message: str | None = None
+        self.result: dict[str, Any] | None = None
+        self.error: dict[str, Any] | None = None
+        self.waiting_results: int = 0
+        self.run: asyncio.Task[Any] | None = None
+        self.expiry: asyncio.TimerHandle | None = None
+        self._ttl_ms = ttl_ms
+        self._poll_interval_ms = poll_interval_ms
+        self._on_change = on_change
+        self._created = self._updated = datetime.now(timezone.utc)
+        self._questions: dict[str, Question] = {}
+        self._used_keys: set[str] = set()
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the status does not change any more."""
+        return self.status in _FINAL
+
+    def describe(self) -> dict[str, Any]:
+        """Return the members of `Task` in the form of its revision."""
+        names = ("ttlMs", "pollIntervalMs") if self.is_modern else ("ttl", "pollInterval")
+        members: dict[str, Any] = {
+            "taskId": self.id,
+            "status": self.status,
+            "createdAt": _timestamp(self._created),
+            "lastUpdatedAt": _timestamp(self._updated),
+            names[0]: self._ttl_ms,
+            names[1]: self._poll_interval_ms,
+        }
+        return members if self.status_message is None else {**members, "statusMessage": self.status_message}
+
+    def details(self) -> dict[str, Any]:
+        """Return the members of `DetailedTask`: those of `Task`, and the result, the error or the requests."""
+        members = self.describe()
+        if self.status == "completed":
+            members["result"] = {"resultType": "complete", **(self.result or {})}
+        elif self.status == "failed":
+            members["error"] = self.error
+        elif self.status == "input_required":
+            members["inputRequests"] = {key: _request(question) for key, question in self._questions.items()}
+        return members
+
+    def change(self, status: str, message: str | None = None) -> None:
+        """Change the status, unless it is final."""
+        if self.is_final or (status == self.status and message == self.status_message):
+            return
+        self.status = status
+        self.status_message = message
+        # Clocks may go back; the time of a change may not.
+        self._updated = max(datetime.now(timezone.utc), self._updated + timedelta(milliseconds=1))
+        if self.is_final:
+            for question in self._questions.values():
+                question.response.cancel()
+            self._questions = {}
+        self._wake()
+        self._on_change(self)
+
+    def finish(self, result: dict[str, Any]) -> None:
+        """Settle the task with the result of the call. A failed tool is "failed" up to 2025-11-25."""
+        if not self.is_final:
+            self.result = result
+            is_failed = result.get("isError") is True and not self.is_modern
+            self.change("failed" if is_failed else "completed", "The tool failed" if is_failed else None)
+
+    def fail(self, error: RpcError) -> None:
+        """Settle the task with the error of the call."""
+        if not self.is_final:
+            self.error = {"code": error.code, "message": error.message}
+            if error.data is not UNSET:
+                self.error["data"] = error.data
+            self.change("failed", error.message)
+
+    def cancel(self) -> None:
+        """Settle the task as cancelled, and cancel its function."""
+        self.change("cancelled", "The task was cancelled")
+        if self.run is not None:
+            self.run.cancel()
+
+    async def ask(
+        self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None, key: str | None
+    ) -> dict[str, Any]:
+        """Send a request to the client and return its result: see `Context.call`."""
+        if method not in _REQUESTS:
+            raise cannot_send()
+        if self.is_final:
+            raise StateError("the task has ended")
+        key = f"{method}-{len(self._used_keys) + 1}" if key is None else key
+        if key in self._used_keys:
+            raise ValueError("each request of a task needs a key of its own")
+        self._used_keys.add(key)
+        question = Question(key, method, None if params is None else dict(params), timeout)
+        self._questions[key] = question
+        self.change("input_required")
+        self._wake()
+        try:
+            return await question.response
+        finally:
+            self._questions.pop(key, None)
+            if not self._questions:
+                self.change("working")
+
+    def answer(self, responses: Mapping[str, Any]) -> None:
+        """Settle requests with the responses of the client. Responses to other requests are ignored."""
+        for key, response in responses.items():
+            question = self._questions.get(key)
+            if question is not None and isinstance(response, dict):
+                del self._questions[key]
+                question.settle(response)
+        if not self._questions and self.status == "input_required":
+            self.change("working")
+
+    async def next_question(self) -> Question | None:
+        """Wait until there is a request that is not sent yet, or the status is final: None."""
+        while not self.is_final:
+            for question in self._questions.values():
+                if not question.is_sent:
+                    question.is_sent = True
+                    return question
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+        return None
+
+    def return_question(self, question: Question) -> None:
+        """Let another `tasks/result` send a request that this one could not send."""
+        question.is_sent = False
+        self._wake()
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def _request(question: Question) -> dict[str, Any]:
+    request: dict[str, Any] = {"method": question.method}
+    return request if question.params is None else {**request, "params": question.params}
+
+
+def _timestamp(time: datetime) -> str:
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

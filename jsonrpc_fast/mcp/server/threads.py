@@ -1,0 +1,112 @@
+"""Sync functions in a thread, and their context.
+
+Rules:
+  - A function runs in a thread of the loop's default executor, in a copy of the context variables of its request.
+  - Its context may be used from the thread: log messages and progress are sent by the loop. `Context.wait` waits for
+    the methods that are coroutines.
+  - Nothing can interrupt a thread: if the request is cancelled, the function goes on and its result is dropped. It can
+    ask for `Context.is_cancelled`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from ...handlers.executors import ExecutorHandler
+from ...handlers.handler import Handler
+from ..protocol.meta import LOG_LEVELS
+from .context import Context
+
+T = TypeVar("T")
+
+
+class ThreadContext(Context):
+    """The context of a function in a thread.
+
+    Args:
+        context: The context of the request, which may be of a subclass.
+    """
+
+    __slots__ = ("_inner", "_is_ended", "_loop", "_waits")
+
+    def __init__(self, context: Context) -> None:
+        for name in Context.__slots__:
+            setattr(self, name, getattr(context, name))
+        self._inner = context
+        self._loop = asyncio.get_running_loop()
+        self._is_ended = False
+        self._waits: set[concurrent.futures.Future[Any]] = set()
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the event loop, and return its result: see `Context.wait`."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        self._waits.add(future)
+        if self._is_ended:  # checked after the addition: `end_waits` runs in another thread
+            future.cancel()
+        try:
+            return future.result()
+        finally:
+            self._waits.discard(future)
+
+    def end_waits(self) -> None:
+        """Cancel what the thread waits for, now and later."""
+        self._is_ended = True
+        for future in [*self._waits]:
+            future.cancel()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the client has cancelled the request."""
+        return self._inner.is_cancelled
+
+    async def start_task(self) -> None:
+        """Start the task: see `Context.start_task`."""
+        await self._inner.start_task()
+        self._call = self._inner._call
+
+    def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
+        """Report progress: see `Context.report_progress`."""
+        self._loop.call_soon_threadsafe(self._inner.report_progress, progress, total, message)
+        return self._rules.progress_token is not None
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        """Send a log message: see `Context.log`."""
+        if level not in LOG_LEVELS:
+            raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
+        self._loop.call_soon_threadsafe(self._inner.log, level, data, logger)
+
+
+class ThreadFunction:
+    """A sync function that is called in a thread.
+
+    Args:
+        function: The function.
+        context_name: The name of its parameter for the context, if it has one.
+
+    Raises:
+        TypeError: The function is async.
+    """
+
+    __slots__ = ("_context_name", "_function", "_handler")
+
+    def __init__(self, function: Callable[..., Any], context_name: str | None) -> None:
+        self._function = function
+        self._context_name = context_name
+        self._handler = ExecutorHandler(Handler(self._call, unpack=False), function, None)
+
+    async def __call__(self, arguments: Mapping[str, Any], context: Context) -> Any:
+        """Call the function in a thread, and return its result."""
+        if self._context_name is None:
+            return await self._handler.invoke(arguments, None)
+        thread_context = ThreadContext(context)
+        try:
+            return await self._handler.invoke({**arguments, self._context_name: thread_context}, None)
+        except asyncio.CancelledError:
+            thread_context.end_waits()
+            raise
+
+    def _call(self, arguments: Mapping[str, Any]) -> Any:
+        return self._function(**arguments)

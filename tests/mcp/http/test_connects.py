@@ -1,0 +1,68 @@
+"""Clients that come and go leave nothing behind, and neither do those whose loop ends."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from ...isolated.mcp_http_connects import MODES, run
+from ...support.asgi_servers import serving
+from ...support.mcp_http import Gate
+
+pytestmark = [
+    pytest.mark.timeout(90),
+    pytest.mark.time_limit(80),
+    pytest.mark.skipif(sys.platform != "linux", reason="needs /proc"),
+]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_clients_that_come_and_go_leave_nothing(mode: str) -> None:
+    """A small run of `tests.isolated.mcp_http_connects`."""
+    pytest.importorskip("uvicorn")
+    first, *others = await run(mode, 20, 10)
+    for own, served in others:
+        assert (own.files, own.tasks) == (first[0].files, first[0].tasks)
+        assert (served.files, served.tasks) == (first[1].files, first[1].tasks)
+
+
+CLOSED_LOOP = """
+import asyncio, gc, sys
+from jsonrpc_fast import mcp
+async def main(url):
+    client = mcp.connect(url, mode=sys.argv[2])
+    await client.__aenter__()
+    has_begun = asyncio.Event()
+    call = asyncio.ensure_future(client.call_tool("wait", {}, on_progress=lambda progress: has_begun.set()))
+    await has_begun.wait()
+    return client, call
+if sys.argv[3] == "run":
+    asyncio.run(main(sys.argv[1]))
+else:
+    loop = asyncio.new_event_loop()
+    left = loop.run_until_complete(main(sys.argv[1]))
+    loop.close()
+    if sys.argv[3] == "drop":
+        del left
+        gc.collect()
+print("end", flush=True)
+"""
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("how", ["run", "close", "drop"])
+async def test_a_loop_that_ends_under_an_open_connection(mode: str, how: str) -> None:
+    """The client's program ends, and says nothing of the package."""
+    gate = Gate()
+    async with serving(gate.server.asgi_app()) as url:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", CLOSED_LOOP, f"{url}/mcp", mode, how),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await asyncio.wait_for(process.communicate(), 60)
+        assert (process.returncode, output) == (0, b"end\n"), errors
+        assert errors == b""
+        gate.opened.set()

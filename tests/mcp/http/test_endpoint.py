@@ -1,0 +1,387 @@
+"""MCP over HTTP on real sockets, with plain requests: sessions, streams, what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from jsonrpc_fast.mcp.server import Server
+
+from ...support.mcp_http import (
+    ACCEPT,
+    LEGACY,
+    MODERN,
+    Gate,
+    begin,
+    call,
+    client_of,
+    events_of,
+    initialize,
+    message_of,
+    modern,
+    request,
+)
+
+pytestmark = pytest.mark.usefixtures("each_loop")
+
+
+def progress(id: int | str, value: int, **more: Any) -> dict[str, Any]:
+    params = {"progressToken": f"token {id}", "progress": value, **more}
+    return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+
+
+def text_result(id: int | str, text: str) -> dict[str, Any]:
+    result = {"content": [{"type": "text", "text": text}], "structuredContent": {"result": text}}
+    return {"jsonrpc": "2.0", "id": id, "result": result}
+
+
+async def test_a_session_from_initialize_to_delete() -> None:
+    async with client_of(Gate().server.asgi_app()) as client:
+        await begin(client)
+        answer = await client.post("/mcp", json=request(1, "tools/list"))
+        assert [tool["name"] for tool in answer.json()["result"]["tools"]][:2] == ["add", "ask"]
+        answer = await client.post("/mcp", json=call("x", "add", a=1, b=2))
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.content == (
+            b'{"jsonrpc":"2.0","id":"x","result":{"content":[{"type":"text","text":"3"}],"structuredContent":{"result":3}}}'
+        )
+        assert (await client.delete("/mcp")).status_code == 200
+        for answer in (
+            await client.delete("/mcp"),
+            await client.get("/mcp"),
+            await client.post("/mcp", json=request(2, "tools/list")),
+        ):
+            assert (answer.status_code, answer.text) == (404, "There is no session with this id.\n")
+
+
+async def test_a_function_that_reports_progress_is_answered_with_events() -> None:
+    async with client_of(Gate().server.asgi_app(event_store=None)) as client:
+        await begin(client)
+        answer = await client.post("/mcp", json=call(1, "count", to=2))
+        assert answer.headers["content-type"] == "text/event-stream"
+        assert answer.headers["cache-control"] == "no-cache, no-transform"
+        assert answer.headers["x-accel-buffering"] == "no"
+        assert answer.content == (
+            b'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/progress",'
+            b'"params":{"progressToken":"token 1","progress":0,"total":2}}\n\n'
+            b'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/progress",'
+            b'"params":{"progressToken":"token 1","progress":1,"total":2}}\n\n'
+            b'event: message\ndata: {"jsonrpc":"2.0","id":1,'
+            b'"result":{"content":[{"type":"text","text":"counted"}],"structuredContent":{"result":"counted"}}}\n\n'
+        )
+
+
+async def test_each_call_in_flight_gets_its_own_messages() -> None:
+    gate = Gate()
+    async with client_of(gate.server.asgi_app(event_store=None)) as client:
+        await begin(client)
+        calls = [asyncio.create_task(client.post("/mcp", json=call(id, "wait"))) for id in (1, "1", 2)]
+        while sum(not task.done() for task in calls) < 3 or not gate.entered.is_set():
+            await asyncio.sleep(0.01)
+        counted = await client.post("/mcp", json=call(4, "count", to=1))
+        gate.opened.set()
+        for id, task in zip((1, "1", 2), calls, strict=True):
+            messages = [message_of(event) async for event in events_of(await task)]
+            assert messages == [progress(id, 0), progress(id, 1), text_result(id, "waited")]
+        messages = [message_of(event) async for event in events_of(counted)]
+        assert messages == [progress(4, 0, total=1), text_result(4, "counted")]
+
+
+async def test_a_question_goes_to_the_stream_of_its_call_and_its_answer_is_posted() -> None:
+    async with client_of(Gate().server.asgi_app(event_store=None)) as client:
+        await begin(client, elicitation={})
+
+        async def ask(id: int, question: str) -> Any:
+            async with client.stream("POST", "/mcp", json=call(id, "ask", question=question)) as answer:
+                events = events_of(answer)
+                asked = message_of(await anext(events))
+                assert asked["method"] == "elicitation/create"
+                assert asked["params"]["message"] == question
+                accepted = {"jsonrpc": "2.0", "id": asked["id"], "result": {"action": f"accept {question}"}}
+                posted = await client.post("/mcp", json=accepted)
+                assert (posted.status_code, posted.content) == (202, b"")
+                return [message_of(event) async for event in events]
+
+        first, second = await asyncio.gather(ask(1, "one"), ask(2, "two"))
+        assert first == [text_result(1, "accept one")]
+        assert second == [text_result(2, "accept two")]
+
+
+async def test_messages_that_belong_to_no_request_go_to_the_stream_of_a_get() -> None:
+    gate = Gate()
+    async with client_of(gate.server.asgi_app(event_store=None)) as client:
+        await begin(client)
+        gate.server.log("error", "before")
+        async with client.stream("GET", "/mcp") as answer:
+            events = events_of(answer)
+            assert message_of(await anext(events))["params"] == {"level": "error", "data": "before"}
+            gate.server.list_changed("tools")
+            changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+            assert message_of(await anext(events)) == changed
+            second = await client.get("/mcp")
+            assert (second.status_code, second.text) == (409, "The session has this stream open already.\n")
+            await client.delete("/mcp")
+            assert [event async for event in events] == []
+
+
+async def test_a_cancelled_call_ends_without_a_response() -> None:
+    gate = Gate()
+    async with client_of(gate.server.asgi_app(event_store=None)) as client:
+        await begin(client)
+        async with client.stream("POST", "/mcp", json=call(7, "wait")) as answer:
+            events = events_of(answer)
+            assert message_of(await anext(events)) == progress(7, 0)
+            cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+            assert (await client.post("/mcp", json=cancel)).status_code == 202
+            assert [event async for event in events] == []
+        assert gate.cancelled == 1
+
+
+async def test_a_call_goes_on_when_its_client_disconnects() -> None:
+    gate = Gate()
+    async with client_of(gate.server.asgi_app(event_store=None)) as client:
+        await begin(client)
+        async with client.stream("POST", "/mcp", json=call(1, "wait")) as answer:
+            events = events_of(answer)
+            await anext(events)
+        again = await client.post("/mcp", json=call(1, "add", a=1, b=1))
+        assert (again.status_code, again.json()["error"]["message"]) == (400, "the id is in flight")
+        gate.opened.set()
+        while again.status_code != 200:
+            again = await client.post("/mcp", json=call(1, "add", a=1, b=1))
+        assert gate.cancelled == 0
+
+
+async def test_a_silent_call_becomes_a_stream_with_comments() -> None:
+    gate = Gate()
+    app = gate.server.asgi_app(event_store=None, keep_alive_seconds=0.05)
+
+    @gate.server.tool
+    async def keep_silent() -> str:
+        await gate.opened.wait()
+        return "done"
+
+    async with client_of(app) as client:
+        await begin(client)
+        async with client.stream("POST", "/mcp", json=call(1, "keep_silent")) as answer:
+            assert answer.headers["content-type"] == "text/event-stream"
+            chunks = answer.aiter_bytes()
+            assert (await anext(chunks)).startswith(b": keep-alive\n\n")
+            gate.opened.set()
+            assert b"".join([chunk async for chunk in chunks]).endswith(b'"result":"done"}}}\n\n')
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+async def test_every_revision_with_sessions(version: str) -> None:
+    async with client_of(Gate().server.asgi_app()) as client:
+        await begin(client, version)
+        batch = [call(1, "add", a=1, b=2), {"jsonrpc": "2.0", "method": "x"}, call(2, "count", to=1), {}]
+        answer = await client.post("/mcp", json=batch)
+        if version != "2025-03-26":
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32600)
+            return
+        messages = [message_of(event) async for event in events_of(answer)]
+        assert messages[0] == progress(2, 0, total=1)
+        first, second, third = messages[1]
+        assert (first["id"], first["result"]["content"][0]["text"]) == (1, "3")
+        assert (second["id"], second["result"]["content"][0]["text"]) == (2, "counted")
+        assert third["error"]["code"] == -32600
+        answer = await client.post("/mcp", json=[call(3, "add", a=1, b=2), call(4, "add", a=2, b=2)])
+        assert [reply["id"] for reply in answer.json()] == [3, 4]
+        answer = await client.post("/mcp", json=[{"jsonrpc": "2.0", "method": "x"}])
+        assert (answer.status_code, answer.content) == (202, b"")
+        answer = await client.post("/mcp", json=[request(5, "ping"), request(5, "ping")])
+        assert answer.status_code == 400
+        many = [request(number, "ping") for number in range(300)]
+        assert [reply["id"] for reply in (await client.post("/mcp", json=many)).json()] == list(range(300))
+
+
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+REFUSED: list[tuple[dict[str, Any], int, str]] = [
+    ({"method": "PUT"}, 405, "Messages are sent with POST.\n"),
+    ({"method": "OPTIONS"}, 405, "Messages are sent with POST.\n"),
+    ({"url": "/other"}, 404, "There is nothing here.\n"),
+    ({"headers": {"origin": "https://example.org"}}, 403, "This origin is not allowed here.\n"),
+    ({"headers": {"host": "example.org"}}, 421, "This host is not allowed here.\n"),
+    ({"headers": {"content-type": "text/plain"}}, 415, "The content type must be application/json, in UTF-8.\n"),
+    (
+        {"headers": {"accept": "application/json"}},
+        406,
+        "The client must accept application/json and text/event-stream.\n",
+    ),
+    (
+        {"headers": {"accept": "application/json, text/event-stream;q=0"}},
+        406,
+        "The client must accept application/json and text/event-stream.\n",
+    ),
+    ({"content": b" " * 1001}, 413, "The body must have at most 1000 bytes.\n"),
+    ({"headers": {"mcp-session-id": "guessed"}}, 404, "There is no session with this id.\n"),
+    ({"method": "GET"}, 400, "The header Mcp-Session-Id is missing.\n"),
+    ({"method": "GET", "headers": {"mcp-session-id": "x"}}, 404, "There is no session with this id.\n"),
+    ({"method": "GET", "headers": {"mcp-session-id": "x", "last-event-id": "x/1-1"}}, 404, ""),
+    ({"method": "GET", "headers": {"mcp-session-id": "x", "accept": "text/html"}}, 406, ""),
+    ({"method": "DELETE"}, 400, "The header Mcp-Session-Id is missing.\n"),
+    ({"content": b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'}, 400, "The header Mcp-Session-Id is missing.\n"),
+    ({"content": b'{"jsonrpc":"2.0","method":"x"}'}, 400, "The header Mcp-Session-Id is missing.\n"),
+    ({"content": b"["}, 400, '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'),
+    ({"content": b"3"}, 400, '{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request"}}'),
+    (
+        {"content": b'{"jsonrpc":"2.0","id":4,"method":1}'},
+        400,
+        '{"jsonrpc":"2.0","id":4,"error":{"code":-32600,"message":"Invalid Request"}}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "status", "text"), REFUSED)
+async def test_what_is_refused(changes: dict[str, Any], status: int, text: str) -> None:
+    async with client_of(Gate().server.asgi_app(max_body=1000)) as client:
+        headers = {"content-type": "application/json", **changes.get("headers", {})}
+        arguments = {"method": "POST", "url": "/mcp", "content": PING, **changes, "headers": headers}
+        answer = await client.request(**arguments)
+        assert answer.status_code == status
+        assert text in ("", answer.text)
+        if status == 405:
+            assert answer.headers["allow"] == "GET, POST, DELETE"
+        assert (await client.post("/mcp", json=initialize())).status_code == 200
+
+
+@pytest.mark.parametrize("header", ["mcp-session-id", "mcp-protocol-version", "authorization", "last-event-id"])
+async def test_a_header_with_two_values_is_refused(header: str) -> None:
+    async with client_of(Gate().server.asgi_app()) as client:
+        answer = await client.post("/mcp", json=initialize(), headers=[*ACCEPT.items(), (header, "a"), (header, "b")])
+        assert (answer.status_code, answer.text) == (400, "A header that may have one value has two.\n")
+
+
+async def test_an_unsupported_version_is_refused() -> None:
+    async with client_of(Gate(versions=["2025-06-18"]).server.asgi_app()) as client:
+        await begin(client, "2025-06-18")
+        for version, status in ((LEGACY, 400), ("1999", 400), (MODERN, 400), ("2025-06-18", 200)):
+            answer = await client.post("/mcp", json=request(1, "ping"), headers={"mcp-protocol-version": version})
+            assert answer.status_code == status, version
+
+
+async def test_a_refused_handshake_begins_no_session() -> None:
+    app = Gate().server.asgi_app()
+    async with client_of(app) as client:
+        answer = await client.post("/mcp", json=request(0, "initialize"))
+        assert answer.status_code == 200
+        assert answer.json()["error"]["code"] == -32602
+        assert "mcp-session-id" not in answer.headers
+        assert len(app._session_requests.sessions) == 0
+
+
+async def test_it_is_mounted_under_a_path() -> None:
+    server = Gate().server
+    apps = server.asgi_app(), server.asgi_app(path="/here")
+    mounted = Starlette(routes=[Mount("/api/tools", apps[0]), Mount("/", apps[1])])
+    async with client_of(mounted) as client:
+        for path in ("/api/tools/", "/api/tools/mcp", "/here"):
+            assert (await client.post(path, json=initialize())).status_code == 200, path
+        assert (await client.post("/there", json=initialize())).status_code == 404
+    for app in apps:  # a framework does not pass its lifespan on
+        await app.close()
+
+
+async def test_sessions_are_bounded_and_idle_ones_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate()
+    async with client_of(gate.server.asgi_app(max_sessions=2)) as client:
+        ids = [await begin(client), await begin(client)]
+        del client.headers["mcp-session-id"]
+        refused = await client.post("/mcp", json=initialize())
+        assert (refused.status_code, refused.text) == (503, "There are too many sessions.\n")
+        monkeypatch.setattr("jsonrpc_fast.mcp.http.sessions.MIN_IDLE_SECONDS", 0.0)
+        async with client.stream("GET", "/mcp", headers={"mcp-session-id": ids[0]}):
+            third = (await client.post("/mcp", json=initialize())).headers["mcp-session-id"]
+            statuses = [
+                (await client.post("/mcp", json=request(1, "ping"), headers={"mcp-session-id": id})).status_code
+                for id in (*ids, third)
+            ]
+            assert statuses == [200, 404, 200]  # the first one is not idle
+
+
+@pytest.mark.slow
+async def test_an_idle_session_ends() -> None:
+    gate = Gate()
+    async with client_of(gate.server.asgi_app(idle_seconds=1)) as client:
+        await begin(client)
+        async with client.stream("POST", "/mcp", json=call(1, "wait")) as answer:
+            events = events_of(answer)
+            await anext(events)
+            await asyncio.sleep(2)
+            assert len(gate.server.connections) == 1
+            gate.opened.set()
+            assert len([event async for event in events]) > 0
+        while gate.server.connections:
+            await asyncio.sleep(0.01)
+        assert (await client.post("/mcp", json=request(1, "ping"))).status_code == 404
+
+
+async def test_requests_in_progress_are_bounded() -> None:
+    gate = Gate()
+    async with client_of(gate.server.asgi_app(max_requests=2, max_session_requests=1)) as client:
+        await begin(client)
+        async with client.stream("POST", "/mcp", json=call(1, "wait")) as answer:
+            events = events_of(answer)
+            await anext(events)
+            refused = await client.post("/mcp", json=request(2, "ping"))
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+            assert refused.text == "The session has too many requests in progress.\n"
+            await begin(client)
+            async with client.stream("GET", "/mcp"):
+                refused = await client.post("/mcp", json=request(2, "ping"))
+                assert (refused.status_code, refused.text) == (503, "The server is busy.\n")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"path": "mcp"},
+        {"max_sessions": 0},
+        {"max_body": 0},
+        {"idle_seconds": -1},
+        {"keep_alive_seconds": None},
+        {"allowed_hosts": "example.org"},
+        {"session_options": {"unknown": 1}},
+        {"retry_ms": 0.5},
+    ],
+)
+def test_an_invalid_option_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        Server("a", "1").asgi_app(**options)
+
+
+async def test_close_ends_streams_and_lets_calls_finish() -> None:
+    gate = Gate()
+    app = gate.server.asgi_app(event_store=None)
+    async with client_of(app) as client:
+        await begin(client)
+        listen = request(3, "subscriptions/listen", notifications={"toolsListChanged": True})
+        async with (
+            client.stream("GET", "/mcp") as listening,
+            client.stream("POST", "/mcp", json=call(1, "wait")) as waiting,
+            client.stream("POST", "/mcp", **modern(listen)) as subscribed,
+        ):
+            events, subscription = events_of(waiting), events_of(subscribed)
+            await anext(events)
+            assert message_of(await anext(subscription))["method"] == "notifications/subscriptions/acknowledged"
+            closing = asyncio.create_task(app.close(20))
+            assert message_of(await anext(subscription))["id"] == 3
+            assert not closing.done()
+            gate.opened.set()
+            assert [message_of(event) async for event in events] == [progress(1, 1), text_result(1, "waited")]
+            assert [event async for event in events_of(listening)] == []
+            await closing
+        assert not gate.server.connections
+        assert (await client.post("/mcp", json=initialize())).status_code == 503
+
+
+async def test_it_serves_over_the_sdk_of_the_protocol() -> None:
+    mcp = pytest.importorskip("mcp")
+    gate = Gate()
+    async with client_of(gate.server.asgi_app()) as http, mcp.Client(f"{http.base_url}/mcp") as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 3})).structured_content == {"result": 4}

@@ -1,0 +1,398 @@
+"""The contract of ASGI, and clients that read nothing, send slowly or leave at a bad moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Annotated, Any
+
+import msgspec
+import orjson
+import pytest
+
+from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
+from jsonrpc_fast.mcp.http.event_store import MemoryEventStore
+from jsonrpc_fast.mcp.server import Context
+
+from ...support.mcp_http import Gate, call, initialize, modern, request
+
+pytestmark = pytest.mark.usefixtures("each_loop")
+
+Events = list[dict[str, Any]]
+user: ContextVar[str] = ContextVar("user")
+LEFT = b"the client disconnects"
+
+
+class Exchange:
+    """One request to an application, whose client does what the test says.
+
+    Attributes:
+        sent: What the application sent.
+        is_stuck: Whether the client reads nothing: sending does not return.
+    """
+
+    def __init__(
+        self, app: McpEndpoint, body: Any = None, session: bytes | None = None, method: str = "POST", **changes: Any
+    ) -> None:
+        self.sent: Events = []
+        self.is_stuck = False
+        self.gone = asyncio.Event()
+        self._body = b"" if body is None else orjson.dumps(body)
+        self._parts = changes.pop("parts", [self._body])
+        more = changes.pop("headers", {})
+        headers = {
+            "host": "localhost",
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            **more,
+        }
+        fields = [(name.encode(), value.encode()) for name, value in headers.items()]
+        if session is not None:
+            fields.append((b"mcp-session-id", session))
+        self._scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": method,
+            "path": "/mcp",
+            "headers": fields,
+            "server": ("127.0.0.1", 80),
+            "client": ("127.0.0.1", 50000),
+            **changes,
+        }
+        self._app = app
+
+    async def run(self) -> Events:
+        await self._app(self._scope, self._receive, self._send)
+        return self.sent
+
+    async def until(self, condition: Callable[[Events], bool]) -> None:
+        """Wait until what was sent meets a condition."""
+        while not condition(self.sent):
+            await asyncio.sleep(0.001)
+
+    async def _receive(self) -> dict[str, Any]:
+        if self._parts:
+            part = self._parts.pop(0)
+            if part is None:
+                await asyncio.Event().wait()
+            if part is LEFT:
+                return {"type": "http.disconnect"}
+            return {"type": "http.request", "body": part, "more_body": bool(self._parts)}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, event: dict[str, Any]) -> None:
+        if self.is_stuck:
+            await asyncio.Event().wait()
+        self.sent.append(event)
+
+
+async def begin(app: McpEndpoint) -> bytes:
+    start, _ = await Exchange(app, initialize()).run()
+    session: bytes = dict(start["headers"])[b"mcp-session-id"]
+    assert (await Exchange(app, {"jsonrpc": "2.0", "method": "notifications/initialized"}, session).run())[0][
+        "status"
+    ] == 202
+    return session
+
+
+def body_of(events: Events) -> bytes:
+    return b"".join([event.get("body", b"") for event in events])
+
+
+async def settle(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+async def test_a_body_that_stops_is_refused_and_one_that_breaks_off_is_dropped() -> None:
+    app = Gate().server.asgi_app(body_seconds=0.05)
+    chunked = {"transfer-encoding": "chunked"}
+    start, _ = await Exchange(app, parts=[b"{", None], headers=chunked).run()
+    assert (start["status"], (b"connection", b"close") in start["headers"]) == (408, True)
+    broken = Exchange(app, parts=[b"{", LEFT], headers=chunked)
+    broken.gone.set()
+    assert await broken.run() == []
+    await app.close()
+
+
+async def test_a_client_that_reads_nothing_is_given_up_and_its_call_goes_on() -> None:
+    gate = Gate()
+    app = gate.server.asgi_app(write_seconds=0.05)
+    session = await begin(app)
+    stuck = Exchange(app, call(1, "wait"), session)
+    stuck.is_stuck = True
+    await asyncio.wait_for(stuck.run(), 20)
+    assert stuck.sent == []
+    assert gate.cancelled == 0
+    gate.opened.set()
+    await settle(lambda: not app._session_requests.sessions.find(session.decode(), None).transport.streams)  # type: ignore[union-attr]
+    await app.close()
+
+
+async def test_a_stuck_subscription_is_given_up() -> None:
+    gate = Gate()
+    app = gate.server.asgi_app(write_seconds=0.05, keep_alive_seconds=0.01)
+    listen = modern(request(1, "subscriptions/listen", notifications={}))
+    exchange = Exchange(app, listen["json"], headers=listen["headers"])
+    running = asyncio.ensure_future(exchange.run())
+    await exchange.until(lambda sent: len(sent) > 1)
+    exchange.is_stuck = True
+    await asyncio.wait_for(running, 20)
+    assert not gate.server.connections
+    await app.close()
+
+
+async def test_a_cancelled_task_of_the_server_leaves_nothing_behind() -> None:
+    gate = Gate()
+    app = gate.server.asgi_app()
+    session = await begin(app)
+    for message, name in ((call(1, "wait"), session), (None, session)):
+        exchange = Exchange(app, message, name, "GET" if message is None else "POST")
+        running = asyncio.ensure_future(exchange.run())
+        await exchange.until(bool)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert (app._requests, app._session_requests.sessions.find(session.decode(), None).requests) == (0, 0)  # type: ignore[union-attr]
+    again = Exchange(app, None, session, "GET")
+    running = asyncio.ensure_future(again.run())
+    await again.until(bool)
+    again.gone.set()
+    await running
+    gate.opened.set()
+    await app.close()
+    assert not gate.server.connections
+
+
+async def test_a_stream_that_nobody_reads_is_bounded() -> None:
+    gate = Gate()
+
+    @gate.server.tool
+    async def flood(context: Context) -> str:
+        for number in range(20_000):
+            context.report_progress(number, message="x" * 100)
+        gate.entered.set()
+        await gate.opened.wait()
+        return "flooded"
+
+    app = gate.server.asgi_app(max_stream_bytes=100_000, event_store=None)
+    session = await begin(app)
+    exchange = Exchange(app, call(1, "flood"), session)
+    exchange.is_stuck = True
+    running = asyncio.ensure_future(exchange.run())
+    await gate.entered.wait()
+    transport = app._session_requests.sessions.find(session.decode(), None).transport  # type: ignore[union-attr]
+    assert transport.write_buffer_bytes <= 100_000
+    gate.opened.set()
+    await asyncio.sleep(0)
+    exchange.gone.set()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    for number in range(20_000):
+        gate.server.log("error", f"{number} {'x' * 100}")
+    assert transport.listener is not None
+    assert (len(transport.listener), transport.listener.size <= 64 * 1024) == (100, True)
+    listening = Exchange(app, None, session, "GET")
+    reading = asyncio.ensure_future(listening.run())
+    await listening.until(lambda sent: b"19999 x" in body_of(sent))
+    assert (body_of(listening.sent).count(b"data: "), b"19899 x" in body_of(listening.sent)) == (100, False)
+    listening.gone.set()
+    await reading
+    await app.close()
+
+
+async def test_functions_run_in_the_context_of_their_own_request() -> None:
+    gate = Gate()
+
+    @gate.server.tool
+    async def whose() -> str:
+        await asyncio.sleep(0)
+        return user.get()
+
+    app = gate.server.asgi_app()
+    user.set("nobody")
+    session = await begin(app)
+
+    async def ask(id: int, name: str) -> bytes:
+        user.set(name)
+        return body_of(await Exchange(app, call(id, "whose"), session).run())
+
+    answers = await asyncio.gather(*[asyncio.ensure_future(ask(id, f"user {id}")) for id in range(5)])
+    for id, answer in enumerate(answers):
+        assert orjson.loads(answer)["result"]["structuredContent"] == {"result": f"user {id}"}
+    await app.close()
+
+
+async def test_many_sessions_and_half_open_streams_leave_nothing() -> None:
+    gate = Gate()
+    app = gate.server.asgi_app()
+    exchanges = [Exchange(app, None, await begin(app), "GET") for _ in range(200)]
+    running = [asyncio.ensure_future(exchange.run()) for exchange in exchanges]
+    for exchange in exchanges:
+        await exchange.until(bool)
+    for exchange in exchanges[::2]:
+        exchange.gone.set()
+    await asyncio.wait(running[::2])
+    await app.close()
+    await asyncio.wait(running)
+    assert (len(app._session_requests.sessions), app._requests, gate.server.connections) == (0, 0, set())
+
+
+async def test_a_websocket_is_refused_and_the_lifespan_answered() -> None:
+    app = Gate().server.asgi_app()
+    sent: Events = []
+    events = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+
+    async def receive() -> dict[str, Any]:
+        return events.pop(0)
+
+    async def send(event: Any) -> None:
+        sent.append(event)
+
+    await app({"type": "websocket"}, receive, send)
+    await app({"type": "lifespan"}, receive, send)
+    kinds = [event["type"] for event in sent]
+    assert kinds == ["websocket.close", "lifespan.startup.complete", "lifespan.shutdown.complete"]
+    with pytest.raises(ValueError, match="unknown type"):
+        await app({"type": "other"}, receive, send)
+
+
+def first_event_id(events: Events) -> str:
+    return body_of(events).split(b"id: ")[1].split(b"\n")[0].decode()
+
+
+async def test_of_many_connections_that_resume_the_stream_of_a_get_one_is_left() -> None:
+    gate = Gate()
+    app = gate.server.asgi_app()
+    session = await begin(app)
+    first = Exchange(app, None, session, "GET")
+    tasks = [asyncio.create_task(first.run())]
+    await first.until(lambda sent: len(sent) > 1)
+    last = {"last-event-id": first_event_id(first.sent)}
+    resumed = [Exchange(app, None, session, "GET", headers=last) for _ in range(5)]
+    tasks += [asyncio.create_task(exchange.run()) for exchange in resumed]
+    _, listening = await asyncio.wait_for(wait_until_one_is_left(tasks), 20)
+    gate.server.log("error", "late")
+    [left] = [exchange for exchange, task in zip([first, *resumed], tasks, strict=True) if task in listening]
+    await asyncio.wait_for(left.until(lambda sent: b"late" in body_of(sent)), 20)
+    left.gone.set()
+    await asyncio.wait_for(asyncio.gather(*tasks), 20)
+    assert app._requests == 0
+    await app.close()
+
+
+async def wait_until_one_is_left(tasks: list[asyncio.Task[Any]]) -> tuple[set[Any], set[Any]]:
+    done: set[Any] = set()
+    left = set(tasks)
+    while len(left) > 1:
+        ended, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+        done |= ended
+    return done, left
+
+
+async def test_streams_that_are_resumed_count_as_requests_of_their_session() -> None:
+    gate = Gate()
+    app = gate.server.asgi_app(max_session_requests=2)
+    session = await begin(app)
+    calling = Exchange(app, call(1, "wait"), session)
+    tasks = [asyncio.create_task(calling.run())]
+    await calling.until(lambda sent: len(sent) > 1)
+    last = {"last-event-id": first_event_id(calling.sent)}
+    second = Exchange(app, None, session, "GET", headers=last)
+    tasks.append(asyncio.create_task(second.run()))
+    await second.until(lambda sent: len(sent) > 1)
+    for headers in (last, {}):
+        start, _ = await asyncio.wait_for(Exchange(app, None, session, "GET", headers=headers).run(), 20)
+        assert start["status"] == 503
+    gate.opened.set()
+    await asyncio.wait_for(asyncio.gather(*tasks), 20)
+    await app.close()
+
+
+@pytest.mark.parametrize(("first", "status"), [("a", 400), ("b", 200)])
+async def test_a_parameter_header_has_one_value(first: str, status: int) -> None:
+    server = Gate().server
+
+    @server.tool
+    def find(region: Annotated[str, msgspec.Meta(extra_json_schema={"x-mcp-header": "Region"})]) -> str:
+        return region
+
+    app = server.asgi_app()
+    sent = modern(request(1, "tools/call", name="find", arguments={"region": "b"}), mcp_param_region="b")
+    exchange = Exchange(app, sent["json"], headers=sent["headers"])
+    exchange._scope["headers"].insert(0, (b"mcp-param-region", first.encode()))
+    start, _ = await exchange.run()
+    assert start["status"] == status
+    await app.close()
+
+
+async def test_a_list_of_accepted_types_may_stand_in_two_lines() -> None:
+    app = Gate().server.asgi_app()
+    exchange = Exchange(app, initialize(), headers={"accept": "application/json"})
+    exchange._scope["headers"].append((b"accept", b"text/event-stream"))
+    start, _ = await exchange.run()
+    assert start["status"] == 200
+    await app.close()
+
+
+class SlowStore(MemoryEventStore):
+    """A store that waits before and after each of its steps."""
+
+    async def append(self, stream: str, data: bytes | None) -> str | None:
+        await asyncio.sleep(0)
+        id = await super().append(stream, data)
+        await asyncio.sleep(0)
+        return id
+
+    async def end(self, stream: str) -> None:
+        await asyncio.sleep(0)
+        await super().end(stream)
+
+
+@pytest.mark.parametrize("store", [MemoryEventStore, SlowStore])
+async def test_a_response_that_is_cancelled_anywhere_is_resumed_without_a_lost_or_doubled_event(store: Any) -> None:
+    gate = Gate()
+    gate.opened.set()
+    app = gate.server.asgi_app(event_store=store())
+    cancelled = 0
+    for steps in range(1, 40):
+        session = await begin(app)
+        calling = Exchange(app, call(1, "count", to=3), session)
+        task = asyncio.create_task(calling.run())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        body = body_of(calling.sent)
+        if task.cancelled() and b"id: " in body:
+            cancelled += 1
+            last = body.split(b"id: ")[-1].split(b"\n")[0].decode()
+            resumed = Exchange(app, None, session, "GET", headers={"last-event-id": last})
+            body += body_of(await asyncio.wait_for(resumed.run(), 20))
+            found = [body.count(text) for text in (b'"progress":0', b'"progress":1', b'"progress":2', b'"result":{')]
+            assert found == [1, 1, 1, 1], steps
+    assert cancelled
+    assert app._requests == 0
+    await app.close()
+
+
+async def test_a_session_that_is_deleted_during_calls_cancels_them_and_logs_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gate = Gate()
+    app = gate.server.asgi_app()
+    session = await begin(app)
+    quiet = request(2, "tools/call", name="wait", arguments={})
+    calls = [Exchange(app, message, session) for message in (call(1, "wait"), quiet)]
+    running = [asyncio.create_task(exchange.run()) for exchange in calls]
+    await calls[0].until(lambda sent: b'"progress":0' in body_of(sent))
+    deleting = Exchange(app, None, session, "DELETE")
+    await asyncio.wait_for(deleting.run(), 20)
+    assert deleting.sent[0]["status"] == 200
+    await asyncio.wait_for(asyncio.gather(*running), 20)
+    assert all(not exchange.sent[-1].get("more_body") for exchange in calls)
+    assert (gate.cancelled, app._requests, gate.server.connections, caplog.records) == (2, 0, set(), [])
+    await app.close()

@@ -1,0 +1,206 @@
+"""The lifespan of a server that is served over HTTP: once for all sessions and requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from jsonrpc_fast.errors import StateError
+from jsonrpc_fast.mcp.protocol.meta import TASKS_EXTENSION
+from jsonrpc_fast.mcp.server import Context, Server
+
+from ...support.asgi_servers import serving
+from ...support.mcp_http import client_of, modern
+from .test_endpoint import ACCEPT, begin, initialize, request
+from .test_hostile import Exchange
+
+pytestmark = pytest.mark.usefixtures("each_loop")
+
+
+def counting(failure: Exception | None = None) -> tuple[Server, list[str]]:
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[str]:
+        events.append("begin")
+        await asyncio.sleep(0)
+        if failure is not None:
+            raise failure
+        yield "value"
+        events.append("end")
+
+    server = Server("test", "1", lifespan=lifespan)
+
+    @server.tool
+    def value(context: Context) -> str:
+        return str(context.lifespan)
+
+    return server, events
+
+
+async def call(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url, headers=ACCEPT, timeout=30) as client:
+        await begin(client)
+        answer = await client.post("/mcp", json=request(1, "tools/call", name="value", arguments={}))
+        assert '"result":"value"' in answer.text.replace(" ", "")
+
+
+@pytest.mark.parametrize("events_of_asgi", ["on", "off"])
+async def test_the_lifespan_begins_once(events_of_asgi: Any) -> None:
+    server, events = counting()
+    app = server.asgi_app()
+    async with serving(app, lifespan=events_of_asgi) as url:
+        assert events == (["begin"] if events_of_asgi == "on" else [])
+        await asyncio.gather(*[call(url) for _ in range(5)])
+        assert events == ["begin"]
+    await app.close()
+    assert events == ["begin", "end"]
+    await app.close()
+    assert events == ["begin", "end"]
+
+
+async def test_a_lifespan_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    server, events = counting(OSError("no database"))
+    async with serving(server.asgi_app(), lifespan="off") as url, httpx.AsyncClient(headers=ACCEPT) as client:
+        for _ in range(2):
+            answer = await client.post(f"{url}/mcp", json=initialize())
+            assert answer.status_code == 500
+            assert "database" not in answer.text
+    assert events == ["begin"] * 2
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "lifespan.startup"}
+
+    with caplog.at_level(logging.ERROR, "jsonrpc_fast.mcp"):
+        await server.asgi_app()({"type": "lifespan"}, receive, send)
+    assert [message["type"] for message in sent] == ["lifespan.startup.failed"]
+    assert [record.getMessage() for record in caplog.records] == ["the lifespan of the server failed"]
+
+
+async def test_a_lifespan_that_hangs_ends_when_the_application_is_closed() -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        yield
+
+    app = Server("test", "1", lifespan=lifespan).asgi_app()
+    requests = [asyncio.create_task(Exchange(app, initialize()).run()) for _ in range(3)]
+    await asyncio.wait_for(began.wait(), 20)
+    await asyncio.wait_for(app.close(0.01), 20)
+    await asyncio.wait_for(ended.wait(), 20)
+    results = await asyncio.wait_for(asyncio.gather(*requests, return_exceptions=True), 20)
+    assert [type(result) for result in results] == [StateError] * 3
+
+
+def hanging(*, at_begin: bool, ignores_cancelling: bool = False) -> tuple[Server, asyncio.Event, list[str]]:
+    """Return a server whose lifespan hangs until the event is set, and what its lifespan has done."""
+    opened, done = asyncio.Event(), list[str]()
+
+    async def hang() -> None:
+        while not opened.is_set():
+            try:
+                await opened.wait()
+            except asyncio.CancelledError:
+                done.append("cancelled")
+                if not ignores_cancelling:
+                    raise
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[str]:
+        done.append("begin")
+        if at_begin:
+            await hang()
+        yield "value"
+        if not at_begin:
+            await hang()
+        done.append("end")
+
+    return Server("test", "1", lifespan=lifespan), opened, done
+
+
+async def test_requests_do_not_wait_for_a_lifespan_that_hangs(caplog: pytest.LogCaptureFixture) -> None:
+    server, opened, done = hanging(at_begin=True)
+    app = server.asgi_app(lifespan_seconds=0.05)
+    exchanges = [Exchange(app, initialize()) for _ in range(3)]
+    await asyncio.wait_for(asyncio.gather(*[exchange.run() for exchange in exchanges]), 20)
+    assert [exchange.sent[0]["status"] for exchange in exchanges] == [503] * 3
+    assert dict(exchanges[0].sent[0]["headers"])[b"retry-after"] == b"1"
+    assert done == ["begin", "cancelled"]
+    assert {record.getMessage() for record in caplog.records} == {"the lifespan of the server failed"}
+    opened.set()
+    later = Exchange(app, initialize())
+    await asyncio.wait_for(later.run(), 20)
+    assert later.sent[0]["status"] == 200
+    await app.close()
+    assert done == ["begin", "cancelled", "begin", "end"]
+
+
+@pytest.mark.parametrize("ignores_cancelling", [False, True])
+async def test_closing_does_not_wait_for_a_lifespan_that_hangs(
+    ignores_cancelling: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jsonrpc_fast.mcp.server.lifespan._CANCEL_SECONDS", 0.1)
+    server, opened, done = hanging(at_begin=False, ignores_cancelling=ignores_cancelling)
+    app = server.asgi_app(lifespan_seconds=0.05)
+    await Exchange(app, initialize()).run()
+    await asyncio.wait_for(app.close(), 20)
+    assert done == ["begin", "cancelled"]
+    assert [record.getMessage() for record in caplog.records] == ["the lifespan of the server failed"]
+    opened.set()
+    while ignores_cancelling and done[-1] != "end":
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("value", [-1, "1", float("nan")])
+def test_the_limit_of_a_lifespan_is_checked(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="lifespan_seconds"):
+        Server("test", "1").asgi_app(lifespan_seconds=value)
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_tasks_end_before_the_lifespan(revision: str) -> None:
+    """A task goes on after its request, with the value of the lifespan; when the application closes, it ends first."""
+    server, events = counting()
+    seen = asyncio.Event()
+
+    @server.tool(task_support="required")
+    async def work(context: Context) -> str:
+        try:
+            seen.set()
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            events.append(f"{context.lifespan} at the end of the task")
+        return ""
+
+    app = server.asgi_app()
+    async with client_of(app, lifespan="off") as client:
+        if revision == "2025-11-25":
+            await begin(client)
+            arguments: dict[str, Any] = {"json": request(1, "tools/call", name="work", arguments={}, task={})}
+        else:
+            capabilities = {"extensions": {TASKS_EXTENSION: {}}}
+            meta = {"io.modelcontextprotocol/clientCapabilities": capabilities}
+            arguments = modern(request(1, "tools/call", name="work", arguments={}, _meta=meta))
+        answer = await client.post("/mcp", **arguments)
+        assert answer.json()["result"].keys() & {"task", "taskId"}, answer.text
+        await asyncio.wait_for(seen.wait(), 20)
+        await app.close()
+    assert events == ["begin", "value at the end of the task", "end"]

@@ -1,0 +1,64 @@
+"""The HTTP clients of the client's transport: how many there are, and when they close."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import httpx
+import pytest
+
+from jsonrpc_fast import mcp
+from jsonrpc_fast.errors import ConnectionLost
+from jsonrpc_fast.mcp.http import pool as module
+from jsonrpc_fast.mcp.http.pool import ClientPool
+
+from ...support.http_script import HttpRequest, Reply, http_script, modern
+
+pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
+
+
+async def test_calls_in_flight_use_as_many_connections_and_later_calls_the_same_ones() -> None:
+    async def answer(request: HttpRequest, reply: Reply) -> None:
+        await asyncio.sleep(0.01)
+        await reply.send(request.result({"content": []}), headers={"set-cookie": "worker=3; Path=/"})
+
+    async with http_script(modern(answer)) as server:
+        async with mcp.connect(server.url) as client:
+            for _ in range(5):
+                await asyncio.gather(*[client.call_tool("add") for _ in range(16)])
+            assert server.connections == 16
+        assert [request.headers.get("cookie") for request in server.requests[-16:]] == ["worker=3"] * 16
+        for _ in range(100):
+            if server.open:
+                await asyncio.sleep(0.05)
+        assert server.open == 0
+
+
+async def test_idle_clients_are_bounded_and_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = []
+
+    def begin(work: Coroutine[Any, Any, None]) -> None:
+        tasks.append(asyncio.ensure_future(work))
+
+    monkeypatch.setattr(module, "MAX_IDLE", 2)
+    pool = ClientPool(httpx, None, begin)
+    one, two, three = clients = [pool.take() for _ in range(3)]
+    for client in clients:
+        pool.give_back(client)
+    await asyncio.gather(*tasks)
+    assert [client.is_closed for client in clients] == [False, False, True]
+    assert pool.take() is two
+    monkeypatch.setattr(module, "IDLE_SECONDS", -1.0)
+    other = pool.take()
+    await asyncio.gather(*tasks)
+    assert other not in clients
+    assert one.is_closed
+    await pool.close()
+    assert two.is_closed
+    assert other.is_closed
+    pool.give_back(two)
+    with pytest.raises(ConnectionLost):
+        pool.take()
+    assert three.is_closed

@@ -1,0 +1,311 @@
+"""Programs on HTTP, and URLs on stdio: `jsonrpc-fast relay` in both directions, with real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from jsonrpc_fast import mcp
+from jsonrpc_fast.errors import HttpStatusError, RpcError
+
+from ...support.http_script import HttpRequest, Reply, http_script, legacy, modern
+from ...support.mcp_http import ACCEPT, INITIALIZED, call, initialize, request
+from ...support.places import PEERS
+
+pytestmark = [pytest.mark.timeout(90), pytest.mark.time_limit(80), pytest.mark.usefixtures("no_child_left")]
+
+RELAY = [sys.executable, "-m", "jsonrpc_fast", "relay"]
+SAMPLE = [sys.executable, str(PEERS / "sample_server.py")]
+DYING = """
+import os, sys
+from jsonrpc_fast.mcp.server.server import Server
+server = Server("dying", "1")
+server.tool("die")(lambda: os._exit(3))
+server.tool("pid")(lambda: str(os.getpid()))
+sys.exit(server.serve_stdio())
+"""
+
+
+@contextlib.asynccontextmanager
+async def served(*arguments: str, command: list[str] = SAMPLE) -> AsyncIterator[tuple[str, list[str]]]:
+    """Run `relay --http` with a command. Yield its URL and the lines of its stderr."""
+    pytest.importorskip("uvicorn")
+    environment = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}
+    process = await asyncio.create_subprocess_exec(
+        *RELAY, "--http", "127.0.0.1:0", *arguments, "--", *command, stderr=asyncio.subprocess.PIPE, env=environment
+    )
+    assert process.stderr is not None
+    lines: list[str] = []
+    found = asyncio.get_running_loop().create_future()
+
+    async def read(stderr: asyncio.StreamReader) -> None:
+        while line := (await stderr.readline()).decode():
+            lines.append(line)
+            match = re.search(r"running on (http://127\.0\.0\.1:\d+)", line)
+            if match and not found.done():
+                found.set_result(match[1])
+
+    reading = asyncio.create_task(read(process.stderr))
+    try:
+        yield f"{await asyncio.wait_for(found, 30)}/mcp", lines
+    finally:
+        process.send_signal(signal.SIGTERM)
+        await asyncio.wait_for(process.wait(), 30)
+        await reading
+
+
+@pytest.mark.parametrize(("mode", "revision"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
+async def test_a_program_over_http(mode: str, revision: str) -> None:
+    progress: list[Any] = []
+    async with served() as (url, _), mcp.connect(url, mode=mode) as client:
+        assert client.server.revision.version == revision
+        assert {tool["name"] for tool in await client.list_tools()} >= {"add", "count"}
+        result = await client.call_tool("count", {"to": 3}, on_progress=progress.append)
+        assert result["content"] == [{"type": "text", "text": revision}]
+        assert [value["progress"] for value in progress] == [1, 2, 3]
+        results = await asyncio.gather(*[client.call_tool("add", {"a": number}) for number in range(8)])
+        assert [result["structuredContent"] for result in results] == [{"sum": number + 1} for number in range(8)]
+
+
+async def test_a_url_over_stdio() -> None:
+    progress: list[Any] = []
+    async with served() as (url, _), mcp.connect(*RELAY, url, mode="legacy") as client:
+        await client.call_tool("count", {"to": 3}, on_progress=progress.append)
+        assert [value["progress"] for value in progress] == [1, 2, 3]
+        with pytest.raises(RpcError):
+            await client.get_prompt("unknown")
+
+
+async def test_a_session_has_a_process_of_its_own_and_ends_with_it() -> None:
+    async with (
+        served(command=[sys.executable, "-c", DYING]) as (url, _),
+        mcp.connect(url, mode="legacy") as one,
+        mcp.connect(url, mode="legacy") as other,
+    ):
+        pids = [(await client.call_tool("pid"))["content"][0]["text"] for client in (one, one, other)]
+        assert pids[0] == pids[1] != pids[2]
+        with pytest.raises(RpcError) as caught:
+            await one.call_tool("die")
+        assert caught.value.code == -32000
+        # The client begins a new session, and so gets a new process.
+        assert (await one.call_tool("pid"))["content"][0]["text"] not in pids
+        assert (await other.call_tool("pid"))["content"][0]["text"] == pids[2]
+
+
+async def test_requests_of_2026_07_28_share_processes_one_after_the_other() -> None:
+    async with served(command=[sys.executable, "-c", DYING]) as (url, _), mcp.connect(url) as client:
+        pids = {(await client.call_tool("pid"))["content"][0]["text"] for _ in range(3)}
+        assert len(pids) == 1
+        with pytest.raises(RpcError):
+            await client.call_tool("die")
+        assert (await client.call_tool("pid"))["content"][0]["text"] not in pids
+
+
+async def test_the_number_of_processes_is_bounded() -> None:
+    async with served("--max-processes", "1") as (url, _), mcp.connect(url, mode="legacy") as client:
+        await client.ping()
+        with pytest.raises(HttpStatusError) as caught:
+            async with mcp.connect(url, mode="legacy"):
+                pass
+        assert caught.value.status == 503
+
+
+async def test_a_program_that_cannot_be_started() -> None:
+    async with served(command=["/nowhere/server"]) as (url, lines):
+        with pytest.raises(HttpStatusError) as caught:
+            async with mcp.connect(url, mode="legacy"):
+                pass
+        assert caught.value.status == 502
+    assert any("the program cannot be started" in line for line in lines)
+
+
+async def test_the_headers_of_the_relay(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(request: HttpRequest, reply: Reply) -> None:
+        await reply.send(status=401, headers={"www-authenticate": "Bearer"})
+
+    environment = {**os.environ, "TOKEN": "secret"}
+    async with http_script(modern(answer)) as server:
+        relay = [*RELAY, "--header", "Authorization: Bearer ${TOKEN}", server.url]
+        async with mcp.connect(*relay, env=environment, stderr="discard") as client:
+            with pytest.raises(RpcError) as caught:
+                await client.call_tool("add")
+        assert (caught.value.code, caught.value.message) == (-32000, "HTTP status 401")
+        assert {request.headers["authorization"] for request in server.requests} == {"Bearer secret"}
+
+
+@pytest.mark.parametrize("listens", [True, False], ids=["later", "at once"])
+async def test_a_session_of_the_relay_ends_with_its_client(listens: bool) -> None:
+    has_listened = asyncio.Event()
+
+    async def answer(request: HttpRequest, reply: Reply) -> None:
+        assert request.rpc == "GET", request.rpc
+        has_listened.set()
+        await reply.send(status=405)
+
+    async with http_script(legacy(answer, listens=True)) as server:
+        async with mcp.connect(*RELAY, server.url, mode="legacy"):
+            if listens:
+                await asyncio.wait_for(has_listened.wait(), 60)
+        sent = [request.rpc for request in server.requests]
+    # A client that leaves at once may do so before the relay opens the stream of the session.
+    expected = ["initialize", "notifications/initialized", "GET", "DELETE"]
+    assert sent == expected if listens else [rpc for rpc in sent if rpc != "GET"] == [*expected[:2], "DELETE"]
+
+
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
+async def test_batches_over_http_are_those_of_the_revision(version: str) -> None:
+    async with served() as (url, _), httpx.AsyncClient(headers=ACCEPT, timeout=60) as http:
+        answer = await http.post(url, json=initialize(version))
+        assert answer.status_code == 200
+        http.headers["mcp-session-id"] = answer.headers["mcp-session-id"]
+        assert (await http.post(url, json=INITIALIZED)).status_code == 202
+        calls = [request(id, "tools/call", name="add", arguments={"a": 1, "b": 5}) for id in ("x", 2)]
+        batch = [*calls, {"jsonrpc": "2.0", "id": 3}, {"jsonrpc": "2.0", "method": "notifications/other"}]
+        answer = await http.post(url, json=batch)
+        if version == "2025-06-18":
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32600)
+            return
+        assert answer.status_code == 200, answer.text
+        found = {message["id"]: message for message in answer.json()}
+        sums = [json.loads(found[id]["result"]["content"][0]["text"]) for id in ("x", 2)]
+        assert sums == [{"sum": 6}] * 2
+        assert found[3]["error"]["code"] == -32600
+        answer = await http.post(url, json=[{"jsonrpc": "2.0", "method": "notifications/other"}])
+        assert (answer.status_code, answer.content) == (202, b"")
+
+
+async def test_a_cancelled_call_of_a_program_ends_its_stream() -> None:
+    async with served() as (url, _), httpx.AsyncClient(headers=ACCEPT, timeout=60) as http:
+        answer = await http.post(url, json=initialize())
+        http.headers["mcp-session-id"] = answer.headers["mcp-session-id"]
+        await http.post(url, json=INITIALIZED)
+        async with http.stream("POST", url, json=call(7, "count", to=100_000)) as stream:
+            lines = stream.aiter_lines()
+            while '"progress":1' not in await anext(lines):
+                pass
+            cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+            assert (await http.post(url, json=cancelled)).status_code == 202
+            assert not [line async for line in lines if "result" in line or "error" in line]
+
+
+async def test_a_client_of_the_relay_that_reads_nothing_holds_the_server_back() -> None:
+    sent, is_held_back = 0, asyncio.Event()
+    event = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x" * 10_000}}).encode()
+
+    async def answer(request: HttpRequest, reply: Reply) -> None:
+        nonlocal sent
+        await reply.begin()
+        while True:
+            await reply.event(event)
+            sent += len(event)
+            assert sent < 100_000_000
+
+    async def watch() -> None:
+        before = -1
+        while not sent or sent != before:
+            before = sent
+            await asyncio.sleep(1)
+        is_held_back.set()
+
+    async with http_script(legacy(answer)) as server:
+        process = subprocess.Popen([*RELAY, server.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            for message in (initialize(), INITIALIZED, call(1, "flood")):
+                process.stdin.write(json.dumps(message).encode() + b"\n")
+            process.stdin.flush()
+            watching = asyncio.create_task(watch())
+            await asyncio.wait_for(is_held_back.wait(), 60)
+            await watching
+            process.stdin.close()
+            deadline = asyncio.get_running_loop().time() + 60
+            while process.poll() is None:
+                assert asyncio.get_running_loop().time() < deadline
+                await asyncio.sleep(0.05)
+            assert process.returncode == 1  # it says on stderr that it dropped output
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+
+LATE = """
+import json, os, sys, threading, time
+def send(**members):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **members}) + "\\n")
+    sys.stdout.flush()
+served = []
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message or "method" not in message:
+        continue
+    meta = message["params"].get("_meta", {})
+    token = meta.get("progressToken")
+    # Everything below belongs to the requests before this one, and arrives late.
+    for id, earlier in served:
+        if earlier is not None:
+            send(method="notifications/progress", params={"progressToken": earlier, "progress": 1})
+        send(method="notifications/message", params={"level": "info", "data": "late"})
+        send(method="notifications/resources/updated",
+             params={"uri": "a:b", "_meta": {"io.modelcontextprotocol/subscriptionId": id}})
+        send(id="ask", method="roots/list")
+    served.append((message["id"], token))
+    if "io.modelcontextprotocol/logLevel" in meta:
+        send(method="notifications/message", params={"level": "info", "data": "own"})
+    if token is not None:
+        send(method="notifications/progress", params={"progressToken": token, "progress": 2})
+    send(id=message["id"], result={"resultType": "complete", "pid": os.getpid()})
+"""
+
+
+@pytest.mark.parametrize("log", [False, True])
+async def test_what_a_process_sends_late_never_reaches_the_next_request(log: bool) -> None:
+    async def call(http: httpx.AsyncClient, token: int | None, *, log: bool = False) -> tuple[list[Any], int]:
+        meta: dict[str, Any] = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+        meta["io.modelcontextprotocol/clientCapabilities"] = {}
+        if token is not None:
+            meta["progressToken"] = token
+        if log:
+            meta["io.modelcontextprotocol/logLevel"] = "info"
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add", "_meta": meta}}
+        headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "add"}
+        headers["accept"] = "application/json, text/event-stream"
+        answer = await http.post(url, json=message, headers=headers)
+        assert answer.status_code == 200
+        lines = [line.removeprefix("data:") for line in answer.text.splitlines() if line.startswith(("data:", "{"))]
+        *notifications, response = [json.loads(line) for line in lines if line.strip()]
+        return [message["params"] for message in notifications], response["result"]["pid"]
+
+    own = [{"level": "info", "data": "own"}] if log else []
+    async with served(command=[sys.executable, "-c", LATE]) as (url, _), httpx.AsyncClient() as http:
+        first, pid = await call(http, 7, log=log)
+        assert first == [*own, {"progressToken": 7, "progress": 2}]
+        # Without log messages, the same process serves the next request, which has another token.
+        pids = []
+        for token in range(8, 28):
+            notifications, other = await call(http, token, log=log)
+            assert notifications == [*own, {"progressToken": token, "progress": 2}]
+            notifications, last = await call(http, None, log=log)
+            assert notifications == own
+            pids += [other, last]
+            if pid in pids or (len(pids) > 6 and log):
+                break
+        assert (pid in pids) is not log
+        # The same token again needs another process, as late progress could not be told apart.
+        fourth, another = await call(http, 7, log=log)
+        assert fourth == [*own, {"progressToken": 7, "progress": 2}]
+        assert another != pid
+        fifth, _ = await call(http, None, log=True)
+        assert fifth == [{"level": "info", "data": "own"}]

@@ -1,0 +1,142 @@
+"""A server over HTTP as a program: `Server.serve_http` and `jsonrpc-fast serve --http`."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from jsonrpc_fast.cli.main import main
+from jsonrpc_fast.cli.serve import parse_address
+
+from ...support.http_process import free_port
+from ...support.mcp_http import ACCEPT, call, initialize
+
+SECONDS = 60
+PROGRAM = """
+import asyncio, sys
+from jsonrpc_fast.mcp.server import Context, Server
+
+server = Server("slow", "1")
+
+@server.tool
+async def wait(context: Context) -> str:
+    context.report_progress(0)
+    await asyncio.sleep(0.5)
+    return "waited"
+
+sys.exit(server.serve_http(port=int(sys.argv[1]), uvicorn_options={"log_level": "warning"}))
+"""
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def template_dir(tmp_path: Path) -> Path:
+    (tmp_path / "hello.txt").write_text("Hello {{ name }}!")
+    return tmp_path
+
+
+@pytest.fixture
+def program(port: int) -> Iterator[subprocess.Popen[bytes]]:
+    yield from run(port, "-c", PROGRAM, str(port))
+
+
+@pytest.fixture
+def command(port: int, template_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
+    address = f"127.0.0.1:{port}"
+    arguments = ["serve", "--template-dir", str(template_dir), "--http", address, "--allow-host", "example.org"]
+    yield from run(port, "-m", "jsonrpc_fast", *arguments)
+
+
+def run(port: int, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program that serves a port."""
+    with subprocess.Popen([sys.executable, *arguments], stderr=subprocess.PIPE) as process:
+        try:
+            deadline = time.monotonic() + SECONDS
+            while True:
+                assert process.poll() is None, process.stderr and process.stderr.read()
+                assert time.monotonic() < deadline
+                try:
+                    socket.create_connection(("127.0.0.1", port), 1).close()
+                    break
+                except OSError:
+                    time.sleep(0.05)
+            yield process
+        finally:
+            process.kill()
+
+
+def begin(client: httpx.Client) -> None:
+    answer = client.post("/mcp", json=initialize())
+    assert answer.status_code == 200
+    client.headers["mcp-session-id"] = answer.headers["mcp-session-id"]
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", -signal.SIGTERM)])
+def test_a_signal_lets_calls_finish_and_ends_streams(
+    program: subprocess.Popen[bytes], port: int, name: str, status: int
+) -> None:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=ACCEPT, timeout=SECONDS) as client:
+        begin(client)
+        with client.stream("GET", "/mcp") as listening, client.stream("POST", "/mcp", json=call(1, "wait")) as waiting:
+            chunks = waiting.iter_bytes()
+            next(chunks)
+            program.send_signal(getattr(signal, name))
+            assert b"".join(chunks).endswith(b'"structuredContent":{"result":"waited"}}}\n\n')
+            assert b"data: {" not in listening.read()
+    assert program.wait(SECONDS) == status
+
+
+def test_the_command_serves_templates(command: subprocess.Popen[bytes], port: int) -> None:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=ACCEPT, timeout=SECONDS) as client:
+        assert client.post("/mcp", json=initialize()).status_code == 421
+        client.headers["host"] = "example.org"
+        begin(client)
+        get = {"name": "hello", "arguments": {"name": "you"}}
+        answer = client.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": get})
+        assert answer.json()["result"]["messages"][0]["content"]["text"] == "Hello you!"
+    command.send_signal(signal.SIGINT)
+    assert command.wait(SECONDS) == 130
+
+
+def test_a_port_in_use(template_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert main(["serve", "--template-dir", str(template_dir), "--http", address]) == 3
+    assert "address already in use" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:8000", ("127.0.0.1", 8000)),
+        ("example.org:0", ("example.org", 0)),
+        ("[::1]:8000", ("::1", 8000)),
+        (":8000", ("127.0.0.1", 8000)),
+        ("8000", ("127.0.0.1", 8000)),
+    ],
+)
+def test_an_address(text: str, address: tuple[str, int]) -> None:
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "localhost", "localhost:", "::1:80", "a:65536", "a:-1", "a:8\n"])
+def test_a_malformed_address_is_refused(text: str, template_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--template-dir", str(template_dir), "--http", text]) == 2
+    assert capsys.readouterr().err.startswith("jsonrpc-fast serve: the address ")
+
+
+def test_options_of_http_need_it(template_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--template-dir", str(template_dir), "--allow-host", "example.org"]) == 2
+    assert capsys.readouterr().err == "jsonrpc-fast serve: --allow-host and --allow-origin need --http\n"
