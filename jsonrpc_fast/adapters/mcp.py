@@ -5,6 +5,8 @@ An SDK server or client changes one import:
     from jsonrpc_fast.adapters.mcp import stdio_server                           # was mcp.server.stdio
     from jsonrpc_fast.adapters.mcp import StdioServerParameters, stdio_client    # was mcp.client.stdio
 
+`install` replaces the SDK's functions for code that imports them itself, such as `MCPServer.run` and fastmcp.
+
 Rules:
   - Signatures and streams are the SDK's: a read stream and a write stream of `SessionMessage`, with real SDK models.
   - A malformed message arrives as an exception on the read stream; the next message is unaffected.
@@ -37,32 +39,32 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, TextIO
 
-import anyio
-import anyio.lowlevel
-from mcp.client.stdio import StdioServerParameters, get_default_environment
-from mcp.client.stdio import stdio_client as _sdk_stdio_client
-from mcp.server.stdio import stdio_server as _sdk_stdio_server
-from mcp.shared.message import SessionMessage
-from pydantic_core import to_jsonable_python
-from typing_extensions import Self
+try:
+    import anyio
+    import anyio.lowlevel
+    from mcp import types as _types
+    from mcp.client.stdio import StdioServerParameters, get_default_environment
+    from mcp.client.stdio import stdio_client as _sdk_stdio_client
+    from mcp.server.stdio import stdio_server as _sdk_stdio_server
+    from mcp.shared.message import SessionMessage
+    from pydantic import BaseModel
+    from pydantic_core import to_jsonable_python
+    from typing_extensions import Self
+except ModuleNotFoundError as _missing:
+    raise ImportError('this adapter needs the MCP SDK for Python: pip install "mcp>=2"') from _missing
 
-from ..codec import Notification, Request, encode_error, encode_notification, encode_request, encode_result
+from ..codec import Notification, Request, Response, encode_error, encode_notification, encode_request, encode_result
 from ..errors import ConnectionLost, EncodeError
 from ..profile import MCP_2025_11_25
-from ..transports.base import ByteTransport
+from ..transports.byte_transport import ByteTransport
 from ..transports.protocol import Received
 from ..transports.stdio.client import StdioClient
 from ..transports.stdio.server import StdioServer
 from ..types import UNSET
 
-try:
-    import mcp_types
-except ImportError:  # the SDK before 2.0
-    from mcp import types as mcp_types  # type: ignore[no-redef]
+__all__ = ["StdioServerParameters", "install", "stdio_client", "stdio_server"]
 
-__all__ = ["StdioServerParameters", "stdio_client", "stdio_server"]
-
-types: Any = mcp_types
+types: Any = _types  # not mcp_types, which stays installed after a return to an SDK before 2.0
 
 MAX_READ_AHEAD: Final = 256
 """Maximum number of messages that wait for the session; reading pauses at it."""
@@ -78,8 +80,31 @@ PROFILE: Final = MCP_2025_11_25.replace(
 )
 """The rules of `MCP_2025_11_25`, and what the SDK tolerates in addition."""
 
-# Before 2.0 the SDK wraps each message in another model.
-_wrap: Callable[[Any], Any] | None = types.JSONRPCMessage if isinstance(types.JSONRPCMessage, type) else None
+_IS_WRAPPED: Final = isinstance(types.JSONRPCMessage, type)
+"""Whether each message is wrapped in another model, as before 2.0 of the SDK."""
+
+_sdk_servers: Final[list[None]] = []
+"""An item for each running server of the SDK that uses a standard stream: the SDK refuses a second one."""
+
+_EXCLUDED: Final[dict[str, Any]] = {"exclude_none" if _IS_WRAPPED else "exclude_unset": True}
+"""How the SDK writes its models."""
+
+
+def install() -> None:
+    """Replace the SDK's `stdio_server` and `stdio_client` in this process.
+
+    Modules that have imported the functions already, and those that will, use the adapter. So do fastmcp, and the
+    `MCPServer`, `FastMCP` and `Client` of the SDK.
+    """
+    replacements = {
+        "stdio_server": (_sdk_stdio_server, stdio_server),
+        "stdio_client": (_sdk_stdio_client, stdio_client),
+    }
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", {})
+        for name, (old, new) in replacements.items():
+            if names.get(name) is old:
+                names[name] = new
 
 
 @asynccontextmanager
@@ -102,9 +127,14 @@ async def stdio_server(
         StateError: Another transport uses them already.
     """
     are_replaced = stdin is not None or stdout is not None or _is_replaced(sys.stdin, 0) or _is_replaced(sys.stdout, 1)
-    if are_replaced or not _is_on_asyncio():
-        async with _sdk_stdio_server(stdin, stdout) as streams:
-            yield streams
+    if are_replaced or _sdk_servers or not _is_on_asyncio():
+        has_standard_stream = stdin is None or stdout is None
+        _sdk_servers.extend([None] * has_standard_stream)
+        try:
+            async with _sdk_stdio_server(stdin, stdout) as streams:
+                yield streams
+        finally:
+            del _sdk_servers[:has_standard_stream]
         return
     async with streams_over(StdioServer(profile=PROFILE)) as streams:
         yield streams
@@ -181,31 +211,97 @@ def _is_on_asyncio() -> bool:
     return True
 
 
+def _constructor(model: Any, members: dict[str, Any], names: set[str]) -> Callable[[dict[str, Any], set[str]], Any]:
+    """Return a function that makes a model of all of its members and the names of those that are set.
+
+    The codec has checked the members, so they are not validated again: the function sets the attributes that pydantic
+    documents for an instance of `BaseModel`. Where that differs from a validated model, the members are validated.
+
+    Args:
+        model: A class of the SDK.
+        members: An example.
+        names: The names of its members that are set.
+    """
+    new = model.__new__
+    set_names, set_extra, set_private = (
+        BaseModel.__dict__[f"__pydantic_{name}__"].__set__ for name in ("fields_set", "extra", "private")
+    )
+    set_attribute = object.__setattr__
+    has_extra = model.model_config.get("extra") == "allow"
+
+    def construct(members: dict[str, Any], names: set[str]) -> Any:
+        made = new(model)
+        set_names(made, names)
+        set_extra(made, {} if has_extra else None)
+        set_private(made, None)
+        set_attribute(made, "__dict__", members)
+        return made
+
+    def validate(members: dict[str, Any], names: set[str]) -> Any:
+        return model(**{name: members[name] for name in names})
+
+    made, validated = construct(members, names), validate(members, names)
+    return construct if made == validated and made.__getstate__() == validated.__getstate__() else validate
+
+
+_request = _constructor(
+    types.JSONRPCRequest, {"jsonrpc": "2.0", "id": 0, "method": "", "params": None}, {"jsonrpc", "id", "method"}
+)
+_notification = _constructor(
+    types.JSONRPCNotification, {"jsonrpc": "2.0", "method": "", "params": None}, {"jsonrpc", "method"}
+)
+_response = _constructor(types.JSONRPCResponse, {"jsonrpc": "2.0", "id": 0, "result": {}}, {"jsonrpc", "id", "result"})
+_error_data = _constructor(types.ErrorData, {"code": 0, "message": "", "data": None}, {"code", "message"})
+_error = _constructor(
+    types.JSONRPCError,
+    {"jsonrpc": "2.0", "id": 0, "error": types.ErrorData(code=0, message="")},
+    {"jsonrpc", "id", "error"},
+)
+_root: Callable[[dict[str, Any], set[str]], Any] | None = None
+if _IS_WRAPPED:
+    _root = _constructor(types.JSONRPCMessage, {"root": types.JSONRPCNotification(jsonrpc="2.0", method="")}, {"root"})
+
+
 def to_session_message(received: Received) -> SessionMessage:
     """Return the SDK's message for a decoded one. Raises pydantic's ValidationError, a ValueError."""
-    assert not isinstance(received, list)  # the profile has no batches
     message: Any
     if isinstance(received, Request):
-        if received.params is None:
-            message = types.JSONRPCRequest(jsonrpc="2.0", id=received.id, method=received.method)
-        else:
-            message = types.JSONRPCRequest(
-                jsonrpc="2.0", id=received.id, method=received.method, params=received.params
-            )
-    elif isinstance(received, Notification):
-        if received.params is None:
-            message = types.JSONRPCNotification(jsonrpc="2.0", method=received.method)
-        else:
-            message = types.JSONRPCNotification(jsonrpc="2.0", method=received.method, params=received.params)
-    elif received.error is None:
-        message = types.JSONRPCResponse(jsonrpc="2.0", id=received.id, result=received.result)
-    else:
-        error = received.error
-        data = {} if error.data is UNSET else {"data": error.data}
-        message = types.JSONRPCError(
-            jsonrpc="2.0", id=received.id, error=types.ErrorData(code=error.code, message=error.message, **data)
+        params = received.params
+        message = _request(
+            {"jsonrpc": "2.0", "id": received.id, "method": received.method, "params": params},
+            {"jsonrpc", "id", "method"} if params is None else {"jsonrpc", "id", "method", "params"},
         )
-    return SessionMessage(message if _wrap is None else _wrap(message))
+    elif isinstance(received, Notification):
+        params = received.params
+        message = _notification(
+            {"jsonrpc": "2.0", "method": received.method, "params": params},
+            {"jsonrpc", "method"} if params is None else {"jsonrpc", "method", "params"},
+        )
+    else:
+        assert isinstance(received, Response)  # the profile has no batches
+        error = received.error
+        if error is None:
+            message = _response(
+                {"jsonrpc": "2.0", "id": received.id, "result": received.result}, {"jsonrpc", "id", "result"}
+            )
+        else:
+            is_bare = error.data is UNSET
+            data = _error_data(
+                {"code": error.code, "message": error.message, "data": None if is_bare else error.data},
+                {"code", "message"} if is_bare else {"code", "message", "data"},
+            )
+            if received.id is None:  # the SDK before 2.0 refuses it
+                message = types.JSONRPCError(jsonrpc="2.0", id=None, error=data)
+            else:
+                message = _error({"jsonrpc": "2.0", "id": received.id, "error": data}, {"jsonrpc", "id", "error"})
+    return SessionMessage(message if _root is None else _root({"root": message}, {"root"}))
+
+
+def _to_jsonable(value: Any) -> Any:
+    """Return what the SDK writes for a payload's value that JSON does not have."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True, **_EXCLUDED)
+    return to_jsonable_python(value)
 
 
 def to_line(message: Any) -> bytes:
@@ -213,18 +309,18 @@ def to_line(message: Any) -> bytes:
     try:
         if not message.model_extra:
             if isinstance(message, types.JSONRPCResponse):
-                return encode_result(message.id, message.result, default=to_jsonable_python)
+                return encode_result(message.id, message.result, default=_to_jsonable)
             if isinstance(message, types.JSONRPCRequest):
-                return encode_request(message.id, message.method, message.params, default=to_jsonable_python)
+                return encode_request(message.id, message.method, message.params, default=_to_jsonable)
             if isinstance(message, types.JSONRPCNotification):
-                return encode_notification(message.method, message.params, default=to_jsonable_python)
+                return encode_notification(message.method, message.params, default=_to_jsonable)
             error = message.error
             if not error.model_extra:
                 data = error.data if "data" in error.model_fields_set else UNSET
-                return encode_error(message.id, error.code, error.message, data, default=to_jsonable_python)
+                return encode_error(message.id, error.code, error.message, data, default=_to_jsonable)
     except EncodeError:
         pass  # such as an integer beyond 64 bits, which the SDK can encode
-    line: str = message.model_dump_json(by_alias=True, exclude_unset=True)
+    line: str = message.model_dump_json(by_alias=True, **_EXCLUDED)
     return line.encode()
 
 
@@ -387,7 +483,7 @@ class _WriteStream:
         """Send a message, and wait while the write buffer is full."""
         if self._is_closed:
             raise anyio.ClosedResourceError
-        message: Any = item.message if _wrap is None else item.message.root  # type: ignore[union-attr]
+        message: Any = item.message.root if _IS_WRAPPED else item.message  # type: ignore[union-attr]
         line = to_line(message)
         is_answer = isinstance(message, types.JSONRPCResponse | types.JSONRPCError)
         if is_answer:

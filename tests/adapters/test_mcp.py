@@ -6,8 +6,10 @@ import asyncio
 import io
 import json
 import os
+import pickle
 import subprocess
 import sys
+import sysconfig
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from ..support.places import PEERS, WIRE
+from ..support.places import PACKAGE, PEERS, WIRE
 
 pytest.importorskip("mcp", reason="the MCP SDK is not installed")
 
@@ -25,6 +27,7 @@ import mcp.server.stdio
 import mcp_types as types
 from mcp.client.session import ClientSession
 from mcp.shared.message import SessionMessage
+from pydantic import BaseModel, PrivateAttr
 from pydantic_core import PydanticSerializationError
 
 from jsonrpc_fast import ParseError, ParseErrorCode, Response, decode
@@ -33,10 +36,21 @@ from jsonrpc_fast.transports import memory_pair
 from jsonrpc_fast.transports.memory import MemoryTransport
 
 from ..peers.node import node_command
+from ..peers.venvs import python_of
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
 SERVER = str(PEERS / "adapter_server.py")
+
+
+ECHO = """
+import sys, time
+time.sleep(float(sys.argv[1]))
+for line in sys.stdin.buffer:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+"""
+"""A peer that sends back each message, and begins to read after some seconds."""
 
 
 @asynccontextmanager
@@ -80,6 +94,32 @@ def test_a_message_becomes_the_same_model_as_with_the_sdk(line: bytes) -> None:
     assert adapter.to_line(mine).removesuffix(b"\n") == line
 
 
+def test_a_model_is_independent_of_others() -> None:
+    line = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+    one, other = (adapter.to_session_message(decode(line, adapter.PROFILE)).message for _ in range(2))  # type: ignore[arg-type]
+    one.params = {"a": 1}
+    assert (one.model_fields_set, other.model_fields_set) == (
+        {"jsonrpc", "id", "method", "params"},
+        {"jsonrpc", "id", "method"},
+    )
+    assert (one.params, other.params) == ({"a": 1}, None)
+    assert one.model_copy(update={"id": 2}).model_dump_json() == (
+        '{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"a":1}}'
+    )
+    assert pickle.loads(pickle.dumps(one)) == one
+
+
+def test_a_model_that_differs_from_a_validated_one_is_not_used() -> None:
+    class Model(BaseModel):
+        a: int
+        _hidden: int = PrivateAttr(default=1)
+
+    construct = adapter._constructor(Model, {"a": 1}, {"a"})
+    assert construct({"a": 2}, {"a"})._hidden == 1
+    with pytest.raises(ValueError, match="valid integer"):
+        construct({"a": "x"}, {"a"})
+
+
 def test_messages_of_real_peers_are_read_and_written_as_by_the_sdk() -> None:
     for line in mcp_lines():
         theirs = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
@@ -93,7 +133,9 @@ def test_messages_of_real_peers_are_read_and_written_as_by_the_sdk() -> None:
 def test_a_payload_may_hold_pydantic_models() -> None:
     implementation = types.Implementation(name="x", version="1")
     message = types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"serverInfo": implementation})
-    assert json.loads(adapter.to_line(message))["result"]["serverInfo"]["name"] == "x"
+    theirs = message.model_dump_json(by_alias=True, exclude_unset=True)
+    assert json.loads(adapter.to_line(message)) == json.loads(theirs)
+    assert json.loads(theirs)["result"] == {"serverInfo": {"name": "x", "version": "1"}}
 
 
 def test_an_integer_of_any_width_is_written() -> None:
@@ -138,7 +180,7 @@ async def test_the_end_of_the_stream() -> None:
 @pytest.mark.parametrize("ending", ["answer", "cancel", "silence", "loss"])
 async def test_a_session_sees_the_end_once_it_has_answered(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[bytes] = []
-    write = MemoryTransport._write
+    write = MemoryTransport.write_bytes
 
     def noting(self: MemoryTransport, data: bytes) -> None:
         written.append(data)
@@ -155,7 +197,7 @@ async def test_a_session_sees_the_end_once_it_has_answered(ending: str, monkeypa
         closing = asyncio.ensure_future(there.close())
         for _ in range(2 + (ending == "cancel")):
             await read_stream.receive()
-        monkeypatch.setattr(MemoryTransport, "_write", noting)
+        monkeypatch.setattr(MemoryTransport, "write_bytes", noting)
         last = asyncio.ensure_future(read_stream.receive())
         await asyncio.sleep(0.05)
         assert not last.done()
@@ -212,6 +254,34 @@ async def test_a_cancelled_receiver_loses_no_message() -> None:
         assert (await read_stream.receive()).message.id == 1
 
 
+async def test_a_cancelled_sender_tears_no_message() -> None:
+    large = SessionMessage(types.JSONRPCNotification(jsonrpc="2.0", method="large", params={"text": "x" * 4_000_000}))
+    small = SessionMessage(types.JSONRPCNotification(jsonrpc="2.0", method="small"))
+    parameters = adapter.StdioServerParameters(command=sys.executable, args=["-c", ECHO, "0.5"])
+    async with adapter.stdio_client(parameters) as (read_stream, write_stream):
+        with anyio.move_on_after(0.05) as scope:
+            await write_stream.send(large)
+        assert scope.cancelled_caught
+        await write_stream.send(small)
+        received = [(await read_stream.receive()).message for _ in range(2)]
+        assert [message.method for message in received] == ["large", "small"]
+        assert len(received[0].params["text"]) == 4_000_000
+
+
+@pytest.mark.slow
+async def test_a_line_beyond_the_limit_costs_one_message() -> None:
+    limit = adapter.PROFILE.limits.message_bytes
+    async with over_memory() as (read_stream, _, there):
+        receiving = asyncio.ensure_future(read_stream.receive())
+        piece = b"x" * (1 << 20)
+        there.send(b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"text":"' + piece * (limit // len(piece)) + b'"}}')
+        there.send(PING.strip())
+        fault = await receiving
+        assert isinstance(fault, ParseError)
+        assert fault.code is ParseErrorCode.MESSAGE_TOO_LARGE
+        assert (await read_stream.receive()).message.method == "ping"
+
+
 async def test_two_receivers_are_refused() -> None:
     async with over_memory() as (read_stream, _, there):
         waiting = asyncio.ensure_future(read_stream.receive())
@@ -237,7 +307,7 @@ async def test_reading_pauses_while_the_session_does_not_receive() -> None:
 
 async def test_answers_are_written_together_while_requests_are_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[bytes] = []
-    write = MemoryTransport._write
+    write = MemoryTransport.write_bytes
 
     def noting(self: MemoryTransport, data: bytes) -> None:
         written.append(data)
@@ -253,7 +323,7 @@ async def test_answers_are_written_together_while_requests_are_unanswered(monkey
             there.send(line)
         for _ in range(4):
             await read_stream.receive()
-        monkeypatch.setattr(MemoryTransport, "_write", noting)
+        monkeypatch.setattr(MemoryTransport, "write_bytes", noting)
         for id in (1, 2):
             assert written == []
             await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=id, result={})))
@@ -341,6 +411,29 @@ async def test_a_server_that_prints_and_does_not_exit(tmp_path: Path) -> None:
     assert log.read_text() == "to stderr\n"
 
 
+@pytest.mark.slow
+def test_a_client_and_a_server_on_uvloop() -> None:
+    pytest.importorskip("uvloop", reason="uvloop is not installed")
+    client = (
+        "import sys, anyio, asyncio\n"
+        "from mcp.client.session import ClientSession\n"
+        "from jsonrpc_fast.adapters.mcp import StdioServerParameters, stdio_client\n"
+        "async def main():\n"
+        "    assert type(asyncio.get_running_loop()).__module__.startswith('uvloop')\n"
+        "    parameters = StdioServerParameters(command=sys.executable, args=[*sys.argv[1:], 'fast', 'uvloop'])\n"
+        "    async with stdio_client(parameters) as streams, ClientSession(*streams) as session:\n"
+        "        await session.initialize()\n"
+        "        calls = [session.call_tool('echo', {'n': number}) for number in range(50)]\n"
+        "        for number, result in enumerate(await asyncio.gather(*calls)):\n"
+        "            assert result.structured_content == {'n': number}\n"
+        "        large = await session.call_tool('echo', {'letters': 1_000_000})\n"
+        "        assert len(large.content[0].text) == 1_000_000\n"
+        "anyio.run(main, backend_options={'use_uvloop': True})\n"
+    )
+    process = subprocess.run([sys.executable, "-c", client, SERVER], capture_output=True, text=True, timeout=50)
+    assert process.returncode == 0, process.stderr
+
+
 async def test_a_missing_program() -> None:
     parameters = adapter.StdioServerParameters(command="/nonexistent/program")
     with pytest.raises(FileNotFoundError):
@@ -376,6 +469,46 @@ async def test_the_functions_may_replace_those_of_the_sdk(monkeypatch: pytest.Mo
     async with mcp.client.stdio.stdio_client(parameters) as (read_stream, write_stream):
         await write_stream.send(SessionMessage(types.JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")))
         assert (await read_stream.receive()).message.id == 1
+
+
+@pytest.mark.parametrize("order", ["installed first", "imported first"])
+def test_install_replaces_the_functions_of_the_sdk(order: str) -> None:
+    install = "from jsonrpc_fast.adapters import mcp as adapter\nadapter.install()\n"
+    load = "import mcp, mcp.client.client, mcp.server.mcpserver.server\n"
+    script = (install + load if order == "installed first" else load + install) + (
+        "assert mcp.stdio_server is mcp.server.stdio.stdio_server is adapter.stdio_server\n"
+        "assert mcp.stdio_client is mcp.client.stdio.stdio_client is adapter.stdio_client\n"
+        "assert mcp.server.mcpserver.server.stdio_server is adapter.stdio_server\n"
+        "assert mcp.client.client.stdio_client is adapter.stdio_client\n"
+        "adapter.install()\n"
+        "server = mcp.server.MCPServer('installed')\n"
+        "server.run()\n"
+    )
+    process = subprocess.run([sys.executable, "-c", script], input=PING, capture_output=True, timeout=50)
+    assert (process.returncode, process.stdout) == (0, PONG), process.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.time_limit(390)
+def test_fastmcp() -> None:
+    """A server and a client of fastmcp, which need an environment of their own."""
+    command = [
+        python_of("fastmcp"),
+        str(PEERS / "fastmcp_adapter.py"),
+        str(PACKAGE.parent),
+        sysconfig.get_path("purelib"),
+    ]
+    process = subprocess.run([*command, "client"], capture_output=True, text=True, timeout=100)
+    assert process.returncode == 0, process.stderr
+    assert json.loads(process.stdout) == {
+        "sum": 3,
+        "letters": 1_000_000,
+        "many": list(range(100)),
+        "error": "Error calling tool 'fail': no",
+        "progress": [0.5, 1.0],
+        "on adapter": [True, True],
+    }
 
 
 REPLACED = r"""
@@ -430,6 +563,27 @@ def test_a_wrapper_around_the_same_descriptor_is_not_a_replacement() -> None:
     )
     process = subprocess.run([sys.executable, "-c", script], input=b"", capture_output=True, timeout=30)
     assert (process.returncode, process.stdout, process.stderr) == (0, b"", b"to stderr\n")
+
+
+@pytest.mark.parametrize("first", ["stdio_server(wrap_file(StringIO()))", "stdio_server()"])
+def test_two_servers_do_not_share_a_standard_stream(first: str) -> None:
+    script = REPLACED + (
+        "from io import StringIO\n"
+        "from anyio import wrap_file\n"
+        "async def two():\n"
+        f"    async with {first} as (read_stream, write_stream):\n"
+        "        await read_stream.aclose()\n"
+        "        try:\n"
+        "            async with stdio_server():\n"
+        "                print('both run', file=sys.stderr)\n"
+        "        except RuntimeError as error:\n"
+        "            print('refused', file=sys.stderr)\n"
+        "        await write_stream.aclose()\n"
+        "anyio.run(two)\n"
+        "anyio.run(main)\n"  # the streams are free again
+    )
+    process = subprocess.run([sys.executable, "-c", script], input=PING, capture_output=True, timeout=30)
+    assert (process.returncode, process.stderr) == (0, b"refused\n")
 
 
 @pytest.mark.slow

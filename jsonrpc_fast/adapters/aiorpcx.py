@@ -1,0 +1,119 @@
+"""The protocols of aiorpcX, for ElectrumX and Electrum, on this package's codec. Needs the extra `aiorpcx`.
+
+A session names the connection that it uses:
+
+    class ServerSession(aiorpcx.RPCSession):
+        def default_connection(self):
+            return JSONRPCConnection(JSONRPCv2)    # both from this module; the default is JSONRPCConnection()
+
+Rules:
+  - The classes are subclasses of aiorpcX's own. They decode messages that are valid by this package's rules; all other
+    messages are judged by aiorpcX, so faults, codes and texts are the same.
+  - JSON-RPC 1.0, whose responses have both members, is judged by aiorpcX on dicts that orjson reads.
+  - What the core cannot read, and what orjson cannot write, the json module does. Without the core it reads everything.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..codec import BACKEND, Notification, Request, Response, decode
+from ..profile import JSONRPC
+from . import json
+
+try:
+    from aiorpcx import jsonrpc  # type: ignore[import-untyped]
+except ImportError as _missing:
+    raise ImportError('this adapter needs aiorpcX: pip install "jsonrpc_fast[aiorpcx]"') from _missing
+
+__all__ = ["JSONRPCAutoDetect", "JSONRPCConnection", "JSONRPCLoose", "JSONRPCv1", "JSONRPCv2"]
+
+PROFILE: Final = JSONRPC.replace(name="aiorpcx", big_ints="exact")
+
+
+class _Fast(jsonrpc.JSONRPC):  # type: ignore[misc]
+    """A mixin for aiorpcX's protocol classes."""
+
+    @classmethod
+    def _message_to_payload(cls, message: bytes) -> Any:
+        if BACKEND == "cython":
+            try:
+                return json.loads_alike(message)
+            except ValueError:
+                pass
+        return super()._message_to_payload(message)
+
+    @classmethod
+    def encode_payload(cls, payload: Any) -> bytes:
+        """Return a payload as JSON. Raises ProtocolError."""
+        text = json.to_bytes(payload)
+        return super().encode_payload(payload) if text is None else text
+
+
+class _FastDecoding(_Fast):
+    """A mixin for the protocols that accept JSON-RPC 2.0."""
+
+    @classmethod
+    def message_to_item(cls, message: bytes) -> tuple[Any, Any]:
+        """Return the item in a message and its id. Raises ProtocolError."""
+        if BACKEND == "python":  # which is slower than aiorpcX on dicts from orjson
+            return super().message_to_item(message)  # type: ignore[no-any-return]
+        received: Any = decode(message, PROFILE)
+        kind = type(received)
+        if kind is Response:
+            error = received.error
+            result = received.result if error is None else jsonrpc.RPCError(error.code, error.message)
+            return jsonrpc.Response(result), received.id
+        if kind is Request and received.id is not None:
+            return jsonrpc.Request(received.method, [] if received.params is None else received.params), received.id
+        if kind is Notification:
+            return jsonrpc.Notification(received.method, [] if received.params is None else received.params), None
+        return super().message_to_item(message)  # type: ignore[no-any-return]
+
+
+class JSONRPCv1(_Fast, jsonrpc.JSONRPCv1):  # type: ignore[misc]
+    """`aiorpcx.JSONRPCv1` on this package's codec."""
+
+
+class JSONRPCv2(_FastDecoding, jsonrpc.JSONRPCv2):  # type: ignore[misc]
+    """`aiorpcx.JSONRPCv2` on this package's codec."""
+
+
+class JSONRPCLoose(_FastDecoding, jsonrpc.JSONRPCLoose):  # type: ignore[misc]
+    """`aiorpcx.JSONRPCLoose` on this package's codec."""
+
+
+class JSONRPCAutoDetect(JSONRPCv2, jsonrpc.JSONRPCAutoDetect):  # type: ignore[misc]
+    """`aiorpcx.JSONRPCAutoDetect` on this package's codec."""
+
+    @classmethod
+    def detect_protocol(cls, message: bytes) -> Any:
+        """Return the protocol of this module that fits a message."""
+        detected = super().detect_protocol(message)
+        return _FAST.get(detected, detected)
+
+
+_FAST: Final[dict[Any, Any]] = {
+    jsonrpc.JSONRPCv1: JSONRPCv1,
+    jsonrpc.JSONRPCv2: JSONRPCv2,
+    jsonrpc.JSONRPCLoose: JSONRPCLoose,
+    jsonrpc.JSONRPCAutoDetect: JSONRPCAutoDetect,
+}
+
+
+class JSONRPCConnection(jsonrpc.JSONRPCConnection):  # type: ignore[misc]
+    """`aiorpcx.JSONRPCConnection` with the protocols of this module.
+
+    Args:
+        protocol: A protocol of this module, or one of aiorpcX, which is replaced by that of this module.
+    """
+
+    def __init__(self, protocol: Any = JSONRPCAutoDetect) -> None:
+        super().__init__(_FAST.get(protocol, protocol))
+        self._protocol: Any
+
+    def receive_message(self, message: bytes) -> Any:
+        """Return the requests in a message. Raises ProtocolError."""
+        if self._protocol is JSONRPCAutoDetect:
+            self._protocol = JSONRPCAutoDetect.detect_protocol(message)
+        return super().receive_message(message)

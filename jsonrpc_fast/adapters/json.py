@@ -1,0 +1,198 @@
+"""`loads` and `dumps` for libraries that accept stand-ins for those of the json module.
+
+    from jsonrpc_fast.adapters import json    # instead of import json
+
+Rules:
+  - The arguments, results and exceptions are those of the json module, which does the rest: hooks, `parse_float` and
+    similar arguments, indentation, `ensure_ascii`, UTF-16, and a `str` with other characters than ASCII.
+  - The json module also reads and writes NaN and lone surrogates, reports invalid texts, and writes keys that are not
+    strings and integers beyond 64 bits. They are found only after orjson or the core has begun, so they take longer
+    than with the json module alone.
+  - `default` and the method `default` of `cls` get exactly the values that they get from the json module.
+  - `dumps` without `separators` writes no spaces. Without `ensure_ascii` it escapes characters only in a text that the
+    json module writes. If both are given, the text is that of the json module, except that 1e+16 may be spelled 1e16.
+  - Without the compiled core, `loads` is that of the json module, which is faster there.
+"""
+
+from __future__ import annotations
+
+import gc
+import json as _json
+import marshal
+import re
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
+from enum import Enum
+from functools import cache
+from json import JSONDecodeError, JSONDecoder, JSONEncoder, dump, load
+from math import isfinite
+from typing import Any, Final
+from uuid import UUID
+
+from ..codec import BACKEND, Response, decode
+from ..codec import _json as _orjson
+from ..profile import JSONRPC
+
+__all__ = ["JSONDecodeError", "JSONDecoder", "JSONEncoder", "dump", "dumps", "load", "loads"]
+
+_PROFILE: Final = JSONRPC.replace(name="json", big_ints="exact", extra_members=False)
+_NOT_FINITE: Final = re.compile(rb"[g\xe7].{6}[\xf0-\xff][\x7f\xff]", re.DOTALL)
+"""NaN or an infinity in the format of `marshal`; other values may have these bytes, too."""
+_CONTAINERS: Final = {dict, list, tuple, OrderedDict, defaultdict, Counter}
+_SAME: Final = {str, int, bool, type(None), *_CONTAINERS}
+"""Types that orjson and the json module write alike."""
+
+
+def loads(
+    s: str | bytes | bytearray,
+    *,
+    cls: type[JSONDecoder] | None = None,
+    object_hook: Callable[[dict[Any, Any]], Any] | None = None,
+    parse_float: Callable[[str], Any] | None = None,
+    parse_int: Callable[[str], Any] | None = None,
+    parse_constant: Callable[[str], Any] | None = None,
+    object_pairs_hook: Callable[[list[tuple[Any, Any]]], Any] | None = None,
+    **kw: Any,
+) -> Any:
+    """Return the value of a JSON text, like `json.loads`.
+
+    Raises:
+        JSONDecodeError: `s` is not JSON.
+        UnicodeDecodeError: `s` is in no encoding of Unicode.
+        TypeError: `s` has another type.
+    """
+    has_hook = not (object_hook is None and parse_float is None and parse_int is None and object_pairs_hook is None)
+    if not (has_hook or cls is not None or parse_constant is not None or kw):
+        try:
+            if isinstance(s, str):
+                # The json module reads other characters without an encoding first, which makes it faster.
+                if s.isascii():
+                    return loads_alike(s.encode())
+            elif isinstance(s, (bytes, bytearray)):
+                return loads_alike(s)
+        except ValueError:
+            pass
+    return _json.loads(
+        s,
+        cls=cls,
+        object_hook=object_hook,
+        parse_float=parse_float,
+        parse_int=parse_int,
+        parse_constant=parse_constant,
+        object_pairs_hook=object_pairs_hook,
+        **kw,
+    )
+
+
+if BACKEND == "python":
+    loads = _json.loads
+
+
+def loads_alike(text: bytes | bytearray) -> Any:
+    """Return the value of a JSON text. Raises ValueError if the json module must read it.
+
+    It is slower than the json module without the compiled core.
+    """
+    # The core refuses a text that adds members to the message around it.
+    message: Any = decode(b"".join((b'{"jsonrpc":"2.0","id":0,"result":', text, b"}")), _PROFILE)
+    if type(message) is Response:
+        return message.result
+    raise ValueError
+
+
+def dumps(
+    obj: Any,
+    *,
+    skipkeys: bool = False,
+    ensure_ascii: bool | None = None,
+    check_circular: bool = True,
+    allow_nan: bool = True,
+    cls: type[JSONEncoder] | None = None,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    default: Callable[[Any], Any] | None = None,
+    sort_keys: bool = False,
+    **kw: Any,
+) -> str:
+    """Return a value as JSON, like `json.dumps`.
+
+    Raises:
+        TypeError: A value or a key cannot be written.
+        ValueError: The value contains itself, or NaN without `allow_nan`.
+    """
+    encoder: Any = cls
+    is_usual = (separators is None or tuple(separators) == (",", ":")) and not ensure_ascii
+    if is_usual and indent is None and not skipkeys and not kw and (encoder is None or _has_only_default(encoder)):
+        convert = cls().default if cls is not None and default is None else default
+        text = to_bytes(obj, convert, sort_keys)
+        if text is not None:
+            return text.decode()
+    return _json.dumps(
+        obj,
+        skipkeys=skipkeys,
+        ensure_ascii=ensure_ascii is not False,
+        check_circular=check_circular,
+        allow_nan=allow_nan,
+        cls=cls,
+        indent=indent,
+        separators=(",", ":") if separators is None and indent is None else separators,
+        default=default,
+        sort_keys=sort_keys,
+        **kw,
+    )
+
+
+def to_bytes(value: Any, default: Callable[[Any], Any] | None = None, sort_keys: bool = False) -> bytes | None:
+    """Return a value as compact UTF-8; None if orjson would not write what the json module writes."""
+    option = _orjson.OPT_PASSTHROUGH | (_orjson.OPT_SORT_KEYS if sort_keys else 0)
+    converted: list[Any] = []
+    convert = default
+    if default is not None:
+
+        def convert(item: Any) -> Any:
+            written = default(item)
+            converted.append(written)
+            return written
+
+    try:
+        text = _orjson.dumps_unchecked(value, convert, option)
+    except TypeError:
+        return None
+    may_have_nan = b"null" in text
+    are_alike = _are_alike(value, may_have_nan) and (not converted or _are_alike(converted, may_have_nan))
+    return text if are_alike else None
+
+
+def _are_alike(value: Any, may_have_nan: bool = True) -> bool:
+    """Return whether orjson and the json module write a value alike, and leave the same parts of it to `default`."""
+    try:
+        # Much faster than a search in Python: it refuses what is neither a plain value nor left to `default`.
+        marked = marshal.dumps(value)
+    except ValueError:
+        return _are_types_alike(value)
+    return not may_have_nan or _NOT_FINITE.search(marked) is None
+
+
+def _are_types_alike(value: Any) -> bool:
+    for level in _levels(value):
+        for kind in set(map(type, level)):
+            if kind is float:
+                if not all(isfinite(item) for item in level if type(item) is float):
+                    return False
+            elif kind not in _SAME and issubclass(kind, (Enum, UUID, str, int, float, dict, list, tuple)):
+                return False
+    return True
+
+
+def _levels(value: Any) -> Iterable[list[Any]]:
+    """Yield the parts of a value by depth; keys are among them."""
+    level = [value]
+    while level:
+        yield level
+        level = gc.get_referents(*[item for item in level if type(item) in _CONTAINERS])
+
+
+@cache
+def _has_only_default(cls: Any) -> bool:
+    """Return whether an encoder class overrides nothing but `default`."""
+    return all(getattr(cls, name) is getattr(JSONEncoder, name) for name in ("__init__", "encode", "iterencode"))

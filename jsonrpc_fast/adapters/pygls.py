@@ -1,0 +1,443 @@
+"""The servers and clients of pygls 2, on this package's codec and transports. Needs the extra `pygls`.
+
+A program changes one import:
+
+    from jsonrpc_fast.adapters.pygls import LanguageServer    # was pygls.lsp.server
+    from jsonrpc_fast.adapters.pygls import LanguageClient    # was pygls.lsp.client
+
+Rules:
+  - The classes are subclasses of pygls' own with the same methods. A protocol class of the user's is kept.
+  - Each message is written before the handler goes on, and any thread may send, as in pygls.
+  - pygls' own reader is used in WebAssembly, and for streams without a descriptor.
+  - A request that pygls cannot structure is answered, with -32602 for wrong params, and so is one whose result cannot
+    be encoded; pygls answers neither. A call ends with an exception when its request cannot be encoded, its response
+    cannot be structured, or the connection is lost.
+  - Text between messages is skipped over pipes, as in pygls. Over TCP it ends the connection, because it may be a
+    request from a browser.
+  - Only a whole message is structured: an object with a member `jsonrpc` inside of params stays as it is. A custom
+    request or notification without params has the params None.
+
+Messages follow the rules of `LSP`. pygls also accepts the following messages, and the adapter does not: a duplicate
+member, a method beside a result or an error, an id that is neither an integer nor a string, NaN, Infinity, and lone
+surrogates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import cache, partial
+from typing import Any, BinaryIO, Final
+
+from ..codec import ParseError, Request, Response
+from ..codec._json import dumps_unchecked
+from ..errors import ConnectionLost
+from ..profile import LSP
+from ..transports.base import BaseTransport
+from ..transports.protocol import Received
+from ..transports.stdio.descriptors import duplicate, open_reader, open_writer
+from ..transports.stdio.server import StdioServer
+from ..transports.stdio.transport import DescriptorTransport
+from ..transports.stream.client import TcpClient
+from ..transports.stream.server import TcpServer
+
+try:
+    import pygls.client
+    import pygls.lsp.client
+    import pygls.lsp.server
+    import pygls.server
+    from pygls import IS_WASM
+    from pygls.exceptions import (
+        FeatureRequestError,
+        JsonRpcException,
+        JsonRpcInternalError,
+    )
+    from pygls.protocol import JsonRPCProtocol
+except ImportError as _missing:
+    raise ImportError('this adapter needs pygls 2: pip install "jsonrpc_fast[pygls]"') from _missing
+
+__all__ = ["JsonRPCClient", "JsonRPCServer", "LanguageClient", "LanguageServer"]
+
+PROFILE: Final = LSP.replace(name="pygls", big_ints="exact", null_companions=True)
+"""The rules of `LSP`, and what pygls tolerates in addition."""
+
+_OPTIONS: Final[dict[str, Any]] = {"framing": "content-length", "profile": PROFILE}
+_HEAD: Final = re.compile(rb"Content-Length: ([1-9][0-9]{0,14})\r\n(?:Content-Type: [^\r\n]*\r\n)?\r\n")
+_LENGTH: Final = re.compile(rb"Content-Length:[ \t]*([0-9]{1,15})[ \t]*\r?\n", re.IGNORECASE)
+_TYPE: Final = re.compile(rb"Content-Type:", re.IGNORECASE)
+_LINE_BYTES: Final = 200
+"""A longer line is skipped, except its end, where a header may be."""
+_log = logging.getLogger("pygls.protocol.json_rpc")
+
+
+class _Writer:
+    """Stands for pygls' writers. `write` takes the text of one message, from any thread."""
+
+    def __init__(self, transport: BaseTransport, output: BinaryIO | None = None) -> None:
+        self._transport = transport
+        self._output = output
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    def write(self, text: bytes) -> None:
+        if threading.get_ident() == self._thread:
+            self._write(text)
+        else:
+            self._loop.call_soon_threadsafe(self._write, text)
+
+    def _write(self, text: bytes) -> None:
+        try:
+            self._transport.send(text)
+        except ConnectionLost as fault:
+            _log.error("Error sending data: %s", fault)
+        else:
+            self._transport._flush()  # a handler may go on for long
+
+    async def close(self) -> None:
+        """Write what is left, and close. pygls ends the process afterwards."""
+        await self._transport.close()
+        if self._output is not None:
+            self._output.close()
+
+
+class _Pipes(DescriptorTransport):
+    """A transport over copies of two descriptors."""
+
+    def __init__(self, input: int, output: int) -> None:
+        super().__init__(**_OPTIONS)
+        self._input, self._output = duplicate(input), duplicate(output)
+
+    async def open_channel(self) -> None:
+        self._reader = open_reader(self._loop, self._input, self)
+        self._writer = open_writer(self._loop, self._output, self)
+
+    def finish_channel(self) -> None:
+        self._reader.read(True)
+        self._writer.finish(self.abort_channel)
+
+    def abort_channel(self) -> None:
+        self._reader.close()
+        self._writer.close()
+        self._loop.call_soon(self.channel_lost)
+
+    def _write_failed(self, fault: OSError) -> None:
+        self._break(fault)
+        self._reader.read_rest()
+        self.abort_channel()
+
+
+class _Frames:
+    """Passes the frames of a stream on, and skips other lines between them, as pygls does."""
+
+    def __init__(self, receive: Callable[[bytes | bytearray | memoryview], None]) -> None:
+        self._receive = receive
+        self._left = 0  # bytes of a body that have not arrived
+        self._is_in_head = False
+        self._text = b""  # of a line that has not arrived completely
+        self._size = 0  # of the body, when its header was read
+        self._has_logged = False
+
+    def receive(self, data: bytes | bytearray | memoryview) -> None:
+        while len(data):
+            data = self._read_lines(data) if self._is_in_head else self._pass_frames(data)
+
+    def _pass_frames(self, data: bytes | bytearray | memoryview) -> bytes:
+        """Pass frames with a usual head on. Return the rest."""
+        at = self._left
+        while at < len(data) and (head := _HEAD.match(data, at)) is not None:
+            at = head.end() + int(head[1])
+        self._left = max(0, at - len(data))
+        if at:
+            self._receive(data[:at])
+        rest = bytes(data[at:])
+        self._is_in_head = bool(rest)
+        return rest
+
+    def _read_lines(self, data: bytes | bytearray | memoryview) -> bytes:
+        """Read lines up to the end of a head, and pass that on. Return the rest."""
+        text = self._text + data
+        at = 0
+        while (end := text.find(b"\n", at)) >= 0:
+            line = text[at : end + 1]
+            at = end + 1
+            header = None if self._size else _LENGTH.search(line)
+            if header is not None:
+                self._size = int(header[1])
+                self._log_skipped(line[: header.start()])
+            elif self._size == 0:
+                self._log_skipped(line)
+            elif not line.strip():
+                self._receive(b"Content-Length: %d\r\n\r\n" % self._size)
+                self._left, self._size, self._text = self._size, 0, b""
+                self._is_in_head = self._has_logged = False
+                return text[at:]
+        self._text = text[at:]
+        if len(self._text) > _LINE_BYTES:
+            self._log_skipped(self._text)
+            self._text = self._text[-_LINE_BYTES:]
+        return b""
+
+    def _log_skipped(self, text: bytes) -> None:
+        if text.strip() and not self._has_logged and _TYPE.match(text) is None:
+            _log.warning("Skipped text between messages: %r", text[:200])
+            self._has_logged = True
+
+
+class _FastProtocol(JsonRPCProtocol):
+    """A mixin for pygls' protocol classes: it encodes with orjson, and accepts messages of this package."""
+
+    def receive(self, received: Received) -> None:
+        """Handle a message from the peer."""
+        assert not isinstance(received, list)  # the profile has no batches
+        try:
+            message = received.to_dict()
+            if not isinstance(received, Response) and self.get_message_type(received.method) is None:
+                message.setdefault("params", None)  # pygls' own classes require it
+            structured = self.structure_message(message)
+        except Exception as error:
+            self._reject(received, error)
+        else:
+            self.handle_message(structured)
+
+    def _reject(self, received: Request | Any, error: Exception) -> None:
+        """Handle a message that cannot be structured."""
+        source: Any = JsonRpcException
+        if isinstance(received, Request):
+            known = error if isinstance(error, JsonRpcException) else JsonRpcInternalError(str(error))
+            id: Any = received.id
+            self._send_response(id, error=known.to_response_error())
+            source = FeatureRequestError
+        elif isinstance(received, Response):
+            self._end_call(received.id, error)
+        self._server._report_server_error(error, source)
+
+    def lose(self, fault: Exception) -> None:
+        """Handle an invalid message, or the loss of the connection."""
+        _log.error("Unable to handle message: %s", fault)
+        if isinstance(fault, ParseError) and fault.id is not None:
+            if fault.reply_expected:
+                self._send_data(fault.to_response().to_dict())
+            else:
+                self._end_call(fault.id, fault)
+        if not isinstance(fault, OSError):
+            self._server._report_server_error(fault, JsonRpcException)
+
+    def abandon(self) -> None:
+        """End the calls to a peer that is lost."""
+        for id in list(self._result_types):
+            self._end_call(id, ConnectionLost("the connection is closed"))
+
+    def _end_call(self, id: Any, error: Exception) -> None:
+        self._result_types.pop(id, None)
+        future = self._request_futures.pop(id, None)
+        if isinstance(future, Future) and not future.done():
+            future.set_exception(error)
+
+    def _send_data(self, data: Any) -> None:
+        if not data or not isinstance(self.writer, _Writer):
+            super()._send_data(data)
+            return
+        try:
+            text = self._encode(data)
+            if _log.isEnabledFor(logging.INFO):
+                _log.info("Sending data: %s", text.decode())
+            self.writer.write(text)
+        except Exception as error:
+            _log.exception("Error sending data", exc_info=True)
+            self._server._report_server_error(error, JsonRpcInternalError)
+            id = getattr(data, "id", None)
+            if hasattr(data, "method"):
+                self._end_call(id, error)
+            elif hasattr(data, "result"):
+                self._send_response(
+                    id, error=JsonRpcInternalError(f"the result cannot be sent: {error}").to_response_error()
+                )
+
+    def _encode(self, data: Any) -> bytes:
+        try:
+            return dumps_unchecked(self._serialize_message(data) if hasattr(data, "__attrs_attrs__") else data)
+        except TypeError:
+            # Such as a namedtuple, a key that is not a string, or an integer beyond 64 bits.
+            return json.dumps(data, default=self._serialize_message).encode()
+
+
+@cache
+def _fast(protocol: Any) -> Any:
+    """Return a protocol class with this module's methods. pygls refuses what is not one."""
+    if issubclass(protocol, _FastProtocol) or not issubclass(protocol, JsonRPCProtocol):
+        return protocol
+    return type(protocol.__name__, (_FastProtocol, protocol), {})
+
+
+class JsonRPCServer(pygls.server.JsonRPCServer):
+    """`pygls.server.JsonRPCServer` on this package's transports."""
+
+    def __init__(self, protocol_cls: type[JsonRPCProtocol], *args: Any, **options: Any) -> None:
+        kind: Any = protocol_cls
+        super().__init__(_fast(kind), *args, **options)
+        self._end: Callable[[], object] | None = None
+
+    def start_io(self, stdin: BinaryIO | None = None, stdout: BinaryIO | None = None) -> None:
+        """Serve over stdin and stdout, or over the given streams, until the client closes them."""
+        input = _descriptor(stdin or getattr(sys.stdin, "buffer", None))
+        output = _descriptor(stdout or getattr(sys.stdout, "buffer", None))
+        if IS_WASM or input is None or output is None:
+            super().start_io(stdin, stdout)
+            return
+        transport: BaseTransport
+        if (stdin, stdout) == (None, None) and (input, output) == (0, 1):
+            transport = StdioServer(**_OPTIONS)
+        else:
+            (stdout or sys.stdout).flush()
+            transport = _Pipes(input, output)
+        self._stop_event = threading.Event()
+        try:
+            asyncio.run(self._serve_one(transport, stdout))
+        except (KeyboardInterrupt, SystemExit):
+            pass  # like pygls
+        finally:
+            self.shutdown()
+
+    def start_tcp(self, host: str, port: int) -> None:
+        """Serve over TCP until a client disconnects."""
+        self._run_server(TcpServer(self._serve_one, host, port, **_OPTIONS))
+
+    def start_ws(self, host: str, port: int) -> None:
+        """Serve over WebSocket until a client disconnects. Needs the extra `websocket`."""
+        from ..transports.websocket import WebSocketServer
+
+        self._run_server(WebSocketServer(self._serve_one, host, port, origins=None, profile=PROFILE))
+
+    def shutdown(self) -> None:
+        """Stop serving; any thread may call this."""
+        self._server = None  # pygls closes it at once, but only the thread of its loop may do that: see `_listen`
+        super().shutdown()  # type: ignore[no-untyped-call]
+        end, self._end = self._end, None
+        if end is not None:
+            end()
+
+    def _run_server(self, server: TcpServer) -> None:
+        self._stop_event = threading.Event()
+        asyncio.run(self._listen(server))
+
+    async def _listen(self, server: TcpServer) -> None:
+        loop = asyncio.get_running_loop()
+        is_stopped = asyncio.Event()
+        self._end = partial(_call_in, loop, is_stopped.set)
+        await server.start()
+        self._server = server._server
+        await is_stopped.wait()
+        await server.close()
+
+    async def _serve_one(self, transport: BaseTransport, output: BinaryIO | None = None) -> None:
+        """Serve a connection until it is closed. The server ends with it, as in pygls."""
+        assert self._stop_event is not None
+        if self._end is None:  # stdio
+            self._end = partial(_call_in, asyncio.get_running_loop(), transport._begin_closing, 5.0)
+        await _attach(self, transport, self._stop_event, output)
+        await transport.wait_closed()
+        self.shutdown()
+
+
+class LanguageServer(pygls.lsp.server.LanguageServer, JsonRPCServer):
+    """`pygls.lsp.server.LanguageServer` on this package's transports."""
+
+
+class JsonRPCClient(pygls.client.JsonRPCClient):
+    """`pygls.client.JsonRPCClient` on this package's transports."""
+
+    def __init__(self, protocol_cls: type[JsonRPCProtocol] = JsonRPCProtocol, *args: Any, **options: Any) -> None:
+        kind: Any = protocol_cls
+        super().__init__(_fast(kind), *args, **options)
+        self._transport: BaseTransport | None = None
+
+    async def start_io(self, cmd: str, *args: str, **kwargs: Any) -> None:
+        """Start a server as a child process, and connect to its stdin and stdout."""
+        pipes = [*os.pipe(), *os.pipe()]
+        child_input, output, input, child_output = pipes
+        try:
+            self._server = await asyncio.create_subprocess_exec(
+                cmd, *args, stdin=child_input, stdout=child_output, stderr=asyncio.subprocess.PIPE, **kwargs
+            )
+            transport = _Pipes(input, output)
+        finally:
+            for descriptor in pipes:
+                os.close(descriptor)
+        await self._start(transport, ends_calls=False)  # pygls ends them when the process has ended
+        ended: Any = self._server_exit()  # type: ignore[no-untyped-call]
+        self._async_tasks.append(asyncio.create_task(ended))
+
+    async def start_tcp(self, host: str, port: int) -> None:
+        """Connect to a server over TCP."""
+        await self._start(TcpClient(host, port, **_OPTIONS))
+
+    async def start_ws(self, host: str, port: int) -> None:
+        """Connect to a server over WebSocket. Needs the extra `websocket`."""
+        from ..transports.websocket import WebSocketClient
+
+        await self._start(WebSocketClient(f"ws://{host}:{port}", profile=PROFILE))
+
+    async def stop(self) -> None:
+        """Wait until the server's process has ended, and close the connection."""
+        self._stop_event.set()
+        if self._server is not None:
+            await self._server.wait()
+        if self._transport is not None:
+            await self._transport.close()
+        await super().stop()  # type: ignore[no-untyped-call]
+
+    async def _start(self, transport: BaseTransport, ends_calls: bool = True) -> None:
+        await _attach(self, transport, self._stop_event, ends_calls=ends_calls)
+        self._transport = transport
+        self._async_tasks.append(asyncio.create_task(transport.wait_closed()))
+
+
+class LanguageClient(pygls.lsp.client.LanguageClient, JsonRPCClient):
+    """`pygls.lsp.client.LanguageClient` on this package's transports."""
+
+
+async def _attach(
+    endpoint: JsonRPCServer | JsonRPCClient,
+    transport: BaseTransport,
+    stop_event: threading.Event,
+    output: BinaryIO | None = None,
+    ends_calls: bool = True,
+) -> None:
+    """Start a transport for the protocol of a server or client."""
+    protocol: Any = endpoint.protocol
+
+    def on_message(received: Received) -> None:
+        protocol.receive(received)
+        if stop_event.is_set():
+            transport._begin_closing(5.0)
+
+    if isinstance(transport, DescriptorTransport):  # over TCP such text may be a request from a browser
+        transport.receive = _Frames(transport.receive).receive  # type: ignore[method-assign]
+    transport.onmessage = on_message
+    transport.onerror = protocol.lose
+    transport.onclose = protocol.abandon if ends_calls else None
+    await transport.connect()
+    protocol.set_writer(_Writer(transport, output))
+    await transport.start()
+
+
+def _descriptor(stream: Any) -> int | None:
+    """Return the descriptor of a binary stream, None if it has none."""
+    try:
+        return int(stream.fileno())
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: Any) -> None:
+    """Call a function on a loop, unless the loop is closed."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(callback, *args)

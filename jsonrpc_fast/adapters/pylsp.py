@@ -1,0 +1,98 @@
+"""The stream reader and writer of python-lsp-jsonrpc, on this package's codec. Needs the extra `pylsp`.
+
+A program changes one import:
+
+    from jsonrpc_fast.adapters.pylsp import JsonRpcStreamReader, JsonRpcStreamWriter    # was pylsp_jsonrpc.streams
+
+python-lsp-server (pylsp) imports the classes by itself: call `install` before it starts.
+
+Rules:
+  - The classes are subclasses of the library's own. Messages stay dicts, without checks: the library's endpoint judges
+    them, as before.
+  - What the core cannot read, and what orjson cannot write, the library's own parser does: ujson, or the json module.
+    Without the core it reads everything.
+  - A writer with arguments for `json.dumps` writes as the library does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..codec import BACKEND
+from ..codec import _json as _orjson
+from .json import loads_alike
+
+try:
+    from pylsp_jsonrpc import streams  # type: ignore[import-not-found, import-untyped, unused-ignore]
+except ImportError as _missing:
+    raise ImportError('this adapter needs python-lsp-jsonrpc: pip install "jsonrpc_fast[pylsp]"') from _missing
+
+__all__ = ["JsonRpcStreamReader", "JsonRpcStreamWriter", "install"]
+
+_log: Final = logging.getLogger(streams.__name__)
+
+
+class JsonRpcStreamReader(streams.JsonRpcStreamReader):  # type: ignore[misc]
+    """`pylsp_jsonrpc.streams.JsonRpcStreamReader` with a faster parser."""
+
+    def listen(self, message_consumer: Callable[[Any], object]) -> None:
+        """Pass each message to a function until the stream ends."""
+        while not self._rfile.closed:
+            try:
+                text = self._read_message()
+            except ValueError:
+                if self._rfile.closed:
+                    return
+                _log.exception("Failed to read from rfile")
+                continue
+            if text is None:
+                return
+            try:
+                message_consumer(_loads(text))
+            except ValueError:
+                _log.exception("Failed to parse JSON message %s", text)
+
+
+def _loads(text: bytes) -> Any:
+    if BACKEND == "cython":
+        try:
+            return loads_alike(text)
+        except ValueError:
+            pass
+    return streams.json.loads(text.decode())
+
+
+class JsonRpcStreamWriter(streams.JsonRpcStreamWriter):  # type: ignore[misc]
+    """`pylsp_jsonrpc.streams.JsonRpcStreamWriter` with a faster encoder."""
+
+    def write(self, message: Any) -> None:
+        """Write a message. A message that cannot be written is logged."""
+        try:
+            text = None if self._json_dumps_args else _orjson.dumps_unchecked(message, None, _orjson.OPT_PASSTHROUGH)
+        except TypeError:
+            text = None
+        if text is None:
+            super().write(message)
+            return
+        try:
+            header = b"Content-Length: %d\r\nContent-Type: application/vscode-jsonrpc; charset=utf8\r\n\r\n" % len(text)
+            with self._wfile_lock:
+                if not self._wfile.closed:
+                    self._wfile.write(header + text)
+                    self._wfile.flush()
+        except Exception:
+            _log.exception("Failed to write message to output file %s", message)
+
+
+def install() -> None:
+    """Let python-lsp-server use these classes, in this process."""
+    streams.JsonRpcStreamReader = JsonRpcStreamReader
+    streams.JsonRpcStreamWriter = JsonRpcStreamWriter
+    try:
+        from pylsp import python_lsp  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError:
+        return
+    python_lsp.JsonRpcStreamReader = JsonRpcStreamReader
+    python_lsp.JsonRpcStreamWriter = JsonRpcStreamWriter

@@ -1,0 +1,396 @@
+"""An event store for several workers: the events of MCP streams in Redis. Needs the extra `redis`.
+
+    store = RedisEventStore(redis.asyncio.from_url("redis://localhost"))
+
+Rules, beside those of `EventStore`:
+  - each stream is a Redis stream with consecutive numbers, written by one worker. Who reads it compares the numbers:
+    whatever Redis lost or trimmed is noticed;
+  - the worker that writes a stream renews its expiry. The streams of a worker that died expire after `lease` seconds,
+    and those who follow them get `EventsLost`;
+  - an event that Redis does not store in time is sent all the same. After that nothing of its stream is stored, so the
+    stream cannot be resumed any more;
+  - the commands of all streams share one pipeline at a time, and all followers share one connection, on which Redis
+    publishes which streams have new events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from typing import Any, Final, TypeAlias
+
+from .._checks import check_count, check_seconds
+from ..errors import ConnectionLost, EventsLost, StateError
+
+try:
+    from redis.asyncio import Redis
+    from redis.exceptions import ConnectionError as RedisConnectionError
+    from redis.exceptions import RedisError, ResponseError
+
+    from ..mcp.http.event_store import parse_event_id, session_of
+except ImportError as _missing:
+    raise ImportError(
+        'this adapter needs the extras `mcp` and `redis`: pip install "jsonrpc_fast[mcp,redis]"'
+    ) from _missing
+
+__all__ = ["RedisEventStore"]
+
+_Command: TypeAlias = "tuple[str | bytes | int, ...]"
+_Commands: TypeAlias = "tuple[_Command, ...]"
+
+_PIPELINE_BYTES: Final = 1024 * 1024
+_PIPELINE_ITEMS: Final = 256
+_READ_EVENTS: Final = 100
+_PAUSE_SECONDS: Final = 1.0
+"""After Redis did not answer, nothing is sent to it for so long."""
+
+_RETRY_SECONDS: Final = (0.0, 0.05, 0.2)
+"""After its connection broke, a pipeline waits so long until it is sent again."""
+
+_LISTEN_SECONDS: Final = 0.1
+"""How long it takes until a new follower hears of events at once, about."""
+
+_DATA: Final = b"d"
+_NO_DATA: Final = b"n"
+_END: Final = b"e"
+
+_logger: Final = logging.getLogger("jsonrpc_fast.mcp")
+
+
+class _Writing:
+    """A stream that this worker writes: the number of its last event, and whether an event could not be stored."""
+
+    __slots__ = ("is_broken", "number")
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.is_broken = False
+
+
+class RedisEventStore:
+    """An `EventStore` in Redis 5 or later, or in a server that speaks its protocol.
+
+    Args:
+        client: A client of redis-py, without `decode_responses`. It is not closed with the store.
+        prefix: The beginning of all keys and channels.
+        max_events: About how many events of a stream are kept.
+        max_age: Seconds that a stream is kept after its end.
+        lease: Seconds that a stream is kept after its worker died.
+        timeout: Seconds that Redis may take to store or to read events.
+
+    Raises:
+        TypeError, ValueError: An option has the wrong type or value.
+    """
+
+    def __init__(
+        self,
+        client: Redis,
+        *,
+        prefix: str = "jsonrpc_fast:",
+        max_events: int = 1000,
+        max_age: float = 300.0,
+        lease: float = 30.0,
+        timeout: float = 1.0,
+    ) -> None:
+        check_count("max_events", max_events, 1, may_be_none=False)
+        for name, seconds in (("max_age", max_age), ("lease", lease), ("timeout", timeout)):
+            check_seconds(name, seconds, may_be_none=False)
+            if seconds < 0.001:
+                raise ValueError(f"{name} must be 0.001 seconds or more")
+        if client.connection_pool.connection_kwargs.get("decode_responses"):
+            raise ValueError("the client must not decode responses")
+        self._client = client
+        self._prefix = prefix
+        self._max_events = max_events
+        self._max_age = int(max_age * 1000)
+        self._lease = lease
+        self._timeout = timeout
+        self._writing: dict[str, _Writing] = {}
+        self._queue: list[tuple[_Commands, asyncio.Future[list[Any]]]] = []
+        self._paused_until = 0.0
+        self._renewal: asyncio.TimerHandle | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # by purpose, so that each purpose has one
+        self._followers: dict[bytes, set[asyncio.Event]] = {}  # by channel
+        self._changed_channels: set[bytes] = set()
+
+    async def append(self, stream: str, data: bytes | None) -> str:
+        writing = self._writing.get(stream)
+        key = self._key(stream)
+        field = (_NO_DATA, b"") if data is None else (_DATA, data)
+        trim = ("MAXLEN", "~", self._max_events)
+        if writing is None:
+            writing = self._writing[stream] = _Writing()
+            self._renew_later()
+            commands: _Commands = ("XADD", key, *trim, "1-0", *field), ("PEXPIRE", key, self._lease_ms)
+        else:
+            id = f"{writing.number + 1}-0"
+            commands = ("XADD", key, "NOMKSTREAM", *trim, id, *field), ("PUBLISH", key, b"")
+        writing.number += 1
+        event_id = f"{stream}-{writing.number}"
+        if not writing.is_broken:
+            await self._write(key, writing, commands)
+        return event_id
+
+    async def end(self, stream: str) -> None:
+        writing = self._writing.pop(stream, None)
+        if writing is None:
+            return
+        if not self._writing and self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+        key = self._key(stream)
+        if not writing.is_broken:
+            id = f"{writing.number + 1}-0"
+            last = "XADD", key, "NOMKSTREAM", id, _END, b""
+            await self._write(key, writing, (last, ("PEXPIRE", key, self._max_age), ("PUBLISH", key, b"")))
+
+    async def stream_of(self, event_id: str) -> str | None:
+        try:
+            stream, number = parse_event_id(event_id)
+            await self._read(stream, number, 2)
+        except EventsLost:
+            return None
+        return stream
+
+    async def follow(self, event_id: str) -> AsyncIterator[tuple[str, bytes]]:
+        stream, number = parse_event_id(event_id)
+        with self._watching(self._key(stream), self._key(session_of(stream))) as changed:
+            read_until = time.monotonic() + self._lease
+            while True:
+                changed.clear()
+                try:
+                    events = await self._read(stream, number, _READ_EVENTS)
+                except ConnectionLost:
+                    if time.monotonic() > read_until:
+                        raise
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                    continue
+                read_until = time.monotonic() + self._lease
+                for fields in events:
+                    if _END in fields:
+                        return
+                    number += 1
+                    if _DATA in fields:
+                        yield f"{stream}-{number}", fields[_DATA]
+                if not events:
+                    with contextlib.suppress(asyncio.TimeoutError):
+                        await asyncio.wait_for(changed.wait(), self._lease / 2)
+
+    async def forget(self, session: str) -> None:
+        key = self._key(session)
+        milliseconds = max(self._max_age, 2 * self._lease_ms)
+        commands: list[_Command] = [("SET", key, b"", "PX", milliseconds), ("PUBLISH", key, b"")]
+        for stream in [stream for stream in self._writing if session_of(stream) == session]:
+            self._writing[stream].is_broken = True
+            commands.append(("DEL", self._key(stream)))
+        with contextlib.suppress(ConnectionLost):
+            await self._execute(*commands)
+
+    async def aclose(self) -> None:
+        """End the tasks of the store. The client stays open."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+        tasks, self._tasks = self._tasks, {}
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+    @property
+    def _lease_ms(self) -> int:
+        return int(self._lease * 1000)
+
+    def _key(self, name: str) -> bytes:
+        return (self._prefix + name).encode()
+
+    # Writing.
+
+    async def _write(self, key: bytes, writing: _Writing, commands: _Commands) -> None:
+        """Store an event. If it may not be stored, store nothing more of the stream."""
+        try:
+            added = (await self._execute(*commands))[0]
+        except ConnectionLost:
+            added = None
+        if not isinstance(added, bytes) and not _is_stored_already(added):
+            writing.is_broken = True
+            _logger.warning("a stream of events cannot be resumed: Redis did not store an event: %r", added)
+            with contextlib.suppress(ConnectionLost):
+                await self._execute(("DEL", key), ("PUBLISH", key, b""))
+
+    def _renew_later(self) -> None:
+        if self._renewal is None:
+            self._renewal = asyncio.get_running_loop().call_later(self._lease / 3, self._renew)
+
+    def _renew(self) -> None:
+        """Renew the expiry of the streams that this worker writes, and delete those that are broken."""
+        self._renewal = None
+        if self._writing:
+            self._renew_later()
+            self._start("renew", self._renew_streams)
+
+    async def _renew_streams(self) -> None:
+        streams = list(self._writing.items())
+        for at in range(0, len(streams), _PIPELINE_ITEMS):
+            some = streams[at : at + _PIPELINE_ITEMS]
+            keys = [self._key(stream) for stream, _ in some]
+            commands: list[_Command] = [
+                ("DEL", key) if writing.is_broken else ("PEXPIRE", key, self._lease_ms)
+                for key, (_, writing) in zip(keys, some, strict=True)
+            ]
+            with contextlib.suppress(ConnectionLost):
+                for found, (stream, writing) in zip(await self._execute(*commands), some, strict=True):
+                    if not found and self._writing.get(stream) is writing and writing.number > 1:
+                        writing.is_broken = True
+
+    # Commands.
+
+    async def _execute(self, *commands: _Command) -> list[Any]:
+        """Run commands in a pipeline. Return their replies, of which some may be exceptions.
+
+        Raises:
+            ConnectionLost: Redis did not answer in time; some commands may have been run.
+        """
+        if time.monotonic() < self._paused_until:
+            raise ConnectionLost("Redis does not answer")
+        replies: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._queue.append((commands, replies))
+        self._start("flush", self._flush)
+        return await replies
+
+    async def _flush(self) -> None:
+        """Run what is queued, also what is queued in the meantime."""
+        while self._queue:
+            some = self._take_queued()
+            try:
+                commands = [command for queued, _ in some for command in queued]
+                replies = await asyncio.wait_for(self._run(commands), self._timeout)
+            except (RedisError, OSError, asyncio.TimeoutError) as error:
+                if time.monotonic() > self._paused_until:
+                    _logger.warning("Redis does not answer: %r", error)
+                self._paused_until = time.monotonic() + _PAUSE_SECONDS
+                self._fail(some, error)
+                self._fail(self._queue, error)
+                self._queue.clear()
+            except BaseException:
+                self._fail(some + self._queue, StateError("the event store is closed"))
+                self._queue.clear()
+                raise
+            else:
+                rest = iter(replies)
+                for queued, future in some:
+                    own = [next(rest) for _ in queued]
+                    if not future.done():
+                        future.set_result(own)
+
+    async def _run(self, commands: Iterable[_Command]) -> list[Any]:
+        """Run commands. If the connection breaks, run them again: all of them may run twice."""
+        retries = iter(_RETRY_SECONDS)
+        while True:
+            pipeline = self._client.pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command)
+            try:
+                return await pipeline.execute(raise_on_error=False)
+            except (RedisConnectionError, OSError):
+                delay = next(retries, None)
+                if delay is None:
+                    raise
+                await asyncio.sleep(delay)
+
+    def _take_queued(self) -> list[tuple[_Commands, asyncio.Future[list[Any]]]]:
+        """Take commands from the queue, as many as make a pipeline of moderate size."""
+        size = count = 0
+        for commands, _ in self._queue:
+            count += 1
+            size += sum(len(part) for command in commands for part in command if isinstance(part, bytes))
+            if count >= _PIPELINE_ITEMS or size >= _PIPELINE_BYTES:
+                break
+        some = self._queue[:count]
+        del self._queue[:count]
+        return some
+
+    def _fail(self, queued: list[tuple[_Commands, asyncio.Future[list[Any]]]], error: Exception) -> None:
+        for _, future in queued:
+            if not future.done():
+                lost = ConnectionLost("Redis does not answer")
+                lost.__cause__ = error
+                future.set_exception(lost)
+
+    def _start(self, purpose: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a coroutine function in a task, unless the task for that purpose runs already."""
+        running = self._tasks.get(purpose)
+        if running is None or running.done():
+            self._tasks[purpose] = asyncio.create_task(work())
+
+    # Reading.
+
+    async def _read(self, stream: str, number: int, count: int) -> list[dict[bytes, bytes]]:
+        """Return the fields of the events after a number.
+
+        Raises:
+            EventsLost: Events are missing, or the session has been forgotten.
+            ConnectionLost: Redis does not answer.
+        """
+        # The event with that number is read, too: if neither it nor the next one is there, some may be missing.
+        read = "XRANGE", self._key(stream), f"{number}-0", "+", "COUNT", count
+        events, is_forgotten = await self._execute(read, ("EXISTS", self._key(session_of(stream))))
+        if isinstance(events, Exception):
+            raise EventsLost("Redis does not have the stream") from events
+        if is_forgotten or not events:
+            raise EventsLost("the events after this one are not stored")
+        numbers = [int(id.partition(b"-")[0]) for id, _ in events]
+        first = numbers[0]
+        if first > number + 1 or numbers != list(range(first, first + len(numbers))):
+            raise EventsLost("events after this one were dropped")
+        return [fields for at, (_, fields) in zip(numbers, events, strict=True) if at > number]
+
+    @contextlib.contextmanager
+    def _watching(self, *channels: bytes) -> Iterator[asyncio.Event]:
+        """Set an event whenever Redis publishes on one of the channels."""
+        changed = asyncio.Event()
+        for channel in channels:
+            self._followers.setdefault(channel, set()).add(changed)
+        self._changed_channels.update(channels)
+        self._start("listen", self._listen)
+        try:
+            yield changed
+        finally:
+            for channel in channels:
+                followers = self._followers[channel]
+                followers.remove(changed)
+                if not followers:
+                    del self._followers[channel]
+                    self._changed_channels.add(channel)
+
+    async def _listen(self) -> None:
+        """Receive what Redis publishes, as long as somebody follows a stream."""
+        # One task does everything with the connection: redis-py does not allow to read and to reconnect at a time.
+        while self._followers:
+            pubsub: Any = self._client.pubsub()
+            self._changed_channels = set(self._followers)
+            try:
+                while self._followers:
+                    if self._changed_channels:
+                        changed, self._changed_channels = self._changed_channels, set()
+                        new = changed & self._followers.keys()
+                        if new:
+                            await pubsub.subscribe(*new)
+                        if changed - new:
+                            await pubsub.unsubscribe(*(changed - new))
+                    message = await pubsub.get_message(timeout=_LISTEN_SECONDS)
+                    if message is not None:  # a subscription counts: there may be events from before it
+                        for event in self._followers.get(message["channel"], ()):
+                            event.set()
+            except (RedisError, OSError):
+                await asyncio.sleep(_PAUSE_SECONDS)
+            finally:
+                with contextlib.suppress(RedisError, OSError):
+                    await pubsub.aclose()
+
+
+def _is_stored_already(fault: object) -> bool:
+    """Return whether an event was stored before the connection broke, and was sent again."""
+    return isinstance(fault, ResponseError) and "equal or smaller" in str(fault)

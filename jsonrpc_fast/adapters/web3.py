@@ -1,0 +1,146 @@
+"""The providers of web3.py, on this package's codec. Needs the extra `web3`.
+
+A program changes one import:
+
+    from jsonrpc_fast.adapters.web3 import AsyncIPCProvider, IPCProvider, WebSocketProvider    # was web3
+
+Rules:
+  - The classes are subclasses of web3.py's own. Responses stay dicts, without checks: web3.py judges them, as before,
+    so its exceptions, batches and middlewares are the same.
+  - What orjson cannot read or write, the json module does, with the exceptions of web3.py.
+  - Requests are compact UTF-8, without escapes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json as _json
+from collections.abc import Callable
+from json import JSONDecodeError
+from typing import Any, Final
+
+from ..codec import BACKEND
+from . import json
+from .json import loads_alike
+
+try:
+    import web3
+    from web3._utils.encoding import FriendlyJsonSerde, Web3JsonEncoder
+    from web3._utils.threads import Timeout
+    from web3.providers.async_base import AsyncJSONBaseProvider
+    from web3.providers.base import JSONBaseProvider
+except ImportError as _missing:
+    raise ImportError('this adapter needs web3.py 7 or later: pip install "jsonrpc_fast[web3]"') from _missing
+
+__all__ = ["AsyncHTTPProvider", "AsyncIPCProvider", "HTTPProvider", "IPCProvider", "WebSocketProvider"]
+
+_CHUNK: Final = 1 << 18
+_TAIL: Final = 64
+_legacy: Final[Any] = getattr(web3, "LegacyWebSocketProvider", None)  # not in web3.py 8
+_default: Final = Web3JsonEncoder().default
+
+
+def _encode(message: Any) -> bytes:
+    text = json.to_bytes(message, _default)
+    return FriendlyJsonSerde().json_encode(message, Web3JsonEncoder).encode() if text is None else text
+
+
+def _decode(text: bytes, own: Callable[[bytes], Any]) -> Any:
+    if BACKEND == "cython":  # the pure backend is slower than the json module on hexadecimal strings
+        try:
+            return loads_alike(text)
+        except ValueError:
+            pass
+    return own(text)
+
+
+class _Fast(JSONBaseProvider):
+    """A mixin for the providers of `Web3`."""
+
+    def encode_rpc_request(self, method: Any, params: Any) -> bytes:
+        """Return a request as JSON. Raises Web3TypeError."""
+        id = next(self.request_counter)
+        return _encode({"jsonrpc": "2.0", "method": method, "params": params or [], "id": id})
+
+    @staticmethod
+    def decode_rpc_response(raw_response: bytes) -> Any:
+        """Return the response in a JSON text. Raises JSONDecodeError."""
+        return _decode(raw_response, JSONBaseProvider.decode_rpc_response)
+
+
+class _AsyncFast(AsyncJSONBaseProvider):
+    """A mixin for the providers of `AsyncWeb3`."""
+
+    @staticmethod
+    def encode_rpc_dict(rpc_dict: Any) -> bytes:
+        """Return a request as JSON. Raises Web3TypeError."""
+        return _encode(rpc_dict)
+
+    @staticmethod
+    def decode_rpc_response(raw_response: Any) -> Any:
+        """Return the response in a JSON text. Raises JSONDecodeError."""
+        if isinstance(raw_response, str):
+            return AsyncJSONBaseProvider.decode_rpc_response(raw_response)  # type: ignore[arg-type]
+        return _decode(raw_response, AsyncJSONBaseProvider.decode_rpc_response)
+
+
+class HTTPProvider(_Fast, web3.HTTPProvider):
+    """`web3.HTTPProvider` on this package's codec."""
+
+
+class AsyncHTTPProvider(_AsyncFast, web3.AsyncHTTPProvider):
+    """`web3.AsyncHTTPProvider` on this package's codec."""
+
+
+class IPCProvider(_Fast, web3.IPCProvider):
+    """`web3.IPCProvider` on this package's codec. It also reads long responses in fewer pieces."""
+
+    def _make_request(self, request: bytes) -> Any:
+        connection: Any = self._socket
+        with self._lock, connection as sock:
+            try:
+                sock.sendall(request + b"\n")
+            except BrokenPipeError:
+                sock = connection.reset()  # one more attempt, like web3.py
+                sock.sendall(request + b"\n")
+            text = bytearray()
+            with Timeout(self.timeout) as timeout:
+                while True:
+                    try:
+                        text += sock.recv(_CHUNK)
+                    except TimeoutError:
+                        timeout.sleep(0)
+                        continue
+                    if (text[-_TAIL:].rstrip() or text.rstrip()).endswith((b"}", b"]")):
+                        try:
+                            return self.decode_rpc_response(bytes(text))
+                        except JSONDecodeError:
+                            pass  # the text goes on
+                    timeout.sleep(0)
+
+
+class AsyncIPCProvider(_AsyncFast, web3.AsyncIPCProvider):
+    """`web3.AsyncIPCProvider` on this package's codec."""
+
+
+class WebSocketProvider(_AsyncFast, web3.WebSocketProvider):
+    """`web3.WebSocketProvider` on this package's codec."""
+
+    async def socket_recv(self) -> Any:
+        """Receive a message. Raises JSONDecodeError."""
+        text = await self._ws.recv()  # type: ignore[union-attr]
+        return json.loads(text) if BACKEND == "cython" else _json.loads(text)
+
+
+if _legacy is not None:
+    __all__ += ["LegacyWebSocketProvider"]
+
+    class LegacyWebSocketProvider(_Fast, _legacy):  # type: ignore[misc]
+        """`web3.LegacyWebSocketProvider` on this package's codec."""
+
+        async def coro_make_request(self, request_data: bytes) -> Any:
+            """Send a request and receive its response. Raises JSONDecodeError."""
+            async with self.conn as connection:
+                await asyncio.wait_for(connection.send(request_data), self.websocket_timeout)
+                text = await asyncio.wait_for(connection.recv(), self.websocket_timeout)
+            return json.loads(text) if BACKEND == "cython" else _json.loads(text)

@@ -1,0 +1,473 @@
+"""Services, their clients and sessions over NATS, against a real `nats-server`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+
+from jsonrpc_fast.adapters.nats import Service, ServiceClient, SubjectTransport
+from jsonrpc_fast.errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError, StateError
+from jsonrpc_fast.handlers import Handlers, RequestContext
+from jsonrpc_fast.session import Session
+
+from ..isolated import nats_load
+from ..support.nats_server import NatsServer, nats_server, needs_server
+
+pytestmark = [needs_server, pytest.mark.timeout(60), pytest.mark.time_limit(50)]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    with nats_server(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def stream_server(tmp_path: Path) -> Iterator[NatsServer]:
+    with nats_server(tmp_path, jetstream=True) as running:
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def connected(server: NatsServer, **options: Any) -> Any:
+    connection = await nats.connect(server.url, **options)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def until(condition: Any, seconds: float = 10) -> None:
+    end = asyncio.get_running_loop().time() + seconds
+    while not condition():
+        assert asyncio.get_running_loop().time() < end
+        await asyncio.sleep(0.01)
+
+
+async def nothing(*_: object) -> None:
+    """An `error_cb` and a `disconnected_cb` that keep nats-py from printing."""
+
+
+async def double(number: int) -> int:
+    await asyncio.sleep(0.01)
+    return number * 2
+
+
+class TestServices:
+    async def test_calls(self, server: NatsServer) -> None:
+        async with connected(server) as connection, Service(connection, "s", {"add": sum_of, "double": double}):
+            client = ServiceClient(connection, "s", timeout=10)
+            assert await client.call("add", [1, 2]) == 3
+            assert await client.call("add", {"a": 1, "b": 4}) == 5
+            found = await asyncio.gather(*[client.call("double", [number]) for number in range(500)])
+            assert found == [number * 2 for number in range(500)]
+
+    async def test_errors(self, server: NatsServer, caplog: pytest.LogCaptureFixture) -> None:
+        def refuse() -> None:
+            raise RpcError(7, "no", [1])
+
+        async with connected(server) as connection, Service(connection, "s", {"refuse": refuse, "fail": lambda: 1 / 0}):
+            client = ServiceClient(connection, "s", timeout=10)
+            for method, expected in (("refuse", (7, "no")), ("x", (-32601, "Method not found"))):
+                with pytest.raises(RpcError) as caught:
+                    await client.call(method)
+                assert (caught.value.code, caught.value.message) == expected
+            with caplog.at_level(logging.CRITICAL, "jsonrpc_fast.handlers"), pytest.raises(RpcError) as caught:
+                await client.call("fail")
+            assert (caught.value.code, caught.value.message) == (-32603, "Internal error")
+
+    async def test_the_wire(self, server: NatsServer) -> None:
+        """What any client of NATS sees: texts without line endings, batches, and faults of the text."""
+        async with connected(server) as connection, Service(connection, "s", {"add": sum_of}):
+            for text, expected in (
+                (
+                    b' {"jsonrpc": "2.0", "id": "a",\n "method": "add", "params": [1, 2]}',
+                    b'{"jsonrpc":"2.0","id":"a","result":3}',
+                ),
+                (
+                    b'[{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]},{"jsonrpc":"2.0","method":"add"},1]',
+                    (
+                        b'[{"jsonrpc":"2.0","id":1,"result":3},'
+                        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request"}}]'
+                    ),
+                ),
+                (b"{", b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'),
+            ):
+                assert (await connection.request("s", text, timeout=10)).data == expected
+
+    async def test_notifications(self, server: NatsServer) -> None:
+        found: list[Any] = []
+        async with connected(server) as connection, Service(connection, "s", {"note": found.append}):
+            await ServiceClient(connection, "s").notify("note", [1])
+            await until(lambda: found == [1])
+            replies = await connection.subscribe("inbox")
+            await connection.publish("s", b'{"jsonrpc":"2.0","method":"note","params":[2]}', reply="inbox")
+            await until(lambda: found == [1, 2])
+            with pytest.raises(nats.errors.TimeoutError):
+                await replies.next_msg(0.1)
+
+    async def test_the_context_is_the_message(self, server: NatsServer) -> None:
+        def show(context: RequestContext) -> list[Any]:
+            return [context.context.subject, context.context.headers]
+
+        async with connected(server) as connection, Service(connection, "s.*", {"show": show}):
+            client = ServiceClient(connection, "s.one", headers={"traceparent": "t"}, timeout=10)
+            assert await client.call("show", headers={"b": "2"}) == ["s.one", {"traceparent": "t", "b": "2"}]
+
+    async def test_a_group_shares_the_requests(self, server: NatsServer) -> None:
+        counts = [0, 0]
+
+        def count(place: int) -> Any:
+            def serve() -> int:
+                counts[place] += 1
+                return place
+
+            return serve
+
+        async with (
+            connected(server) as one,
+            connected(server) as other,
+            Service(one, "s", {"m": count(0)}),
+            Service(other, "s", {"m": count(1)}),
+        ):
+            client = ServiceClient(one, "s", timeout=10)
+            await asyncio.gather(*[client.call("m") for _ in range(200)])
+        assert sum(counts) == 200
+        assert min(counts) > 20
+
+    async def test_no_service(self, server: NatsServer) -> None:
+        async with connected(server) as connection:
+            with pytest.raises(ConnectionLost, match=r"^no service is subscribed to the subject$"):
+                await ServiceClient(connection, "s").call("m")
+            async with Service(connection, "s", {"m": lambda: 1}):
+                assert await ServiceClient(connection, "s").call("m") == 1
+            with pytest.raises(ConnectionLost):
+                await ServiceClient(connection, "s").call("m")
+        with pytest.raises(ConnectionLost):
+            await ServiceClient(connection, "s").call("m")
+        with pytest.raises(ConnectionLost):
+            await ServiceClient(connection, "s").notify("m")
+
+    async def test_deadlines(self, server: NatsServer) -> None:
+        cancelled: list[bool] = []
+
+        async def sleep() -> None:
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                cancelled.append(True)
+                raise
+
+        async with connected(server) as connection, Service(connection, "s", {"sleep": sleep}, timeout=0.2):
+            client = ServiceClient(connection, "s", timeout=10)
+            with pytest.raises(RpcError) as caught:
+                await client.call("sleep")
+            assert (caught.value.code, cancelled) == (-32008, [True])
+            with pytest.raises(CallTimeout):
+                await client.call("sleep", timeout=0.05)
+
+    async def test_too_many_messages(self, server: NatsServer) -> None:
+        go = asyncio.Event()
+        handlers = Handlers({"wait": go.wait})
+        async with connected(server) as connection, Service(connection, "s", handlers, max_handlers=2, max_waiting=3):
+            client = ServiceClient(connection, "s", timeout=10)
+            calls = [asyncio.create_task(client.call("wait")) for _ in range(9)]
+            await until(lambda: sum(call.done() for call in calls) == 4)
+            batch = b'[{"jsonrpc":"2.0","id":"a","method":"wait"},{"jsonrpc":"2.0","method":"wait"}]'
+            reply = (await connection.request("s", batch, timeout=10)).data
+            assert reply == (
+                b'[{"jsonrpc":"2.0","id":"a","error":{"code":-32009,"message":"the service has too many messages"}}]'
+            )
+            go.set()
+            found = await asyncio.gather(*calls, return_exceptions=True)
+        assert found.count(True) == 5
+        assert [error.code for error in found if isinstance(error, RpcError)] == [-32009] * 4
+
+    async def test_max_payload(self, tmp_path: Path) -> None:
+        with nats_server(tmp_path, "max_payload: 4096") as server:
+            async with connected(server) as connection, Service(connection, "s", {"x": lambda size: "x" * size}):
+                client = ServiceClient(connection, "s", timeout=10)
+                assert await client.call("x", [4000]) == "x" * 4000
+                with pytest.raises(RpcError, match="the reply is larger than the broker allows") as caught:
+                    await client.call("x", [4096])
+                assert caught.value.code == -32603
+                with pytest.raises(ValueError, match=r"^the message is larger than the broker allows$"):
+                    await client.call("x", ["x" * 4096])
+                with pytest.raises(ValueError, match=r"^the message is larger than the broker allows$"):
+                    await client.notify("x", ["x" * 4096])
+                assert await client.call("x", [1]) == "x"
+
+    async def test_a_refusal_over_max_payload_has_no_id(self, tmp_path: Path) -> None:
+        batch = b"[" + b",".join(b'{"jsonrpc":"2.0","id":%d,"method":"m"}' % number for number in range(80)) + b"]"
+        handlers = {"m": lambda: "x" * 100, "wait": lambda: asyncio.sleep(60)}
+        with nats_server(tmp_path, "max_payload: 4096") as server:
+            async with connected(server) as connection:
+                service = Service(connection, "s", handlers, max_handlers=1, max_waiting=0)
+                await service.start()
+                reply = await connection.request("s", batch, timeout=10)
+                text = b'"message":"the reply is larger than the broker allows"}}'
+                assert reply.data == b'{"jsonrpc":"2.0","id":null,"error":{"code":-32603,' + text
+                await connection.publish("s", b'{"jsonrpc":"2.0","method":"wait"}')
+                reply = await connection.request("s", batch, timeout=10)
+                assert reply.data.startswith(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32009,')
+                await service.stop(grace_seconds=0)
+
+    async def test_answers_that_are_not_responses_to_the_call(self, server: NatsServer) -> None:
+        texts = [b"{", b"[]", b"1", b'{"jsonrpc":"2.0","id":"1","result":1}', b'{"jsonrpc":"2.0","id":1.0,"result":1}']
+        texts += [b'{"jsonrpc":"2.0","id":99,"result":1}', b'{"jsonrpc":"2.0","id":null,"result":1}', b""]
+
+        async def answer(message: Any) -> None:
+            await message.respond(texts.pop())
+
+        async with connected(server) as connection:
+            await connection.subscribe("s", cb=answer)
+            while texts:
+                with pytest.raises(InvalidResponse):
+                    await ServiceClient(connection, "s", timeout=10).call("m")
+            texts.append(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}')
+            with pytest.raises(RpcError, match="Parse error"):
+                await ServiceClient(connection, "s", timeout=10).call("m")
+
+    async def test_stop_serves_what_has_arrived(self, server: NatsServer) -> None:
+        async with connected(server) as connection, connected(server) as other:
+            service = Service(connection, "s", {"double": double}, max_handlers=4)
+            await service.start()
+            client = ServiceClient(other, "s", timeout=10)
+            calls = [asyncio.create_task(client.call("double", [number])) for number in range(100)]
+            await until(lambda: any(call.done() for call in calls))
+            await service.stop()
+            assert await asyncio.gather(*calls) == [number * 2 for number in range(100)]
+            with pytest.raises(ConnectionLost):
+                await client.call("double", [1])
+            await service.stop()
+
+    async def test_stop_cancels_what_takes_too_long(self, server: NatsServer) -> None:
+        async with connected(server) as connection:
+            service = Service(connection, "s", {"sleep": lambda: asyncio.sleep(60)}, max_handlers=1)
+            await service.start()
+            calls = [asyncio.create_task(ServiceClient(connection, "s", timeout=1.0).call("sleep")) for _ in range(3)]
+            await asyncio.sleep(0.1)
+            begun = asyncio.get_running_loop().time()
+            await service.stop(grace_seconds=0.1)
+            assert asyncio.get_running_loop().time() - begun < 20
+            found = await asyncio.gather(*calls, return_exceptions=True)
+            assert [type(error) for error in found] == [CallTimeout] * 3
+
+    async def test_the_server_is_killed_and_comes_back(self, server: NatsServer) -> None:
+        options = {"reconnect_time_wait": 0.05, "max_reconnect_attempts": -1, "error_cb": nothing}
+        async with (
+            connected(server, **options) as connection,
+            connected(server, **options) as other,
+            Service(connection, "s", {"double": double}),
+        ):
+            client = ServiceClient(other, "s", timeout=1.0)
+            assert await client.call("double", [1]) == 2
+            server.kill()
+            found = await asyncio.gather(*[client.call("double", [1]) for _ in range(20)], return_exceptions=True)
+            assert {type(error) for error in found} <= {CallTimeout, ConnectionLost}
+            server.start()
+            await until(lambda: connection.is_connected and other.is_connected, 20)
+            await asyncio.sleep(0.2)  # for the subscription
+            assert await client.call("double", [2], timeout=10) == 4
+
+    async def test_options(self) -> None:
+        for options in ({"timeout": -1}, {"max_handlers": 0}, {"max_waiting": -1}, {"ack_seconds": -1}, {"option": 1}):
+            with pytest.raises(ValueError, match=next(iter(options)) if "option" not in options else "framing"):
+                Service(nats.aio.client.Client(), "s", {}, **options)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="timeout"):
+            ServiceClient(nats.aio.client.Client(), "s", timeout=-1)
+
+
+def sum_of(a: int, b: int) -> int:
+    return a + b
+
+
+class TestStreams:
+    async def test_calls_and_notifications(self, stream_server: NatsServer) -> None:
+        found: list[Any] = []
+        async with connected(stream_server) as connection:
+            stream = connection.jetstream()
+            await stream.add_stream(name="jobs", subjects=["s"])
+            client = ServiceClient(connection, "s", jetstream=stream, timeout=10)
+            await client.notify("note", [1])  # stored, although no service is there
+            call = asyncio.create_task(client.call("add", [1, 2]))
+            async with Service(connection, "s", {"note": found.append, "add": sum_of}, jetstream=stream):
+                assert await call == 3
+                assert found == [1]
+            info = await stream.consumer_info("jobs", "jsonrpc")
+            assert (info.num_ack_pending, info.num_pending) == (0, 0)
+
+    async def test_a_message_of_a_worker_that_dies_is_sent_to_another(self, stream_server: NatsServer) -> None:
+        async with connected(stream_server) as connection, connected(stream_server) as doomed:
+            stream = connection.jetstream()
+            await stream.add_stream(name="jobs", subjects=["s"])
+            begun = asyncio.Event()
+
+            async def hang() -> None:
+                begun.set()
+                await asyncio.sleep(60)
+
+            dying = Service(doomed, "s", {"m": hang}, jetstream=doomed.jetstream(), ack_seconds=0.5)
+            await dying.start()
+            client = ServiceClient(connection, "s", jetstream=stream, timeout=20)
+            call = asyncio.create_task(client.call("m"))
+            await begun.wait()
+            await doomed.close()
+            async with Service(connection, "s", {"m": lambda: "done"}, jetstream=stream, ack_seconds=0.5):
+                assert await call == "done"
+            await dying.stop(0)
+
+    async def test_a_message_with_an_invalid_subject_for_the_reply_is_served_once(
+        self, stream_server: NatsServer
+    ) -> None:
+        runs: list[int] = []
+        async with connected(stream_server) as connection:
+            stream = connection.jetstream()
+            await stream.add_stream(name="jobs", subjects=["s"])
+            async with Service(connection, "s", {"m": lambda: runs.append(1)}, jetstream=stream, ack_seconds=0.2):
+                text = b'{"jsonrpc":"2.0","id":1,"method":"m"}'
+                await stream.publish("s", text, headers={"Jsonrpc-Reply-To": "a b c"})
+                await until(lambda: runs)
+                await asyncio.sleep(1)
+                assert runs == [1]
+                assert (await stream.consumer_info("jobs", "jsonrpc")).num_ack_pending == 0
+
+
+@pytest.mark.usefixtures("each_loop")
+class TestSessions:
+    async def test_a_broker_that_reads_nothing_does_not_delay_the_end(self, server: NatsServer) -> None:
+        async with sessions(server, {}, {}) as (one, _):
+            assert server._process is not None
+            server._process.send_signal(signal.SIGSTOP)
+            try:
+                for _ in range(300):
+                    one.notify_soon("m", ["x" * 100_000])
+                await asyncio.sleep(0.2)
+                await asyncio.wait_for(one._transport.disconnect(), 8)
+                await asyncio.wait_for(one.wait_closed(), 8)
+            finally:
+                server._process.send_signal(signal.SIGCONT)
+
+    async def test_both_sides_call(self, server: NatsServer) -> None:
+        async with sessions(server, {"double": double}, {"add": sum_of}) as (one, other):
+            assert await one.call("add", [1, 2]) == 3
+            assert await other.call("double", [4]) == 8
+            found = await asyncio.gather(*[one.call("add", [number, 1]) for number in range(1000)])
+            assert found == [number + 1 for number in range(1000)]
+            big = "x" * 500_000
+            assert await asyncio.gather(*[one.call("add", [big, str(n)]) for n in range(9)]) == [
+                big + str(n) for n in range(9)
+            ]
+
+    async def test_close_ends_the_peer(self, server: NatsServer) -> None:
+        async with sessions(server, {}, {"add": sum_of}) as (one, other):
+            await one.call("add", [1, 2])
+            await one.close()
+            await asyncio.wait_for(other.wait_closed(), 10)
+
+    async def test_without_a_peer(self, server: NatsServer) -> None:
+        transport = SubjectTransport("a", "b", servers=server.url)
+        session = Session(transport, {})
+        await session.start()
+        begun = asyncio.get_running_loop().time()
+        with pytest.raises(ConnectionLost):
+            await session.call("add", [1, 2])
+        assert asyncio.get_running_loop().time() - begun < 20
+        await asyncio.wait_for(session.wait_closed(), 10)
+
+    async def test_the_server_dies(self, server: NatsServer) -> None:
+        async with sessions(server, {}, {"sleep": lambda: asyncio.sleep(60)}) as (one, other):
+            call = asyncio.create_task(one.call("sleep"))
+            await asyncio.sleep(0.1)
+            server.kill()
+            with pytest.raises(ConnectionLost):
+                await asyncio.wait_for(call, 10)
+            await asyncio.wait_for(asyncio.gather(one.wait_closed(), other.wait_closed()), 10)
+
+    async def test_a_reader_that_is_too_slow_is_closed(self, server: NatsServer) -> None:
+        one = SubjectTransport("a", "b", servers=server.url, max_pending=100)
+        other = SubjectTransport("b", "a", servers=server.url)
+        received: list[Any] = []
+        faults: list[Exception] = []
+        one.onmessage, one.onerror = received.append, faults.append
+        for transport in (one, other):
+            await transport.connect()
+            await transport.start()
+        one.pause_reading()
+        for _ in range(500):
+            other.send(b'{"jsonrpc":"2.0","method":"m"}\n')
+        await asyncio.wait_for(one.wait_closed(), 10)
+        assert isinstance(faults[-1], ConnectionLost)
+        assert "slow consumer" in str(faults[-1])
+        await other.close()
+
+    async def test_a_message_over_the_maximum_closes_it(self, tmp_path: Path) -> None:
+        with nats_server(tmp_path, "max_payload: 4096") as server:
+            async with sessions(server, {}, {"add": sum_of}) as (one, _):
+                assert await one.call("add", [1, 2]) == 3
+                with pytest.raises(ConnectionLost):
+                    await one.call("add", ["x" * 5000, ""])
+
+    async def test_connect_fails(self) -> None:
+        transport = SubjectTransport("a", "b", servers="nats://127.0.0.1:1")
+        with pytest.raises(OSError, match=r"."):
+            await asyncio.wait_for(transport.connect(), 20)
+
+    async def test_connect_is_cancelled(self, server: NatsServer) -> None:
+        for turns in range(40):
+            transport = SubjectTransport("a", "b", servers=server.url)
+            connecting = asyncio.create_task(transport.connect())
+            for _ in range(turns):
+                await asyncio.sleep(0.0005)
+            connecting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await connecting
+            await transport.close()
+        async with sessions(server, {}, {"add": sum_of}) as (one, _):
+            assert await one.call("add", [1, 2]) == 3
+
+    async def test_closing_without_starting(self, server: NatsServer) -> None:
+        transport = SubjectTransport("a", "b", servers=server.url)
+        await transport.connect()
+        await transport.close()
+        with pytest.raises((StateError, ConnectionLost)):
+            transport.send(b"{}")
+
+
+@contextlib.asynccontextmanager
+async def sessions(server: NatsServer, mine: Any, theirs: Any) -> Any:
+    ends = [
+        Session(SubjectTransport("a", "b", servers=server.url), mine),
+        Session(SubjectTransport("b", "a", servers=server.url), theirs),
+    ]
+    for session in ends:
+        await session.start()
+    try:
+        yield ends
+    finally:
+        for session in ends:
+            await session.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.time_limit(280)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+async def test_workers_end_under_load(tmp_path: Path, by: signal.Signals, stream: bool) -> None:
+    """`python -m tests.isolated.nats_load` runs it at full size."""
+    calls = 500 if stream else 5000
+    settled = await nats_load.killed(tmp_path, calls, 3, by, stream=stream)
+    assert settled.total() == calls
+    if by is signal.SIGTERM or stream:
+        assert settled == {"result": calls}
+    assert settled["result"] > calls // 2
+    assert settled.keys() <= {"result", "CallTimeout", "ConnectionLost"}

@@ -1,0 +1,356 @@
+"""The servers and clients of pygls on this package's transports: real processes and sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from ..support.places import PEERS
+
+pytest.importorskip("pygls", minversion=None, reason="pygls is not installed")
+
+import pygls.lsp.client
+from lsprotocol import types
+from pygls.exceptions import JsonRpcInternalError, JsonRpcInvalidParams, JsonRpcMethodNotFound
+from pygls.protocol import LanguageServerProtocol
+
+from jsonrpc_fast.adapters import pygls as adapter
+from jsonrpc_fast.errors import ConnectionLost
+
+from ..support import loops
+
+pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
+
+SERVER = str(PEERS / "pygls_adapter_server.py")
+HOVER = types.HoverParams(types.TextDocumentIdentifier("file:///a"), types.Position(3, 0))
+
+
+def client_class(kind: str) -> Any:
+    return pygls.lsp.client.LanguageClient if kind == "own" else adapter.LanguageClient
+
+
+@asynccontextmanager
+async def connected(client: str = "fast", server: str = "fast") -> AsyncIterator[Any]:
+    """Yield an initialized client of a server process, with the log messages that it got as `logged`."""
+    peer = client_class(client)("test", "1")
+    peer.logged = []
+    peer.feature(types.WINDOW_LOG_MESSAGE)(lambda params: peer.logged.append((time.time(), params.message)))
+    peer.feature(types.WORKSPACE_CONFIGURATION)(lambda params: [{"section": params.items[0].section}])
+    peer.feature(types.WINDOW_SHOW_MESSAGE)(lambda params: None)
+    arguments = [server, *(["uvloop"] if loops.current == "uvloop" else [])]
+    await peer.start_io(sys.executable, SERVER, *arguments)
+    await peer.initialize_async(types.InitializeParams(types.ClientCapabilities(), root_uri="file:///"))
+    try:
+        yield peer
+        await peer.shutdown_async(None)
+        peer.exit(None)
+        await peer._server.wait()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            peer._server.kill()
+        await peer.stop()
+    assert peer._server.returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("loop")
+@pytest.mark.parametrize(("client", "server"), [("own", "fast"), ("fast", "own"), ("fast", "fast")])
+async def test_a_client_and_a_server_process(client: str, server: str) -> None:
+    async with connected(client, server) as peer:
+        calls = [peer.text_document_hover_async(HOVER) for _ in range(100)]
+        assert {result.contents for result in await asyncio.gather(*calls)} == {"file:///a:3"}
+        position = types.CompletionParams(HOVER.text_document, types.Position(800, 0))
+        completions = await peer.text_document_completion_async(position)
+        assert [item.label for item in completions.items] == [f"name{number}" for number in range(800)]
+        assert {item.kind for item in completions.items} == {types.CompletionItemKind.Function}
+        asked = await peer.protocol.send_request_async("custom/ask", {})
+        assert asked.section == "here"
+        assert await peer.protocol.send_request_async("custom/work", {}) == "worker"
+        while not peer.logged:  # the thread's notification may come after the result
+            await asyncio.sleep(0.01)
+        assert peer.logged[0][1] == "from a thread"
+        with pytest.raises(JsonRpcMethodNotFound):
+            await peer.protocol.send_request_async("custom/none", {})
+        wide = await peer.protocol.send_request_async("custom/wide", {})
+        assert wide.number == 2**70
+        if client == "own":
+            assert (await peer.protocol.send_request_async("custom/surrogate", {})).text == "\ud800"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("loop")
+@pytest.mark.parametrize("stray", ["starting\n", "loading: ", "Content-\n" * 50_000])
+async def test_what_a_server_prints_before_its_first_message_is_skipped(
+    stray: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    code = f"import os, runpy, sys; sys.stdout.write({stray[:9]!r} * {len(stray) // 9}); sys.stdout.flush();"
+    code += "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    peer = adapter.LanguageClient("test", "1")
+    await peer.start_io(sys.executable, "-c", code, SERVER, "own")
+    try:
+        parameters = types.InitializeParams(types.ClientCapabilities(), root_uri="file:///")
+        await asyncio.wait_for(peer.initialize_async(parameters), 40)
+        result: Any = await asyncio.wait_for(peer.text_document_hover_async(HOVER), 40)
+        assert result.contents == "file:///a:3"
+    finally:
+        assert isinstance(peer._server, asyncio.subprocess.Process)
+        peer._server.kill()
+        await peer.stop()
+    assert f"Skipped text between messages: b'{stray[:8]}" in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("loop")
+async def test_a_message_leaves_while_the_handler_goes_on() -> None:
+    async with connected() as peer:
+        ended = await peer.protocol.send_request_async("custom/steps", {"seconds": 0.5})
+        [(begun, text)] = peer.logged
+        assert text == "begun"
+        assert ended - begun > 0.25
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("loop")
+async def test_messages_that_pygls_leaves_unanswered() -> None:
+    async with connected() as peer:
+        send = peer.protocol.send_request_async
+        with pytest.raises(AttributeError):
+            await send(types.TEXT_DOCUMENT_HOVER, {"position": 7})  # cannot be encoded
+        with pytest.raises(JsonRpcInternalError):
+            await send("custom/object", {})
+        nested = await send("custom/describe", {"value": {"jsonrpc": "2.0", "id": 1, "method": "x"}})
+        assert nested.value == ["2.0", 1, "x"]  # pygls reads an object as a namedtuple
+    script = (
+        b'{"jsonrpc":"2.0","id":1,"method":"custom/describe"}',
+        b'{"jsonrpc":"2.0","id":2,"method":"custom/describe","params":7}',
+        b'{"jsonrpc":"2.0","id":3,"id":3,"method":"custom/describe"}',
+        b'{"jsonrpc":"2.0","id":4,"method":"textDocument/hover","params":{}}',
+        b"{]",
+        b'{"jsonrpc":"2.0","id":5,"method":"custom/describe","params":{"value":1}}',
+    )
+    frames = b"".join(b"Content-Length: %d\r\n\r\n%s" % (len(text), text) for text in script)
+    process = await asyncio.to_thread(
+        subprocess.run, [sys.executable, SERVER], input=frames, capture_output=True, timeout=30
+    )
+    answers = {}
+    rest = process.stdout
+    while rest:
+        header, _, rest = rest.partition(b"\r\n\r\n")
+        size = int(header.split(b"Content-Length: ")[1])
+        answer, rest = json.loads(rest[:size]), rest[size:]
+        if "id" in answer:
+            answers[answer["id"]] = answer.get("result") or answer["error"]["code"]
+    assert answers == {
+        1: {"is_none": True, "value": None, "text": "None"},
+        2: -32600,
+        4: -32602,
+        5: {"is_none": False, "value": 1, "text": "Object(value=1)"},
+    }
+    assert process.stderr.count(b"stray text") == 2
+
+
+def framed(text: bytes) -> bytes:
+    return b"Content-Length: %d\r\n\r\n%s" % (len(text), text)
+
+
+SKIPPED = [
+    b"",
+    b"text\r\n",
+    b"\x00\xff\n\n{}\r\n",
+    b"Content-Length: -5\r\n\r\n",
+    b"Content-Length: x\r\n\r\n",
+    b"Content-Length: 0\r\n\r\n",
+    b"Content-Length: 9999999999999999\r\n\r\n",
+    b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n",
+    b"X: " + b"a" * 100_000 + b"\r\n",
+    b"text without an end ",
+    b"Content-Type: x\r\nX: 1\r\n",
+    b"Content-" * 100 + b"\n",
+]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000, 1 << 20])
+def test_text_between_messages_is_skipped_in_any_chunks(size: int) -> None:
+    messages = [b"{%d}" % number for number in range(len(SKIPPED))]
+    stream = b"".join(skipped + framed(text) for skipped, text in zip(SKIPPED, messages, strict=True))
+    stream += b"content-length:2\n\n{}" + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n[]" + framed(b"x" * 3000)
+    received = bytearray()
+    frames = adapter._Frames(received.extend)
+    for at in range(0, len(stream), size):
+        frames.receive(memoryview(stream)[at : at + size])
+    assert received == b"".join(map(framed, [*messages, b"{}", b"[]", b"x" * 3000]))
+
+
+HOSTILE = [
+    *SKIPPED,
+    framed(b"[" * 100_000),
+    framed(b"{]"),
+    framed(b"\xff"),
+    framed(b"[]"),
+    framed(b'{"jsonrpc":"2.0","id":77,"result":1}'),
+    framed(b'{"jsonrpc":"2.0","id":77,"error":{"code":1,"message":"x"}}'),
+    framed(b'{"jsonrpc":"2.0","method":"custom/describe","params":{"v":%s}}' % (b"[" * 5000 + b"]" * 5000)),
+    framed(b'{"jsonrpc":"2.0","method":"custom/describe","params":{"v":"\\ud800"}}'),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "end", [b"", b"Content-Len", b"Content-Length: 50\r\n\r\n{", b"Content-Length: 100000000\r\n\r\n{}"]
+)
+def test_messages_among_hostile_ones_are_answered(end: bytes) -> None:
+    stream = b"".join(
+        text + framed(b'{"jsonrpc":"2.0","id":%d,"method":"custom/describe","params":{}}' % number)
+        for number, text in enumerate(HOSTILE)
+    )
+    process = subprocess.run([sys.executable, SERVER], input=stream + end, capture_output=True, timeout=50)
+    answered = [int(id) for id in re.findall(rb'"id": ?([0-9]+)', process.stdout)]
+    assert answered == list(range(len(HOSTILE)))
+    assert process.returncode == 0
+
+
+def port_of(listener: Any) -> int | None:
+    """Return the port of a listener; None while it starts."""
+    try:
+        return int(next(iter(listener.sockets)).getsockname()[1])
+    except (AttributeError, TypeError, StopIteration):  # the last two from websockets
+        return None
+
+
+@asynccontextmanager
+async def serving(start: str, server: Any) -> AsyncIterator[int]:
+    """Run a server in a thread, as pygls runs it in the main thread, and yield its port."""
+    exits: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            getattr(server, start)("127.0.0.1", 0)
+        except SystemExit as error:
+            exits.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while (port := port_of(server._server)) is None:
+        await asyncio.sleep(0.01)
+    try:
+        yield port
+    finally:
+        server.shutdown()
+    await asyncio.to_thread(thread.join, 20)
+    assert not thread.is_alive()
+
+
+def new_server() -> Any:
+    server = adapter.LanguageServer("peer", "1")
+
+    @server.feature(types.TEXT_DOCUMENT_HOVER)
+    def hover(params: types.HoverParams) -> types.Hover:
+        return types.Hover(contents=params.text_document.uri)
+
+    @server.feature("custom/wait")
+    async def wait(params: Any) -> None:
+        await asyncio.sleep(30)
+
+    return server
+
+
+@pytest.mark.usefixtures("loop")
+@pytest.mark.parametrize("kind", ["own", "fast"])
+@pytest.mark.parametrize("start", ["start_tcp", "start_ws"])
+async def test_sockets(start: str, kind: str) -> None:
+    if start == "start_ws":
+        pytest.importorskip("websockets", reason="the extra `websocket` is not installed")
+    async with serving(start, new_server()) as port:
+        client = client_class(kind)("test", "1")
+        await getattr(client, start)("127.0.0.1", port)
+        await client.initialize_async(types.InitializeParams(types.ClientCapabilities()))
+        calls = [client.text_document_hover_async(HOVER) for _ in range(100)]
+        assert {result.contents for result in await asyncio.gather(*calls)} == {"file:///a"}
+        if kind == "own":
+            # pygls' own client waits for the end of the connection, and does not close its side.
+            closing = client.protocol.writer.close()
+            if closing is not None:
+                await closing
+        await client.stop()
+
+
+@pytest.mark.usefixtures("loop")
+async def test_a_listener_is_closed_by_the_thread_of_its_loop() -> None:
+    class Listener:
+        def close(self) -> None:
+            raise AssertionError("closed by another thread")
+
+    server = new_server()
+    async with serving("start_tcp", server):
+        server._server = Listener()
+
+
+@pytest.mark.usefixtures("loop")
+async def test_calls_end_with_the_connection() -> None:
+    server = new_server()
+    async with serving("start_tcp", server) as port:
+        client = adapter.LanguageClient("test", "1")
+        await client.start_tcp("127.0.0.1", port)
+        waiting = client.protocol.send_request_async("custom/wait", {})
+        await client.initialize_async(types.InitializeParams(types.ClientCapabilities()))
+        server.shutdown()
+        with pytest.raises(ConnectionLost):
+            await asyncio.wait_for(waiting, 20)
+        await client.stop()
+
+
+async def test_a_response_of_another_type_ends_its_call() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        size = int((await reader.readuntil(b"\r\n\r\n")).split(b"Content-Length: ")[1].split(b"\r\n")[0])
+        id = json.loads(await reader.readexactly(size))["id"]
+        text = json.dumps({"jsonrpc": "2.0", "id": id, "result": 7}).encode()
+        writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(text), text))
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening:
+        client = adapter.LanguageClient("test", "1")
+        await client.start_tcp(*listening.sockets[0].getsockname())
+        with pytest.raises(JsonRpcInvalidParams):
+            await asyncio.wait_for(client.initialize_async(types.InitializeParams(types.ClientCapabilities())), 20)
+        await client.stop()
+
+
+def test_given_streams() -> None:
+    """Pipes are served on the loop; a stream without a descriptor is left to pygls."""
+    server = new_server()
+    to_server, from_server = os.pipe(), os.pipe()
+    streams = os.fdopen(to_server[0], "rb"), os.fdopen(from_server[1], "wb")
+    thread = threading.Thread(target=server.start_io, args=streams)
+    thread.start()
+    os.write(to_server[1], b'Content-Length: 44\r\n\r\n{"jsonrpc":"2.0","id":1,"method":"unknown"}\n')
+    assert b"-32601" in os.read(from_server[0], 10_000)
+    os.close(to_server[1])
+    thread.join(20)
+    assert not thread.is_alive()
+    os.close(from_server[0])
+    for stream in streams:
+        stream.close()
+
+
+def test_protocol_classes() -> None:
+    class Protocol(LanguageServerProtocol):
+        pass
+
+    server = adapter.LanguageServer("peer", "1", protocol_cls=Protocol)
+    assert isinstance(server.protocol, Protocol)
+    assert isinstance(server, pygls.lsp.server.LanguageServer)
+    with pytest.raises(TypeError):
+        adapter.LanguageServer("peer", "1", protocol_cls=dict)

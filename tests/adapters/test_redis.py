@@ -1,0 +1,305 @@
+"""Events of streams in a real Redis: several workers, and a Redis that is lost, slow, restarted or full."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis.asyncio
+from redis.exceptions import RedisError
+
+from jsonrpc_fast.adapters.redis import RedisEventStore
+from jsonrpc_fast.errors import ConnectionLost, EventsLost
+
+from ..mcp.http.test_event_store import FORGED, append, rest_of
+from ..support.redis_server import RedisServer, needs_server, redis_server
+
+pytestmark = [needs_server, pytest.mark.timeout(90), pytest.mark.time_limit(60)]
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    with tempfile.TemporaryDirectory() as folder, redis_server(Path(folder)) as running:
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def store_at(server: RedisServer, **options: Any) -> AsyncIterator[RedisEventStore]:
+    client = redis.asyncio.from_url(server.url)
+    store = RedisEventStore(client, **{"timeout": 10.0, **options})
+    try:
+        yield store
+    finally:
+        await store.aclose()
+        await client.aclose()
+
+
+@contextlib.asynccontextmanager
+async def two_stores(server: RedisServer, **options: Any) -> AsyncIterator[tuple[RedisEventStore, RedisEventStore]]:
+    async with store_at(server, **options) as one, store_at(server, **options) as other:
+        yield one, other
+
+
+async def command(server: RedisServer, *words: str) -> Any:
+    client = redis.asyncio.from_url(server.url)
+    try:
+        return await client.execute_command(*words)
+    finally:
+        await client.aclose()
+
+
+async def until_subscribed(server: RedisServer) -> None:
+    while not await command(server, "PUBSUB", "CHANNELS"):
+        await asyncio.sleep(0.01)
+
+
+async def test_another_worker_resumes_a_stream(server: RedisServer) -> None:
+    async with two_stores(server) as (one, other):
+        ids = [await append(one, "s/1", data) for data in (None, b"a", None, b"b\0\xff\r\n", b"")]
+        assert ids == ["s/1-1", "s/1-2", "s/1-3", "s/1-4", "s/1-5"]
+        assert await append(one, "s/2", b"other") == "s/2-1"
+        await one.end("s/1")
+        await one.end("s/1")
+        assert await rest_of(other, "s/1-1") == [("s/1-2", b"a"), ("s/1-4", b"b\0\xff\r\n"), ("s/1-5", b"")]
+        assert await rest_of(one, "s/1-3") == [("s/1-4", b"b\0\xff\r\n"), ("s/1-5", b"")]
+        assert await rest_of(other, "s/1-5") == []
+        assert await other.stream_of("s/1-5") == "s/1"
+
+
+async def test_those_who_follow_at_another_worker_get_what_comes_later(server: RedisServer) -> None:
+    async with two_stores(server) as (one, other):
+        first = [await append(one, f"s/{stream}", None) for stream in range(3)]
+        followers = [asyncio.create_task(rest_of(other, first[number % 3])) for number in range(9)]
+        await until_subscribed(server)
+        expected: list[list[tuple[str, bytes]]] = [[], [], []]
+        for number in range(250):
+            data = b"%d" % number
+            for stream in range(3):
+                expected[stream].append((await append(one, f"s/{stream}", data), data))
+        for stream in range(3):
+            await one.end(f"s/{stream}")
+        for number, follower in enumerate(followers):
+            assert await follower == expected[number % 3]
+        while await command(server, "PUBSUB", "CHANNELS"):
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("event_id", FORGED)
+async def test_a_forged_id_resumes_nothing(server: RedisServer, event_id: str) -> None:
+    async with store_at(server) as store:
+        for _ in range(3):
+            await append(store, "s/1", b"secret")
+        assert await store.stream_of(event_id) is None
+        with pytest.raises(EventsLost):
+            await rest_of(store, event_id)
+
+
+async def test_too_many_events(server: RedisServer) -> None:
+    async with store_at(server, max_events=10) as store:
+        first = await append(store, "s/1", None)
+        for number in range(1000):
+            last = await append(store, "s/1", b"%d" % number)
+        assert await store.stream_of(first) is None
+        assert await store.stream_of(last) == "s/1"
+        assert await command(server, "XLEN", "jsonrpc_fast:s/1") < 300
+
+
+async def test_streams_expire_after_their_end(server: RedisServer) -> None:
+    async with store_at(server, max_age=0.2) as store:
+        first = await append(store, "s/1", b"x")
+        await store.end("s/1")
+        while await store.stream_of(first) is not None:
+            await asyncio.sleep(0.02)
+        assert await command(server, "KEYS", "*") == []
+
+
+async def test_a_worker_keeps_what_it_writes_and_loses_what_it_does_not(server: RedisServer) -> None:
+    async with store_at(server, lease=0.6) as other:
+        async with store_at(server, lease=0.6) as one:
+            first = await append(one, "s/1", None)
+            follower = asyncio.create_task(rest_of(other, first))
+            await asyncio.sleep(2)
+            assert not follower.done()
+            assert await append(one, "s/1", b"x") == "s/1-2"
+        with pytest.raises(EventsLost):  # the worker is gone
+            await follower
+        assert await command(server, "KEYS", "*") == []
+
+
+async def test_a_forgotten_session(server: RedisServer) -> None:
+    async with two_stores(server) as (one, other):
+        for stream in ("s/1", "s/2", "t/1"):
+            await append(one, stream, b"x")
+        await one.end("s/2")
+        followers = [asyncio.create_task(rest_of(other, event_id)) for event_id in ("s/1-1", "t/1-1")]
+        await until_subscribed(server)
+        await other.forget("s")
+        with pytest.raises(EventsLost):
+            await followers[0]
+        assert await one.stream_of("s/1-1") is None
+        assert await one.stream_of("s/2-1") is None
+        await append(one, "t/1", b"y")
+        await one.end("t/1")
+        assert await followers[1] == [("t/1-2", b"y")]
+
+
+async def test_a_full_redis_makes_a_stream_end_with_a_fault(server: RedisServer) -> None:
+    async with two_stores(server) as (one, other):
+        first = await append(one, "s/1", None)
+        follower = asyncio.create_task(rest_of(other, first))
+        await until_subscribed(server)
+        await command(server, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+        await command(server, "CONFIG", "SET", "maxmemory", "1")
+        assert await append(one, "s/1", b"x") == "s/1-2"
+        assert await append(one, "t/1", b"x") == "t/1-1"
+        with pytest.raises(EventsLost):
+            await follower
+        await command(server, "CONFIG", "SET", "maxmemory", "0")
+        assert await append(one, "s/1", b"y") == "s/1-3"  # but is not stored: the one before is missing
+        assert await append(one, "u/1", b"y") == "u/1-1"
+        known = [await other.stream_of(event_id) for event_id in ("s/1-1", "s/1-2", "s/1-3", "t/1-1", "u/1-1")]
+        assert known == [None, None, None, None, "u/1"]
+        await one.end("s/1")
+        await one.end("t/1")
+        assert await command(server, "KEYS", "*") == [b"jsonrpc_fast:u/1"]
+
+
+async def test_a_slow_redis_delays_an_event_only_so_long(server: RedisServer) -> None:
+    async with two_stores(server, timeout=0.3, lease=1.5) as (one, other):
+        first = await append(one, "s/1", None)
+        follower = asyncio.create_task(rest_of(other, first))
+        await until_subscribed(server)
+        server.send_signal(signal.SIGSTOP)
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        for number in range(100):
+            assert await append(one, "s/1", b"x") == f"s/1-{number + 2}"
+            await append(one, f"t/{number}", b"x")
+        assert loop.time() - begin < 10
+        with pytest.raises(ConnectionLost):
+            await other.stream_of(first)
+        server.send_signal(signal.SIGCONT)
+        with pytest.raises((EventsLost, ConnectionLost)):  # maybe after the first event, which may be stored
+            await follower
+        await one.end("s/1")
+        while True:
+            with contextlib.suppress(ConnectionLost):
+                if await other.stream_of(first) is None:
+                    break
+            await asyncio.sleep(0.05)
+
+
+async def test_a_redis_that_starts_again_without_its_data(server: RedisServer) -> None:
+    async with two_stores(server, lease=1.5) as (one, other):
+        first = await append(one, "s/1", None)
+        follower = asyncio.create_task(rest_of(other, first))
+        await until_subscribed(server)
+        server.kill()
+        assert await append(one, "s/1", b"1") == "s/1-2"
+        with pytest.raises(ConnectionLost):
+            await one.stream_of(first)
+        server.start()
+        with pytest.raises((EventsLost, ConnectionLost)):
+            await follower
+        assert await append(one, "s/1", b"2") == "s/1-3"
+        number = 0
+        while await resumable(other, await append(one, f"t/{number}", b"x")) is None:
+            number += 1
+            await asyncio.sleep(0.05)
+        assert [await other.stream_of(f"s/1-{number}") for number in (1, 2, 3)] == [None, None, None]
+
+
+async def resumable(store: RedisEventStore, event_id: str) -> str | None:
+    with contextlib.suppress(ConnectionLost):
+        return await store.stream_of(event_id)
+    return None
+
+
+async def test_followers_survive_a_redis_that_starts_again_with_its_data(server: RedisServer) -> None:
+    await command(server, "CONFIG", "SET", "appendonly", "yes")
+    server._options = ("appendonly yes", "appendfsync always")
+    server.kill()
+    server.start()
+    async with two_stores(server, lease=20.0) as (one, other):
+        first = await append(one, "s/1", None)
+        follower = asyncio.create_task(rest_of(other, first))
+        await until_subscribed(server)
+        server.kill()
+        server.start()
+        await asyncio.sleep(0)
+        assert await append(one, "s/1", b"1") == "s/1-2"
+        await until_subscribed(server)
+        assert await append(one, "s/1", b"2") == "s/1-3"
+        await one.end("s/1")
+        assert await follower == [("s/1-2", b"1"), ("s/1-3", b"2")]
+
+
+async def test_at_random_each_follower_gets_every_event(server: RedisServer) -> None:
+    """Followers at two workers come and go at random, and connections to Redis are cut in between."""
+    chance = random.Random(1)
+    sent: dict[str, list[tuple[str, bytes]]] = {f"s/{number}": [] for number in range(4)}
+
+    async def write(store: RedisEventStore, stream: str) -> None:
+        for number in range(60):
+            data = None if chance.random() < 0.1 else b"%d" % number
+            sent[stream].append((await append(store, stream, data), data or b""))
+            await asyncio.sleep(chance.random() * 0.01)
+        await store.end(stream)
+
+    async def read(store: RedisEventStore, stream: str) -> None:
+        while not sent[stream]:
+            await asyncio.sleep(0)
+        await asyncio.sleep(chance.random() * 0.5)
+        position = chance.randrange(len(sent[stream]))
+        got = await rest_of(store, sent[stream][position][0])
+        assert got == [event for event in sent[stream][position + 1 :] if event[1]]
+
+    async def cut() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0.1)
+            with contextlib.suppress(RedisError):
+                await command(server, "CLIENT", "KILL", "TYPE", chance.choice(["pubsub", "normal"]))
+
+    async with two_stores(server, lease=3.0) as stores:
+        readers = [read(chance.choice(stores), chance.choice(list(sent))) for _ in range(100)]
+        writers = [write(chance.choice(stores), stream) for stream in sent]
+        await asyncio.gather(*writers, *readers, cut())
+
+
+async def test_commands_share_pipelines(server: RedisServer) -> None:
+    async with store_at(server) as store:
+        ids = await asyncio.gather(*(store.append(f"s/{number}", bytes(20_000)) for number in range(1000)))
+        assert ids == [f"s/{number}-1" for number in range(1000)]
+        clients = await command(server, "INFO", "clients")
+        assert clients["connected_clients"] <= 2
+
+
+async def test_a_cancelled_append_is_stored_all_the_same(server: RedisServer) -> None:
+    async with store_at(server) as store:
+        first = await append(store, "s/1", None)
+        work = asyncio.create_task(store.append("s/1", b"x"))
+        await asyncio.sleep(0)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert await append(store, "s/1", b"y") == "s/1-3"
+        await store.end("s/1")
+        assert await rest_of(store, first) == [("s/1-2", b"x"), ("s/1-3", b"y")]
+
+
+async def test_wrong_options() -> None:
+    client = redis.asyncio.Redis()
+    with pytest.raises(ValueError, match="max_events"):
+        RedisEventStore(client, max_events=0)
+    for name in ("max_age", "lease", "timeout"):
+        with pytest.raises(ValueError, match=name):
+            RedisEventStore(client, **{name: 0})
+    with pytest.raises(ValueError, match="decode"):
+        RedisEventStore(redis.asyncio.Redis(decode_responses=True))
