@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import select
 import stat
 import sys
@@ -17,21 +18,41 @@ from typing import Any, Final, get_args
 
 from ..codec import Message, Notification, ParseError, Request
 from ..codec.located import LocatingDecoder
-from ..codes import ParseErrorCode
-from ..framing.frames import Frame
-from ..profile import PRESETS
+from ..codes import Hint, ParseErrorCode
+from ..framing.frames import Frame, Framing
+from ..framing.hints import looks_like
+from ..profile import PRESETS, Profile
 from ..types import Kind
-from .output import FAILURE, INVALID, SUCCESS, print_error, printable
+from .output import FAILURE, INVALID, SUCCESS, announce_waiting, is_coloured, print_error, printable, shorten, styled
 
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _CHUNK_BYTES: Final = 256 * 1024
 _BAR_BYTES: Final = 8 * 1024 * 1024  # the progress bar is shown after this much input
 _BAR_SECONDS: Final = 2.0  # or after this time
+_MAX_METHODS: Final = 1000  # with a line of their own
+_OTHER_METHODS: Final = "(other methods)"
+
+# What a file begins with that is not UTF-8, and a program that makes text of it.
+_ENCODINGS: Final = (
+    (re.compile(rb"\x1f\x8b"), "compressed with gzip", "gzip -dc FILE"),
+    (re.compile(rb"\x28\xb5\x2f\xfd"), "compressed with zstd", "zstd -dc FILE"),
+    (re.compile(rb"\xfd7zXZ\0"), "compressed with xz", "xz -dc FILE"),
+    (re.compile(rb"BZh[1-9]1AY&SY"), "compressed with bzip2", "bzip2 -dc FILE"),
+    (re.compile(rb"\xff\xfe|\xfe\xff"), "UTF-16", "iconv -f UTF-16 -t UTF-8 FILE"),
+)
+_OPENED_ON_ITS_OWN_LINE: Final = re.compile(rb"\s*[\[{][ \t]*\r?\n")
+_FRAMINGS: Final[dict[Framing, str]] = {
+    "concatenated": "a message takes several lines",
+    "content-length": "the messages have Content-Length headers",
+    "sse": "the messages are server-sent events",
+}
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command. Return the exit status."""
     files = options.files or ["-"]
+    if "-" in files:
+        announce_waiting("reading messages from the terminal; end the input with Ctrl-D (see --help)")
     with contextlib.closing(_Progress(files)) as progress:
         return max([_check_file(file, options, progress) for file in files])
 
@@ -39,12 +60,19 @@ def run(options: argparse.Namespace) -> int:
 def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> int:
     """Print the faults and the summary of one file. Return the exit status for it."""
     report = _Report(file, options, progress)
-    decoder = LocatingDecoder(options.framing, PRESETS[options.profile])
+    profile = PRESETS[options.profile]
+    decoder = LocatingDecoder(options.framing or "newline", profile)
+    is_first = True
     for chunk in _read(file):
         if isinstance(chunk, OSError):
+            problem = f"cannot read {printable(file)}: {chunk.strerror}"
+        else:
+            problem = _advice(printable(file), chunk, options.framing, profile) if is_first else ""
+        if isinstance(chunk, OSError) or problem:
             progress.clear()
-            print_error(f"cannot read {printable(file)}: {chunk.strerror}")
+            print_error(problem)
             return FAILURE
+        is_first = False
         for frame, item in decoder.feed_located(chunk):
             report.add(frame, item)
         progress.advance(len(chunk))
@@ -55,6 +83,42 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
         report.add(frame, item)
     report.close()
     return INVALID if report.counts["invalid"] else SUCCESS
+
+
+def _advice(name: str, start: bytes, framing: Framing | None, profile: Profile) -> str:
+    """Return how to check a file that is evidently no stream of messages in this framing; "" for any other file.
+
+    Args:
+        name: The file's name.
+        start: The file's first bytes.
+        framing: The framing that the user asked for; None: newline, and the user did not choose.
+        profile: The rules for messages.
+    """
+    for beginning, what, program in _ENCODINGS:
+        if beginning.match(start):
+            return f"{name} is {what}; check it with: {program} | jsonrpc-fast check"
+    other = _other_framing(start, profile) if framing is None else None
+    return "" if other is None else f"{name}: {_FRAMINGS[other]}; check it with --framing {other}"
+
+
+def _other_framing(start: bytes, profile: Profile) -> Framing | None:
+    """Return the framing in which a file's first message is valid, if that is evidently not newline framing."""
+    framing: Framing
+    match looks_like(start):
+        case Hint.NEWLINE_FRAMING:
+            framing = "concatenated"
+            if _OPENED_ON_ITS_OWN_LINE.match(start):  # whatever is wrong with the rest
+                return framing
+        case Hint.CONTENT_LENGTH_FRAMING:
+            framing = "content-length"
+        case Hint.SSE_FRAMING:
+            framing = "sse"
+        case _:
+            return None
+    for frame, item in LocatingDecoder(framing, profile).feed_located(start):
+        has_lines = framing != "concatenated" or b"\n" in (frame.text or b"").strip()
+        return framing if has_lines and not isinstance(item, ParseError) else None
+    return None
 
 
 def _read(file: str) -> Iterator[bytes | OSError]:
@@ -76,14 +140,17 @@ class _Report:
     Attributes:
         counts: The number of messages of each kind, "invalid" included.
         faults: The number of invalid messages of each code.
+        methods: The number of requests and of notifications of each method.
     """
 
     def __init__(self, file: str, options: argparse.Namespace, progress: _Progress) -> None:
         self.counts: Counter[str] = Counter()
         self.faults: Counter[ParseErrorCode] = Counter()
+        self.methods: dict[str, Counter[str]] = {}
         self._file = file
         self._options = options
         self._progress = progress
+        self._coloured = not options.json and is_coloured(sys.stdout)
 
     def add(self, frame: Frame, item: Message | list[Message]) -> None:
         """Count what was decoded from a frame, and show its faults."""
@@ -97,25 +164,42 @@ class _Report:
     def close(self) -> None:
         """Print the summary."""
         self._progress.clear()
+        if self._options.quiet:
+            return
         if self._options.json:
-            counts = {kind: self.counts[kind] for kind in _KINDS}
-            faults = {code.name: self.faults[code] for code in ParseErrorCode if self.faults[code]}
-            summary = {"profile": self._options.profile, "counts": counts, "faults": faults}
-            print(json.dumps({"type": "summary", "file": _json_text(self._file), **summary}))
+            self._print_json()
             return
         name = printable(self._file)
         if 0 < self._options.max_faults < self.counts["invalid"]:
             print(f"{name}: {self.counts['invalid'] - self._options.max_faults} more faults not shown")
-        print(f"{name}: {', '.join([f'{kind} {self.counts[kind]}' for kind in _KINDS])}")
+        counts = ", ".join([f"{kind} {self.counts[kind]}" for kind in _KINDS[:-1]])
+        invalid = f"invalid {self.counts['invalid']}"
+        print(f"{name}: {counts}, {styled(invalid, 'red', self._coloured and self.counts['invalid'] > 0)}")
         for code in ParseErrorCode:
             if self.faults[code]:
                 print(f"{name}: {code.name} {self.faults[code]}")
+        if self._options.methods:
+            for method, counts_of in self._sorted_methods():
+                shown = ", ".join([f"{kind} {count}" for kind, count in sorted(counts_of.items(), reverse=True)])
+                print(f"{name}: {printable(shorten(method))}: {shown}")
+
+    def _print_json(self) -> None:
+        counts = {kind: self.counts[kind] for kind in _KINDS}
+        faults = {code.name: self.faults[code] for code in ParseErrorCode if self.faults[code]}
+        summary = {"profile": self._options.profile, "counts": counts, "faults": faults}
+        if self._options.methods:
+            summary["methods"] = {method: dict(counts_of) for method, counts_of in self._sorted_methods()}
+        print(json.dumps({"type": "summary", "file": _json_text(self._file), **summary}))
+
+    def _sorted_methods(self) -> list[tuple[str, Counter[str]]]:
+        """Return the methods and their counts, the most frequent first."""
+        return sorted(self.methods.items(), key=lambda item: (-item[1].total(), item[0]))
 
     def _add(self, frame: Frame, message: Message) -> None:
         if isinstance(message, Request):
-            self.counts["request"] += 1
+            self._add_method("request", message.method)
         elif isinstance(message, Notification):
-            self.counts["notification"] += 1
+            self._add_method("notification", message.method)
         elif isinstance(message, ParseError):
             self.counts["invalid"] += 1
             self.faults[message.code] += 1
@@ -124,17 +208,26 @@ class _Report:
         else:
             self.counts["error" if message.is_error else "result"] += 1
 
+    def _add_method(self, kind: Kind, method: str) -> None:
+        self.counts[kind] += 1
+        if self._options.methods:
+            if method not in self.methods and len(self.methods) >= _MAX_METHODS:
+                method = _OTHER_METHODS
+            self.methods.setdefault(method, Counter())[kind] += 1
+
     def _show(self, frame: Frame, fault: ParseError) -> None:
         self._progress.clear()
         offset = self._offset_of(fault, frame)
         if self._options.json:
-            place = {"line": frame.line, "offset": offset, "index": fault.index}
+            where = {"line": frame.line, "offset": offset, "index": fault.index}
             what = {"code": fault.code.name, "message": fault.message}
-            print(json.dumps({"type": "fault", "file": _json_text(self._file), **place, **what}))
+            print(json.dumps({"type": "fault", "file": _json_text(self._file), **where, **what}))
         else:
             line = "" if frame.line is None else f"{frame.line}:"
             item = "" if fault.index is None else f", item {fault.index}"
-            print(f"{printable(self._file)}:{line} byte {offset}{item}: {fault.code.name}: {fault.message}")
+            place = styled(f"{printable(self._file)}:{line}", "bold", self._coloured)
+            code = styled(fault.code.name, "red", self._coloured)
+            print(f"{place} byte {offset}{item}: {code}: {fault.message}")
 
     def _offset_of(self, fault: ParseError, frame: Frame) -> int:
         """Return the byte of the file at which a fault is, or at which its message begins."""

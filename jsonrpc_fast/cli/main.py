@@ -6,19 +6,21 @@ Each command runs in a module of its own. No command shows a payload.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
 from .._version import __version__
 from ..framing.frames import FRAMINGS, Framing
 from ..profile import PRESETS
-from . import check, info, serve
+from . import check, info, relay, serve
 from .output import FAILURE, INTERRUPTED, OUTPUT_CLOSED, print_error, silence_closed_outputs
 
 _DESCRIPTION: Final = """\
 Validate JSON-RPC 2.0 messages, log the messages of a server, serve templates
-over MCP, and show this installation.
+over MCP, relay MCP between stdio and HTTP, and show this installation.
 """
 _CHECK: Final = """\
 Validate streams of JSON-RPC messages. Print the first faults of each file, and
@@ -37,50 +39,80 @@ Every byte is passed on at once and unchanged, in both directions. The log has
 one line for each message: time, direction (-> from the client, <- from the
 server), kind, method, id, size, response time and fault. Payloads are never
 logged. The server's standard error is not changed.
+
+With --http, run an HTTP server that passes every request on to the server of
+the URL, and log the messages in the bodies and in the streams of events.
 """
 _SERVE: Final = """\
 Serve the text templates of a folder over the Model Context Protocol (MCP), on
-standard input and output. Each template is a prompt, whose arguments are the
-variables of the template, and a resource. Clients are notified when files
-change. Templates cannot read files outside the folder.
+standard input and output, or over HTTP. Each template is a prompt, whose
+arguments are the variables of the template, and a resource. Clients are
+notified when files change. Templates cannot read files outside the folder.
+"""
+_RELAY: Final = """\
+Connect an MCP client and an MCP server that use different transports.
+
+With a URL: serve a remote server on standard input and output, for a client
+that starts its servers as programs. With --http: serve a program over HTTP;
+each session gets a process of its own.
 """
 _INFO: Final = """\
 Show the versions, the backend (and why the compiled core is not in use), and
 the rules of the profiles.
 """
 
-_EXIT_STATUS: Final = """\
-exit status:
-  0    success
-  2    the command line is wrong, or the output cannot be written
-  130  interrupted
-  141  the reader of the output closed it
+_COLOURS: Final = """\
+Colours are for terminals. The variable NO_COLOR turns them off, FORCE_COLOR on.
 """
-_COMMAND_STATUS: Final = "`jsonrpc-fast COMMAND --help` shows the options and exit statuses of a command.\n"
+_STATUS: Final = """\
+exit status:
+  that of the command: `jsonrpc-fast COMMAND --help` shows it, and its options
+  2    the command line is wrong
+"""
 _CHECK_STATUS: Final = """\
 exit status:
   0    all messages are valid
   1    a message is invalid
-  2    the command line is wrong, a file cannot be read, or the output cannot be
-       written
+  2    the command line is wrong, a file cannot be read or checked as it is, or
+       the output cannot be written
   130  interrupted
   141  the reader of the output closed it
 """
 _TAP_STATUS: Final = """\
 exit status:
-  that of the server; 128 + N if signal N ended it
-  2    the command line is wrong, or the log cannot be opened
+  that of the server; 128 + N if signal N ended it; with --http: 0
+  2    the command line is wrong, the log cannot be opened, or an extra is not
+       installed
+  3    the address of --http is in use, or cannot be listened on
   126  the server's command cannot be run
   127  the server's command is not found
+  130  interrupted, with --http
 """
-_SERVE_STATUS: Final = """\
+_RELAY_STATUS: Final = """\
 exit status:
   0    the client closed standard input
   1    standard output cannot be written, or the client did not read all of it
-  2    the command line is wrong, the folder cannot be read, or the extra `mcp` is
-       not installed
+  2    the command line is wrong, or an extra is not installed
+  3    the address of --http is in use, or cannot be listened on
   130  interrupted
   143  terminated
+"""
+_SERVE_STATUS: Final = """\
+exit status:
+  0    the client closed standard input, or the HTTP server ended
+  1    standard output cannot be written, or the client did not read all of it
+  2    the command line is wrong, the folder cannot be read, or the extra `mcp` or
+       `mcp-http` is not installed
+  3    the address is in use, or cannot be listened on
+  130  interrupted
+  143  terminated
+"""
+_INFO_STATUS: Final = """\
+exit status:
+  0    success
+  2    the command line is wrong, or the output cannot be written
+  130  interrupted
+  141  the reader of the output closed it
 """
 
 
@@ -93,6 +125,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
+    # Not in a thread; and a signal that is ignored (nohup) stays ignored.
+    handles_signal = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if handles_signal:
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         status = _run(list(sys.argv[1:] if arguments is None else arguments))
         print(end="", flush=True)
@@ -104,28 +143,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_error(f"cannot write: {error.strerror}")
         status = FAILURE
     silence_closed_outputs()
+    if handles_signal and signal.getsignal(signal.SIGINT) is _interrupt:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return status
+
+
+def _interrupt(number: int, _: object) -> None:
+    """Interrupt the command. Another signal ends the process: interrupting the clean-up would show a traceback."""
+    signal.signal(number, signal.SIG_DFL)
+    raise KeyboardInterrupt
 
 
 def _run(arguments: list[str]) -> int:
     parser = _parser()
-    tapped: list[str] = []
-    if arguments[:1] == ["tap"] and "--" in arguments:
+    program: list[str] = []
+    if arguments[:1] in (["tap"], ["relay"]) and "--" in arguments:
         # The arguments after -- belong to the server's command.
         split = arguments.index("--")
-        arguments, tapped = arguments[:split], arguments[split + 1 :]
+        arguments, program = arguments[:split], arguments[split + 1 :]
     try:
-        options = parser.parse_args(arguments)
-        if options.command == "tap" and not tapped:
-            options.parser.error("missing command after --")
+        options, unknown = parser.parse_known_args(arguments)
+        if options.command in ("tap", "relay"):
+            _check_ends(options, program)
+        if unknown:
+            getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as exit:
         return int(exit.code or 0)
     if options.command == "check":
         return check.run(options)
+    if options.command == "tap" and options.http is not None:
+        from . import tap_http
+
+        return tap_http.run(options)
     if options.command == "tap":
         from . import tap  # imports what no other command needs
 
-        return tap.run(options, tapped)
+        return tap.run(options, program)
+    if options.command == "relay":
+        return relay.run(options, program)
     if options.command == "serve":
         return serve.run(options)
     if options.command == "info":
@@ -134,10 +189,31 @@ def _run(arguments: list[str]) -> int:
     return FAILURE
 
 
+def _check_ends(options: argparse.Namespace, program: list[str]) -> None:
+    """Check that a command has what it connects. Exits with a message otherwise."""
+    error, name, url = options.parser.error, options.command, options.url
+    if (name == "tap") == (options.http is None):
+        http = "" if options.http is None else f" --http {options.http}"
+        if url is not None and url.startswith(("http://", "https://")) and not program:
+            error("--http needs a command after --, and no URL" if http else f"missing --http HOST:PORT before {url}")
+        if url is not None and not program:
+            error(f"missing -- before the command: jsonrpc-fast {name}{http} -- {url} ...")
+        if name == "tap" and not program:
+            error("missing command after --")
+        if url is not None or not program:
+            error(f"{'--http needs' if http else 'expected'} a command after --, and no URL")
+    elif url is None or program:
+        error(
+            "--http needs a URL, and no command"
+            if name == "tap"
+            else "expected a URL, or --http and a command after --"
+        )
+
+
 def _parser() -> argparse.ArgumentParser:
     layout: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter}
     parser = argparse.ArgumentParser(
-        prog="jsonrpc-fast", description=_DESCRIPTION, epilog=f"{_COMMAND_STATUS}\n{_EXIT_STATUS}", **layout
+        prog="jsonrpc-fast", description=_DESCRIPTION, epilog=f"{_COLOURS}\n{_STATUS}", **layout
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
@@ -145,7 +221,7 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "check", help="validate streams of messages", description=_CHECK, epilog=_CHECK_STATUS, **layout
     )
-    _add_rules(command, "newline")
+    _add_rules(command, None)
     command.add_argument("files", nargs="*", metavar="FILE", help="a file to read; - or no file means standard input")
     command.add_argument(
         "--max-faults",
@@ -154,18 +230,21 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="show at most N faults of each file (default: %(default)s)",
     )
+    command.add_argument("--methods", action="store_true", help="count the requests and notifications of each method")
+    command.add_argument("-q", "--quiet", action="store_true", help="print no summaries, only faults")
     command.add_argument("--json", action="store_true", help="print each fault and each summary as one JSON object")
 
     command = commands.add_parser(
         "tap",
         help="log the messages between a server and its client",
         description=_TAP,
-        usage="jsonrpc-fast tap [options] -- COMMAND ...",
+        usage="jsonrpc-fast tap [options] -- COMMAND ...\n       jsonrpc-fast tap --http HOST:PORT [options] URL",
         epilog=_TAP_STATUS,
         **layout,
     )
-    command.set_defaults(parser=command)
     _add_rules(command, "auto")
+    command.add_argument("url", nargs="?", metavar="URL", help="the URL of a server on HTTP; with --http")
+    command.add_argument("--http", metavar="HOST:PORT", help="where to receive the requests for the URL's server")
     command.add_argument("--log", metavar="FILE", help="append the log to FILE (default: standard error)")
 
     command = commands.add_parser(
@@ -175,17 +254,63 @@ def _parser() -> argparse.ArgumentParser:
         "--template-dir", default="templates", metavar="DIR", help="the folder of templates (default: ./%(default)s)"
     )
     command.add_argument(
+        "--http", metavar="HOST:PORT", help="serve Streamable HTTP at http://HOST:PORT/mcp (needs the extra mcp-http)"
+    )
+    command.add_argument(
+        "--allow-host",
+        action="append",
+        metavar="NAME",
+        help="accept this name in the Host header, such as example.org or example.org:8000; may be repeated "
+        "(default: the names of the loopback interface, if the server is reached through it)",
+    )
+    command.add_argument(
+        "--allow-origin",
+        action="append",
+        metavar="ORIGIN",
+        help="accept requests of web pages of this origin, such as https://example.org; may be repeated",
+    )
+    command.add_argument(
         "--debug", action="store_true", help="log each message and fault to standard error, without payloads"
     )
 
     command = commands.add_parser(
-        "info", help="show versions, backend and profiles", description=_INFO, epilog=_EXIT_STATUS, **layout
+        "relay",
+        help="connect an MCP client and a server over other transports",
+        description=_RELAY,
+        usage="jsonrpc-fast relay [options] URL\n       jsonrpc-fast relay --http HOST:PORT [options] -- COMMAND ...",
+        epilog=_RELAY_STATUS,
+        **layout,
+    )
+    command.add_argument("url", nargs="?", metavar="URL", help="the URL of a remote server")
+    command.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="a header of every request to the URL; ${VARIABLE} is replaced from the environment",
+    )
+    command.add_argument("--http", metavar="HOST:PORT", help="where to serve the command over HTTP, at the path /mcp")
+    command.add_argument(
+        "--max-processes",
+        type=_whole_number,
+        default=64,
+        metavar="N",
+        help="run at most N processes of the command (default: %(default)s)",
+    )
+    command.add_argument(
+        "--debug", action="store_true", help="log each message and fault to standard error, without payloads"
+    )
+
+    command = commands.add_parser(
+        "info", help="show versions, backend and profiles", description=_INFO, epilog=_INFO_STATUS, **layout
     )
     command.add_argument("--json", action="store_true", help="print one JSON object")
+    for command in commands.choices.values():
+        command.set_defaults(parser=command)
     return parser
 
 
-def _add_rules(command: argparse.ArgumentParser, framing: Framing) -> None:
+def _add_rules(command: argparse.ArgumentParser, framing: Framing | None) -> None:
     command.add_argument(
         "--profile",
         choices=PRESETS,
@@ -198,8 +323,9 @@ def _add_rules(command: argparse.ArgumentParser, framing: Framing) -> None:
         choices=FRAMINGS,
         default=framing,
         help="how messages are separated: newline, one message per line; content-length, headers as in LSP; "
-        "sse, server-sent events; auto, newline or content-length, whichever the stream begins with "
-        "(default: %(default)s)",
+        "sse, server-sent events; concatenated, JSON values in any spacing; "
+        "auto, newline or content-length, whichever the stream begins with "
+        f"(default: {framing or 'newline'})",
     )
 
 

@@ -1,11 +1,11 @@
-"""Exit statuses, error messages, escaped names and closed outputs, shared by all commands."""
+"""Exit statuses, messages for the user, colours, escaped names and closed outputs, shared by all commands."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from typing import Final
+from typing import Any, Final
 
 SUCCESS: Final = 0
 INVALID: Final = 1
@@ -18,6 +18,12 @@ INTERRUPTED: Final = 130
 OUTPUT_CLOSED: Final = 141
 """The status that a shell shows for a process ended by SIGPIPE."""
 
+WAITING_FOR_CLIENT: Final = (
+    "waiting for messages of an MCP client on the terminal; usually the client starts this command; Ctrl-D ends it"
+)
+_SHOWN_CHARACTERS: Final = 60  # of a method or an id
+_STYLES: Final = {"bold": "1", "red": "31", "yellow": "33"}
+
 
 def print_error(text: str, program: str = "jsonrpc-fast") -> None:
     """Print an error message on stderr, if that is open."""
@@ -26,9 +32,35 @@ def print_error(text: str, program: str = "jsonrpc-fast") -> None:
             print(f"{program}: {text}", file=sys.stderr)
 
 
+def announce_waiting(text: str, program: str = "jsonrpc-fast") -> None:
+    """Print on stderr what a command waits for, if its stdin is a terminal: it would seem to hang."""
+    if os.isatty(0):
+        print_error(text, program)
+
+
+def is_coloured(stream: Any) -> bool:
+    """Return whether to write colours: to terminals only, unless NO_COLOR or FORCE_COLOR is set and not empty."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    # Consoles of Windows may show the escape sequences.
+    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb" and sys.platform != "win32"
+
+
+def styled(text: str, style: str, coloured: bool) -> str:
+    """Return a text in a style of `_STYLES`, or unchanged if not `coloured`."""
+    return f"\033[{_STYLES[style]}m{text}\033[0m" if coloured else text
+
+
 def escape(text: str) -> str:
     """Return a text with escapes for characters that are not printable."""
     return "".join([char if char.isprintable() else char.encode("unicode_escape").decode() for char in text])
+
+
+def shorten(text: str) -> str:
+    """Return a text from a message on one line, shortened and escaped."""
+    return escape(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…")
 
 
 def printable(name: str) -> str:

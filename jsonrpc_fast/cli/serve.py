@@ -1,7 +1,7 @@
-"""The command `serve`: an MCP server on stdin and stdout that serves the text templates of a folder.
+"""The command `serve`: an MCP server that serves the text templates of a folder, on stdin and stdout or over HTTP.
 
-stdout carries the protocol only. Everything else goes to stderr: why the server does not start, which templates are
-invalid, and with `--debug` a line for each message and fault, without payloads.
+On stdin and stdout, stdout carries the protocol only. Everything else goes to stderr: why the server does not start,
+which templates are invalid, and with `--debug` a line for each message and fault, without payloads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .output import FAILURE, print_error, printable
+from .output import FAILURE, WAITING_FOR_CLIENT, announce_waiting, print_error, printable
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -28,10 +28,16 @@ class ServeConfiguration:
     Attributes:
         template_dir: The absolute path of the folder, which exists and can be read.
         debug: Whether to log each message and fault to stderr.
+        address: Host and port to serve HTTP on; None: serve stdin and stdout.
+        allowed_hosts: Names for the `Host` header; None: those of the loopback interface.
+        allowed_origins: Values for the `Origin` header; None: those of the loopback interface.
     """
 
     template_dir: Path
     debug: bool = False
+    address: tuple[str, int] | None = None
+    allowed_hosts: list[str] | None = None
+    allowed_origins: list[str] | None = None
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> Self:
@@ -51,7 +57,31 @@ class ServeConfiguration:
             raise ValueError(f"{printable(given)} is not a folder") from None
         except OSError as error:
             raise ValueError(f"cannot read the folder {printable(given)}: {error.strerror}") from None
-        return cls(template_dir=Path(given).absolute(), debug=options.debug)
+        if options.http is None and (options.allow_host or options.allow_origin):
+            raise ValueError("--allow-host and --allow-origin need --http")
+        return cls(
+            template_dir=Path(given).absolute(),
+            debug=options.debug,
+            address=None if options.http is None else parse_address(options.http),
+            allowed_hosts=options.allow_host,
+            allowed_origins=options.allow_origin,
+        )
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Return the host and the port in "HOST:PORT", "[HOST]:PORT", ":PORT" or "PORT"; the host is 127.0.0.1 by default.
+
+    Raises:
+        ValueError: The address is malformed.
+    """
+    host, _, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"the address {printable(text)} is malformed: write IPv6 addresses as [HOST]:PORT")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536):
+        raise ValueError(f"the address {printable(text)} must be HOST:PORT")
+    return host or "127.0.0.1", int(port)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -61,11 +91,12 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:
         return _fail(str(error))
     try:
-        from ..mcp.templates.server import TemplateFolder, serve_folder
+        from ..mcp.templates.server import TemplateFolder, serve_folder, serve_folder_over_http
     except ModuleNotFoundError as error:
         if (error.name or "").startswith(__package__.partition(".")[0]):
             raise
-        return _fail(f"{error.name} is missing; install the extra: pip install 'jsonrpc_fast[mcp]'")
+        extra = "mcp" if configuration.address is None else "mcp-http"
+        return _fail(f"{error.name} is missing; install the extra: pip install 'jsonrpc_fast[{extra}]'")
     from ..errors import ConnectionLost
     from ..transports import debug
 
@@ -80,8 +111,12 @@ def run(options: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         return _fail(getattr(error, "strerror", None) or str(error))
     try:
-        return serve_folder(folder)
-    except ConnectionLost as error:
+        if configuration.address is None:
+            announce_waiting(WAITING_FOR_CLIENT, _PROGRAM)
+            return serve_folder(folder)
+        hosts, origins = configuration.allowed_hosts, configuration.allowed_origins
+        return serve_folder_over_http(folder, *configuration.address, allowed_hosts=hosts, allowed_origins=origins)
+    except (ConnectionLost, ImportError) as error:
         return _fail(str(error))
     finally:
         folder.close()

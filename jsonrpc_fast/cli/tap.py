@@ -23,8 +23,8 @@ import sys
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Literal, TypeAlias
 
 from ..codec import Notification, ParseError, Request, Response
 from ..codec.located import LocatingDecoder
@@ -32,34 +32,41 @@ from ..codes import ParseErrorCode
 from ..framing.frames import Framing
 from ..profile import PRESETS, Profile
 from ..types import MessageId
-from .output import CANNOT_RUN, FAILURE, NOT_FOUND, escape, point_at_null, print_error, printable
+from .output import CANNOT_RUN, FAILURE, NOT_FOUND, is_coloured, point_at_null, print_error, printable, shorten, styled
 
 Direction = Literal["->", "<-"]
 """-> from the client to the server, <- from the server to the client."""
+
+Pending: TypeAlias = "OrderedDict[tuple[type, MessageId], tuple[float, str]]"
+"""Requests without a response, by id: when they were sent, and their methods."""
 
 _CHUNK_BYTES: Final = 65536
 _WAITING_BYTES: Final = 64 * 1024 * 1024  # passed on, and not yet logged
 _ENTRY_BYTES: Final = 256  # the memory of a queued chunk besides its bytes
 _PENDING_CALLS: Final = 4096  # in each direction; beyond this, the oldest is forgotten
-_SHOWN_CHARACTERS: Final = 60  # of a method or an id
 _LAST_LINES_SECONDS: Final = 2.0  # how long the log may make no progress after the server has ended
 _REST_SECONDS: Final = 0.2  # a pipe that is quiet this long after its writer has ended counts as empty
+_STYLES: Final = {"invalid": "red", "error": "yellow"}
 _LOG_ENDS: Final = "the rest of this direction is not logged"
 
 
 def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Run the command `tap` with the server `command`. Return the exit status."""
+    return with_log(options, lambda log: _tap(command, log, options.framing, PRESETS[options.profile]))
+
+
+def with_log(options: argparse.Namespace, tap: Callable[[int], int]) -> int:
+    """Open the log, call a function with its file descriptor, and return the exit status."""
     _fill_standard_descriptors()
-    profile = PRESETS[options.profile]
     if options.log is None:
-        return _tap(command, 2, options.framing, profile)
+        return tap(2)
     try:
         log = os.open(options.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     except OSError as error:
         print_error(f"cannot write {printable(options.log)}: {error.strerror}")
         return FAILURE
     try:
-        return _tap(command, log, options.framing, profile)
+        return tap(log)
     finally:
         os.close(log)
 
@@ -78,7 +85,7 @@ def _tap(command: Sequence[str], log: int, framing: Framing, profile: Profile) -
 
         for descriptor in (0, 1):
             msvcrt.setmode(descriptor, os.O_BINARY)
-    watcher = _Watcher(log, framing, profile)
+    watcher = Watcher(log, framing, profile)
     try:
         server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
     except OSError as error:
@@ -99,7 +106,8 @@ def _tap(command: Sequence[str], log: int, framing: Framing, profile: Profile) -
         # The client gets all that the server wrote before it ended, however slowly it reads.
         to_client.join()
         os.close(ended)
-        watcher.finish(status)
+        ending = f"signal {-status}" if status < 0 else f"status {status}"
+        watcher.finish(f"the server ended with {ending}")
         written = -1
         while watching.is_alive() and watcher.written_lines > written:
             written = watcher.written_lines
@@ -152,7 +160,7 @@ def _is_in_foreground() -> bool:
         os.close(terminal)
 
 
-def _forward_to_server(target: Any, watcher: _Watcher) -> None:
+def _forward_to_server(target: Any, watcher: Watcher) -> None:
     """Pass on what the client writes until it ends, or until the server stops reading."""
     try:
         while chunk := _read(0):
@@ -166,7 +174,7 @@ def _forward_to_server(target: Any, watcher: _Watcher) -> None:
         target.close()
 
 
-def _forward_to_client(source: Any, ended: int, watcher: _Watcher) -> None:
+def _forward_to_client(source: Any, ended: int, watcher: Watcher) -> None:
     """Pass on what the server writes until it ends; processes that it started may keep the pipe open longer."""
     descriptor = source.fileno()
     try:
@@ -220,56 +228,85 @@ def _write(descriptor: int, chunk: bytes) -> None:
             select.select([], [descriptor], [])
 
 
-class _Watcher:
-    """Decodes what was passed on and writes the log, in a thread of its own."""
+class Channel:
+    """Both directions between a client and a server, or of one HTTP request.
+
+    Attributes:
+        sides: The sides of the channel.
+        skipped: How many bytes did not fit in the queue since the last chunk that did.
+    """
+
+    __slots__ = ("sides", "skipped")
+
+    def __init__(self, to_server: Side, to_client: Side) -> None:
+        self.sides: dict[Direction, Side] = {"->": to_server, "<-": to_client}
+        self.skipped: dict[Direction, int] = {"->": 0, "<-": 0}
+
+
+class Watcher:
+    """Decodes what was passed on and writes the log, in a thread of its own.
+
+    Args:
+        log: The file descriptor of the log.
+        framing: The framing of the channel, for chunks without one of their own.
+        profile: The rules for messages.
+    """
 
     def __init__(self, log: int, framing: Framing, profile: Profile) -> None:
-        self.written_lines = 0
+        self.written_lines: int = 0
         self._log: int | None = log
-        self._sides: dict[Direction, _Side] = {"->": _Side(framing, profile), "<-": _Side(framing, profile)}
-        self._waiting: deque[tuple[Direction, float, bytes, int]] = deque()
+        self._coloured = log == 2 and is_coloured(sys.stderr)
+        self._channel = Channel(Side(framing, profile), Side(framing, profile))
+        self._waiting: deque[tuple[Channel, Direction, float, bytes, int, str]] = deque()
         self._waiting_bytes = 0
-        self._skipped: dict[Direction, int] = {"->": 0, "<-": 0}  # bytes that did not fit in the queue
         self._changed = threading.Condition()
-        self._status: int | None = None
+        self._ending: str | None = None
 
-    def add(self, direction: Direction, chunk: bytes) -> None:
+    def add(self, direction: Direction, chunk: bytes, channel: Channel | None = None) -> None:
         """Queue a chunk, b"" at the end of a stream. Called before it is passed on, so that no response comes first."""
+        self._add(self._channel if channel is None else channel, direction, chunk, "")
+
+    def note(self, direction: Direction, line: str) -> None:
+        """Queue a line that is not about a message."""
+        self._add(self._channel, direction, b"", line)
+
+    def _add(self, channel: Channel, direction: Direction, chunk: bytes, line: str) -> None:
         now = time.time()
         with self._changed:
-            if chunk and self._waiting_bytes > _WAITING_BYTES:
-                self._skipped[direction] += len(chunk)
+            if (chunk or line) and self._waiting_bytes > _WAITING_BYTES:
+                channel.skipped[direction] += len(chunk)
                 return
-            self._waiting.append((direction, now, chunk, self._skipped[direction]))
+            self._waiting.append((channel, direction, now, chunk, channel.skipped[direction], line))
             self._waiting_bytes += len(chunk) + _ENTRY_BYTES
-            self._skipped[direction] = 0
+            channel.skipped[direction] = 0
             self._changed.notify()
 
-    def finish(self, status: int) -> None:
-        """End the log: the server has ended with `status`."""
+    def finish(self, ending: str) -> None:
+        """End the log with a line that says why."""
         with self._changed:
-            self._status = status
+            self._ending = ending
             self._changed.notify()
 
     def run(self) -> None:
         """Write a line for each message until the server has ended and all is written."""
         while True:
             with self._changed:
-                while not self._waiting and self._status is None:
+                while not self._waiting and self._ending is None:
                     self._changed.wait()
                 if not self._waiting:
                     break
-                direction, now, chunk, skipped = self._waiting.popleft()
+                channel, direction, now, chunk, skipped, line = self._waiting.popleft()
                 self._waiting_bytes -= len(chunk) + _ENTRY_BYTES
-            side = self._sides[direction]
-            other = self._sides["<-" if direction == "->" else "->"]
+            if line:
+                self._write(now, direction, [line])
+                continue
+            side = channel.sides[direction]
+            other = channel.sides["<-" if direction == "->" else "->"]
             if skipped:
                 self._write(now, direction, [f"{skipped} bytes are not logged: the log is too slow", *side.skip()])
             self._write(now, direction, list(side.lines(now, chunk, other)))
-        unanswered = sum([len(side.pending) for side in self._sides.values()])
-        status = self._status or 0
-        ending = f"signal {-status}" if status < 0 else f"status {status}"
-        self._write(time.time(), "--", [f"the server ended with {ending}; unanswered requests: {unanswered}"])
+        unanswered = sum([len(side.pending) for side in self._channel.sides.values()])
+        self._write(time.time(), "--", [f"{self._ending}; unanswered requests: {unanswered}"])
 
     def _write(self, now: float, direction: str, lines: list[str]) -> None:
         if self._log is None or not lines:
@@ -277,7 +314,7 @@ class _Watcher:
         clock = time.strftime("%H:%M:%S", time.localtime(now))
         start = f"{clock}.{int(now * 1000) % 1000:03} {direction} "
         try:
-            _write(self._log, "".join([f"{start}{line}\n" for line in lines]).encode())
+            _write(self._log, "".join([f"{start}{self._styled(line)}\n" for line in lines]).encode())
         except BrokenPipeError:
             self._log = None  # nobody reads it; the channel goes on
         except OSError as error:
@@ -285,16 +322,26 @@ class _Watcher:
             print_error(f"no more messages are logged: {error.strerror}")
         self.written_lines += len(lines)
 
+    def _styled(self, line: str) -> str:
+        kind = line.partition(" ")[0]
+        return styled(line, _STYLES[kind], self._coloured) if kind in _STYLES else line
 
-class _Side:
-    """One direction: its decoder, and its requests that wait for a response."""
 
-    def __init__(self, framing: Framing, profile: Profile) -> None:
+class Side:
+    """One direction: its decoder, and its requests that wait for a response.
+
+    Args:
+        framing: The framing of the messages.
+        profile: The rules for messages.
+        pending: The requests, if other sides share them.
+    """
+
+    def __init__(self, framing: Framing, profile: Profile, pending: Pending | None = None) -> None:
         self._profile = profile
         self._decoder = LocatingDecoder(framing, profile, raw=True)
         self._skips_line = False  # after bytes that are not logged
         self._has_ended = False
-        self.pending: OrderedDict[tuple[type, MessageId], tuple[float, str]] = OrderedDict()
+        self.pending: Pending = OrderedDict() if pending is None else pending
 
     def skip(self) -> list[str]:
         """Continue after skipped bytes at the next line, or never if messages are not lines. Return lines to log."""
@@ -305,7 +352,7 @@ class _Side:
             return [_LOG_ENDS]
         return []
 
-    def lines(self, now: float, chunk: bytes, other: _Side) -> Iterator[str]:
+    def lines(self, now: float, chunk: bytes, other: Side) -> Iterator[str]:
         """Yield a line to log for each message that ends in a chunk; b"" is the end of the stream."""
         if self._skips_line:
             feed = chunk.find(b"\n")
@@ -329,23 +376,21 @@ class _Side:
             self._has_ended = True
             yield _LOG_ENDS
 
-    def _line(
-        self, now: float, message: Request | Notification | Response | ParseError, size: str, other: _Side
-    ) -> str:
+    def _line(self, now: float, message: Request | Notification | Response | ParseError, size: str, other: Side) -> str:
         if isinstance(message, Request):
             self.pending[_key(message.id)] = now, message.method
             if len(self.pending) > _PENDING_CALLS:
                 self.pending.popitem(last=False)
-            return f"request {_shown(message.method)} id={_shown_id(message.id)}{size}"
+            return f"request {shorten(message.method)} id={_shown_id(message.id)}{size}"
         if isinstance(message, Notification):
-            return f"notification {_shown(message.method)}{size}"
+            return f"notification {shorten(message.method)}{size}"
         if isinstance(message, ParseError):
             id = "" if message.id is None else f" id={_shown_id(message.id)}"
             return f"invalid{id}{size} {message.code.name}: {message.message}"
         kind = "result" if message.error is None else f"error {message.error.code}"
         called, method = other.pending.pop(_key(message.id), (None, ""))
         ending = f"{size} to no request" if called is None else f"{size} {(now - called) * 1000:.1f} ms"
-        return f"{kind}{method and ' '}{_shown(method)} id={_shown_id(message.id)}{ending}"
+        return f"{kind}{method and ' '}{shorten(method)} id={_shown_id(message.id)}{ending}"
 
 
 def _key(id: MessageId) -> tuple[type, MessageId]:
@@ -354,9 +399,4 @@ def _key(id: MessageId) -> tuple[type, MessageId]:
 
 
 def _shown_id(id: MessageId) -> str:
-    return _shown(json.dumps(id, ensure_ascii=False))
-
-
-def _shown(text: str) -> str:
-    """Return a text from the wire on one line, shortened and escaped."""
-    return escape(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…")
+    return shorten(json.dumps(id, ensure_ascii=False))

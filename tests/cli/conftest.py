@@ -10,6 +10,11 @@ import pytest
 from ..support.serve_process import Process
 
 
+@pytest.fixture(autouse=True)
+def no_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "templates"

@@ -303,6 +303,12 @@ FRAMED = [
     ("sse", EVENT + b"data: {]\n\n" + EVENT, 2, ["byte 69: MALFORMED_JSON: the text is not JSON"]),
     ("sse", EVENT + b"data: {\ndata: ]\n\n" + EVENT, 2, ["byte 68: MALFORMED_JSON: the text is not JSON"]),
     ("sse", EVENT + EVENT[:40], 1, ["byte 102: TRUNCATED: the stream ended inside a message"]),
+    (
+        "concatenated",
+        REQUEST[:-1] + b"{]" + REQUEST.replace(b",", b"\n,") + b"{",
+        2,
+        ["byte 40: MALFORMED_JSON: the text is not JSON", "byte 84: TRUNCATED: the stream ended inside a message"],
+    ),
 ]
 
 

@@ -107,49 +107,76 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"jsonrpc-fast {jsonrpc_fast.__version__}\n"
 
 
-EXIT_STATUS = """
+STATUS = """
+exit status:
+  that of the command: `jsonrpc-fast COMMAND --help` shows it, and its options
+  2    the command line is wrong
+"""
+CHECK_STATUS = """
+exit status:
+  0    all messages are valid
+  1    a message is invalid
+  2    the command line is wrong, a file cannot be read or checked as it is, or
+       the output cannot be written
+  130  interrupted
+  141  the reader of the output closed it
+"""
+TAP_STATUS = """
+exit status:
+  that of the server; 128 + N if signal N ended it; with --http: 0
+  2    the command line is wrong, the log cannot be opened, or an extra is not
+       installed
+  3    the address of --http is in use, or cannot be listened on
+  126  the server's command cannot be run
+  127  the server's command is not found
+  130  interrupted, with --http
+"""
+SERVE_STATUS = """
+exit status:
+  0    the client closed standard input, or the HTTP server ended
+  1    standard output cannot be written, or the client did not read all of it
+  2    the command line is wrong, the folder cannot be read, or the extra `mcp` or
+       `mcp-http` is not installed
+  3    the address is in use, or cannot be listened on
+  130  interrupted
+  143  terminated
+"""
+RELAY_STATUS = """
+exit status:
+  0    the client closed standard input
+  1    standard output cannot be written, or the client did not read all of it
+  2    the command line is wrong, or an extra is not installed
+  3    the address of --http is in use, or cannot be listened on
+  130  interrupted
+  143  terminated
+"""
+INFO_STATUS = """
 exit status:
   0    success
   2    the command line is wrong, or the output cannot be written
   130  interrupted
   141  the reader of the output closed it
 """
-CHECK_STATUS = """
-exit status:
-  0    all messages are valid
-  1    a message is invalid
-  2    the command line is wrong, a file cannot be read, or the output cannot be
-       written
-  130  interrupted
-  141  the reader of the output closed it
-"""
-TAP_STATUS = """
-exit status:
-  that of the server; 128 + N if signal N ended it
-  2    the command line is wrong, or the log cannot be opened
-  126  the server's command cannot be run
-  127  the server's command is not found
-"""
-SERVE_STATUS = """
-exit status:
-  0    the client closed standard input
-  1    standard output cannot be written, or the client did not read all of it
-  2    the command line is wrong, the folder cannot be read, or the extra `mcp` is
-       not installed
-  130  interrupted
-  143  terminated
-"""
-RULES = ["--profile NAME", *PRESETS, "--framing {newline,content-length,sse,auto}"]
+RULES = ["--profile NAME", *PRESETS, "--framing {newline,content-length,sse,concatenated,auto}"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "words", "exit_status"),
     [
-        (["--help"], ["check", "tap", "serve", "info", "--version", "validate streams of messages"], EXIT_STATUS),
-        (["check", "--help"], ["FILE", *RULES, "--json", "--max-faults N", "10"], CHECK_STATUS),
+        (["--help"], ["check", "tap", "serve", "relay", "info", "--version", "NO_COLOR", "FORCE_COLOR"], STATUS),
+        (
+            ["check", "--help"],
+            ["FILE", *RULES, "--json", "--max-faults N", "10", "-q, --quiet", "--methods", "(default: newline)"],
+            CHECK_STATUS,
+        ),
         (["tap", "--help"], ["tap [options] -- COMMAND ...", *RULES, "--log FILE", "(default: auto)"], TAP_STATUS),
-        (["serve", "--help"], ["--template-dir DIR", "(default: ./templates)", "--debug"], SERVE_STATUS),
-        (["info", "--help"], ["--json", "profile"], EXIT_STATUS),
+        (
+            ["serve", "--help"],
+            ["--template-dir DIR", "(default: ./templates)", "--http HOST:PORT", "--debug"],
+            SERVE_STATUS,
+        ),
+        (["relay", "--help"], ["relay [options] URL", "--max-processes N"], RELAY_STATUS),
+        (["info", "--help"], ["--json", "profile"], INFO_STATUS),
     ],
 )
 def test_help(arguments: list[str], words: list[str], exit_status: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,7 +194,7 @@ def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err.startswith("usage: jsonrpc-fast ")
-    assert output.err.endswith(EXIT_STATUS)
+    assert output.err.endswith(STATUS)
 
 
 @pytest.mark.parametrize(
@@ -181,6 +208,19 @@ def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["encode"], "invalid choice: 'encode'"),
         (["tap"], "jsonrpc-fast tap: error: missing command after --"),
         (["tap", "--"], "jsonrpc-fast tap: error: missing command after --"),
+        (["tap", "cat"], "tap: error: missing -- before the command: jsonrpc-fast tap -- cat ..."),
+        (["tap", "--log", "f", "cat", "-n"], "tap: error: missing -- before the command: jsonrpc-fast tap -- cat ..."),
+        (["tap", "cat", "--", "ls"], "tap: error: expected a command after --, and no URL"),
+        (["tap", "--http", "1:1"], "tap: error: --http needs a URL, and no command"),
+        (["tap", "--http", "1:1", "http://h", "--", "ls"], "tap: error: --http needs a URL, and no command"),
+        (["tap", "-n", "--", "cat"], "jsonrpc-fast tap: error: unrecognized arguments: -n"),
+        (["serve", "prompts"], "jsonrpc-fast serve: error: unrecognized arguments: prompts"),
+        (["info", "x"], "jsonrpc-fast info: error: unrecognized arguments: x"),
+        (["tap", "http://h/mcp"], "tap: error: missing --http HOST:PORT before http://h/mcp"),
+        (["relay", "--http", "1:1", "https://h"], "relay: error: --http needs a command after --, and no URL"),
+        (["relay"], "relay: error: expected a URL, or --http and a command after --"),
+        (["relay", "--http", "1:1"], "relay: error: --http needs a command after --, and no URL"),
+        (["relay", "--http", "1:1", "npx", "-y"], "-- before the command: jsonrpc-fast relay --http 1:1 -- npx ..."),
     ],
 )
 def test_usage_faults(arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:

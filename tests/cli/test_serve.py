@@ -27,7 +27,8 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def options(**changes: Any) -> argparse.Namespace:
-    return argparse.Namespace(**{"template_dir": "templates", "debug": False, **changes})
+    defaults = {"template_dir": "templates", "debug": False, "http": None, "allow_host": None, "allow_origin": None}
+    return argparse.Namespace(**{**defaults, **changes})
 
 
 # The command line.

@@ -6,10 +6,8 @@ import contextlib
 import os
 import re
 import signal
-import struct
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,17 @@ import pytest
 
 from jsonrpc_fast.cli import main as cli
 
-from ..support.command_line import MIXED_FAULTS, MIXED_SUMMARY, REQUEST, SECONDS, command, environment, posix, run
+from ..support.command_line import (
+    MIXED_FAULTS,
+    MIXED_SUMMARY,
+    REQUEST,
+    SECONDS,
+    Terminal,
+    command,
+    environment,
+    posix,
+    run,
+)
 
 # Files.
 
@@ -202,36 +210,6 @@ def test_interrupt() -> None:
 # Progress.
 
 
-class Terminal:
-    """A terminal for a process, which collects what is written on it."""
-
-    def __init__(self) -> None:
-        fcntl = pytest.importorskip("fcntl")
-        termios = pytest.importorskip("termios")
-        self._reader, self.writer = os.openpty()
-        fcntl.ioctl(self.writer, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
-        self.written = b""
-        self._thread = threading.Thread(target=self._collect)
-        self._thread.start()
-
-    def _collect(self) -> None:
-        while True:
-            try:
-                data = os.read(self._reader, 65536)
-            except OSError:  # how Linux reports the end of a terminal
-                return
-            if not data:
-                return
-            self.written += data
-
-    def text(self) -> str:
-        """Return all that was written, when no process uses the terminal any more."""
-        os.close(self.writer)
-        self._thread.join(SECONDS)
-        os.close(self._reader)
-        return self.written.decode()
-
-
 def start(terminal: Terminal, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     """Start `check` with its stderr on a terminal."""
     options = {"stdout": subprocess.PIPE, "env": environment(), **options}
@@ -276,7 +254,14 @@ def test_bar_on_a_terminal(long_file: Path) -> None:
 def test_bar_leaves_the_output_its_lines(long_file: Path) -> None:
     pytest.importorskip("tqdm")
     terminal = Terminal()
-    process = start(terminal, long_file.name, cwd=long_file.parent, stdin=subprocess.DEVNULL, stdout=terminal.writer)
+    process = start(
+        terminal,
+        long_file.name,
+        cwd=long_file.parent,
+        stdin=subprocess.DEVNULL,
+        stdout=terminal.writer,
+        env=environment(NO_COLOR="1"),
+    )
     process.wait(SECONDS)
     shown = terminal.text()
     assert BAR.search(shown)

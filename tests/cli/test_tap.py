@@ -509,7 +509,7 @@ def test_each_direction_detects_its_own_framing() -> None:
 
 
 def sides() -> tuple[Any, Any]:
-    return tap._Side("auto", JSONRPC), tap._Side("auto", JSONRPC)
+    return tap.Side("auto", JSONRPC), tap.Side("auto", JSONRPC)
 
 
 def test_latency() -> None:
@@ -537,7 +537,7 @@ def test_bytes_skipped_by_a_slow_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tap, "_WAITING_BYTES", 100_000)
     reader, writer = os.pipe()
     with open(reader, "rb") as log:
-        watcher = tap._Watcher(writer, "auto", JSONRPC)
+        watcher = tap.Watcher(writer, "auto", JSONRPC)
         watcher.add("->", REQUEST + REQUEST[:10])
         watcher.add("->", 100_001 * b" ")
         for _ in range(10):
@@ -546,7 +546,7 @@ def test_bytes_skipped_by_a_slow_log(monkeypatch: pytest.MonkeyPatch) -> None:
         watcher._waiting.pop()
         watcher.add("->", b"middle of a line\n" + REQUEST)
         watcher.add("->", b"")
-        watcher.finish(0)
+        watcher.finish("the server ended with status 0")
         watcher.run()
         os.close(writer)
         assert lines_of(log.read()) == [

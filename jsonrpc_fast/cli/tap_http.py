@@ -1,0 +1,216 @@
+"""The command `tap` over HTTP: a server that passes each request on to another one, and logs the messages.
+
+Rules:
+  - Method, path, query, headers and bodies are passed on unchanged, in both directions and at once. Two headers differ:
+    `Host`, and `Accept-Encoding`, so that the server does not compress what the log decodes.
+  - A response belongs to the request of the same HTTP exchange, or of the same session.
+  - An answer without a message is logged as its status, and a DELETE as it is.
+  - Nothing is followed and nothing is tried again. A server that cannot be reached gives the status 502.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from ..framing.frames import Framing
+from ..profile import PRESETS, Profile
+from .output import FAILURE, print_error, printable
+from .relay import place_of
+from .tap import Channel, Pending, Side, Watcher, with_log
+
+_MAX_SESSIONS: Final = 1024
+_LAST_LINES_SECONDS: Final = 2.0
+_OF_THE_CONNECTION: Final = (
+    b"accept-encoding",
+    b"connection",
+    b"host",
+    b"keep-alive",
+    b"proxy-authenticate",
+    b"proxy-authorization",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+)
+_SESSION: Final = b"mcp-session-id"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command `tap` with a URL. Return the exit status."""
+    return with_log(options, lambda log: _tap(options.url, options.http, log, PRESETS[options.profile]))
+
+
+def _tap(url: str, place: str, log: int, profile: Profile) -> int:
+    """Pass requests on to the server of a URL until a signal. Return the exit status.
+
+    Args:
+        url: The URL. Only its scheme, host and port count: the client says the path.
+        place: HOST:PORT, where to receive requests.
+        log: The file descriptor of the log.
+        profile: The rules for messages.
+    """
+    try:
+        import httpx
+        import uvicorn  # noqa: F401
+
+        from ..mcp.http.serving import run_server, server_class
+    except ModuleNotFoundError as error:
+        print_error(f"{error.name} is missing; install the extra: pip install 'jsonrpc_fast[mcp-http]'")
+        return FAILURE
+    try:
+        host, port = place_of(place)
+        target = httpx.URL(url)
+        if target.scheme not in ("http", "https") or not target.host:
+            raise ValueError(f"{printable(url)} is not a URL that begins with http:// or https://")
+    except (ValueError, httpx.InvalidURL) as error:
+        print_error(str(error))
+        return FAILURE
+    watcher = Watcher(log, "newline", profile)
+    watching = threading.Thread(target=watcher.run, daemon=True)
+    watching.start()
+
+    def end() -> None:
+        watcher.finish("the tap ended")
+        watching.join(_LAST_LINES_SECONDS)
+
+    application = _Tap(target, watcher, profile, end)
+    try:
+        return run_server(server_class(), application, host=host, port=port, access_log=False, lifespan="on")
+    finally:
+        end()
+
+
+class _Tap:
+    """The ASGI application.
+
+    Args:
+        target: The URL of the server.
+        watcher: Gets what is passed on.
+        profile: The rules for messages.
+        end: Called at the end, before a signal ends the process.
+    """
+
+    def __init__(self, target: Any, watcher: Watcher, profile: Profile, end: Callable[[], None]) -> None:
+        self._target = target
+        self._watcher = watcher
+        self._profile = profile
+        self._end = end
+        self._http: Any = None
+        self._sessions: OrderedDict[bytes, tuple[Pending, Pending]] = OrderedDict()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            import httpx
+
+            await receive()
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+            async with httpx.AsyncClient(timeout=httpx.Timeout(None, connect=30.0), limits=limits) as self._http:
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+            await asyncio.to_thread(self._end)
+            await send({"type": "lifespan.shutdown.complete"})
+        elif scope["type"] == "http":
+            await self._pass_on(scope, receive, send)
+        else:
+            await send({"type": "websocket.close"})
+
+    async def _pass_on(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on, until its answer has ended or its client is gone."""
+        has_body = asyncio.Event()  # all of it
+
+        async def body() -> AsyncIterator[bytes]:
+            more = True
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ConnectionError("the client is gone")
+                more = message.get("more_body", False)
+                if chunk := message.get("body", b""):
+                    self._watcher.add("->", chunk, channel)
+                    yield chunk
+            self._watcher.add("->", b"", channel)
+            has_body.set()
+
+        async def watch() -> None:
+            await has_body.wait()
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        fields = [(name, value) for name, value in scope["headers"] if name not in _OF_THE_CONNECTION]
+        channel = self._channel(dict(fields).get(_SESSION))
+        if scope["method"] == "DELETE":
+            self._watcher.note("->", "DELETE")
+        content = None
+        if any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"]):
+            content = body()
+        else:
+            has_body.set()
+        exchange = asyncio.ensure_future(self._exchange(scope, fields, content, channel, send))
+        watcher = asyncio.ensure_future(watch())
+        try:
+            await asyncio.wait([exchange, watcher], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (exchange, watcher):
+                task.cancel()
+            await asyncio.wait([exchange, watcher])
+        if not exchange.cancelled():
+            exchange.result()
+
+    def _channel(self, session: bytes | None) -> Channel:
+        requests: tuple[Pending, Pending] = (OrderedDict(), OrderedDict())
+        if session is not None:
+            requests = self._sessions.setdefault(session, requests)
+            self._sessions.move_to_end(session)
+            if len(self._sessions) > _MAX_SESSIONS:
+                self._sessions.popitem(last=False)
+        framing: Framing = "concatenated"
+        return Channel(Side(framing, self._profile, requests[0]), Side(framing, self._profile, requests[1]))
+
+    async def _exchange(self, scope: Any, fields: Any, body: Any, channel: Channel, send: Any) -> None:
+        import httpx
+
+        path = scope.get("raw_path") or scope["path"].encode()
+        query = scope.get("query_string", b"")
+        url = self._target.copy_with(raw_path=path + (b"?" + query if query else b""), fragment=None)
+        fields = [(b"host", url.netloc), *fields, (b"accept-encoding", b"identity")]
+        try:
+            request = httpx.Request(scope["method"], url, headers=fields, content=body)
+            response = await self._http.send(request, stream=True, follow_redirects=False)
+        except (httpx.HTTPError, ConnectionError) as error:
+            self._watcher.note("<-", f"no answer: {type(error).__name__}")
+            text = b"The server cannot be reached.\n"
+            headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(text))]
+            await send({"type": "http.response.start", "status": 502, "headers": headers})
+            await send({"type": "http.response.body", "body": text})
+            return
+        try:
+            await self._answer(response, channel, send)
+        finally:
+            await response.aclose()
+
+    async def _answer(self, response: Any, channel: Channel, send: Any) -> None:
+        import httpx
+
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        is_json, is_stream = kind == "application/json", kind == "text/event-stream"
+        if is_stream:
+            channel.sides["<-"] = Side("sse", self._profile, channel.sides["<-"].pending)
+        if response.status_code != 200 or not (is_json or is_stream):
+            self._watcher.note("<-", f"status {response.status_code}")
+        fields = [(name.lower(), value) for name, value in response.headers.raw]
+        fields = [(name, value) for name, value in fields if name not in _OF_THE_CONNECTION]
+        await send({"type": "http.response.start", "status": response.status_code, "headers": fields})
+        with contextlib.suppress(httpx.HTTPError):  # uvicorn closes the connection of an unfinished answer
+            async for chunk in response.aiter_raw():
+                if is_json or is_stream:
+                    self._watcher.add("<-", chunk, channel)
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            if is_json or is_stream:
+                self._watcher.add("<-", b"", channel)
+            await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,131 @@
+"""`jsonrpc-fast tap --http`: a real process between a client and a server on HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from jsonrpc_fast import mcp
+from jsonrpc_fast.errors import HttpStatusError
+
+from ..support.http_script import HttpRequest, Reply, http_script, legacy
+
+pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50), pytest.mark.usefixtures("no_child_left")]
+
+TEXT = {"content": [{"type": "text", "text": "secret"}]}
+NOTE = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"secret"}}'
+
+
+@contextlib.asynccontextmanager
+async def tapping(url: str, log: Path) -> AsyncIterator[str]:
+    pytest.importorskip("uvicorn")
+    command = ["tap", "--http", "127.0.0.1:0", "--log", str(log), "--profile", "mcp-2025-11-25", url]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "jsonrpc_fast", *command, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stderr is not None
+    try:
+        match = None
+        while match is None:
+            line = await asyncio.wait_for(process.stderr.readline(), 30)
+            assert line, "the tap ended"
+            match = re.search(rb"running on (http://127\.0\.0\.1:\d+)", line)
+        yield f"{match[1].decode()}/mcp"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        await asyncio.wait_for(process.communicate(), 30)
+
+
+async def answer(request: HttpRequest, reply: Reply) -> None:
+    if request.rpc != "tools/call":
+        await reply.accept()
+    elif request.message["params"]["name"] == "refused":
+        await reply.send(b"no", 403, "text/plain")
+    else:
+        await reply.begin()
+        await reply.event(NOTE)
+        await reply.event(request.result(TEXT))
+
+
+async def test_the_log_of_a_conversation(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with http_script(legacy(answer)) as server:
+        async with (
+            tapping(f"http://127.0.0.1:{server.port}", log) as url,
+            mcp.connect(url, mode="legacy", headers={"X-Key": "k"}) as client,
+        ):
+            assert await client.call_tool("add", {"a": "secret"}) == TEXT
+            with pytest.raises(HttpStatusError):
+                await client.call_tool("refused")
+        assert {request.headers["x-key"] for request in server.requests} == {"k"}
+        assert {request.headers["host"] for request in server.requests} == {f"127.0.0.1:{server.port}"}
+        assert {request.path for request in server.requests} == {"/mcp"}
+    text = log.read_text()
+    assert "secret" not in text
+    lines = [re.sub(r"^[\d:.]+ |\d+ B|[\d.]+ ms", "", line).strip() for line in text.splitlines()]
+    assert [line for line in lines if "405" not in line] == [
+        "-> request initialize id=1",
+        "<- result initialize id=1",
+        "-> notification notifications/initialized",
+        "<- status 202",
+        "-> request tools/call id=2",
+        "<- notification notifications/message",
+        "<- result tools/call id=2",
+        "-> request tools/call id=3",
+        "<- status 403",
+        "-> DELETE",
+        "-- the tap ended; unanswered requests: 0",
+    ]
+    assert lines.count("<- status 405") == 2  # of the GET and of the DELETE
+
+
+async def test_bytes_pass_unchanged_and_a_server_that_is_not_there_is_502(tmp_path: Path) -> None:
+    async def echo(request: HttpRequest, reply: Reply) -> None:
+        await reply.send(request.body, 418, "text/x", {"x-answer": request.headers.get("x-question", "")})
+
+    async with (
+        http_script(echo) as server,
+        tapping(f"http://127.0.0.1:{server.port}", tmp_path / "log") as url,
+        httpx.AsyncClient() as http,
+    ):
+        body = bytes(range(256)) * 1000
+        answered = await http.post(f"{url}/x%20y?a=%2F", content=body, headers={"x-question": "7"})
+        assert (answered.status_code, answered.content, answered.headers["x-answer"]) == (418, body, "7")
+        assert server.requests[-1].path == "/mcp/x%20y?a=%2F"
+    async with tapping("http://127.0.0.1:9", tmp_path / "log") as url, httpx.AsyncClient() as http:
+        assert (await http.get(url)).status_code == 502
+    assert "<- no answer: ConnectError" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("by", ["client", "server"])
+async def test_a_stream_that_one_side_closes_is_closed_on_the_other(by: str, tmp_path: Path) -> None:
+    closed = asyncio.Event()
+
+    async def stream(request: HttpRequest, reply: Reply) -> None:
+        await reply.begin()
+        await reply.event(NOTE)
+        if by == "client":
+            await reply.is_closed.wait()
+            closed.set()
+
+    async with (
+        http_script(stream) as server,
+        tapping(f"http://127.0.0.1:{server.port}", tmp_path / "log") as url,
+        httpx.AsyncClient(timeout=30) as http,
+        http.stream("GET", url) as response,
+    ):
+        chunks = response.aiter_raw()
+        assert NOTE in await anext(chunks)
+        if by == "client":
+            await response.aclose()
+            await closed.wait()
+        else:
+            assert [chunk async for chunk in chunks] == []
