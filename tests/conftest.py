@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
+import signal
+import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -36,6 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes seconds; left out without --slow")
     config.addinivalue_line("markers", "time_limit(seconds): how long an async test may take")
+    # A shell without job control starts a background job with SIGINT ignored, and the children of the tests inherit it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -51,14 +58,26 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_runtest_setup() -> None:
+    """Undo what libraries set at import: with py_ecc's recursion limit, deep values overflow the stack of C."""
+    sys.setrecursionlimit(1000)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     async_tests.make_callable(pyfuncitem)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    skipped = terminalreporter.stats.get("skipped", [])
-    left_out = sum(LEFT_OUT in str(report.longrepr) for report in skipped)
+    """Say why tests were skipped, one line for each reason: `-rs` shows a line for each place."""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple)
+    )
+    left_out = reasons.pop(LEFT_OUT, 0)
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"{count} skipped: {reason}", yellow=True)
     if left_out:
         said = "1 slow test left out: run it" if left_out == 1 else f"{left_out} slow tests left out: run them"
         terminalreporter.write_line(f"{said} with --slow", yellow=True)
@@ -130,10 +149,19 @@ def no_descriptor_left() -> Iterator[None]:
 
 @pytest.fixture
 def no_child_left() -> Iterator[None]:
-    """The test leaves neither a child nor a zombie."""
+    """The test leaves neither a child nor a zombie, beside those of earlier tests, such as a resource tracker."""
+    before = _children()
     yield
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert _children() <= before
+
+
+def _children() -> set[str]:
+    """Return the ids of the children of this process, of any of its threads."""
+    found: set[str] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            found.update(path.read_text().split())
+    return found
 
 
 @pytest.fixture(scope="session")

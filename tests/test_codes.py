@@ -39,8 +39,11 @@ def test_numbers() -> None:
         "SERVER_CANCELLED": -32802,
         "REQUEST_FAILED": -32803,
     }
-    assert {code.name: int(code) for code in SessionErrorCode} == {"SERVER_BUSY": -32009}
-    assert error_band(SessionErrorCode.SERVER_BUSY) is ErrorBand.IMPLEMENTATION
+    assert {code.name: int(code) for code in SessionErrorCode} == {
+        "DEADLINE_EXCEEDED": -32008,
+        "SERVER_BUSY": -32009,
+    }
+    assert all(error_band(code) is ErrorBand.IMPLEMENTATION for code in SessionErrorCode)
 
 
 def test_messages_of_the_specification() -> None:

@@ -150,6 +150,14 @@ def test_comparison(impl: ModuleType) -> None:
     assert fault() != ValueError("the message nests deeper than the limit")
 
 
+def test_replace(impl: ModuleType) -> None:
+    fault = impl.ParseError.malformed_json(7, offset=3)
+    changed = type(fault).__replace__(fault, index=2, id=8)
+    assert type(changed) is type(fault)
+    assert changed == impl.ParseError(ParseErrorCode.MALFORMED_JSON, 8, offset=3, index=2)
+    assert type(fault).__replace__(fault) == fault == impl.ParseError.malformed_json(7, offset=3)
+
+
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_pickle(impl: ModuleType, protocol: int) -> None:
     for code in ParseErrorCode:

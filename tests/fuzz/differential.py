@@ -1,21 +1,24 @@
 """Compare fast path and slow path, and both backends, on as many texts as there is time for.
 
-    python -m tests.fuzz.differential --inputs 1000000 --seed 1
+    python -m tests.fuzz.differential --inputs 1000000 --seed 1 --processes 2
 
-The core's fast path, its slow path and the pure backend decode each text, eagerly or raw, in one of the profiles; the
-fast path and orjson decode payloads; now and then the decoders of both read a stream of texts in different chunks. Any
-difference in class, values, types, error fields or bytes written back is printed with the text, and the exit status
-is 1. Another seed gives other texts; --seconds bounds the time instead of the number.
+The core's fast path, its slow path and the pure backend decode each text, eagerly or raw, in one of the profiles; some
+texts go through the other functions, too, as bytes and as a str; the fast path and orjson decode payloads, and both
+backends and orjson write objects; now and then the decoders of both read a stream of texts in different chunks. Any
+difference in class, values, types, error fields or bytes written is printed with the text, and the exit status is 1.
+Another seed gives other texts; --seconds bounds the time instead.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import marshal
 import random
 import sys
 import time
 from array import array
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import orjson
@@ -28,6 +31,7 @@ from jsonrpc_fast.framing.frames import FRAMINGS
 from ..support.comparison import plain
 from ..support.places import WIRE
 from .mutate import Values, message
+from .objects import Objects
 
 VALUES = 24  # payloads that are compared for each message
 
@@ -40,10 +44,15 @@ HEADERS_ENDS = [
     b"\r\nContent-Type: x; charset=latin1\r\n\r\n",
 ]
 
+FIELDS = [b"event: message\n", b"event:x\r\n", b"id: 7\n", b"retry: 5\r", b": comment\n", b"data\n", b"x: y\n", b"\n"]
+
 PROFILES: list[Profile] = [
     *[JSONRPC] * 6,
     *PRESETS.values(),
     JSONRPC.replace(extra_members=False),
+    *[JSONRPC.replace(extra_members="keep")] * 3,
+    JSONRPC.replace(extra_members="keep", big_ints="exact"),
+    JSONRPC.replace(extra_members="keep", big_ints="reject", limits=Limits(depth=2)),
     JSONRPC.replace(big_ints="exact"),
     JSONRPC.replace(big_ints="reject"),
     JSONRPC.replace(limits=Limits(depth=2, id_bytes=32, method_bytes=4, batch_items=2, message_bytes=300)),
@@ -93,15 +102,20 @@ def disagreement(text: bytes, profile: Profile, raw: bool) -> str | None:
 
 
 def value_disagreement(text: bytes) -> str | None:
-    """What differs between the core's fast path and orjson over a payload, or None."""
+    """What differs between the core's fast path, eager or raw, and orjson over a payload, or None."""
     message = b'{"jsonrpc":"2.0","id":1,"result":%b}' % text
     found = _core.decode(memoryview(array("B", message)))
     try:
         expected = orjson.loads(text)
     except orjson.JSONDecodeError:
         # What is no value may still be one with members behind it.
-        slow = shown(_core, _core._decode_slow(message, JSONRPC, False))
-        return None if shown(_core, found) == slow else f"fast {found!r}, slow {slow!r}"
+        slow = _core._decode_slow(message, JSONRPC, False)
+        if shown(_core, found) != shown(_core, slow):
+            return f"fast {found!r}, slow {slow!r}"
+        raw = _core.decode(message, raw=True)
+        if isinstance(slow, ParseError) and shown(_core, raw) != shown(_core, slow):
+            return f"raw {raw!r}, slow {slow!r}"
+        return None
     # The bytes tell types apart, and -0.0 from 0.0; only a str in its one right form is equal to another.
     if (
         type(found) is not _core.Response
@@ -109,13 +123,79 @@ def value_disagreement(text: bytes) -> str | None:
         or (text.count(b"[") < 500 and found.result != expected)
     ):
         return f"fast {found!r}, orjson {expected!r}"
+    raw = _core.decode(memoryview(array("B", message)), raw=True)
+    if type(raw) is not _core.Response or bytes(raw.result) != text.strip(b" \t\r\n"):
+        return f"raw {raw!r}"
     return None
+
+
+def entry_disagreement(text: bytes, profile: Profile, raw: bool) -> str | None:
+    """Return a difference between the backends for one text in the other functions and argument types, or None."""
+    found = [_entries(module, text, profile, raw) for module in (_core, _pure)]
+    for name in found[0]:
+        if found[0][name] != found[1][name]:
+            return f"{name}: core {found[0][name]!r}, pure {found[1][name]!r}"
+    return None
+
+
+def _entries(module: Any, text: bytes, profile: Profile, raw: bool) -> dict[str, object]:
+    """What each function of a backend makes of a text, by name."""
+    decoded = module.decode(bytearray(text), profile, raw=raw)
+    found: dict[str, object] = {"bytearray": shown(module, decoded), "repr": repr(decoded)}
+    found["classify"] = repr(module.classify(text))
+    try:
+        decoded_str = text.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        pass
+    else:
+        found["str"] = shown(module, module.decode(decoded_str, profile, raw=raw))
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        pass
+    else:
+        found["parse"] = shown(module, module.parse(value, profile))
+    try:
+        dicts = module.decode_dict(text, profile)
+    except ParseError as fault:
+        found["decode_dict"] = fault
+    else:
+        each = dicts if isinstance(dicts, list) else [dicts]
+        found["decode_dict"] = [item if isinstance(item, ParseError) else marshal.dumps(item, 0) for item in each]
+    items = decoded if isinstance(decoded, list) else [decoded]
+    writable = [item for item in items if not isinstance(item, ParseError) and _is_writable(item)]
+    found["encode"] = module.encode(writable)
+    found["encode_many"] = module.encode_many([*writable, writable])
+    found["equal"] = [item == copy.copy(item) and item != 1 for item in items]
+    return found
+
+
+def written_disagreement(value: Any) -> str | None:
+    """Return a difference between a backend and orjson over the text of a payload, or None."""
+    expected: bytes | str
+    # orjson makes a str keep its UTF-8, which the core uses: so the core comes before it, and again after it.
+    first = _written(_core, value)
+    try:
+        expected = b'{"jsonrpc":"2.0","id":1,"result":%b}' % orjson.dumps(value)
+    except orjson.JSONEncodeError as error:
+        expected = str(error)
+    for found in (first, _written(_core, value), _written(_pure, value)):
+        if found != expected:
+            return f"found {found!r}, orjson {expected!r}"
+    return None
+
+
+def _written(module: Any, value: Any) -> bytes | str:
+    try:
+        return module.encode_result(1, value, delimited=False)  # type: ignore[no-any-return]
+    except EncodeError as error:
+        return str(error)
 
 
 def stream_disagreement(rng: random.Random, texts: list[bytes], profile: Profile, raw: bool) -> str | None:
     """Return a difference between the backends for one stream in different chunks, or None."""
     framing = rng.choice(("newline", "newline", *FRAMINGS))
-    stream = b"".join([_framed(rng, text, framing) for text in texts])
+    stream = b"".join([framed(rng, text, framing) for text in texts])
     cuts = sorted([rng.randrange(len(stream) + 1) for _ in range(rng.randrange(8))])
     chunks = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
     found = []
@@ -131,21 +211,60 @@ def stream_disagreement(rng: random.Random, texts: list[bytes], profile: Profile
 
 def _fed(decoder: Any, piece: bytes, bound: int | None) -> list[Any]:
     """The items that a piece of a stream completes, sometimes without those of the last call."""
-    items = decoder.feed(piece, bound)
+    items = decoder.feed(piece) if bound is None else decoder.feed(piece, bound)
     while decoder.has_more and len(items) < 3:
         items += decoder.feed(b"", bound)
     return items  # type: ignore[no-any-return]
 
 
-def _framed(rng: random.Random, text: bytes, framing: str) -> bytes:
-    """A text as a frame, sometimes a bad one."""
+def framed(rng: random.Random, text: bytes, framing: str) -> bytes:
+    """A text as a frame, sometimes a bad one, or one that is too large for some profiles."""
+    if rng.random() < 0.05:
+        text = text.ljust(400)
     if framing == "newline" or rng.random() < 0.1:
         return text + rng.choice((b"\n", b"\n", b"\r\n", b""))
+    if framing == "concatenated":
+        return text + rng.choice((b"", b"", b"\n", b" \r\n", b'"', b"{", b"x\n"))
     if framing == "sse":
-        return b"data:" + text.replace(b"\n", b"\ndata: ") + rng.choice((b"\n\n", b"\r\n\r\n", b"\r\r", b"\n"))
+        fields = b"".join([rng.choice(FIELDS) for _ in range(rng.randrange(3))])
+        name = rng.choice((b"data:", b"data: "))
+        return fields + name + text.replace(b"\n", b"\ndata: ") + rng.choice((b"\n\n", b"\r\n\r\n", b"\r\r", b"\n"))
     name = rng.choice((b"Content-Length: ", b"Content-Length: ", b"content-length:"))
     length = len(text) + (rng.random() < 0.05)
     return b"%b%d%b%b" % (name, length, rng.choice(HEADERS_ENDS), text)
+
+
+def run(seed: int, inputs: int, seconds: float) -> tuple[int, str | None]:
+    """Compare as many texts as asked for. Return how many were compared, and the first difference."""
+    rng = random.Random(seed)
+    texts = seeds()
+    values = Values(rng)
+    objects = Objects(rng)
+    ends = time.monotonic() + seconds
+    done = 0
+    while done < inputs and time.monotonic() < ends:
+        text = message(rng, texts)
+        profile = rng.choice(PROFILES)
+        raw = rng.random() < 0.3
+        found = disagreement(text, profile, raw)
+        if found is None and rng.random() < 0.2:
+            found = entry_disagreement(text, profile, raw)
+        done += 1
+        for _ in range(VALUES):
+            if found is None:
+                text = values.next()
+                found = value_disagreement(text)
+                done += 1
+        if found is None:
+            value = objects.next()
+            text = repr(value).encode("utf-8", "surrogatepass")
+            found = written_disagreement(value)
+            done += 1
+        if found is None and rng.random() < 0.05:
+            found = stream_disagreement(rng, [message(rng, texts) for _ in range(rng.randrange(6))], profile, raw)
+        if found is not None:
+            return done, f"{profile!r} raw={raw} {text!r}: {found}"
+    return done, None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -153,29 +272,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--inputs", type=int, default=1_000_000, help="how many texts (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="maximum time")
     parser.add_argument("--seed", type=int, default=0, help="of the texts (default: %(default)s)")
+    parser.add_argument("--processes", type=int, default=1, help="share the texts; each has a seed of its own")
     options = parser.parse_args(arguments)
-    rng = random.Random(options.seed)
-    texts = seeds()
-    values = Values(rng)
-    ends = time.monotonic() + options.seconds
-    done = 0
-    while done < options.inputs and (done % 1000 or time.monotonic() < ends):
-        text = message(rng, texts)
-        profile = rng.choice(PROFILES)
-        raw = rng.random() < 0.3
-        found = disagreement(text, profile, raw)
-        done += 1
-        for _ in range(VALUES):
-            if found is None:
-                text = values.next()
-                found = value_disagreement(text)
-                done += 1
-        if found is None and done % 50 == 0:
-            found = stream_disagreement(rng, [message(rng, texts) for _ in range(rng.randrange(6))], profile, raw)
-        if found is not None:
-            print(f"{profile!r} raw={raw} {text!r}: {found}")
+    count = options.processes
+    shares = [[options.seed + number for number in range(count)], [-(-options.inputs // count)] * count]
+    if count == 1:
+        found = [run(options.seed, options.inputs, options.seconds)]
+    else:
+        with ProcessPoolExecutor(count) as pool:
+            found = list(pool.map(run, *shares, [options.seconds] * count))
+    for _, difference in found:
+        if difference is not None:
+            print(difference)
             return 1
-    print(f"{done} inputs, seed {options.seed}: no disagreement")
+    done = sum(done for done, _ in found)
+    seed = f"seed {options.seed}" if count == 1 else f"seeds {options.seed} to {options.seed + count - 1}"
+    print(f"{done} inputs, {seed}: no disagreement")
     return 0
 
 

@@ -28,7 +28,7 @@ from typing import Any
 from jsonrpc_fast import Notification, Request, Response, encode_notification, encode_request, encode_result
 from jsonrpc_fast.errors import ConnectionLost
 from jsonrpc_fast.transports import StdioClient, run_stdio
-from jsonrpc_fast.transports.base import ByteTransport
+from jsonrpc_fast.transports.byte_transport import ByteTransport
 
 from ..support import loops
 from ..support.places import ROOT

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -150,3 +151,22 @@ def test_a_failed_build_removes_an_older_core(built: Path) -> None:
     assert fault is not None
     assert fault.startswith("the core was not built: ")
     assert "/nonexistent/cc" in fault
+
+
+def test_the_source_distribution_holds_all_sources_and_nothing_generated(tmp_path: Path) -> None:
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("the sources are not in a Git repository")
+    command = ("git", "ls-files")
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True, timeout=60).stdout
+    sources = {name for name in listed.splitlines() if (ROOT / name).is_file()}
+    clone = tmp_path / "clone"
+    for name in sources:
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, clone / name)
+    (clone / CODEC / "_core.c").write_text("generated")
+    assert build(clone, "sdist", JSONRPC_FAST_EXTENSION="no").returncode == 0
+    [archive] = (clone / "dist").iterdir()
+    with tarfile.open(archive) as file:
+        names = {name.partition("/")[2] for name in file.getnames() if file.getmember(name).isfile()}
+    generated = {"PKG-INFO", "setup.cfg"} | {name for name in names if ".egg-info/" in name}
+    assert names - generated == sources - {".gitignore"}

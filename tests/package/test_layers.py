@@ -16,6 +16,7 @@ import pytest
 from ..support.places import PACKAGE
 
 LAYERS = {
+    "_checks": 1,
     "_version": 1,
     "types": 1,
     "codes": 1,
@@ -29,22 +30,31 @@ LAYERS = {
     "handlers": 4,
     "transports": 4,
     "session": 5,
+    "http": 5,
     "mcp": 6,
     "adapters": 7,
     "cli": 7,
     "__main__": 8,
 }
-BESIDE = {"framing", "codec", "transports", "session", "mcp", "cli"}
+BESIDE = {"framing", "codec", "handlers", "transports", "session", "http", "mcp", "adapters", "cli"}
 """Folders whose files may import each other. Two other modules of one layer may not."""
 VOCABULARY = ("_repr", "types", "codes", "errors", "profile", "_version")
 """The lowest layer, in order: each module may import those before it."""
 MAY_IMPORT_ASYNCIO = (
+    "handlers.deadlines",
+    "handlers.executors",
     "session.session",
     "session.calling",
+    "session.reconnecting",
     "session.serving",
+    "session.subscriptions",
+    "session.group",
     "session.wait_queue",
     "transports.",
+    "http.client",
+    "http.guard",
     "mcp.client.",
+    "mcp.http.",
     "mcp.relay",
     "mcp.server.",
     "mcp.templates.server",

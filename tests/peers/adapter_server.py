@@ -1,4 +1,4 @@
-"""A server of the Python SDK, over the SDK's own stdio transport or the adapter's: `adapter_server.py sdk|fast`."""
+"""A server of the Python SDK, over its own stdio transport or the adapter's: `adapter_server.py sdk|fast [uvloop]`."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ async def main() -> None:
         await server.run(read_stream, write_stream, server.create_initialization_options())
 
 
-anyio.run(main)
+anyio.run(main, backend_options={"use_uvloop": "uvloop" in sys.argv})

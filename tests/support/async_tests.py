@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-SECONDS: Final = 30.0
+SECONDS: Final = 50.0
 
 
 def run(test: Coroutine[Any, Any, object], seconds: float = SECONDS) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -45,7 +47,7 @@ MIXED_SUMMARY = """\
 
 
 # The output of processes must not depend on the user's settings.
-_SETTINGS = {"PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "", "COLUMNS": "100"}
+_SETTINGS = {"PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "", "COLUMNS": "100", "NO_COLOR": "", "FORCE_COLOR": ""}
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -68,3 +70,37 @@ def run(
     )
     output, errors = (stream.decode().replace("\r\n", "\n") for stream in (done.stdout, done.stderr))
     return subprocess.CompletedProcess(done.args, done.returncode, output, errors)
+
+
+class Terminal:
+    """A terminal for a process, which collects what is written on it."""
+
+    def __init__(self) -> None:
+        fcntl = pytest.importorskip("fcntl")
+        termios = pytest.importorskip("termios")
+        self._reader, self.writer = os.openpty()
+        fcntl.ioctl(self.writer, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
+        self.written = b""
+        self._thread = threading.Thread(target=self._collect)
+        self._thread.start()
+
+    def _collect(self) -> None:
+        while True:
+            try:
+                data = os.read(self._reader, 65536)
+            except OSError:  # how Linux reports the end of a terminal
+                return
+            if not data:
+                return
+            self.written += data
+
+    def type(self, keys: bytes) -> None:
+        """Type on the terminal."""
+        os.write(self._reader, keys)
+
+    def text(self) -> str:
+        """Return all that was written, when no process uses the terminal any more."""
+        os.close(self.writer)
+        self._thread.join(SECONDS)
+        os.close(self._reader)
+        return self.written.decode()

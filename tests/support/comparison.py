@@ -46,6 +46,6 @@ def _plain_payload(module: ModuleType, value: Any) -> object:
     if isinstance(value, module.Raw):
         return "Raw", bytes(value)
     if isinstance(value, (module.Request, module.Notification, module.Response, module.Error)):
-        return [_plain_payload(module, getattr(value, name)) for name in value.__match_args__]
+        return [_plain_payload(module, getattr(value, name)) for name in (*value.__match_args__, "extra")]
     # Tells types apart, goes deeper than repr, and in version 0 writes equal values alike.
     return value if value is UNSET else marshal.dumps(value, 0)

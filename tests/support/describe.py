@@ -53,6 +53,12 @@ def describe(item: Any) -> Description:
     """Describe what decoding returned."""
     if isinstance(item, list):
         return [describe(each) for each in item]
+    if getattr(item, "extra", None) is not None:
+        return *_described(item), {"extra": item.extra}
+    return _described(item)
+
+
+def _described(item: Any) -> Description:
     kind = type(item).__name__
     if kind == "Request":
         return request(item.id, item.method, payload(item.params))

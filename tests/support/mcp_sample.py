@@ -11,8 +11,9 @@ import msgspec
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.protocol.definitions import ToolAnnotations
 from jsonrpc_fast.mcp.server.context import Context
+from jsonrpc_fast.mcp.server.results import ToolResult
 from jsonrpc_fast.mcp.server.server import Server
-from jsonrpc_fast.mcp.server.tools import ToolResult, text_content
+from jsonrpc_fast.mcp.server.tools import text_content
 
 
 def sample() -> Server:

@@ -29,3 +29,25 @@ def write_scripts(page: Path, folder: Path) -> list[Path]:
         scripts.append(folder / (named[1] if named else f"{page.stem.lower().replace('-', '_')}_{index}.py"))
         scripts[-1].write_text(block, encoding="utf-8")
     return scripts
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the blocks in one language on a page."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def table_rows(text: str, *header: str) -> list[list[str]]:
+    """Return the rows of all tables with this header on a page."""
+    rows: list[list[str]] = []
+    is_wanted = False
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split(" |")]
+        if not line.startswith("|"):
+            is_wanted = False
+        elif is_wanted and not set(line) <= set("|-: "):
+            rows.append([cell.removeprefix("| ").strip() for cell in cells])
+        elif cells == list(header):
+            is_wanted = True
+    assert rows, header
+    return rows

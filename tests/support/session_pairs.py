@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from jsonrpc_fast.profile import JSONRPC, Profile
 from jsonrpc_fast.session import Handlers, Session, SessionContext
 from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
@@ -56,10 +57,10 @@ class Wire:
 
 @asynccontextmanager
 async def session_and_wire(
-    handlers: Handlers | Mapping[str, Callable[..., Any]] | None = None, **options: Any
+    handlers: Handlers | Mapping[str, Callable[..., Any]] | None = None, *, profile: Profile = JSONRPC, **options: Any
 ) -> AsyncIterator[tuple[Session, Wire]]:
     """Connect a session and a peer that the test drives."""
-    one, other = memory_pair()
+    one, other = memory_pair(profile=profile)
     wire = Wire(other)
     await other.start()
     try:

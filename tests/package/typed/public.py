@@ -37,7 +37,7 @@ from jsonrpc_fast import (
     parse,
 )
 from jsonrpc_fast.errors import EncodeError
-from jsonrpc_fast.handlers import Handlers, RequestContext
+from jsonrpc_fast.handlers import CallNext, Handlers, RequestContext
 from jsonrpc_fast.session import Hooks, Outcome, Session, SessionContext
 from jsonrpc_fast.transports import memory_pair
 from jsonrpc_fast.validator import JsonRpcValidator, Report
@@ -163,6 +163,16 @@ async def dispatching(data: str, context: RequestContext, session: SessionContex
     def double(value: int) -> int:
         return 2 * value
 
+    @handlers.register("half", typed=True, timeout=5, thread=True)
+    def half(value: int) -> float:
+        return value / 2
+
+    async def middleware(context: RequestContext, params: Any, call_next: CallNext) -> Any:
+        return await call_next(params)
+
+    Handlers(middleware=[middleware], timeout=5)
+    handlers.register("m", half, threads=True)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    assert_type(half(2), float)
     assert_type(double(2), int)
     assert_type(handlers.dispatch(data, JSONRPC, context={}), bytes)
     assert_type(handlers.dispatch(decode(data)), bytes)
@@ -178,6 +188,11 @@ class Counter:
 
     def fault(self, error: BaseException) -> None:
         self.faults += 1
+
+
+class NamedFaults:
+    def fault(self, error: BaseException, method: str | None, id: MessageId) -> None:
+        print(method, id)
 
 
 class Timer:
@@ -197,6 +212,7 @@ class WrongHooks:
 async def hooks() -> Hooks:
     one, other = memory_pair()
     Session(one, hooks=Counter())
+    Session(one, hooks=NamedFaults())
     Session(other, hooks=Timer())
     Session(other, hooks=None)
     Session(other, hooks=WrongHooks())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

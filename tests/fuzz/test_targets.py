@@ -1,0 +1,125 @@
+"""The fuzz targets: each runs its stored inputs and some new ones, and their oracles fail where they must."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast import decode
+from jsonrpc_fast.session.peer import Peer
+
+from ..conftest import is_pure_only
+
+try:
+    from . import __main__ as command
+except ImportError:  # the core is missing, which the targets compare
+    pytest.skip("the targets need the core", allow_module_level=True)
+from .target import CANARY, Finding, Target
+from .wire import Replies, check_replies
+
+TARGETS = command.load_targets()
+INPUTS = 60
+
+
+@pytest.fixture(autouse=True)
+def needs_core(pytestconfig: pytest.Config) -> None:
+    if is_pure_only(pytestconfig):
+        pytest.skip("one backend alone was asked for: there is nothing to compare")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def loop_left() -> Iterator[None]:
+    """Close the loop of the targets."""
+    yield
+    from . import wire
+
+    wire.close()
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_target(name: str) -> None:
+    fuzzer = command.Fuzzer(name, TARGETS[name], random.Random(1), [command.CORPUS])
+    stored = fuzzer.inputs
+    assert stored > 2
+    fuzzer.fuzz(float("inf"), stored + INPUTS)
+    assert fuzzer.inputs >= stored + INPUTS
+
+
+def test_every_target_runs_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["raw", "uri", "--seconds", "60", "--inputs", "100", "--directory", str(tmp_path)]
+    assert command.main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert [line.split()[1] for line in printed.splitlines()] == ["raw", "uri", "inputs"]
+    assert {path.name for path in tmp_path.iterdir()} == {"raw.txt", "uri.txt", "counts.json"}
+    assert next(command.read_corpus(tmp_path, "raw"), None) is not None
+
+
+def test_a_finding_is_printed_with_its_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(data: bytes) -> None:
+        if b"\n" in data:
+            raise KeyError("undocumented")
+
+    target = Target(run, lambda rng: rng.choice((b"a", b"b\n")))
+    monkeypatch.setattr(command, "load_targets", lambda: {"broken": target})
+    assert command.main(["broken", "--seconds", "60"]) == 1
+    printed = capsys.readouterr().out
+    assert "target broken, input b'b\\n'" in printed
+    assert "KeyError: 'undocumented'" in printed
+
+
+def test_a_slow_input_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "MAX_SECONDS", 0.0)
+    with pytest.raises(Finding, match="s of processor time, input b'12'"):
+        command.Fuzzer("sum", Target(lambda data: sum(range(1000)), bytes), random.Random(1), []).run(b"12")
+
+
+ITEMS = decode('[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","method":"m"},1]')
+RIGHT = b'[{"jsonrpc":"2.0","id":1,"result":1},{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":""}}]\n'
+
+
+def test_the_oracle_of_replies() -> None:
+    check_replies(ITEMS, Replies(RIGHT), 0)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b'{"jsonrpc":"2.0","id":1.0,"result":1}\n',
+        b'{"jsonrpc":"2.0","id":"1","result":1}\n',
+        b'{"jsonrpc":"2.0","id":1,"result":1}\n' * 2,
+        RIGHT * 2,
+        b'{"jsonrpc":"2.0","id":1,"result":1}',
+        b'{"jsonrpc":"2.0","id":1,"result":1,"error":{"code":1,"message":""}}\n',
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"%s"}}\n' % CANARY.encode(),
+        b"[]\n",
+        b"1\n",
+    ],
+)
+def test_the_oracle_of_replies_fails(sent: bytes) -> None:
+    with pytest.raises(Finding):
+        check_replies(ITEMS, Replies(sent), 0)
+
+
+def test_a_peer_that_answers_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer: Any = Peer.answer
+    monkeypatch.setattr(Peer, "answer", lambda self, request, result: answer(self, request, result) * 2)
+    with pytest.raises(Finding, match="replies to nothing"):
+        TARGETS["peer"].run(b'\x00\x00{"jsonrpc":"2.0","id":1,"method":"m"}\n')
+
+
+def test_an_input_in_the_log_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from . import session_targets
+
+    async def fail(*params: Any) -> None:
+        raise ValueError(params)
+
+    monkeypatch.setitem(session_targets.HANDLERS._handlers, "async", session_targets.Handlers({"x": fail}).find("x"))
+    with pytest.raises(Finding, match="the input is in the log"):
+        TARGETS["session"].run(b'\x00\x00{"jsonrpc":"2.0","id":1,"method":"m","params":["%s"]}\n' % CANARY.encode())

@@ -1,0 +1,189 @@
+"""Threads that share decoders, messages and the caches of the codec: `python -m tests.isolated.threads --seconds 60`.
+
+Rules:
+- Threads change every microsecond. Collections are frequent, and finalizers release the GIL in the middle of a call.
+- What threads feed to a shared decoder comes out once, in the order of each thread, or the call is refused.
+- Chunks that tear messages apart give any items, but no crash and no other exception.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import importlib
+import pickle
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+from jsonrpc_fast import JSONRPC
+from jsonrpc_fast.framing.frames import frame
+
+AT_WORK = "the decoder is at work"
+FRAMINGS = ("newline", "content-length", "sse", "concatenated", "auto")
+THREADS = 4
+
+
+class Cycle:
+    """Garbage whose finalizer lets other threads run."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        time.sleep(0)
+
+
+@contextlib.contextmanager
+def frequent_switches() -> Iterator[None]:
+    interval = sys.getswitchinterval()
+    threshold = gc.get_threshold()
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(20, 2, 2)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)
+        gc.set_threshold(*threshold)
+
+
+def run_threads(work: Callable[[int], None]) -> None:
+    """Run `work` in several threads at once, and raise the first exception."""
+    failures: list[BaseException] = []
+    barrier = threading.Barrier(THREADS)
+
+    def run(number: int) -> None:
+        try:
+            barrier.wait(60)
+            work(number)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(THREADS)]
+    with frequent_switches():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+    if failures:
+        raise failures[0]
+    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
+
+
+def text_of(thread: int, number: int) -> bytes:
+    return b'{"jsonrpc":"2.0","id":"%d-%d","method":"m%d","params":{"a":[1,{"b":[2]}]}}' % (thread, number, number % 50)
+
+
+def framed(text: bytes, framing: str) -> bytes:
+    return frame(text, "newline" if framing == "auto" else framing)  # type: ignore[arg-type]
+
+
+def share_a_decoder(impl: ModuleType, framing: str, max_items: int | None, rounds: int) -> int:
+    """Feed whole frames from all threads, as bytes and as bytearrays. Return how many calls were refused."""
+    decoder = impl.Decoder(framing)
+    found: list[list[Any]] = [[] for _ in range(THREADS)]
+    refused = [0] * THREADS
+
+    def feed(thread: int, data: Any) -> list[Any]:
+        while True:
+            try:
+                items: list[Any] = decoder.feed(data) if max_items is None else decoder.feed(data, max_items)
+                return items
+            except ValueError as error:
+                if str(error) != AT_WORK:
+                    raise
+                refused[thread] += 1
+                time.sleep(0)
+
+    def work(thread: int) -> None:
+        for number in range(rounds):
+            Cycle()
+            data = framed(text_of(thread, number), framing)
+            found[thread] += feed(thread, bytearray(data) if number % 3 == 0 else data)
+
+    run_threads(work)
+    items = [item for each in found for item in each]
+    while decoder.has_more:
+        items += decoder.feed(b"", 1)
+    items += decoder.close()
+    ids = sorted(tuple(map(int, item.id.split("-"))) for item in items)
+    assert ids == [(thread, number) for thread in range(THREADS) for number in range(rounds)]
+    return sum(refused)
+
+
+def tear_messages(impl: ModuleType, framing: str, rounds: int, seed: int) -> None:
+    """Feed parts of frames from all threads, and close the decoder meanwhile."""
+    decoder = impl.Decoder(framing)
+
+    def work(thread: int) -> None:
+        choice = random.Random(seed + thread)
+        for number in range(rounds):
+            Cycle()
+            data = framed(text_of(thread, number), framing)
+            cut = choice.randrange(len(data))
+            try:
+                items = decoder.feed(data[:cut], choice.choice((None, 1)))
+                items += decoder.feed(bytearray(data[cut:]))
+                if thread == 0 and number == rounds * 3 // 4:
+                    items += decoder.close()
+            except ValueError as error:
+                if str(error) not in (AT_WORK, "the decoder is closed"):
+                    raise
+            else:
+                flat = [each for item in items for each in (item if type(item) is list else [item])]
+                assert {type(each) for each in flat} <= {impl.Request, impl.ParseError}
+
+    run_threads(work)
+
+
+def share_messages(impl: ModuleType, rounds: int) -> None:
+    """Use the same messages, profiles and payloads everywhere, and fill and empty the caches and free lists."""
+    texts = [text_of(0, number) for number in range(50)]
+    messages = [impl.decode(text) for text in texts]
+    payloads = [impl.decode(text, raw=True) for text in texts]
+    profiles = [JSONRPC.replace(empty_methods=bool(number % 2)) for number in range(100)]
+    error = impl.Response(1, error=impl.Error(-32000, "no", {"a": [1]}))
+
+    def work(thread: int) -> None:
+        for number in range(rounds):
+            Cycle()
+            place = (number * 7 + thread) % 50
+            message = messages[place]
+            assert impl.decode(texts[place], profiles[(number + thread) % 100]) == message
+            assert impl.encode(message, delimited=False) == texts[place]
+            assert impl.encode(payloads[place], delimited=False) == texts[place]
+            assert payloads[place].params.decode() == message.params
+            assert pickle.loads(pickle.dumps(message)) == message
+            assert repr(error) == repr(impl.decode(impl.encode(error)))
+            kept = [impl.decode(b'{"jsonrpc":"2.0","id":%d,"method":"n%d-%d"}' % (i, thread, i)) for i in range(20)]
+            assert [each.method for each in kept] == [f"n{thread}-{i}" for i in range(20)]
+
+    run_threads(work)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    ends = time.monotonic() + options.seconds
+    rounds = refused = 0
+    while time.monotonic() < ends:
+        for name in ("_core", "_pure"):
+            impl = importlib.import_module(f"jsonrpc_fast.codec.{name}")
+            for framing in FRAMINGS:
+                for max_items in (None, 1):
+                    refused += share_a_decoder(impl, framing, max_items, 200)
+                tear_messages(impl, framing, 200, options.seed + rounds)
+            share_messages(impl, 200)
+        rounds += 1
+    print(f"{rounds} rounds on both backends with {THREADS} threads; {refused} calls refused")
+
+
+if __name__ == "__main__":
+    main()

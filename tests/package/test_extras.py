@@ -1,0 +1,76 @@
+"""A module whose library is missing says what to install: every module, in a process that has only orjson."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+
+from ..support.command_line import posix
+from ..support.places import PACKAGE, ROOT
+
+BARE = """
+import importlib, json, sys
+sys.path.insert(0, sys.argv[1])
+outcomes = {}
+for name in sys.argv[2:]:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        outcomes[name] = str(error)
+    except BaseException as error:
+        outcomes[name] = repr(error)
+    else:
+        outcomes[name] = ""
+print(json.dumps(outcomes))
+"""
+NEEDED = {  # what a part of the package tells the user to install; the first that fits
+    "jsonrpc_fast.mcp": "jsonrpc_fast[mcp]",
+    "jsonrpc_fast.http.client": "jsonrpc_fast[http]",
+    "jsonrpc_fast.transports.websocket": "jsonrpc_fast[websocket]",
+    "jsonrpc_fast.session.telemetry": "jsonrpc_fast[otel]",
+    "jsonrpc_fast.adapters.aiorpcx": "jsonrpc_fast[aiorpcx]",
+    "jsonrpc_fast.adapters.mcp": "mcp>=2",
+    "jsonrpc_fast.adapters.nats": "jsonrpc_fast[nats]",
+    "jsonrpc_fast.adapters.pygls": "jsonrpc_fast[pygls]",
+    "jsonrpc_fast.adapters.pylsp": "jsonrpc_fast[pylsp]",
+    "jsonrpc_fast.adapters.redis": "jsonrpc_fast[mcp,redis]",
+    "jsonrpc_fast.adapters.web3": "jsonrpc_fast[web3]",
+}
+
+
+def modules() -> list[str]:
+    """Return the names of all modules of the package, `__main__` excepted: importing it runs the command line."""
+    files = [file.relative_to(PACKAGE.parent).with_suffix("") for file in sorted(PACKAGE.rglob("*.py"))]
+    names = [".".join(file.parts).removesuffix(".__init__") for file in files]
+    return [name for name in names if not name.endswith("__main__")]
+
+
+@posix
+def test_every_module_imports_or_says_what_to_install(tmp_path: Path) -> None:
+    for package in (PACKAGE, Path(orjson.__file__).parent):
+        (tmp_path / package.name).symlink_to(package)
+    names = modules()
+    assert len(names) > 150
+    # -S: without site-packages.
+    command = [sys.executable, "-I", "-S", "-c", BARE, str(tmp_path), *names]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    outcomes = json.loads(done.stdout)
+    expected = {}
+    for name in names:
+        needed = [text for part, text in NEEDED.items() if name == part or name.startswith(f"{part}.")]
+        expected[name] = needed[0] if needed else ""
+    found = {name: (re.search(r'pip install "(.*?)"$', text) or [text, text])[1] for name, text in outcomes.items()}
+    assert found == expected
+
+
+def test_the_extras_exist() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    for needed in NEEDED.values():
+        for extra in needed.removeprefix("jsonrpc_fast[").removesuffix("]").split(","):
+            assert re.search(rf"^{re.escape(extra)} = \[", text, re.MULTILINE) or needed == "mcp>=2"

@@ -1,0 +1,1 @@
+"""The tests of other libraries over their adapters, and measurements of both."""

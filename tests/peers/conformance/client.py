@@ -1,0 +1,254 @@
+"""The client that the scenarios of the conformance suite expect. The suite runs `python client.py URL`.
+
+It reads the name of the scenario, its context and the revision from the environment (`MCP_CONFORMANCE_…`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import warnings
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from jsonrpc_fast.mcp.client import Client
+
+CALLBACK: Final = "http://localhost:3030/callback"
+CLIENT_METADATA: Final = "https://conformance-test.local/client-metadata.json"
+_CLIENTS_AT_A_TIME: Final = 3
+
+SCENARIO: Final = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+REVISION: Final = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION")
+CONTEXT: Final[dict[str, Any]] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+
+
+def wait_for_slot() -> Any:
+    """Wait until few other clients run: the suite starts all of them at the same time."""
+    import fcntl
+
+    slot = (Path(os.environ["CONFORMANCE_SLOTS"]) / str(os.getpid() % _CLIENTS_AT_A_TIME)).open("w")
+    fcntl.flock(slot, fcntl.LOCK_EX)
+    return slot
+
+
+def connect(url: str, **options: Any) -> Client:
+    from jsonrpc_fast.mcp.client import connect
+
+    options = {"timeout": 20.0, **options}
+    return connect(url, mode="auto" if REVISION is None else REVISION, **options)
+
+
+async def use_tools(url: str, **options: Any) -> None:
+    """List the tools, and call the first one."""
+    async with connect(url, **options) as client:
+        tools = await client.list_tools()
+        if tools:
+            await client.call_tool(tools[0]["name"], {"a": 2, "b": 3})
+
+
+async def list_only(url: str, **options: Any) -> None:
+    async with connect(url, **options) as client:
+        await client.list_tools()
+
+
+async def echo_schema(url: str) -> None:
+    """Send the schema of a tool back, as it came."""
+    async with connect(url) as client:
+        tools = {tool["name"]: tool for tool in await client.list_tools()}
+        schema = tools["json_schema_2020_12_tool"]["inputSchema"]
+        await client.call_tool("json_schema_echo", {"schema": schema})
+
+
+def accept_defaults(params: dict[str, Any]) -> dict[str, Any]:
+    """Accept a form with its default values."""
+    properties = params["requestedSchema"]["properties"]
+    content = {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+    return {"action": "accept", "content": content}
+
+
+async def elicit_defaults(url: str) -> None:
+    async with connect(url, handlers={"elicitation/create": accept_defaults}) as client:
+        await client.list_tools()
+        await client.call_tool("test_client_elicitation_defaults", {})
+
+
+async def reconnect(url: str) -> None:
+    """Call the tool whose stream ends before its result."""
+    async with connect(url) as client:
+        tools = await client.list_tools()
+        await client.call_tool(tools[0]["name"], {})
+
+
+async def answer_requests(url: str) -> None:
+    """Call the tools that ask for input, two of them at the same time."""
+    accepted = {"action": "accept", "content": {"confirmed": True}}
+    async with connect(url, handlers={"elicitation/create": lambda params: accepted}) as client:
+        await client.list_tools()
+        calls = [client.call_tool("test_mrtr_echo_state", {}), client.call_tool("test_mrtr_unrelated", {})]
+        await asyncio.gather(*calls)
+        await client.call_tool("test_mrtr_no_state", {})
+        await client.call_tool("test_mrtr_no_result_type", {})
+
+
+async def use_everything(url: str) -> None:
+    """List and use all tools, resources and prompts."""
+    async with connect(url) as client:
+        for tool in await client.list_tools():
+            await client.call_tool(tool["name"], {})
+        for resource in await client.list_resources():
+            await client.read_resource(resource["uri"])
+        for prompt in await client.list_prompts():
+            await client.get_prompt(prompt["name"])
+
+
+async def use_headers(url: str) -> None:
+    """Make the calls that the scenario lists."""
+    async with connect(url) as client:
+        await client.list_tools()
+        for call in CONTEXT["toolCalls"]:
+            await client.call_tool(call["name"], call["arguments"])
+
+
+async def use_valid_tools(url: str) -> None:
+    """Call every tool that the client lists: those with invalid headers are left out."""
+    async with connect(url) as client:
+        for tool in await client.list_tools():
+            await client.call_tool(tool["name"], dict.fromkeys(tool["inputSchema"]["properties"], "value"))
+
+
+# OAuth, with the provider of the official SDK
+
+
+class Tokens:
+    """What the provider stores, for one run."""
+
+    def __init__(self, client: Any = None) -> None:
+        self.tokens: Any = None
+        self.client = client
+
+    async def get_tokens(self) -> Any:
+        return self.tokens
+
+    async def set_tokens(self, tokens: Any) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> Any:
+        return self.client
+
+    async def set_client_info(self, client_info: Any) -> None:
+        self.client = client_info
+
+
+class Browser:
+    """Follows the redirect of the authorization server, as a browser would."""
+
+    def __init__(self) -> None:
+        self._parameters: dict[str, list[str]] = {}
+
+    async def open(self, url: str) -> None:
+        from urllib.parse import parse_qs, urlsplit
+
+        import httpx
+
+        async with httpx.AsyncClient() as client:
+            response = await client.get(url, follow_redirects=False)
+        self._parameters = parse_qs(urlsplit(response.headers["location"]).query)
+
+    async def result(self) -> Any:
+        from mcp.client.auth import AuthorizationCodeResult
+
+        found = {name: values[0] for name, values in self._parameters.items()}
+        return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
+
+
+def provider(url: str, storage: Tokens | None = None, **options: Any) -> Any:
+    from mcp.client.auth import OAuthClientProvider
+    from mcp.shared.auth import OAuthClientMetadata
+
+    browser = Browser()
+    return OAuthClientProvider(
+        url,
+        OAuthClientMetadata(client_name="jsonrpc-fast", redirect_uris=[CALLBACK]),  # type: ignore[list-item]
+        storage or Tokens(),
+        redirect_handler=browser.open,
+        callback_handler=browser.result,
+        **options,
+    )
+
+
+async def authorize(url: str) -> None:
+    async with connect(url, auth=provider(url, client_metadata_url=CLIENT_METADATA)) as client:
+        await client.list_tools()
+        await client.call_tool("test-tool", {})
+
+
+async def authorize_registered(url: str) -> None:
+    """Use a client id and a secret that the authorization server knows already."""
+    from mcp.shared.auth import OAuthClientInformationFull
+
+    names = ("client_id", "client_secret")
+    known = OAuthClientInformationFull(
+        redirect_uris=[CALLBACK],  # type: ignore[list-item]
+        token_endpoint_auth_method="client_secret_basic",
+        **{name: CONTEXT[name] for name in names},
+    )
+    await list_only(url, auth=provider(url, Tokens(known)))
+
+
+async def authorize_with_secret(url: str) -> None:
+    from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+
+    auth = ClientCredentialsOAuthProvider(url, Tokens(), CONTEXT["client_id"], CONTEXT["client_secret"])
+    await list_only(url, auth=auth)
+
+
+async def authorize_with_key(url: str) -> None:
+    from mcp.client.auth.extensions.client_credentials import PrivateKeyJWTOAuthProvider, SignedJWTParameters
+
+    signed = SignedJWTParameters(
+        issuer=CONTEXT["client_id"],
+        subject=CONTEXT["client_id"],
+        signing_algorithm=CONTEXT.get("signing_algorithm", "ES256"),
+        signing_key=CONTEXT["private_key_pem"],
+    )
+    auth = PrivateKeyJWTOAuthProvider(url, Tokens(), CONTEXT["client_id"], signed.create_assertion_provider())
+    await list_only(url, auth=auth)
+
+
+SCENARIOS: Final[dict[str, Callable[[str], Awaitable[None]]]] = {
+    "initialize": list_only,
+    "tools_call": use_tools,
+    "elicitation-sep1034-client-defaults": elicit_defaults,
+    "sse-retry": reconnect,
+    "request-metadata": list_only,
+    "sep-2322-client-request-state": answer_requests,
+    "http-standard-headers": use_everything,
+    "http-custom-headers": use_headers,
+    "http-invalid-tool-headers": use_valid_tools,
+    "json-schema-ref-no-deref": list_only,
+    "json-schema-2020-12-preservation": echo_schema,
+    "auth/pre-registration": authorize_registered,
+    "auth/client-credentials-basic": authorize_with_secret,
+    "auth/client-credentials-jwt": authorize_with_key,
+}
+"""By scenario: what the client does. All other scenarios of `auth/` are the same for the client."""
+
+
+def main() -> None:
+    url = sys.argv[1]
+    slot: Any = wait_for_slot() if "CONFORMANCE_SLOTS" in os.environ else contextlib.nullcontext()
+    warnings.simplefilter("ignore")
+    run = SCENARIOS.get(SCENARIO) or (authorize if SCENARIO.startswith("auth/") else None)
+    if run is None:
+        sys.exit(f"the client does not know the scenario {SCENARIO}")
+    with slot:
+        asyncio.run(asyncio.wait_for(run(url), 60))
+
+
+if __name__ == "__main__":
+    main()

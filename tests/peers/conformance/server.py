@@ -1,0 +1,492 @@
+"""The server that the scenarios of the conformance suite expect: `python -m tests.peers.conformance.server PORT`.
+
+The names of tools, prompts and resources, and what they return, are those of the suite.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+import sys
+from typing import Annotated, Any, Final
+
+from jsonrpc_fast.codes import ErrorCode
+from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.mcp.server import Context, Server, ToolResult, WholeResult
+
+HOST: Final = "127.0.0.1"
+IMAGE: Final = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="  # a red pixel
+)
+AUDIO: Final = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="  # an empty WAV file
+_SECRET: Final = secrets.token_bytes(32)
+
+JSON_SCHEMA_2020_12: Final[dict[str, Any]] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {
+        "address": {
+            "$anchor": "addressDef",
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+        }
+    },
+    "properties": {
+        "name": {"type": "string"},
+        "address": {"$ref": "#/$defs/address"},
+        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+        "phone": {"type": "string"},
+        "email": {"type": "string"},
+    },
+    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+    "then": {"required": ["phone"]},
+    "else": {"required": ["email"]},
+    "additionalProperties": False,
+}
+
+server = Server("jsonrpc-fast-conformance", "1.0.0", ttl_ms=1000)
+
+
+def image() -> dict[str, Any]:
+    return {"type": "image", "data": IMAGE, "mimeType": "image/png"}
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"type": "text", "text": value}
+
+
+def embedded(uri: str, mime_type: str, value: str) -> dict[str, Any]:
+    return {"type": "resource", "resource": {"uri": uri, "mimeType": mime_type, "text": value}}
+
+
+# Tools
+
+
+@server.tool
+def test_simple_text() -> str:
+    """Return a text."""
+    return "This is a simple text response for testing."
+
+
+@server.tool
+def test_image_content() -> ToolResult:
+    """Return an image."""
+    return ToolResult([image()])
+
+
+@server.tool
+def test_audio_content() -> ToolResult:
+    """Return a sound."""
+    return ToolResult([{"type": "audio", "data": AUDIO, "mimeType": "audio/wav"}])
+
+
+@server.tool
+def test_embedded_resource() -> ToolResult:
+    """Return an embedded resource."""
+    return ToolResult([embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")])
+
+
+@server.tool
+def test_multiple_content_types() -> ToolResult:
+    """Return a text, an image and a resource."""
+    resource = embedded("test://mixed-content-resource", "application/json", '{"test":"data","value":123}')
+    return ToolResult([text("Multiple content types test:"), image(), resource])
+
+
+@server.tool
+async def test_tool_with_logging(context: Context) -> str:
+    """Send log messages."""
+    for message in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        context.log("info", message)
+        await asyncio.sleep(0.05)
+    return "Tool with logging executed successfully"
+
+
+@server.tool
+async def test_tool_with_progress(context: Context) -> str:
+    """Report progress."""
+    for progress in (0, 50, 100):
+        context.report_progress(progress, total=100, message=f"Completed step {progress} of 100")
+        await asyncio.sleep(0.05)
+    return "done"
+
+
+@server.tool
+def test_error_handling() -> str:
+    """Fail."""
+    raise RuntimeError("This tool intentionally returns an error for testing")
+
+
+@server.tool
+async def test_sampling(prompt: str, context: Context) -> str:
+    """Ask the client's model."""
+    params = {"messages": [{"role": "user", "content": text(prompt)}], "maxTokens": 100}
+    result = await context.call("sampling/createMessage", params)
+    return f"LLM response: {result['content']['text']}"
+
+
+async def _elicit(context: Context, message: str, properties: dict[str, Any], *required: str) -> str:
+    schema = {"type": "object", "properties": properties, "required": list(required)}
+    result = await context.call("elicitation/create", {"message": message, "requestedSchema": schema})
+    return f"action={result['action']}, content={json.dumps(result.get('content', {}))}"
+
+
+@server.tool
+async def test_elicitation(message: str, context: Context) -> str:
+    """Ask the user."""
+    properties = {"response": {"type": "string", "description": "User's response"}}
+    return f"User response: {await _elicit(context, message, properties, 'response')}"
+
+
+@server.tool
+async def test_elicitation_sep1034_defaults(context: Context) -> str:
+    """Ask the user, with default values."""
+    properties: dict[str, Any] = {
+        "name": {"type": "string", "description": "User name", "default": "John Doe"},
+        "age": {"type": "integer", "description": "User age", "default": 30},
+        "score": {"type": "number", "description": "User score", "default": 95.5},
+        "status": {
+            "type": "string",
+            "description": "User status",
+            "enum": ["active", "inactive", "pending"],
+            "default": "active",
+        },
+        "verified": {"type": "boolean", "description": "Verification status", "default": True},
+    }
+    return f"Elicitation completed: {await _elicit(context, 'Please review and update the form fields', properties)}"
+
+
+def _titled(*names: str) -> list[dict[str, str]]:
+    return [{"const": f"value{number}", "title": name} for number, name in enumerate(names, 1)]
+
+
+@server.tool
+async def test_elicitation_sep1330_enums(context: Context) -> str:
+    """Ask the user to select options."""
+    options = ["option1", "option2", "option3"]
+    several = {"type": "array", "minItems": 1, "maxItems": 3}
+    properties: dict[str, Any] = {
+        "untitledSingle": {"type": "string", "enum": options},
+        "titledSingle": {"type": "string", "oneOf": _titled("First Option", "Second Option", "Third Option")},
+        "legacyEnum": {
+            "type": "string",
+            "enum": ["opt1", "opt2", "opt3"],
+            "enumNames": ["Option One", "Option Two", "Option Three"],
+        },
+        "untitledMulti": {**several, "items": {"type": "string", "enum": options}},
+        "titledMulti": {**several, "items": {"anyOf": _titled("First Choice", "Second Choice", "Third Choice")}},
+    }
+    return f"Elicitation completed: {await _elicit(context, 'Please select options', properties)}"
+
+
+@server.tool(input_schema=JSON_SCHEMA_2020_12)
+def json_schema_2020_12_tool(**arguments: Any) -> str:
+    """Have a schema with keywords of JSON Schema 2020-12."""
+    return f"JSON Schema 2020-12 tool called with: {json.dumps(arguments)}"
+
+
+@server.tool
+async def test_reconnection(context: Context) -> str:
+    """Close the stream, and return the result after the client has come back."""
+    context.close_stream()
+    await asyncio.sleep(0.1)
+    return "Reconnection test completed successfully."
+
+
+@server.tool(
+    input_schema={
+        "type": "object",
+        "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+        "required": ["region"],
+    }
+)
+def test_custom_header(region: str) -> str:
+    """Have an argument that the client sends as a header, too."""
+    return region
+
+
+@server.tool
+async def test_missing_capability(context: Context) -> str:
+    """Need a client that declares sampling."""
+    context.require("sampling")
+    return "Success"
+
+
+@server.tool
+async def test_streaming_elicitation(context: Context) -> str:
+    """Report progress before the result."""
+    context.report_progress(50, total=100)
+    return "Streaming complete"
+
+
+@server.tool
+async def test_logging_tool(context: Context) -> str:
+    """Send a log message, which the client gets only if its request asks for it."""
+    context.log("info", "Diagnostic trace logging activated")
+    return "Logging evaluated"
+
+
+@server.tool
+def test_trigger_tool_change() -> str:
+    """Notify the clients that the list of tools has changed."""
+    server.list_changed("tools")
+    return "Mutation triggered"
+
+
+@server.tool
+def test_trigger_prompt_change() -> str:
+    """Notify the clients that the list of prompts has changed."""
+    server.list_changed("prompts")
+    return "Mutation triggered"
+
+
+# Tools that need input (2026-07-28)
+
+
+def _form(message: str, **properties: str) -> dict[str, Any]:
+    schema = {
+        "type": "object",
+        "properties": {name: {"type": kind} for name, kind in properties.items()},
+        "required": list(properties),
+    }
+    return {"message": message, "requestedSchema": schema}
+
+
+def _question(message: str, **properties: str) -> dict[str, Any]:
+    return {"method": "elicitation/create", "params": _form(message, **properties)}
+
+
+def _sampling(prompt: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text(prompt)}], "maxTokens": 100}
+
+
+def _signed(**state: Any) -> str:
+    data = json.dumps({**state, "nonce": secrets.token_hex(8)}).encode()
+    return base64.b64encode(hmac.digest(_SECRET, data, hashlib.sha256) + data).decode()
+
+
+def _verified(context: Context) -> dict[str, Any] | None:
+    """Return the state that the client sends back, or None without one. A state that was altered is error -32602."""
+    state = context.params.get("requestState")
+    if state is None:
+        return None
+    try:
+        signed = base64.b64decode(state, validate=True)
+    except ValueError:
+        signed = b""
+    signature, data = signed[:32], signed[32:]
+    if not hmac.compare_digest(signature, hmac.digest(_SECRET, data, hashlib.sha256)):
+        raise RpcError(ErrorCode.INVALID_PARAMS, "requestState was altered")
+    verified: dict[str, Any] = json.loads(data)
+    return verified
+
+
+def _answers(context: Context) -> dict[str, Any]:
+    answers: dict[str, Any] = context.params.get("inputResponses", {})
+    return answers
+
+
+def _ask(questions: dict[str, Any], state: str) -> WholeResult:
+    return WholeResult({"resultType": "input_required", "inputRequests": questions, "requestState": state})
+
+
+@server.tool
+async def test_input_required_result_elicitation(context: Context) -> str:
+    """Ask the user for a name."""
+    answer = await context.call("elicitation/create", _form("What is your name?", name="string"), key="user_name")
+    return f"Hello, {answer['content']['name']}!"
+
+
+@server.tool
+async def test_input_required_result_sampling(context: Context) -> str:
+    """Ask the client's model."""
+    answer = await context.call("sampling/createMessage", _sampling("What is the capital of France?"))
+    return f"Sampling result: {answer['content']['text']}"
+
+
+@server.tool
+async def test_input_required_result_list_roots(context: Context) -> str:
+    """Ask for the client's roots."""
+    answer = await context.call("roots/list", {})
+    return f"Found {len(answer['roots'])} root(s)"
+
+
+@server.tool
+def test_input_required_result_request_state(context: Context) -> str | WholeResult:
+    """Ask with a state of its own."""
+    if _verified(context) is None or "confirm" not in _answers(context):
+        return _ask({"confirm": _question("Please confirm", ok="boolean")}, _signed(kind="request-state"))
+    return "state-ok: requestState validated"
+
+
+@server.tool
+def test_input_required_result_multiple_inputs(context: Context) -> str | WholeResult:
+    """Ask three questions at once."""
+    questions = {
+        "user_name": _question("What is your name?", name="string"),
+        "greeting": {"method": "sampling/createMessage", "params": _sampling("Generate a greeting")},
+        "client_roots": {"method": "roots/list", "params": {}},
+    }
+    answers = _answers(context)
+    if _verified(context) is None or not questions.keys() <= answers.keys():
+        return _ask(questions, _signed(kind="multiple-inputs"))
+    return f"Name: {answers['user_name']['content']['name']}; Roots: {len(answers['client_roots']['roots'])}"
+
+
+@server.tool
+def test_input_required_result_multi_round(context: Context) -> str | WholeResult:
+    """Ask twice."""
+    state, answers = _verified(context), _answers(context)
+    if state is None or not {"step1", "step2"} & answers.keys():
+        return _ask({"step1": _question("Step 1: What is your name?", name="string")}, _signed(round=1))
+    if state["round"] == 1:
+        name = answers["step1"]["content"]["name"]
+        question = _question("Step 2: What is your favorite color?", color="string")
+        return _ask({"step2": question}, _signed(round=2, name=name))
+    return f"Multi-round complete for {state['name']} who likes {answers['step2']['content']['color']}"
+
+
+@server.tool
+def test_input_required_result_tampered_state(context: Context) -> str | WholeResult:
+    """Check that its state was not altered."""
+    if _verified(context) is None or "confirm" not in _answers(context):
+        return _ask({"confirm": _question("Please confirm", ok="boolean")}, _signed(kind="tamper-test"))
+    return "integrity-ok: state verified"
+
+
+@server.tool
+async def test_input_required_result_capabilities(context: Context) -> str:
+    """Ask only what the client can answer."""
+    questions = []
+    if context.client_capabilities.supports("elicitation"):
+        questions.append(context.call("elicitation/create", _form("Elicitation input", value="string")))
+    if context.client_capabilities.supports("sampling"):
+        questions.append(context.call("sampling/createMessage", _sampling("Sample request")))
+    return f"capabilities-ok: received {len(await asyncio.gather(*questions))}"
+
+
+# Tools that run as tasks
+
+
+@server.tool
+def greet(name: str) -> str:
+    """Greet."""
+    return f"Hello, {name}!"
+
+
+@server.tool(task_support="optional")
+async def slow_compute(seconds: float, label: str = "") -> str:
+    """Take some seconds."""
+    await asyncio.sleep(seconds)
+    return f"{label} took {seconds} s"
+
+
+@server.tool(task_support="required")
+async def failing_job() -> str:
+    """Fail after a moment."""
+    await asyncio.sleep(0.1)
+    raise RuntimeError("This job always fails")
+
+
+@server.tool(task_support="optional")
+async def protocol_error_job() -> str:
+    """Fail with an error of the protocol."""
+    raise RpcError(ErrorCode.INTERNAL_ERROR, "This job always breaks")
+
+
+@server.tool(task_support="optional")
+async def confirm_delete(filename: str, context: Context) -> str:
+    """Ask the user before a file is deleted."""
+    answer = await context.call("elicitation/create", _form(f"Delete {filename}?", confirm="boolean"))
+    return f"{filename}: {answer['action']}"
+
+
+@server.tool(task_support="optional")
+async def multi_input(context: Context) -> str:
+    """Ask two questions at once."""
+    questions = [_form("Your name?", name="string"), _form("Go on?", confirm="boolean")]
+    answers = await asyncio.gather(*[context.call("elicitation/create", question) for question in questions])
+    return f"{len(answers)} answers"
+
+
+@server.tool(task_support="required", task_start="function")
+async def test_tool_with_task(context: Context) -> str:
+    """Ask for a name before the task starts."""
+    answer = await context.call("elicitation/create", _form("What is your name?", name="string"), key="user_name")
+    await context.start_task()
+    return f"Hello, {answer['content']['name']}!"
+
+
+# Prompts and resources
+
+
+@server.prompt(title="Simple Test Prompt")
+def test_simple_prompt() -> str:
+    """Return a prompt without arguments."""
+    return "This is a simple prompt for testing."
+
+
+@server.prompt(title="Prompt With Arguments", complete={"arg1": ["paris", "park", "party"]})
+def test_prompt_with_arguments(
+    arg1: Annotated[str, "First test argument"], arg2: Annotated[str, "Second test argument"]
+) -> str:
+    """Return a prompt with its arguments."""
+    return f"Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"
+
+
+@server.prompt(title="Prompt With Embedded Resource")
+def test_prompt_with_embedded_resource(
+    resourceUri: Annotated[str, "URI of the resource to embed"],
+) -> list[Any]:
+    """Return a prompt with a resource."""
+    resource = embedded(resourceUri, "text/plain", "Embedded resource content for testing.")
+    return [{"role": "user", "content": resource}, "Please process the embedded resource above."]
+
+
+@server.prompt(title="Prompt With Image")
+def test_prompt_with_image() -> list[Any]:
+    """Return a prompt with an image."""
+    return [{"role": "user", "content": image()}, "Please analyze the image above."]
+
+
+@server.prompt
+async def test_input_required_result_prompt(context: Context) -> str:
+    """Ask the user for the context of the prompt."""
+    question = _form("What context should the prompt use?", context="string")
+    answer = await context.call("elicitation/create", question, key="user_context")
+    return f"Prompt with context: {answer['content']['context']}"
+
+
+@server.resource("test://static-text", title="Static Text Resource", mime_type="text/plain")
+def static_text() -> str:
+    """Return a text."""
+    return "This is the content of the static text resource."
+
+
+@server.resource("test://static-binary", title="Static Binary Resource", mime_type="image/png")
+def static_binary() -> bytes:
+    """Return an image."""
+    return base64.b64decode(IMAGE)
+
+
+@server.resource("test://template/{id}/data", title="Resource Template", mime_type="application/json")
+def template(id: str) -> str:
+    """Return the data of an id."""
+    return json.dumps({"id": id, "templateTest": True, "data": f"Data for ID: {id}"})
+
+
+@server.resource("test://watched-resource", title="Watched Resource", mime_type="text/plain")
+def watched_resource() -> str:
+    """Return a text that a client may watch."""
+    return "Watched resource content"
+
+
+if __name__ == "__main__":
+    import uvicorn
+
+    uvicorn.run(server.asgi_app(), host=HOST, port=int(sys.argv[1]), log_level="warning")

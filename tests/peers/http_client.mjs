@@ -1,0 +1,37 @@
+// A client of the TypeScript SDK that uses the server of conformance/ over HTTP and prints what it got.
+// node http_client.mjs 1|2 URL [MODE]
+const [release, url, mode] = process.argv.slice(2);
+const sdk = release === '1' ? '@modelcontextprotocol/sdk/client/' : '@modelcontextprotocol/client';
+const { Client } = await import(release === '1' ? `${sdk}index.js` : sdk);
+const { StreamableHTTPClientTransport } = await import(release === '1' ? `${sdk}streamableHttp.js` : sdk);
+const negotiation = mode === 'legacy' || mode === 'auto' ? mode : { pin: mode };
+const options = release === '1' ? {} : { versionNegotiation: { mode: negotiation } };
+const client = new Client({ name: 'ts', version: '1' }, { capabilities: { elicitation: {} }, ...options });
+const answer = async () => ({ action: 'accept', content: { response: 'yes' } });
+if (release === '1') {
+    const { ElicitRequestSchema } = await import('@modelcontextprotocol/sdk/types.js');
+    client.setRequestHandler(ElicitRequestSchema, answer);
+} else {
+    client.setRequestHandler('elicitation/create', answer);
+}
+const transport = new StreamableHTTPClientTransport(new URL(url));
+await client.connect(transport);
+
+const progress = [];
+const onprogress = ({ progress: value, total }) => progress.push([value, total]);
+const call = (name, args, ...more) => client.callTool({ name, arguments: args }, ...more);
+const { tools } = await client.listTools();
+const text = await call('test_simple_text', {});
+await call('test_tool_with_progress', {}, ...(release === '1' ? [undefined] : []), { onprogress });
+const asked = await call('test_elicitation', { message: 'Sure?' });
+const resource = await client.readResource({ uri: 'test://static-text' });
+const prompt = await client.getPrompt({ name: 'test_prompt_with_arguments', arguments: { arg1: 'a', arg2: 'b' } });
+console.log(JSON.stringify({
+    has_tool: tools.some(tool => tool.name === 'test_simple_text'),
+    text: text.content[0].text,
+    progress,
+    asked: asked.content[0].text,
+    resource: resource.contents[0].text,
+    prompt: prompt.messages[0].content.text
+}));
+await client.close();

@@ -1,0 +1,152 @@
+"""Clients of other packages use this package's server over Streamable HTTP, and its client uses their servers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("httpx", reason="the extra `http` is not installed")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+
+from jsonrpc_fast.mcp import connect
+
+from ..support.chromium import report_of
+from ..support.http_process import free_port, serving
+from .conformance.suites import running_server
+from .node import PEERS, install, node_command
+from .venvs import python_for
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.time_limit(300)]
+
+SECONDS = 90
+EXPECTED = {
+    "has_tool": True,
+    "text": "This is a simple text response for testing.",
+    "progress": [[0, 100], [50, 100], [100, 100]],
+    "asked": 'User response: action=accept, content={"response": "yes"}',
+    "resource": "This is the content of the static text resource.",
+    "prompt": "Prompt with arguments: arg1='a', arg2='b'",
+}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with running_server() as url:
+        yield url
+
+
+def output_of(command: list[str]) -> Any:
+    """Return the last line of what a command prints, from JSON."""
+    run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert run.returncode == 0, run.stderr[-3000:]
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("package", "mode", "revision"),
+    [
+        ("sdk1", [], "2025-11-25"),
+        ("sdk2", ["legacy"], "2025-11-25"),
+        ("sdk2", ["auto"], "2026-07-28"),
+        ("fastmcp", [], None),
+    ],
+)
+def test_python_clients(url: str, package: str, mode: list[str], revision: str | None) -> None:
+    found = output_of([python_for(package), str(PEERS / "http_client.py"), package, url, *mode])
+    assert found.pop("version", None) == revision
+    assert found == EXPECTED
+
+
+@pytest.mark.parametrize("arguments", [["1"], ["2", "legacy"], ["2", "auto"], ["2", "2026-07-28"]])
+def test_typescript_clients(url: str, arguments: list[str]) -> None:
+    release, *mode = arguments
+    assert output_of(node_command("http_client.mjs", release, url, *mode)) == EXPECTED
+
+
+def test_the_inspector(url: str) -> None:
+    folder = PEERS / "inspector"
+    node = install(folder)
+    program = folder / "node_modules" / "@modelcontextprotocol" / "inspector" / "clients/launcher/build/index.js"
+
+    def inspect(*arguments: str) -> Any:
+        command = [node, str(program), "--cli", url, "--transport", "http", *arguments]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, cwd=folder)
+        assert run.returncode == 0, run.stderr[-3000:]
+        return json.loads(run.stdout)
+
+    assert "greet" in [tool["name"] for tool in inspect("--method", "tools/list")["tools"]]
+    call = inspect("--method", "tools/call", "--tool-name", "greet", "--tool-arg", "name=Ann")
+    assert call["content"] == [{"type": "text", "text": "Hello, Ann!"}]
+    [contents] = inspect("--method", "resources/read", "--uri", "test://static-text")["contents"]
+    assert contents["text"] == EXPECTED["resource"]
+
+
+def test_a_page_in_chromium(tmp_path: Path) -> None:
+    pytest.importorskip("starlette")
+    with serving("uvicorn-h11", "tests.support.mcp_browser_app:app") as server:
+        report = report_of(f"http://localhost:{server.port}/", tmp_path)
+    assert report == "2025-11-25 202 1 2 3 counted notifications/tools/list_changed 200 refused 2"
+
+
+@contextlib.contextmanager
+def running(command: list[str], port: int) -> Iterator[str]:
+    """Run a server of another package, and yield its URL."""
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            deadline = time.monotonic() + SECONDS
+            while True:
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                    break
+                if process.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    raise AssertionError(log.read()[-3000:].decode(errors="replace"))
+                time.sleep(0.05)
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize(
+    ("package", "mode", "revision"),
+    [
+        ("sdk1", "auto", "2025-11-25"),
+        ("sdk2", "auto", "2026-07-28"),
+        ("sdk2", "legacy", "2025-11-25"),
+        ("fastmcp", "auto", None),
+    ],
+)
+async def test_python_servers(package: str, mode: str, revision: str | None) -> None:
+    port = free_port()
+    command = [python_for(package), str(PEERS / "http_server.py"), package, str(port)]
+    with running(command, port) as url:
+        async with connect(url, mode=mode, timeout=60) as client:
+            assert revision in (None, client.server.revision.version)
+            assert [tool["name"] for tool in await client.list_tools()] == ["add"]
+            assert (await client.call_tool("add", {"a": 2, "b": 3}))["structuredContent"] == {"result": 5}
+            [message] = (await client.get_prompt("hello", {"name": "Ann"}))["messages"]
+            assert message["content"]["text"] == "Hello Ann"
+            [contents] = (await client.read_resource("memo://x"))["contents"]
+            assert contents["text"] == "about x"
+
+
+@pytest.mark.parametrize(("release", "revision"), [("1", "2025-11-25"), ("2", "2026-07-28")])
+async def test_typescript_servers(release: str, revision: str) -> None:
+    port = free_port()
+    with running(node_command("http_server.mjs", release, str(port)), port) as url:
+        async with connect(url, timeout=60) as client:
+            assert client.server.revision.version == revision
+            [tool] = await client.list_tools()
+            assert tool["name"] == "add"
+            result = await client.call_tool("add", {"a": 2, "b": 3})
+            assert result["content"] == [{"type": "text", "text": "5"}]

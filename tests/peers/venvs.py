@@ -1,0 +1,63 @@
+"""Environments of Python packages that some peers need in another release than the tests, made once.
+
+A test is skipped with the reason if an environment cannot be made. `JSONRPC_FAST_PIP=no` prevents it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+FOLDER: Final = Path(__file__).resolve().parent / ".venvs"
+REQUIREMENTS: Final = {"sdk1": "mcp>=1.27,<2", "fastmcp": "fastmcp>=4"}
+INSTALL_SECONDS: Final = 240
+
+
+def python_of(name: str) -> str:
+    """Return the Python of an environment, and make the environment if necessary.
+
+    Args:
+        name: A name in REQUIREMENTS.
+
+    Raises:
+        pytest.skip.Exception: The environment cannot be made.
+    """
+    folder = FOLDER / name
+    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    stamp, failure = folder / ".installed", FOLDER / f".{name}-failed"
+    FOLDER.mkdir(exist_ok=True)
+    with (FOLDER / ".lock").open("w") as lock:
+        with contextlib.suppress(ImportError):
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if stamp.is_file() and stamp.read_text() == REQUIREMENTS[name]:
+            return str(python)
+        if os.environ.get("JSONRPC_FAST_PIP", "").lower() in ("no", "0", "false"):
+            pytest.skip("JSONRPC_FAST_PIP prevents pip")
+        run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
+        if failure.is_file() and failure.read_text() == run:
+            pytest.skip(f"{REQUIREMENTS[name]} could not be installed")
+        install = ("-m", "pip", "install", "-q", "--disable-pip-version-check", REQUIREMENTS[name])
+        try:
+            venv.create(folder, clear=True, with_pip=True)
+            subprocess.run(
+                [str(python), *install], check=True, capture_output=True, timeout=INSTALL_SECONDS, cwd=FOLDER
+            )
+        except (OSError, subprocess.SubprocessError):
+            failure.write_text(run)
+            pytest.skip(f"{REQUIREMENTS[name]} could not be installed")
+        stamp.write_text(REQUIREMENTS[name])
+    return str(python)
+
+
+def python_for(package: str) -> str:
+    """Return the Python that has a package: that of the tests for "sdk2", otherwise that of an environment."""
+    return sys.executable if package == "sdk2" else python_of(package)

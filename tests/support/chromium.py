@@ -1,0 +1,52 @@
+"""Pages in headless Chromium. A page reports what it found by a POST to the address in its query, as `report`."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .http_process import HOST
+
+SECONDS = 120
+OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run")
+
+
+def report_of(url: str, folder: Path, *options: str) -> str:
+    """Open a page, and return what it reports; the test is skipped where Chromium is not installed.
+
+    Args:
+        url: The address of the page, with or without a query.
+        folder: Where Chromium keeps its files.
+        options: Further options of Chromium.
+    """
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("chromium is not installed")
+    reports: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            reports.append(self.rfile.read(int(self.headers["content-length"])).decode())
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    with http.server.HTTPServer((HOST, 0), Handler) as listener:
+        listener.timeout = SECONDS
+        query = f"{'&' if '?' in url else '?'}report=http://{HOST}:{listener.server_port}/"
+        command = [program, *OPTIONS, *options, f"--user-data-dir={folder}", url + query]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
+            try:
+                listener.handle_request()
+            finally:
+                os.killpg(process.pid, signal.SIGKILL)
+    assert reports, "the page has reported nothing"
+    return reports[0]

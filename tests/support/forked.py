@@ -1,0 +1,43 @@
+"""Tests of failing allocations, each in a process of its own.
+
+Such a failure hits whichever thread allocates next. In the test runner that may be the thread that reads its commands,
+which then ends the run; a forked process has only the thread of the test.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import traceback
+import warnings
+from collections.abc import Callable
+
+import pytest
+
+
+def forked(test: Callable[..., None]) -> Callable[..., None]:
+    """Return a test that runs in a forked process, and is skipped where allocations cannot be made to fail."""
+
+    @functools.wraps(test)
+    def run(*args: object, **kwargs: object) -> None:
+        pytest.importorskip("_testcapi")
+        reader, writer = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns: the test runner has other threads
+            child = os.fork()
+        if not child:
+            status = 1
+            try:
+                test(*args, **kwargs)
+                status = 0
+            except BaseException:
+                os.write(writer, traceback.format_exc().encode()[-60_000:])
+            finally:
+                os._exit(status)
+        os.close(writer)
+        with open(reader, encoding="utf-8", errors="replace") as pipe:
+            report = pipe.read()
+        _, code = os.waitpid(child, 0)
+        assert code == 0, report or f"the process has ended with {code}"
+
+    return run

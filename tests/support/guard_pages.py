@@ -1,0 +1,75 @@
+"""Memory between two pieces that nobody may read, and Python objects placed in it."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+REFERENCES: Final = 1 << 20
+"""The count of references of a placed object, so that it is never freed."""
+POINTER: Final = ctypes.sizeof(ctypes.c_void_p)
+
+
+@contextmanager
+def guarded_page() -> Iterator[tuple[int, int]]:
+    """Yield the address and the size of a page between two that cannot be accessed (Linux)."""
+    size = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 3 * size)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for guard in (address, address + 2 * size):
+        assert protect(guard, size, 0) == 0
+    yield address + size, size
+    for guard in (address, address + 2 * size):
+        protect(guard, size, 3)
+
+
+def place(value: Any, page: tuple[int, int], at_end: bool) -> Any:
+    """Return a copy of an object whose memory is one block, at the beginning or the end of a page.
+
+    The zero behind the characters of a str or bytes is left out: only its size says where it ends. No reference to the
+    copy may be left when the next one is placed, because the page then holds another object.
+    """
+    size = type(value).__sizeof__(value)
+    if type(value) is str:
+        size -= 1 if ord(max(value, default="a")) < 256 else 2 if ord(max(value)) < 65536 else 4
+    elif type(value) is bytes:
+        size -= 1
+    elif type(value) is int:
+        size = max(size, int.__sizeof__(1))  # zero has one digit, too
+    start, length = page
+    address = start + length - size if at_end else start
+    ctypes.memmove(address, id(value), size)
+    ctypes.c_ssize_t.from_address(address).value = REFERENCES
+    return ctypes.cast(address, ctypes.py_object).value
+
+
+def place_items(value: list[Any], page: tuple[int, int], at_end: bool) -> Any:
+    """Return a list with the items of another, which stay in use, whose array is in a page. Rules as in `place`."""
+    start, length = page
+    size = POINTER * len(value)
+    address = start + length - size if at_end else start
+    head = list.__sizeof__([])
+    copy = ctypes.create_string_buffer(head)
+    ctypes.memmove(copy, id(value), head)
+    words = (ctypes.c_ssize_t * (head // POINTER)).from_buffer(copy)
+    # References, class, size, array.
+    ctypes.memmove(address, words[3], size)
+    words[0] = REFERENCES
+    words[3] = address
+    found = ctypes.cast(copy, ctypes.py_object).value
+    _HEADS.append(copy)
+    return found
+
+
+_HEADS: Final[list[Any]] = []
+
+
+def is_possible() -> bool:
+    """Return whether objects have the layout of CPython, and pages can be guarded."""
+    return sys.platform.startswith("linux") and sys.implementation.name == "cpython"

@@ -1,0 +1,147 @@
+"""HTTP servers as processes, and raw requests to them. Every wait is bounded."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from .places import ROOT
+
+HOST = "127.0.0.1"
+SECONDS = 30
+COMMANDS = {
+    "uvicorn": "uvicorn --http httptools --loop asyncio --no-access-log --host {host} --port {port} {app}",
+    "uvicorn-h11": "uvicorn --http h11 --loop asyncio --no-access-log --host {host} --port {port} {app}",
+    "granian": "granian --interface asgi --workers 1 --no-access-log --host {host} --port {port} {app}",
+    "hypercorn": "hypercorn --bind {host}:{port} {app}",
+}
+"""The arguments of `python -m` for each server."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Server:
+    """A server that runs."""
+
+    def __init__(self, port: int, process: subprocess.Popen[bytes]) -> None:
+        self.port = port
+        self.process = process
+        self.url = f"http://{HOST}:{port}/"
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection((HOST, self.port), SECONDS)
+
+    def send(self, data: bytes) -> bytes:
+        """Send bytes on a connection of their own, and return what comes until the server closes it."""
+        with self.connect() as connection:
+            connection.sendall(data)
+            return read_all(connection)
+
+    def post(self, body: bytes, *headers: str) -> tuple[int, bytes]:
+        """Return the status of the answer to a POST, and its body."""
+        fields = ["Content-Type: application/json", f"Content-Length: {len(body)}", *headers]
+        return parse(self.send(request(body, *fields, "Connection: close")))
+
+    def call(self, method: str, *params: Any) -> Any:
+        """Return the result of a call."""
+        text = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        status, body = self.post(text)
+        assert status == 200, body
+        return orjson.loads(body)["result"]
+
+
+def request(body: bytes, *headers: str) -> bytes:
+    """Return a POST with some headers, and `Host`."""
+    return "\r\n".join(["POST / HTTP/1.1", "Host: localhost", *headers, "", ""]).encode() + body
+
+
+def parse(answer: bytes) -> tuple[int, bytes]:
+    """Return the status and the body of an answer that ends with its connection."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 "), answer[:200]
+    if b"transfer-encoding: chunked" in head.lower():
+        body = b"".join(body.split(b"\r\n")[1::2])
+    return int(head.split()[1]), body
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Return what comes until the peer closes the connection, or resets it after an answer."""
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while chunk := connection.recv(1 << 16):
+            received += chunk
+    return received
+
+
+@contextlib.contextmanager
+def running(command: list[str], port: int, **environment: str) -> Iterator[Server]:
+    """Run a server until it is no longer needed. It must not log an exception."""
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, **environment}
+        )
+        try:
+            server = Server(port, process)
+            deadline = time.monotonic() + SECONDS
+            while True:
+                with contextlib.suppress(OSError), server.connect():
+                    break
+                if process.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    pytest.fail(f"the server does not start: {log.read().decode(errors='replace')}")
+                time.sleep(0.05)
+            yield server
+            process.terminate()
+            process.wait(SECONDS)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        log.seek(0)
+        text = log.read().decode(errors="replace")
+    assert "Traceback" not in text, text
+    assert "ERROR" not in text, text
+
+
+def python(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", *arguments]
+
+
+@contextlib.contextmanager
+def serving(name: str, app: str = "tests.support.http_app:app", *options: str) -> Iterator[Server]:
+    """Run an ASGI application under one of the servers in COMMANDS."""
+    pytest.importorskip(name.partition("-")[0], reason=f"{name} is not installed")
+    port = free_port()
+    command = python(*COMMANDS[name].format(host=HOST, port=port, app=app).split(), *options)
+    with running(command, port) as server:
+        yield server
+
+
+def program(name: str) -> str:
+    """Return the path of a program, or skip the test."""
+    path = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))
+    if path is None:
+        pytest.skip(f"{name} is not installed")
+    return path
+
+
+def descriptors(pid: int) -> int:
+    """Return the number of descriptors that a process has open."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))

@@ -1,0 +1,144 @@
+"""A server for the tests of MCP over HTTP, and requests to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import orjson
+
+from jsonrpc_fast.framing.sse import Event, EventDecoder
+from jsonrpc_fast.mcp.server import Context, Server
+
+from .asgi_servers import serving
+
+ACCEPT = {"accept": "application/json, text/event-stream"}
+CLIENT = {"name": "client", "version": "1"}
+MODERN = "2026-07-28"
+LEGACY = "2025-11-25"
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+class Gate:
+    """A server whose functions wait until the test lets them go on.
+
+    Attributes:
+        server: The server.
+        entered: Set when the function `wait` runs.
+        opened: Lets `wait` end.
+        cancelled: The number of calls of `wait` that were cancelled.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self.server = server = Server("sums", "1.0", **options)
+        self.entered = asyncio.Event()
+        self.opened = asyncio.Event()
+        self.cancelled = 0
+
+        @server.tool
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        @server.tool
+        async def count(to: int, context: Context) -> str:
+            for number in range(to):
+                context.report_progress(number, to)
+                await asyncio.sleep(0)
+            return "counted"
+
+        @server.tool
+        async def wait(context: Context) -> str:
+            context.report_progress(0)
+            self.entered.set()
+            try:
+                await self.opened.wait()
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                raise
+            context.report_progress(1)
+            return "waited"
+
+        @server.tool
+        async def ask(question: str, context: Context) -> str:
+            schema = {"type": "object", "properties": {}}
+            answer = await context.call("elicitation/create", {"message": question, "requestedSchema": schema})
+            return str(answer["action"])
+
+        @server.tool
+        def who(context: Context) -> Any:
+            return {"claims": context.claims, "path": context.http_scope and context.http_scope["path"]}
+
+        @server.tool
+        async def leave(context: Context) -> str:
+            closed = context.close_stream()
+            self.entered.set()
+            await self.opened.wait()
+            return "closed" if closed else "open"
+
+
+def request(id: int | str, method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def call(id: int | str, tool: str, **arguments: Any) -> dict[str, Any]:
+    """Return a call of a tool that asks for progress."""
+    return request(id, "tools/call", name=tool, arguments=arguments, _meta={"progressToken": f"token {id}"})
+
+
+def initialize(version: str = LEGACY, **capabilities: Any) -> dict[str, Any]:
+    return request(0, "initialize", protocolVersion=version, capabilities=capabilities, clientInfo=CLIENT)
+
+
+def modern(message: dict[str, Any], **headers: str | None) -> dict[str, Any]:
+    """Return a request of 2026-07-28 with its headers, as arguments of `httpx.AsyncClient.post`."""
+    params = message["params"]
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": CLIENT,
+        **params.get("_meta", {}),
+    }
+    sent = {"mcp-protocol-version": MODERN, "mcp-method": message["method"]}
+    name = params.get("name", params.get("uri"))
+    if name is not None:
+        sent["mcp-name"] = name
+    changed = {key.replace("_", "-"): value for key, value in headers.items()}
+    final = {key: value for key, value in {**sent, **changed}.items() if value is not None}
+    return {"json": {**message, "params": {**params, "_meta": meta}}, "headers": final}
+
+
+@contextlib.asynccontextmanager
+async def client_of(app: Any, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """Serve an application, and yield a client for it."""
+    async with serving(app, **options) as url, httpx.AsyncClient(base_url=url, headers=ACCEPT, timeout=30) as client:
+        yield client
+
+
+async def begin(client: httpx.AsyncClient, version: str = LEGACY, **capabilities: Any) -> str:
+    """Begin a session for all later requests of the client, and return its id."""
+    client.headers.pop("mcp-session-id", None)
+    answer = await client.post("/mcp", json=initialize(version, **capabilities))
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["result"]["protocolVersion"] == version
+    client.headers["mcp-session-id"] = answer.headers["mcp-session-id"]
+    answer = await client.post("/mcp", json=INITIALIZED)
+    assert (answer.status_code, answer.content) == (202, b"")
+    return str(client.headers["mcp-session-id"])
+
+
+async def events_of(answer: httpx.Response) -> AsyncIterator[Event]:
+    """Iterate over the events of a response, those without data too."""
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/event-stream"
+    decoder = EventDecoder(1024 * 1024)
+    async for chunk in answer.aiter_bytes():
+        for event in decoder.feed(chunk):
+            yield event
+
+
+def message_of(event: Event) -> Any:
+    assert event.data is not None
+    return orjson.loads(event.data)

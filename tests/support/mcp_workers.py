@@ -1,0 +1,114 @@
+"""Redis, two workers and nginx, with the files on docs/deploy/mcp.md."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from .http_process import HOST, free_port
+from .nginx import write_nginx
+from .pages import write_scripts
+from .places import PACKAGE, ROOT
+from .redis_server import RedisServer, redis_server
+
+PAGE = ROOT / "docs" / "deploy" / "mcp.md"
+_ANY_WORKER = """
+server {{
+    listen {host}:{port};
+    location / {{
+        proxy_pass http://mcp_all;
+        proxy_http_version 1.1;
+        proxy_set_header Connection "";
+        proxy_set_header Host $host;
+        proxy_read_timeout {read_timeout};
+    }}
+}}
+"""
+
+
+class Workers:
+    """What runs.
+
+    Attributes:
+        port: The port of nginx.
+        any_port: A port of nginx that sends requests to the workers in turn, whatever their session.
+        redis: The Redis server.
+        processes: The workers by name.
+    """
+
+    def __init__(self, port: int, any_port: int, redis: RedisServer) -> None:
+        self.port = port
+        self.any_port = any_port
+        self.redis = redis
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+
+def _block(pattern: str) -> list[str]:
+    found = re.findall(pattern, PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert found
+    return found
+
+
+@contextlib.contextmanager
+def mcp_workers(nginx: str, read_timeout: str = "60s") -> Iterator[Workers]:
+    """Run all of it; nginx closes a connection after some time without data."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.chmod(0o755)
+        (folder / "redis").mkdir()
+        workers = Workers(free_port(), free_port(), stack.enter_context(redis_server(folder / "redis")))
+        write_scripts(PAGE, folder)
+        environment = {
+            **os.environ,
+            "REDIS_URL": workers.redis.url,
+            "PYTHONPATH": os.pathsep.join([str(folder), str(PACKAGE.parent)]),
+        }
+        [commands] = _block(r"^```\n(WORKER=.*?)\n```$")
+        for line in commands.replace("/run/mcp", str(folder)).replace('"', "").splitlines():
+            name, *command = line.split()
+            run = [sys.executable, "-m", *command]
+            worker = environment | {"WORKER": name.removeprefix("WORKER=")}
+            process = subprocess.Popen(run, env=worker, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+            stack.callback(_end, process)
+            workers.processes[worker["WORKER"]] = process
+        [rules] = _block(r"^```nginx\n(.*?)^```$")
+        for old, new in {
+            "/run/mcp": str(folder),
+            "listen 80;": f"listen {HOST}:{workers.port};",
+            "read_timeout 60s": f"read_timeout {read_timeout}",
+        }.items():
+            assert old in rules
+            rules = rules.replace(old, new)
+        rules += _ANY_WORKER.format(host=HOST, port=workers.any_port, read_timeout=read_timeout)
+        command = write_nginx(nginx, folder, rules)
+        deadline = time.monotonic() + 60
+        while not all((folder / f"{name}.sock").exists() for name in workers.processes):
+            assert all(process.poll() is None for process in workers.processes.values())
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        proxy = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        stack.callback(_end, proxy)
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection((HOST, workers.port), 10):
+                break
+            assert proxy.poll() is None, (folder / "error.log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield workers
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

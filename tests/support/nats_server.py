@@ -1,0 +1,75 @@
+"""A real `nats-server` in a process of its own, on a free port."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PROGRAM = shutil.which("nats-server", path="/usr/sbin:/usr/local/bin:/usr/bin:/bin") or shutil.which("nats-server")
+needs_server = pytest.mark.skipif(PROGRAM is None, reason="nats-server is not installed")
+
+
+class NatsServer:
+    """A server that can be killed and started again on the same port.
+
+    Args:
+        folder: A folder of its own.
+        config: The text of a configuration file.
+        jetstream: Whether it stores streams.
+    """
+
+    def __init__(self, folder: Path, config: str = "", *, jetstream: bool = False) -> None:
+        self._folder = folder
+        self._config = config
+        self._jetstream = jetstream
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = -1  # any free port
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        assert PROGRAM is not None
+        for old in self._folder.glob("*.ports"):
+            old.unlink()
+        file = self._folder / "nats.conf"
+        file.write_text(self._config)
+        arguments = [PROGRAM, "-c", str(file), "-a", "127.0.0.1", "-p", str(self._port)]
+        arguments += ["--ports_file_dir", str(self._folder), "-l", str(self._folder / "log")]
+        if self._jetstream:
+            arguments += ["-js", "-sd", str(self._folder / "streams")]
+        self._process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError, ValueError, IndexError, KeyError):
+                ports = json.loads(next(iter(self._folder.glob("*.ports")), Path()).read_text())
+                self._port = int(ports["nats"][0].rsplit(":", 1)[1])
+                return
+            assert self._process.poll() is None, (self._folder / "log").read_text()
+            time.sleep(0.01)
+        raise TimeoutError("nats-server did not start")
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait(20)
+            self._process = None
+
+
+@contextlib.contextmanager
+def nats_server(folder: Path, config: str = "", *, jetstream: bool = False) -> Iterator[NatsServer]:
+    server = NatsServer(folder, config, jetstream=jetstream)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()

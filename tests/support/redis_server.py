@@ -1,0 +1,74 @@
+"""A real `redis-server` in a process of its own, on a Unix socket."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PROGRAM = shutil.which("redis-server", path="/usr/sbin:/usr/local/bin:/usr/bin:/bin") or shutil.which("redis-server")
+needs_server = pytest.mark.skipif(PROGRAM is None, reason="redis-server is not installed")
+
+
+class RedisServer:
+    """A server that can be killed, started again and stopped for a while.
+
+    Args:
+        folder: A folder of its own, with a short path.
+        options: Lines for its configuration.
+    """
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.socket: Path = folder / "redis.sock"
+        self._folder = folder
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.socket}"
+
+    def start(self) -> None:
+        assert PROGRAM is not None
+        lines = ["port 0", f"unixsocket {self.socket}", f"dir {self._folder}", 'save ""', *self._options]
+        file = self._folder / "redis.conf"
+        file.write_text("\n".join(lines) + "\n")
+        self._process = subprocess.Popen([PROGRAM, str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(str(self.socket))
+                connection.sendall(b"PING\r\n")
+                if connection.recv(100) == b"+PONG\r\n":
+                    return
+            assert self._process.poll() is None
+            time.sleep(0.01)
+        raise TimeoutError("redis-server did not start")
+
+    def send_signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self.send_signal(signal.SIGKILL)
+            self._process.wait(20)
+            self._process = None
+            self.socket.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def redis_server(folder: Path, *options: str) -> Iterator[RedisServer]:
+    server = RedisServer(folder, *options)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
