@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from .peers import Contestant, entered
+from .contests import Contestant, entered
 
 
 @pytest.mark.benchmark(max_time=0.2, disable_gc=True)

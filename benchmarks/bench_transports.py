@@ -35,6 +35,11 @@ from .tables import markdown
 
 IN_FLIGHT: Final = 64
 LINE: Final = b'{"jsonrpc":"2.0","id":12345,"method":"echo","params":{"name":"add","arguments":{"a":1,"b":2.5}}}\n'
+RING: Final = 4096
+LINES: Final = memoryview(
+    b"".join([LINE.replace(b"12345", b"%d" % number) for number in range(10_000, 10_000 + RING + IN_FLIGHT)])
+)
+"""Requests whose ids differ while they are in flight; `IN_FLIGHT` more, so that a slice needs not wrap around."""
 BAR: Final = 0.85
 """The minimum rate, as a share of the bare protocol's."""
 
@@ -50,23 +55,25 @@ class Server:
     def time_requests(self, requests: int) -> float:
         """Send requests, and return the seconds until the last response."""
         connection = self.connection
-        block = LINE * IN_FLIGHT
         buffer = bytearray(256 * 1024)
+        is_refused = False
         started = time.perf_counter()
-        sent = min(IN_FLIGHT, requests)
-        connection.sendall(block[: sent * len(LINE)])
-        received = 0
+        sent = received = 0
         while received < requests:
+            more = min(IN_FLIGHT - (sent - received), requests - sent)
+            if more:
+                first = sent % RING
+                connection.sendall(LINES[first * len(LINE) : (first + more) * len(LINE)])
+                sent += more
             size = connection.recv_into(buffer)
             if not size:
                 raise ConnectionError(f"{self.name} closed the connection")
-            answered = buffer.count(b"\n", 0, size)
-            received += answered
-            more = min(answered, requests - sent)
-            if more:
-                connection.sendall(block[: more * len(LINE)])
-                sent += more
-        return time.perf_counter() - started
+            received += buffer.count(b"\n", 0, size)
+            is_refused |= buffer.find(b'"error"', 0, size) >= 0
+        seconds = time.perf_counter() - started
+        if is_refused:
+            raise RuntimeError(f"{self.name} refuses requests")
+        return seconds
 
     def processor_seconds(self) -> float | None:
         """Return the processor time that the process has used, or None where the system is not Linux."""
@@ -75,9 +82,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(name: str) -> Iterator[Server]:
+def running(name: str, loop: str = "asyncio") -> Iterator[Server]:
     """Run a server that is checked to respond correctly."""
-    command = [sys.executable, "-m", "benchmarks.echo_servers", name]
+    command = [sys.executable, "-m", "benchmarks.echo_servers", name, loop]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]) as process:
         try:
             assert process.stdout is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +14,11 @@ import orjson
 
 CORPORA: Final = Path(__file__).resolve().parents[2] / "shared" / "corpora" / "bench"
 
-Kind = Literal["request", "result", "request batch", "response batch"]
+CAPTURED: Final = Path(__file__).resolve().parents[1] / "tests" / "vectors" / "wire"
+MAX_TURN_BYTES: Final = 4096
+"""The maximum size of a message of a turn, so that a few large ones do not decide it."""
+
+Kind = Literal["request", "notification", "result", "error", "request batch", "response batch"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,9 @@ class Payload:
         content = self.content
         if isinstance(content, list):
             return "request batch" if "method" in content[0] else "response batch"
-        return "request" if "method" in content else "result"
+        if "method" in content:
+            return "request" if "id" in content else "notification"
+        return "error" if "error" in content else "result"
 
     @property
     def carries_object(self) -> bool:
@@ -40,10 +47,19 @@ class Payload:
 
     @property
     def size(self) -> str:
-        length = len(self.text)
-        if length < 1000:
-            return f"{length} B"
-        return f"{length / 1000:.1f} KB" if length < 1_000_000 else f"{length / 1_000_000:.2f} MB"
+        return _shown_size(len(self.text))
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Real messages of many sizes, to be read one after another."""
+
+    name: str
+    texts: tuple[bytes, ...]
+
+    @property
+    def size(self) -> str:
+        return f"{len(self.texts)} messages, {_shown_size(sum(map(len, self.texts)))}"
 
 
 def payloads(corpora: Path = CORPORA) -> dict[str, Payload]:
@@ -62,9 +78,35 @@ def payloads(corpora: Path = CORPORA) -> dict[str, Payload]:
         b'"arguments":{"repository":"example/new-project","query":"timeout in the stream","state":"open","limit":20},'
         b'"_meta":{"progressToken":12}}}',
         "tools_call_325": _stored(corpora, "mcp_tools_call_request") or _tools_call(),
+        "did_change": b'{"jsonrpc":"2.0","method":"textDocument/didChange","params":{"textDocument":'
+        b'{"uri":"file:///home/user/projects/styles/test.less","version":2},"contentChanges":[{"text":"."}]}}',
+        "completion": b'{"jsonrpc":"2.0","id":15,"method":"textDocument/completion","params":{"textDocument":'
+        b'{"uri":"file:///home/user/projects/styles/test.less"},"position":{"line":0,"character":1},'
+        b'"context":{"triggerKind":1}}}',
+        "hover": b'{"jsonrpc":"2.0","id":13,"method":"textDocument/hover","params":{"textDocument":'
+        b'{"uri":"file:///home/user/projects/styles/source/scss/global.scss"},"position":{"line":4,"character":20}}}',
+        "eth_call": b'{"jsonrpc":"2.0","id":1,"method":"eth_call","params":[{"from":'
+        b'"0x0000000000000000000000000000000000000000","to":"0x%b"},"latest"]}' % _hexadecimal("to", 40)[2:].encode(),
+        "electrum_header": b'{"jsonrpc": "2.0", "method": "blockchain.headers.subscribe", "params": [{"hex": "%b", '
+        b'"height": 520481}]}' % _hexadecimal("header", 160)[2:].encode(),
+        "progress": b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"abcdefgh",'
+        b'"progress":50,"total":100,"message":"Reading the index..."}}',
+        "error_77": b'{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"Method not found"}}',
+        "error_163": _stored(corpora, "mcp_error_response")
+        or b'{"jsonrpc":"2.0","id":7,"error":{"code":-32022,"message":"Unsupported protocol version","data":'
+        b'{"supported":["2026-07-28","2025-11-25"],"requested":"1900-01-01"}}}',
         "tiny_response": _stored(corpora, "tiny_response") or _result(1, "0x36"),
         "tools_call_response": _stored(corpora, "mcp_tools_call_response") or _tools_call_response(),
+        "result_1k": _result(5, {"logs": _filled(_log, 900)}),
+        "result_4k": _result(6, {"logs": _filled(_log, 3_900)}),
         "result_10k": _result(7, _filled(_log, 9_960)),
+        "text_10k": _result(8, {"text": "A line of plain text without any escape in it. " * 213}),
+        "hex_32k": _result(9, _hexadecimal("code", 32_000)),
+        "emoji": _result(10, {"text": "Well done \N{PARTY POPPER}\N{FACE WITH TEARS OF JOY} and thanks. " * 60}),
+        "escapes": _escapes(),
+        "floats": _result(12, {"values": [random.Random(n).uniform(-1000, 1000) for n in range(150)]}),
+        "integers": _result(13, {"values": [random.Random(n).randrange(10**9) for n in range(250)]}),
+        "chinese": _result(14, {"text": "\u4e2d\u6587\u5b57\u7b26\u4e32\u7684\u5185\u5bb9\uff0c" * 110}),
         "tools_list_14k": _stored(corpora, "mcp_tools_list_response") or _result(2, {"tools": _filled(_tool, 13_800)}),
         "resource_text_14k": _stored(corpora, "mcp_resource_text_escapes") or _resource_text(),
         "completion_80k": _stored(corpora, "lsp_completion_response_80k")
@@ -77,7 +119,38 @@ def payloads(corpora: Path = CORPORA) -> dict[str, Payload]:
     }
     for name in ("tools_call_217", "tools_call_325", "tools_list_14k", "logs_1m"):
         texts[f"{name}_typescript"] = typescript_order(texts[name])
+    for name in ("requests", "responses"):
+        texts[f"batch_10_{name}"] = orjson.dumps(orjson.loads(texts[f"batch_100_{name}"])[:10])
+    texts["params_first"] = _in_order(texts["tools_call_217"], ("jsonrpc", "id", "params", "method"))
+    texts["unknown_last"] = texts["tools_call_217"][:-1] + b',"traceparent":"00-0af7651916cd43dd8448eb211c80319c-01"}'
+    for name in ("tiny_request", "small_request", "tools_call_217"):
+        content = orjson.loads(texts[name])
+        texts[f"{name}_indented"] = json.dumps(content, indent=4).encode()
+        texts[f"{name}_padded"] = json.dumps(content, separators=(" ,  ", " :  ")).encode()
     return {name: Payload(name, text) for name, text in sorted(texts.items(), key=_by_size)}
+
+
+def turns(corpora: Path = CORPORA) -> dict[str, Turn]:
+    """Return real messages: those captured, and those of Ethereum and of language servers if the corpora are there."""
+    files = {
+        "wire": sorted(CAPTURED.glob("*.ndjson")),
+        "eth": [corpora.parent / "eth" / "messages.ndjson"],
+        "lsp": [corpora.parent / "lsp" / "inspector_messages.ndjson"],
+    }
+    found = {}
+    for name, paths in files.items():
+        lines = [line for path in paths if path.exists() for line in path.read_bytes().splitlines()]
+        # The libraries that know the kind of a message in advance do not know that of a batch.
+        texts = [line for line in lines if line.startswith(b"{") and len(line) <= MAX_TURN_BYTES]
+        if texts:
+            found[name] = Turn(name, tuple(texts))
+    return found
+
+
+def sizes(corpora: Path = CORPORA) -> dict[str, str]:
+    """Return the sizes to show, by the name of the payload or turn."""
+    found = {name: payload.size for name, payload in payloads(corpora).items()}
+    return found | {name: turn.size for name, turn in turns(corpora).items()}
 
 
 def stream_of(payload: Payload, size: int = 64 * 1024) -> bytes:
@@ -94,9 +167,19 @@ def stream_of(payload: Payload, size: int = 64 * 1024) -> bytes:
 
 def typescript_order(text: bytes) -> bytes:
     """Return the message in the key order of the MCP SDK for TypeScript: `jsonrpc` and `id` last."""
+    names = [name for name in orjson.loads(text) if name not in ("jsonrpc", "id")]
+    return _in_order(text, (*names, "jsonrpc", "id"))
+
+
+def _in_order(text: bytes, names: tuple[str, ...]) -> bytes:
     content = orjson.loads(text)
-    envelope = {name: content.pop(name) for name in ("jsonrpc", "id")}
-    return orjson.dumps({**content, **envelope})
+    return orjson.dumps({name: content[name] for name in names})
+
+
+def _shown_size(length: int) -> str:
+    if length < 1000:
+        return f"{length} B"
+    return f"{length / 1000:.1f} KB" if length < 1_000_000 else f"{length / 1_000_000:.2f} MB"
 
 
 def _by_size(item: tuple[str, bytes]) -> tuple[bool, int]:
@@ -167,6 +250,12 @@ def _tool(number: int) -> object:
 def _resource_text() -> bytes:
     text = "".join([f'## Part {n}\n\n\tSay "hello" and then:\n   - one\\two\n   - three\n\n' for n in range(200)])
     return _result(4, {"contents": [{"uri": "file:///guide.md", "mimeType": "text/markdown", "text": text}]})
+
+
+def _escapes() -> bytes:
+    """Text of another alphabet, as `json.dumps` of Python writes it."""
+    text = "\u041f\u0440\u0438\u043c\u0435\u0440 \u0442\u0435\u043a\u0441\u0442\u0430. " * 30
+    return json.dumps({"jsonrpc": "2.0", "id": 11, "result": {"text": text}}, separators=(",", ":")).encode()
 
 
 def _resource_blob() -> bytes:

@@ -1,9 +1,10 @@
-"""The servers of `bench_transports`: each echoes the params of a request, on TCP, one message per line.
+"""The servers of `bench_transports` and `bench_serving`: each echoes the params of a request, on TCP, line by line.
 
-    python -m benchmarks.echo_servers NAME
+    python -m benchmarks.echo_servers NAME [LOOP]
 
-prints its port and runs until it is killed. Each is written as a user of its library would write it. Those whose
-library has no transport share one protocol, which splits lines and writes the responses to a chunk at once.
+runs on the loop `asyncio` (the default) or `uvloop`. It prints its port and runs until it is killed. Each server is
+written as a user of its library would write it. Those whose library has no transport share one protocol, which splits
+lines and writes the responses to a chunk at once.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 HOST: Final = "127.0.0.1"
 
 FAST: Final = "jsonrpc_fast"
+SESSION: Final = "session"
+SESSION_ASYNC: Final = "session, async handler"
+SESSION_WAITING: Final = "session, async handler that waits a turn"
 BARE: Final = "bare asyncio.Protocol with orjson"
 PJRPC: Final = "pjrpc"
 AIORPCX: Final = "aiorpcX"
@@ -30,8 +34,7 @@ class Lines(asyncio.Protocol):
         self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class is not a subclass
 
     def data_received(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -44,8 +47,7 @@ class Bare(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         from orjson import OPT_APPEND_NEWLINE, dumps, loads
 
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class is not a subclass
         self._rest = b""
         self._loads, self._dumps, self._option = loads, dumps, OPT_APPEND_NEWLINE
 
@@ -86,6 +88,43 @@ async def fast() -> int:
     port: int = server.address[1]
     _held.append(server)
     return port
+
+
+async def _session(handler: Callable[..., Any]) -> int:
+    from jsonrpc_fast.session import Session
+    from jsonrpc_fast.transports.stream import StreamTransport, TcpServer
+
+    async def serve(transport: StreamTransport) -> None:
+        async with Session(transport, {"echo": handler}) as session:
+            await session.wait_closed()
+
+    server = TcpServer(serve, HOST, 0)
+    await server.start()
+    port: int = server.address[1]
+    _held.append(server)
+    return port
+
+
+async def session() -> int:
+    def echo(name: str, arguments: Any) -> Any:
+        return {"name": name, "arguments": arguments}
+
+    return await _session(echo)
+
+
+async def session_async() -> int:
+    async def echo(name: str, arguments: Any) -> Any:
+        return {"name": name, "arguments": arguments}
+
+    return await _session(echo)
+
+
+async def session_waiting() -> int:
+    async def echo(name: str, arguments: Any) -> Any:
+        await asyncio.sleep(0)
+        return {"name": name, "arguments": arguments}
+
+    return await _session(echo)
 
 
 async def bare() -> int:
@@ -148,14 +187,24 @@ SERVERS: Final[dict[str, Callable[[], Awaitable[int]]]] = {
     AIORPCX: aiorpcx,
     JSONRPCSERVER: jsonrpcserver,
 }
+SESSIONS: Final[dict[str, Callable[[], Awaitable[int]]]] = {
+    SESSION: session,
+    SESSION_ASYNC: session_async,
+    SESSION_WAITING: session_waiting,
+}
 
 _held: list[object] = []
 
 
 async def main(name: str) -> None:
-    print(await SERVERS[name](), flush=True)
+    print(await {**SERVERS, **SESSIONS}[name](), flush=True)
     await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    if sys.argv[2:] == ["uvloop"]:
+        import uvloop
+
+        uvloop.run(main(sys.argv[1]))
+    else:
+        asyncio.run(main(sys.argv[1]))

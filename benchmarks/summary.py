@@ -5,6 +5,7 @@ It is a table because a package index does not show the plot, which is only in t
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, Final
@@ -43,15 +44,21 @@ def table(figures: dict[str, Any]) -> str:
     for work, payload, title in PANELS:
         found = figures["nanoseconds"][work][payload]
         ratios = [f"{found[name] / found['orjson']:.2f}" if name in found else "" for name in COLUMNS.values()]
-        rows.append((f"{title} ({figures['sizes'][payload]})", _shown(found["orjson"]), *ratios))
+        rows.append((f"{title} ({figures['sizes'][payload]})", shown(found["orjson"]), *ratios))
     return markdown(rows)
 
 
-def _shown(nanoseconds: float) -> str:
+def shown(nanoseconds: float) -> str:
+    """Return a time with its unit."""
     for unit, size in (("ms", 1e6), ("\u00b5s", 1e3)):
         if nanoseconds >= size:
             return f"{nanoseconds / size:.3g} {unit}"
     return f"{nanoseconds:.0f} ns"
+
+
+def digest(figures: dict[str, Any]) -> str:
+    """Return what identifies the figures in a plot of them."""
+    return hashlib.sha256(json.dumps(figures, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def with_table(text: str, figures: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from jsonrpc_fast.codec import _pure
 
 from . import summary
-from .data import CORPORA, payloads, stream_of, typescript_order
+from .data import CORPORA, MAX_TURN_BYTES, payloads, sizes, stream_of, turns, typescript_order
 
 MADE = payloads(Path("nowhere"))
 
@@ -24,15 +24,14 @@ def report() -> Any:
 def made_up_figures(report: Any, ours: float) -> dict[str, Any]:
     """Return figures in which all others take 1000 ns."""
     times: dict[str, dict[str, dict[str, float]]] = {}
-    for bar in report.BARS:
+    for bar in report.bars.bars():
         found = times.setdefault(bar.work, {}).setdefault(bar.payload, {report.peers.ORJSON: 1000.0})
         found.update(dict.fromkeys(bar.opponents, 1000.0))
-        if bar.contestant != report.peers.CORE_RAW:
-            found[bar.contestant] = ours
-    for work, payload, _ in report.PANELS:
+        found[bar.contestant] = ours
+    for work, payload, _ in summary.PANELS:
         times.setdefault(work, {}).setdefault(payload, {report.peers.ORJSON: 1000.0})
-    sizes = {name: payload.size for name, payload in MADE.items()}
-    return {"facts": {"system": "none"}, "sizes": sizes, "nanoseconds": times}
+    kept = {"tiny_request": {report.peers.CORE: 72.0}, "logs_1m": {report.peers.CORE: 2_000_800.0}}
+    return {"facts": {"system": "none"}, "sizes": sizes(), "nanoseconds": times, "bytes_kept": kept}
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -40,7 +39,9 @@ def test_payload_is_valid(name: str) -> None:
     decoded = _pure.decode(MADE[name].text)
     items = decoded if isinstance(decoded, list) else [decoded]
     assert not any(isinstance(item, _pure.ParseError) for item in items)
-    assert isinstance(items[0], _pure.Request) == MADE[name].kind.startswith("request")
+    calls = (_pure.Request, _pure.Notification)
+    assert isinstance(items[0], calls) == MADE[name].kind.startswith(("request", "notification"))
+    assert isinstance(items[0], _pure.Notification) == (MADE[name].kind == "notification")
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -73,18 +74,73 @@ def test_stream_is_whole_lines() -> None:
     assert ids == list(range(1, len(ids) + 1))
 
 
-def test_bars_reached(report: Any) -> None:
-    table = report.ratio_table(made_up_figures(report, 1.0))
-    assert "MISSED" not in table
-    assert "bars reached" in table
-    assert "not yet" in table
+def test_turns_are_real_messages_of_moderate_size() -> None:
+    found = turns()
+    assert len(found["wire"].texts) == 126
+    for turn in found.values():
+        assert max(map(len, turn.texts)) <= MAX_TURN_BYTES
+        assert not [text for text in turn.texts if isinstance(_pure.decode(text), _pure.ParseError)]
+    assert set(turns(Path("nowhere"))) == {"wire"}
+
+
+def test_bars_met(report: Any) -> None:
+    figures = made_up_figures(report, 1.0)
+    count = len(report.bars.bars())
+    assert "MISSED" not in report.bars.table(figures)
+    lines = report.bars.summary(figures).splitlines()
+    assert lines[0] == f"All {count} bars met."
+    eager = 39 + len(turns())
+    assert lines[1] == f"First in {eager} of {eager} eager rows."
+    assert len(lines) == 5
 
 
 def test_bars_missed(report: Any) -> None:
-    table = report.ratio_table(made_up_figures(report, 10_000.0))
-    measured = sum(bar.contestant != report.peers.CORE_RAW for bar in report.BARS)
-    assert table.count("**MISSED**") == measured
-    assert f"{measured} of {measured} bars MISSED" in table
+    figures = made_up_figures(report, 20_000.0)
+    count = len(report.bars.bars())
+    assert report.bars.table(figures).count("**MISSED**") == count
+    lines = report.bars.summary(figures).splitlines()
+    assert lines[0] == f"{count} of {count} bars MISSED."
+    assert lines[1].startswith("First in 0 of ")
+
+
+def test_a_rank_counts_only_those_that_do_the_same_work(report: Any) -> None:
+    peers = report.peers
+    times = {
+        "decode": {
+            "tiny_request": {
+                peers.CORE: 100.0,
+                peers.CORE_RAW: 90.0,
+                peers.CORE_PARSE: 20.0,
+                peers.PURE: 900.0,
+                peers.ORJSON: 80.0,
+                peers.MSGSPEC: 120.0,
+                peers.MSGSPEC_RAW: 60.0,
+                peers.SIMDJSON: 50.0,
+                peers.PJRPC: 600.0,
+            }
+        }
+    }
+
+    def place(contestant: str) -> object:
+        bar = report.bars.Bar("decode", "tiny_request", contestant, (peers.ORJSON,), 1.0)
+        found = report.bars.standing(bar, times)
+        return found and (found.rank, found.best, found.ratio)
+
+    assert place(peers.CORE) == (2, peers.ORJSON, 1.25)
+    assert place(peers.CORE_RAW) == (4, peers.SIMDJSON, 1.8)
+    assert place(peers.PURE) == (2, peers.PJRPC, 1.5)
+    assert place(peers.CORE_PARSE) is None
+
+
+@pytest.mark.parametrize(
+    ("at_least", "limit", "ratio", "met"),
+    [(False, 0.5, 0.25, True), (False, 0.2, 0.25, False), (True, 4.0, 4.0, True), (True, 4.1, 4.0, False)],
+)
+def test_a_bar(report: Any, at_least: bool, limit: float, ratio: float, met: bool) -> None:
+    bar = report.bars.Bar("decode", "tiny_request", "ours", ("one", "other", "not installed"), limit, at_least)
+    times = {"decode": {"tiny_request": {"ours": 25.0, "one": 100.0, "other": 200.0}}}
+    assert bar.ratio(times) == ratio
+    assert bar.is_met(times) is met
 
 
 def test_the_contestants_of_every_bar_are_entered(report: Any) -> None:
@@ -92,14 +148,59 @@ def test_the_contestants_of_every_bar_are_entered(report: Any) -> None:
         with pytest.raises(RuntimeError, match="compiled core"):
             report.entered("decode")
         return
-    for work in ("decode", "encode", "stream"):
-        entered = {
-            payload: {contestant.name for contestant in contestants}
-            for payload, contestants in report.entered(work).items()
-        }
-        for bar in report.BARS:
-            if bar.work == work and bar.contestant != report.peers.CORE_RAW:
-                assert {bar.contestant, *bar.opponents} <= entered[bar.payload]
+    entered = {
+        (work, payload): {contestant.name for contestant in contestants}
+        for work in get_args(report.Work)
+        for payload, contestants in report.entered(work).items()
+    }
+    for bar in report.bars.bars():
+        found = entered[bar.work, bar.payload]
+        assert bar.contestant in found
+        # A library for requests alone does not read a response.
+        assert found.intersection(bar.opponents)
+
+
+def test_the_whole_report(report: Any) -> None:
+    counts = {"tiny_request": {"jsonrpc_fast": 1234, "orjson": 5678}}
+    shown = report.text(made_up_figures(report, 1.0), counts)
+    assert "| tiny_request           | 1,234        | 5,678  |" in shown
+    assert "| tiny_request, bytes | 72           |" in shown
+    assert "| logs_1m, MB per MB  | 2.00         |" in shown
+    assert shown.splitlines()[-1].startswith("First in ")
+    assert "Not counted: valgrind is not installed." in report.text(made_up_figures(report, 1.0), None)
+
+
+@pytest.mark.parametrize(("expression", "size"), [("bytes(data)", 74), ("None", 0), ("data[:10]", 43)])
+def test_memory_kept(report: Any, expression: str, size: int) -> None:
+    contests = importlib.import_module("benchmarks.contests")
+    contestant = contests.Contestant("any", expression, {"data": b"0" * 41})
+    assert report.memory.kept(contestant, b"0" * 41) == pytest.approx(size, abs=1)
+
+
+def test_instructions_need_valgrind(report: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "nowhere")
+    assert report.instructions.measure() is None
+
+
+def test_instructions_of_a_call(report: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    instructions = report.instructions
+
+    def run(command: tuple[str, ...], **options: Any) -> None:
+        """Write the dumps of calls of 1000, 2000, ... instructions, in a loop of 50 a turn."""
+        output = next(option for option in command if option.startswith("--callgrind-out-file=")).partition("=")[2]
+        per_call = [0, *range(1000, 1000 * 1000, 1000)][: 1 + sum(map(len, names))]
+        totals = [(50 + call) * turns + 7 for call in per_call for turns in (100, 300)]
+        for number, total in enumerate(totals, 1):
+            Path(f"{output}.{2 * number - 1}").write_text("totals: 999999\n")  # what ran between the calls
+            Path(f"{output}.{2 * number}").write_text(f"version: 1\ntotals: {total}\n")
+
+    names = [list(instructions.calls(MADE[payload].text)) for payload in instructions.PAYLOADS]
+    monkeypatch.setattr(instructions.shutil, "which", lambda program: program)
+    monkeypatch.setattr(instructions.subprocess, "run", run)
+    counts = instructions.measure()
+    assert [list(by_name) for by_name in counts.values()] == names
+    assert counts["tiny_request"][instructions.FLOOR] == 1000
+    assert [count for by_name in counts.values() for count in by_name.values()][-1] == 1000 * sum(map(len, names))
 
 
 @pytest.mark.parametrize("name", ["plot.svg", "plot.png"])
@@ -138,3 +239,18 @@ def test_the_table() -> None:
     assert cells[2] == ["Reading a tiny request (7 B)", "200 ns", "0.50", "1.00", "1.50", "2.00", "2.50", "3.00"]
     assert cells[5] == ["Reading a large result (7 B)", "1.23 ms", "", "", "", "", "", "1.62"]
     assert len(lines) == 2 + len(summary.PANELS)
+
+
+def test_other_languages(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    others = importlib.import_module("benchmarks.other_languages.__main__")
+    texts = {name: MADE[name].text.decode() for name in others.PAYLOADS}
+    node = others.shutil.which("node")
+    if node is not None:
+        found = others.in_node(node, texts)
+        assert list(found) == list(texts)
+        assert min(found.values()) > 10
+        with pytest.raises(others.subprocess.CalledProcessError):
+            others.in_node(node, {"bad": '{"jsonrpc":"2.0","id":true,"method":"m"}'})
+    monkeypatch.setattr(others.shutil, "which", lambda program: None)
+    others.main()
+    assert capsys.readouterr().out == "Node is not installed: nothing is compared\n"

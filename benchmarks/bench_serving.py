@@ -1,0 +1,86 @@
+"""Compare what a served request costs a session and a bare protocol: `python -m benchmarks.bench_serving`.
+
+Each server is a process of its own and echoes params on TCP. This process keeps 64 requests in flight on one
+connection. The figure is the processor time of the server, which the system accounts for. The servers of a loop take
+turns, round by round, and the best round counts. After some rounds all servers are restarted, because the memory layout
+of a process makes a difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import platform
+import sys
+from importlib.metadata import version
+from typing import Final
+
+import jsonrpc_fast
+
+from .bench_transports import IN_FLIGHT, LINE, running
+from .echo_servers import BARE, SESSION, SESSION_ASYNC, SESSION_WAITING
+from .tables import markdown
+
+LOOPS: Final = ("asyncio", "uvloop")
+NAMES: Final = (BARE, SESSION, SESSION_ASYNC, SESSION_WAITING)
+BARS: Final = {SESSION: 3.0, SESSION_ASYNC: 6.0}
+"""The maximum processor time, in multiples of the bare protocol's on the same loop."""
+
+Seconds = dict[tuple[str, str], float]
+"""Processor time of a request by loop and server."""
+
+
+def measure(starts: int, rounds: int, requests: int) -> Seconds:
+    if jsonrpc_fast.BACKEND != "cython":
+        raise SystemExit("the benchmarks measure the compiled core, which is not in use")
+    found: Seconds = {}
+    for start in range(1, starts + 1):
+        for loop in LOOPS:
+            with contextlib.ExitStack() as stack:
+                servers = [stack.enter_context(running(name, loop)) for name in NAMES]
+                print(f"\r{loop}, start {start} of {starts} ", end="", file=sys.stderr, flush=True)
+                for _ in range(rounds):
+                    for server in servers:
+                        before = server.processor_seconds()
+                        server.time_requests(requests)
+                        after = server.processor_seconds()
+                        if before is None or after is None:
+                            raise SystemExit("the processor time of another process is known on Linux only")
+                        key = loop, server.name
+                        found[key] = min(found.get(key, float("inf")), (after - before) / requests)
+    print(file=sys.stderr)
+    return found
+
+
+def table(found: Seconds) -> str:
+    """Return the figures as Markdown, and whether the bars are reached."""
+    rows = [("loop", "server", "server's µs a request", "times the bare protocol", "bar", "reached")]
+    for (loop, name), seconds in found.items():
+        ratio = seconds / found[loop, BARE]
+        bar = BARS.get(name)
+        reached = "" if bar is None else "yes" if ratio <= bar else "**MISSED**"
+        rows.append(
+            (loop, name, f"{seconds * 1e6:.2f}", f"{ratio:.2f}", "" if bar is None else f"at most {bar:g}", reached)
+        )
+    return markdown(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.bench_serving",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--starts", type=int, default=5, help="starts of the servers (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=20, help="rounds after each start (default: %(default)s)")
+    parser.add_argument("--requests", type=int, default=4096, help="requests in one round (default: %(default)s)")
+    arguments = parser.parse_args()
+    found = measure(arguments.starts, arguments.rounds, arguments.requests)
+    print(f"## Served requests on TCP, {IN_FLIGHT} requests of {len(LINE)} bytes in flight\n\n{table(found)}\n")
+    for name in ("orjson", "uvloop"):
+        print(f"- {name}: {version(name)}")
+    print(f"- {platform.python_implementation()}: {platform.python_version()}, {platform.system()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,361 @@
+"""The contests: for each work and payload, what each library's user would write, checked to do the work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import mcp_types
+import msgspec
+import orjson
+import pydantic_core
+
+import jsonrpc_fast
+from jsonrpc_fast import JSONRPC, Limits, codec
+from jsonrpc_fast.codec import _pure
+
+from . import peers
+from .data import Payload, Turn, payloads, stream_of, turns
+from .peers import (
+    AJSONRPC,
+    CORE,
+    CORE_LINES,
+    CORE_MESSAGE,
+    CORE_PARSE,
+    CORE_PARSE_TEXT,
+    CORE_RAW,
+    JITER,
+    JSON_RPC,
+    JSONRPCSERVER,
+    MSGSPEC,
+    MSGSPEC_UNTRACKED,
+    ORJSON,
+    ORJSON_READY,
+    PJRPC,
+    PURE,
+    PYDANTIC,
+    PYDANTIC_CORE,
+    SIMDJSON,
+    STDLIB,
+    STRUCTS,
+    YYJSON,
+)
+
+Work = Literal[
+    "decode",
+    "decode, tight limits",
+    "decode in turn",
+    "classify",
+    "feed one message",
+    "stream",
+    "stream, sse",
+    "encode",
+    "encode_many",
+    "encode a batch",
+]
+TIGHT: Final = JSONRPC.replace(limits=Limits(message_bytes=65536, depth=32, method_bytes=64, id_bytes=64))
+APPEND_NEWLINE: Final = {"dumps": orjson.dumps, "OPT_APPEND_NEWLINE": orjson.OPT_APPEND_NEWLINE}
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """An expression, not a function: a call would cost a third of the time that reading the smallest message takes."""
+
+    name: str
+    expression: str
+    names: dict[str, Any]
+
+    def function(self) -> Callable[[], Any]:
+        function: Callable[[], Any] = eval(f"lambda: {self.expression}", dict(self.names))
+        return function
+
+
+class Entries(list[Contestant]):
+    """The contestants of one contest. The names given here are in all their expressions."""
+
+    def __init__(self, **names: Any) -> None:
+        super().__init__()
+        self._names = names
+
+    def enter(self, name: str, expression: str, **names: Any) -> None:
+        self.append(Contestant(name, expression, {**self._names, **names}))
+
+
+def entered(work: Work) -> dict[str, list[Contestant]]:
+    """Return the contestants of a work by payload. Raises RuntimeError if the compiled core is not in use."""
+    if jsonrpc_fast.BACKEND != "cython":
+        raise RuntimeError(f"the benchmarks measure the compiled core, which is not in use: {codec.CORE_FAULT}")
+    if work == "decode in turn":
+        return {name: readers_in_turn(turn) for name, turn in turns().items()}
+    messages = payloads()
+    if work == "decode":
+        return {name: decoders(payload) for name, payload in messages.items()}
+    enter, names = _CONTESTS[work]
+    return {name: enter(messages[name]) for name in names}
+
+
+def decoders(payload: Payload) -> list[Contestant]:
+    """Return the contestants that read this kind of message. Each is checked to accept it."""
+    entries = Entries(data=payload.text)
+    entries.enter(CORE, "decode(data)", decode=jsonrpc_fast.decode)
+    entries.enter(CORE_RAW, "decode(data, raw=True)", decode=jsonrpc_fast.decode)
+    entries.enter(CORE_PARSE_TEXT, "parse(loads(data))", parse=jsonrpc_fast.parse, loads=orjson.loads)
+    entries.enter(CORE_PARSE, "parse(content)", parse=jsonrpc_fast.parse, content=payload.content)
+    entries.enter(PURE, "decode(data)", decode=_pure.decode)
+    for name, loads in _json_readers().items():
+        entries.enter(name, "loads(data)", loads=loads)
+    for name, struct in STRUCTS[payload.kind].items():
+        entries.enter(name, "decode(data)", decode=msgspec.json.Decoder(struct).decode)
+    is_call = payload.kind in ("request", "notification")
+    if peers.simdjson is not None and not payload.kind.endswith("batch"):
+        reader = peers.SimdjsonReader()
+        entries.enter(SIMDJSON, "decode(data)", decode=reader.request if is_call else reader.response)
+    if payload.carries_object:
+        # The SDK's transports call it like this.
+        validate = mcp_types.jsonrpc_message_adapter.validate_json
+        entries.enter(PYDANTIC, "validate(data, by_name=False)", validate=validate)
+    if is_call or payload.kind == "request batch":
+        entries.enter(PJRPC, "decode(data)", decode=peers.pjrpc_request)
+        entries.enter(JSON_RPC, "decode(data)", decode=peers.json_rpc_request)
+        entries.enter(AJSONRPC, "decode(data)", decode=peers.ajsonrpc_request)
+        entries.enter(JSONRPCSERVER, "decode(data)", decode=peers.jsonrpcserver_request)
+    else:
+        entries.enter(PJRPC, "decode(data)", decode=peers.pjrpc_response)
+    refused = REFUSED.get(payload.name, ())
+    accepted = [contestant for contestant in entries if contestant.name not in refused]
+    for contestant in accepted:
+        _check_messages(contestant, payload.name, payload.content)
+    return accepted
+
+
+REFUSED: Final = {"unknown_last": (JSON_RPC, AJSONRPC, JSONRPCSERVER)}
+"""Valid payloads that a library refuses: these refuse unknown members."""
+
+
+def _json_readers() -> dict[str, Callable[[bytes], Any]]:
+    """Return the functions that read any JSON text, by contestant."""
+    readers: dict[str, Callable[[bytes], Any]] = {
+        ORJSON: orjson.loads,
+        PYDANTIC_CORE: pydantic_core.from_json,
+        STDLIB: json.loads,
+    }
+    if peers.yyjson is not None:
+        readers[YYJSON] = peers.yyjson.loads
+    if peers.jiter is not None:
+        readers[JITER] = peers.jiter.from_json
+    return readers
+
+
+def limited_decoders(payload: Payload) -> list[Contestant]:
+    """Return the codec with limits of its own, and those that read the message without any."""
+    entries = Entries(data=payload.text)
+    entries.enter(CORE, "decode(data, profile)", decode=jsonrpc_fast.decode, profile=TIGHT)
+    entries.enter(PURE, "decode(data, profile)", decode=_pure.decode, profile=TIGHT)
+    return _checked(entries, payload) + [
+        contestant for contestant in decoders(payload) if not contestant.name.startswith(CORE)
+    ]
+
+
+def readers_in_turn(turn: Turn) -> list[Contestant]:
+    """Return the contestants that read messages of all kinds."""
+    entries = Entries(texts=turn.texts)
+    entries.enter(CORE, "[decode(text) for text in texts]", decode=jsonrpc_fast.decode)
+    entries.enter(CORE_RAW, "[decode(text, raw=True) for text in texts]", decode=jsonrpc_fast.decode)
+    entries.enter(PURE, "[decode(text) for text in texts]", decode=_pure.decode)
+    for name, loads in _json_readers().items():
+        entries.enter(name, "[loads(text) for text in texts]", loads=loads)
+    for name, struct in ((MSGSPEC, peers.AnyMessage), (MSGSPEC_UNTRACKED, peers.UntrackedMessage)):
+        entries.enter(name, "[decode(text) for text in texts]", decode=msgspec.json.Decoder(struct).decode)
+    content = [orjson.loads(text) for text in turn.texts]
+    for contestant in entries:
+        _check_messages(contestant, turn.name, content)
+    return entries
+
+
+def classifiers(payload: Payload) -> list[Contestant]:
+    """Return the codec's `classify`, and those that read the whole message to learn its kind."""
+    entries = Entries(data=payload.text)
+    entries.enter(CORE, "classify(data)", classify=jsonrpc_fast.classify)
+    entries.enter(PURE, "classify(data)", classify=_pure.classify)
+    return _checked(entries, payload) + [
+        contestant for contestant in decoders(payload) if not contestant.name.startswith(CORE)
+    ]
+
+
+def feeders(payload: Payload) -> list[Contestant]:
+    """Return the contestants that read one message from a stream, which arrives in a piece of its own."""
+    entries = Entries(line=payload.text + b"\n")
+    entries.enter(CORE, "feed(line)", feed=jsonrpc_fast.Decoder().feed)
+    entries.enter(PURE, "feed(line)", feed=_pure.Decoder().feed)
+    for name, loads in _json_readers().items():
+        entries.enter(name, "loads(line)", loads=loads)
+    for name, struct in STRUCTS[payload.kind].items():
+        entries.enter(name, "decode_lines(line)", decode_lines=msgspec.json.Decoder(struct).decode_lines)
+    for contestant in entries:
+        is_list = isinstance(contestant.function()(), list)
+        _check_messages(contestant, payload.name, [payload.content] if is_list else payload.content)
+    return entries
+
+
+def streams(payload: Payload) -> list[Contestant]:
+    """Return the contestants that read 64 KB of lines like `payload`. Each is checked to accept all of them."""
+    chunk = stream_of(payload)
+    # Without the last newline, or split() would return an empty last piece.
+    entries = Entries(chunk=chunk, lines=chunk[:-1])
+    entries.enter(CORE, "feed(chunk)", feed=jsonrpc_fast.Decoder().feed)
+    entries.enter(CORE_RAW, "feed(chunk)", feed=jsonrpc_fast.Decoder(raw=True).feed)
+    entries.enter(CORE_LINES, "[decode(line) for line in lines.split(b'\\n')]", decode=jsonrpc_fast.decode)
+    entries.enter(PURE, "feed(chunk)", feed=_pure.Decoder().feed)
+    for name, loads in _json_readers().items():
+        entries.enter(name, "[loads(line) for line in lines.split(b'\\n')]", loads=loads)
+    for name, struct in STRUCTS[payload.kind].items():
+        entries.enter(name, "decode_lines(chunk)", decode_lines=msgspec.json.Decoder(struct).decode_lines)
+    if payload.carries_object:
+        validate = mcp_types.jsonrpc_message_adapter.validate_json
+        expression = "[validate(line, by_name=False) for line in lines.split(b'\\n')]"
+        entries.enter(PYDANTIC, expression, validate=validate)
+    content = [orjson.loads(line) for line in chunk.splitlines()]
+    for contestant in entries:
+        _check_messages(contestant, payload.name, content)
+    return entries
+
+
+def event_streams(payload: Payload) -> list[Contestant]:
+    """Return the codec over 64 KB of events, and those that read the same texts without the events around them."""
+    texts = stream_of(payload).splitlines()
+    events = b"".join([b"data: %b\n\n" % text for text in texts])
+    entries = Entries(events=events, texts=texts)
+    entries.enter(CORE, "feed(events)", feed=jsonrpc_fast.Decoder("sse").feed)
+    entries.enter(PURE, "feed(events)", feed=_pure.Decoder("sse").feed)
+    for name, loads in _json_readers().items():
+        entries.enter(name, "[loads(text) for text in texts]", loads=loads)
+    content = [orjson.loads(text) for text in texts]
+    for contestant in entries:
+        _check_messages(contestant, payload.name, content)
+    return entries
+
+
+def encoders(payload: Payload) -> list[Contestant]:
+    """Return the contestants that write the result in `payload`. Each is checked to write the same message."""
+    envelope = payload.content
+    entries = Entries(id=envelope["id"], result=envelope["result"])
+    literal = "{'jsonrpc': '2.0', 'id': id, 'result': result}"
+    entries.enter(CORE, "encode_result(id, result)", encode_result=jsonrpc_fast.encode_result)
+    entries.enter(CORE_MESSAGE, "Response(id, result).to_bytes_delimited()", Response=jsonrpc_fast.Response)
+    entries.enter(PURE, "encode_result(id, result)", encode_result=_pure.encode_result)
+    entries.enter(ORJSON, f"dumps({literal}, option=OPT_APPEND_NEWLINE)", **APPEND_NEWLINE)
+    entries.enter(ORJSON_READY, "dumps(envelope, option=OPT_APPEND_NEWLINE)", envelope=envelope, **APPEND_NEWLINE)
+    encode = msgspec.json.Encoder().encode
+    for name, struct in ((MSGSPEC, peers.Result), (MSGSPEC_UNTRACKED, peers.UntrackedResult)):
+        entries.enter(name, "encode(Result('2.0', id, result)) + b'\\n'", encode=encode, Result=struct)
+    entries.enter(PYDANTIC_CORE, f"to_json({literal}) + b'\\n'", to_json=pydantic_core.to_json)
+    if peers.yyjson is not None:
+        entries.enter(YYJSON, f"(dumps({literal}) + '\\n').encode()", dumps=peers.yyjson.dumps)
+    entries.enter(PJRPC, "encode(id, result)", encode=peers.pjrpc_result)
+    entries.enter(JSON_RPC, "encode(id, result)", encode=peers.json_rpc_result)
+    entries.enter(AJSONRPC, "encode(id, result)", encode=peers.ajsonrpc_result)
+    entries.enter(JSONRPCSERVER, "encode(id, result)", encode=peers.jsonrpcserver_result)
+    entries.enter(STDLIB, f"(dumps({literal}) + '\\n').encode()", dumps=json.dumps)
+    if payload.carries_object:
+        entries.enter(PYDANTIC, "encode(id, result)", encode=peers.pydantic_result)
+    for contestant in entries:
+        line = contestant.function()()
+        if not line.endswith(b"}\n") or orjson.loads(line) != envelope:
+            raise AssertionError(f"{contestant.name} does not write {payload.name}")
+    return entries
+
+
+def _messages_to_write(payload: Payload) -> Entries:
+    """A hundred responses: messages, Structs, and what the other expressions make dicts of."""
+    envelope = payload.content
+    items = [(id, envelope["result"]) for id in range(1, 101)]
+    return Entries(
+        items=items,
+        messages=[jsonrpc_fast.Response(id, result) for id, result in items],
+        pure_messages=[_pure.Response(id, result) for id, result in items],
+        structs=[peers.Result("2.0", id, result) for id, result in items],
+    )
+
+
+def line_encoders(payload: Payload) -> list[Contestant]:
+    """Return the contestants that write a hundred responses like `payload`, each on its line."""
+    entries = _messages_to_write(payload)
+    literal = "{'jsonrpc': '2.0', 'id': id, 'result': result}"
+    entries.enter(CORE, "encode_many(messages)", encode_many=jsonrpc_fast.encode_many)
+    entries.enter(PURE, "encode_many(pure_messages)", encode_many=_pure.encode_many)
+    expression = f"b''.join([dumps({literal}, option=OPT_APPEND_NEWLINE) for id, result in items])"
+    entries.enter(ORJSON, expression, **APPEND_NEWLINE)
+    entries.enter(MSGSPEC, "encode_lines(structs)", encode_lines=msgspec.json.Encoder().encode_lines)
+    return _checked_writers(entries, payload, lambda written: [orjson.loads(line) for line in written.splitlines()])
+
+
+def batch_encoders(payload: Payload) -> list[Contestant]:
+    """Return the contestants that write a batch of a hundred responses like `payload`."""
+    entries = _messages_to_write(payload)
+    literal = "[{'jsonrpc': '2.0', 'id': id, 'result': result} for id, result in items]"
+    entries.enter(CORE, "encode(messages)", encode=jsonrpc_fast.encode)
+    entries.enter(PURE, "encode(pure_messages)", encode=_pure.encode)
+    entries.enter(ORJSON, f"dumps({literal}, option=OPT_APPEND_NEWLINE)", **APPEND_NEWLINE)
+    entries.enter(MSGSPEC, "encode(structs) + b'\\n'", encode=msgspec.json.Encoder().encode)
+    return _checked_writers(entries, payload, orjson.loads)
+
+
+_CONTESTS: Final[dict[Work, tuple[Callable[[Payload], list[Contestant]], tuple[str, ...]]]] = {
+    "decode, tight limits": (limited_decoders, ("tools_call_217",)),
+    "classify": (classifiers, ("tiny_request", "tools_call_217")),
+    "feed one message": (feeders, ("tiny_request", "tools_call_217")),
+    "stream": (streams, ("tiny_request", "tools_call_325")),
+    "stream, sse": (event_streams, ("tiny_request",)),
+    "encode": (
+        encoders,
+        (
+            "tiny_response",
+            "tools_call_response",
+            "result_1k",
+            "result_4k",
+            "result_10k",
+            "tools_list_14k",
+            "completion_80k",
+            "logs_1m",
+            "blob_1m",
+        ),
+    ),
+    "encode_many": (line_encoders, ("tiny_response", "tools_call_response")),
+    "encode a batch": (batch_encoders, ("tiny_response", "tools_call_response")),
+}
+
+
+def _checked(entries: list[Contestant], payload: Payload) -> list[Contestant]:
+    for contestant in entries:
+        _check_messages(contestant, payload.name, payload.content)
+    return entries
+
+
+def _checked_writers(
+    entries: list[Contestant], payload: Payload, read: Callable[[bytes], list[Any]]
+) -> list[Contestant]:
+    expected = [{**payload.content, "id": id} for id in range(1, 101)]
+    for contestant in entries:
+        if read(contestant.function()()) != expected:
+            raise AssertionError(f"{contestant.name} does not write {payload.name}")
+    return entries
+
+
+def _check_messages(contestant: Contestant, payload: str, content: Any) -> None:
+    """Raise AssertionError unless the contestant returns the messages in `content`: a refusal is never timed."""
+    value = contestant.function()()
+    found = list(value) if isinstance(content, list) else [value]
+    expected = content if isinstance(content, list) else [content]
+    if len(found) != len(expected) or not all(map(_is_same, found, expected)):
+        raise AssertionError(f"{contestant.name} does not read {payload}")
+
+
+def _is_same(message: object, expected: dict[str, Any]) -> bool:
+    """Return whether a message has the expected method, or the expected id if it is a response."""
+    if isinstance(message, (jsonrpc_fast.ParseError, _pure.ParseError)):
+        return False
+    member = "method" if "method" in expected else "id"
+    found = message[member] if isinstance(message, dict) else getattr(message, member, None)
+    return bool(found == expected[member])

@@ -1,0 +1,209 @@
+"""Write the tables and the plot of the documentation from the stored figures: `python -m benchmarks.site`.
+
+A table stands between two comments that name it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from . import peers
+from .summary import digest, shown
+from .tables import markdown
+
+HERE: Final = Path(__file__).parent
+FIGURES: Final = HERE / "figures.json"
+PAGES: Final = (HERE.parent / "docs" / "performance.md", HERE.parent / "docs" / "comparison.md")
+PLOT: Final = HERE / "sizes.svg"
+
+MARKED: Final = re.compile(r"(<!-- (\w+): python -m benchmarks\.site -->\n).*?(\n<!-- end of \2 -->)", re.DOTALL)
+
+LINES: Final = {
+    peers.CORE: ("jsonrpc_fast", "#1d5fd1", "o-"),
+    peers.CORE_RAW: ("jsonrpc_fast, raw=True", "#1d5fd1", "o--"),
+    peers.PURE: ("jsonrpc_fast, pure backend", "#7aa7ee", "o-"),
+    peers.MSGSPEC: ("msgspec Struct", "#c2571a", "s-"),
+    peers.PYDANTIC: ("MCP SDK (pydantic)", "#7b3fa0", "^-"),
+    peers.STDLIB: ("json", "#6b7280", "d-"),
+}
+"""The lines of the plot: contestant, label, colour and style."""
+
+SIZES: Final = (
+    "tiny_request",
+    "small_request",
+    "tools_call_126",
+    "tools_call_217",
+    "tools_call_325",
+    "result_1k",
+    "result_4k",
+    "tools_list_14k",
+    "completion_80k",
+    "simulation_200k",
+    "logs_1m",
+)
+"""The points of the plot: structured messages from small to large."""
+
+TITLES: Final = {
+    "tiny_request": "request without params",
+    "tiny_response": "result: a number",
+    "small_request": "request, two numbers in a list",
+    "error_77": "error without data",
+    "error_163": "error with data",
+    "eth_call": "Ethereum: eth_call",
+    "did_change": "LSP: didChange",
+    "hover": "LSP: hover",
+    "electrum_header": "Electrum: header",
+    "tools_call_217": "MCP: tools/call",
+    "tools_call_325": "MCP: tools/call, more arguments",
+    "tools_call_response": "MCP: result of tools/call",
+    "tools_list_14k": "MCP: result of tools/list",
+    "result_1k": "result, structured",
+    "result_10k": "result, structured",
+    "text_10k": "result: one text",
+    "hex_32k": "result: one hexadecimal string",
+    "chinese": "Chinese text",
+    "emoji": "emoji",
+    "escapes": "`\\u` escapes",
+    "integers": "integers",
+    "floats": "floats",
+    "completion_80k": "LSP: completion items",
+    "logs_1m": "Ethereum: logs",
+    "blob_1m": "result: one base64 string",
+    "batch_10_requests": "batch of 10 requests",
+    "batch_100_responses": "batch of 100 responses",
+}
+"""What each payload is."""
+
+READING: Final = tuple(name for name in TITLES if name != "tools_call_response")
+WRITING: Final = (
+    "tiny_response",
+    "tools_call_response",
+    "result_1k",
+    "result_10k",
+    "tools_list_14k",
+    "logs_1m",
+    "blob_1m",
+)
+KEPT: Final = ("tiny_request", "tools_call_325", "tools_list_14k", "logs_1m")
+CODECS: Final = {
+    peers.CORE: "jsonrpc_fast",
+    peers.CORE_RAW: "with raw=True",
+    peers.PURE: "pure backend",
+    peers.MSGSPEC: "msgspec Struct",
+    peers.PYDANTIC_CORE: "pydantic_core",
+    peers.PYDANTIC: "MCP SDK",
+    peers.STDLIB: "json",
+}
+"""The contestants of the tables, and the heads of their columns."""
+
+WRITERS: Final = {name: CODECS[name] for name in (peers.CORE, peers.PURE, peers.MSGSPEC, peers.PYDANTIC, peers.STDLIB)}
+LIBRARIES: Final = {
+    **{name: CODECS[name] for name in (peers.CORE, peers.PURE)},
+    **{name: name for name in peers.PURE_PYTHON_PEERS},
+}
+COMPARED: Final = {
+    **{name: CODECS[name] for name in (peers.CORE, peers.PURE, peers.MSGSPEC, peers.PYDANTIC)},
+    **{name: name for name in peers.PURE_PYTHON_PEERS},
+}
+KEEPERS: Final = {
+    peers.CORE: "jsonrpc_fast",
+    peers.CORE_RAW: "with raw=True",
+    peers.ORJSON: "orjson",
+    peers.MSGSPEC: "msgspec Struct",
+    peers.PYDANTIC: "MCP SDK",
+}
+
+
+def ratios(figures: dict[str, Any], work: str, payloads: Sequence[str], names: Mapping[str, str]) -> str:
+    """Return a table of times as multiples of what orjson takes."""
+    rows = [("message", "size", "orjson", *names.values())]
+    for payload in payloads:
+        found = figures["nanoseconds"][work][payload]
+        cells = [f"{found[name] / found[peers.ORJSON]:.2f}" if name in found else "" for name in names]
+        title = TITLES[payload]
+        rows.append((title, figures["sizes"][payload], shown(found[peers.ORJSON]), *cells))
+    return markdown(rows)
+
+
+def kept(figures: dict[str, Any]) -> str:
+    """Return the table of the memory that a decoded message keeps."""
+    rows = [("message", "size", *KEEPERS.values())]
+    for payload in KEPT:
+        found = figures["bytes_kept"][payload]
+        cells = [f"{found[name]:,.0f}" if name in found else "" for name in KEEPERS]
+        rows.append((TITLES[payload], figures["sizes"][payload], *cells))
+    return markdown(rows)
+
+
+def facts(figures: dict[str, Any]) -> str:
+    return markdown([("what", "version"), *figures["facts"].items()])
+
+
+def sections(figures: dict[str, Any]) -> dict[str, str]:
+    """Return the generated parts of the page by name."""
+    return {
+        "reading": ratios(figures, "decode", READING, CODECS),
+        "streams": ratios(figures, "stream", ("tiny_request", "tools_call_325"), CODECS),
+        "writing": ratios(figures, "encode", WRITING, WRITERS),
+        "libraries": ratios(figures, "decode", ("tiny_request", "tools_call_325", "batch_10_requests"), LIBRARIES),
+        "comparison": ratios(figures, "decode", ("tiny_request", "tools_call_325"), COMPARED),
+        "memory": kept(figures),
+        "versions": facts(figures),
+    }
+
+
+def with_sections(text: str, figures: dict[str, Any]) -> str:
+    """Return a page with the tables of these figures. Raises KeyError for an unknown table."""
+    tables = sections(figures)
+    return MARKED.sub(lambda found: f"{found[1]}\n{tables[found[2]]}\n{found[3]}", text)
+
+
+def plot(figures: dict[str, Any], output: Path) -> None:
+    """Draw the ratio to orjson over the size of the message."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 5.4), layout="constrained")
+    axes = figure.subplots()
+    times = figures["nanoseconds"]["decode"]
+    for name, (label, colour, style) in LINES.items():
+        points = [
+            (_bytes(figures["sizes"][at]), times[at][name] / times[at][peers.ORJSON])
+            for at in SIZES
+            if name in times[at]
+        ]
+        axes.plot(*zip(*points, strict=True), style, color=colour, label=label, linewidth=1.6, markersize=4)
+    axes.axhline(1, color="#333333", linewidth=1)
+    axes.set(xscale="log", yscale="log", xlabel="size of the message, bytes", ylabel="time, as a multiple of orjson's")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.grid(color="#e3e6ea", linewidth=0.8)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9)
+    axes.set_title("Reading structured messages (below the line is faster than orjson alone)", loc="left", fontsize=12)
+    # The same figures always give the same file.
+    with mpl.rc_context({"svg.hashsalt": "sizes", "svg.fonttype": "none"}):
+        figure.savefig(output, metadata={"Date": None, "Description": digest(figures)})
+
+
+def _bytes(size: str) -> float:
+    number, unit = size.split()
+    return float(number) * {"B": 1, "KB": 1e3, "MB": 1e6}[unit]
+
+
+def write(figures: dict[str, Any]) -> None:
+    """Write the tables of these figures into the pages, and the plot."""
+    for page in PAGES:
+        page.write_text(with_sections(page.read_text(encoding="utf-8"), figures), encoding="utf-8")
+    plot(figures, PLOT)
+
+
+def main() -> None:
+    write(json.loads(FIGURES.read_bytes()))
+
+
+if __name__ == "__main__":
+    main()
