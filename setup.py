@@ -6,17 +6,23 @@ JSONRPC_FAST_EXTENSION   yes    build the core; a failure is fatal (release jobs
 
 An older core is removed before anything is built, so it cannot be mistaken for the new one. If the core is not built,
 the reason is stored in the package, for `python -m jsonrpc_fast info`.
+
+A core for a wheel has no symbols, a core for the source folder keeps them. With SOURCE_DATE_EPOCH, the same sources and
+tools give the same bytes in any folder: setuptools does so for wheels, `SourceArchive` for the source distribution.
 """
 
+import gzip
 import os
 import runpy
 import sys
+import tarfile
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 PACKAGE = "jsonrpc_fast.codec"
 FOLDER = os.path.join("jsonrpc_fast", "codec")
@@ -83,10 +89,38 @@ class BuildCore(build_ext):
             record(folder)
 
     def build_extension(self, ext):
+        if not self.inplace and self.compiler.compiler_type != "msvc":
+            ext.extra_compile_args.append("-g0")
+            ext.extra_link_args.append("-Wl,-x" if sys.platform == "darwin" else "-Wl,-s")
         try:
             super().build_extension(ext)
         except Exception as error:
             give_up(error)
+
+
+class SourceArchive(sdist):
+    """Write the source distribution. With SOURCE_DATE_EPOCH, nothing in it depends on the machine or the time."""
+
+    def make_archive(self, base_name, format, root_dir=None, base_dir=None, owner=None, group=None):
+        epoch = os.environ.get("SOURCE_DATE_EPOCH")
+        if epoch is None or format != "gztar":
+            return super().make_archive(base_name, format, root_dir, base_dir, owner, group)
+
+        def plain(member):
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            member.mtime = int(epoch)
+            return member
+
+        name = f"{base_name}.tar.gz"
+        with (
+            open(name, "wb") as file,
+            gzip.GzipFile("", "wb", 9, file, int(epoch)) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            archive.add(Path(root_dir or "", base_dir), base_dir, filter=plain)  # in sorted order
+        return name
 
 
 def extensions():
@@ -109,4 +143,4 @@ def extensions():
     return built
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildCore, "build_py": BuildPackage})
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildCore, "build_py": BuildPackage, "sdist": SourceArchive})

@@ -42,8 +42,9 @@ class LspErrorCode(enum.IntEnum):
 
 
 class SessionErrorCode(enum.IntEnum):
-    """The codes that a session of this package sends, in the implementation-defined band."""
+    """The codes that sessions and `Handlers` of this package send, in the implementation-defined band."""
 
+    DEADLINE_EXCEEDED = -32008  # the handler was cancelled, or not called, because the server's deadline had passed
     SERVER_BUSY = -32009  # not handled, may be sent again: too many messages wait, or the session is closing
 
 
@@ -172,3 +173,6 @@ RPC_MESSAGES: Final = {
 
 BUSY_MESSAGE: Final = "Server busy"
 """The message of `SessionErrorCode.SERVER_BUSY`."""
+
+DEADLINE_MESSAGE: Final = "Deadline exceeded"
+"""The message of `SessionErrorCode.DEADLINE_EXCEEDED`."""

@@ -4,25 +4,30 @@
     ├── TypeError
     │   └── EncodeError          a value cannot be written as JSON
     ├── ValueError
-    │   └── ParseError           a message breaks a rule; decoding returns it and does not raise it
+    │   ├── ParseError           a message breaks a rule; decoding returns it and does not raise it
+    │   └── InvalidResponse      what an HTTP server sent is not a response to the call
     ├── RuntimeError
     │   ├── StateError           the state of a transport or a session does not allow the call
-    │   └── HandshakeError       the handshake of a protocol failed
+    │   ├── HandshakeError       the handshake of a protocol failed
+    │   └── HttpStatusError      an HTTP server answered with a status of 3xx to 5xx, and without a response
     ├── ConnectionError
     │   └── ConnectionLost       the channel to the peer is closed or broke
     ├── TimeoutError
     │   └── CallTimeout          the deadline of a call passed
+    ├── LookupError
+    │   └── EventsLost           a stream of events cannot be resumed without a gap
     ├── CallCancelled            this side cancelled a call
     └── RpcError                 an error response, from the peer or from a handler
 
-StateError, HandshakeError, ConnectionLost, CallTimeout and CallCancelled are local: no peer can cause one by sending an
-error response.
+StateError, HandshakeError, ConnectionLost, CallTimeout, CallCancelled, HttpStatusError and InvalidResponse are local:
+no peer can cause one by sending an error response.
 
 Each backend derives a `ParseError` from the one here, whose `to_response` makes a `Response` of that backend.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ._repr import shorten
@@ -45,12 +50,39 @@ class HandshakeError(RuntimeError):
     """The handshake failed: no common version, or a malformed answer. `__cause__` is the peer's error, if any."""
 
 
+class InvalidResponse(ValueError):
+    """What an HTTP server sent is not a response to the call. `__cause__` is the ParseError of a malformed one."""
+
+
+class HttpStatusError(RuntimeError):
+    """An HTTP server answered a call with a status other than 2xx, and without a response.
+
+    Args:
+        status: the HTTP status.
+        headers: the headers of the answer.
+        body: the beginning of its body.
+    """
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        super().__init__(status, headers, body)
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    def __str__(self) -> str:
+        return f"HTTP status {self.status}"
+
+
 class ConnectionLost(ConnectionError):
     """The channel to the peer is closed or broke. `__cause__` is the reason, if it is known."""
 
 
 class CallTimeout(TimeoutError):
     """No response arrived before the deadline of a call. The peer may still work on the request."""
+
+
+class EventsLost(LookupError):
+    """A stream of events cannot be resumed: events after the given one were dropped, or the stream is unknown."""
 
 
 class CallCancelled(Exception):
@@ -262,6 +294,11 @@ class ParseError(ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return remake_parse_error, (type(self), *self._state())
+
+    def __replace__(self, **changes: Any) -> Self:
+        """Return a copy with some arguments of the constructor changed (`copy.replace`)."""
+        fields = {name.removeprefix("_"): getattr(self, name) for name in ParseError.__slots__}
+        return type(self)(**{**fields, **changes})
 
     # One factory for each rule. A fault of the text has an offset; a fault of a message has an id.
 

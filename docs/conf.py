@@ -1,0 +1,217 @@
+"""The documentation site: `nox -s docs` builds it.
+
+Rules:
+- Warnings are errors, and every internal link and cross-reference must resolve. No address is fetched.
+- Docstrings are plain text with `names` in single backticks and indented code. `prepare_docstring` turns them into
+  reStructuredText before napoleon reads their sections.
+- A public name is documented where users import it from. `resolve_alias` leads other names of it to that place.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+# The pure backend has the annotations; the core has the same names, signatures and docstrings.
+os.environ["JSONRPC_FAST_PURE"] = "1"
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.pycode import ModuleAnalyzer
+from sphinx.util import logging
+
+from jsonrpc_fast import __version__
+
+logger = logging.getLogger(__name__)
+
+INTERNAL = (
+    "AskClient",
+    "Caller",
+    "EmptyObject",
+    "Function",
+    "HttpExchange",
+    "InboundBatch",
+    "Log",
+    "Member",
+    "Notify",
+    "Prompt",
+    "RequestRules",
+    "Resource",
+    "Revision",
+    "ServerConnection",
+    "ServerContext",
+    "ServerFunctions",
+    "Source",
+)
+"""Names in public signatures that are not public themselves: they stay text."""
+
+project = "jsonrpc_fast"
+version = release = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+nitpicky = True
+nitpick_ignore_regex = [("py:class", rf"jsonrpc_fast\..*\.([A-Z]|{'|'.join(INTERNAL)})")]  # [A-Z]: type variables
+
+html_theme = "furo"
+html_title = f"jsonrpc_fast {__version__}"
+html_show_copyright = False
+html_show_sphinx = False
+html_copy_source = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+
+myst_heading_anchors = 4
+myst_links_external_new_tab = False
+
+autodoc_inherit_docstrings = False
+autodoc_member_order = "bysource"
+autodoc_type_aliases = {
+    name: f"jsonrpc_fast.{name}" for name in ("Framing", "Message", "MessageId", "Params", "RawMessage")
+} | {name: f"jsonrpc_fast.transports.{name}" for name in ("Received", "Sendable")}
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 90
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+add_module_names = False
+
+API = Path(__file__).parent / "api"
+DIRECTIVE = re.compile(r"^\.\. auto(\w+):: (\S+)", re.MULTILINE)
+SECTIONS = ("Args:", "Returns:", "Raises:", "Yields:", "Attributes:")
+NAME = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+
+
+def documented_names() -> dict[str, str]:
+    """Return the full name of what the API pages document, by each name that code may use for it."""
+    full_names = []
+    for page in sorted(API.glob("*.md")):
+        for kind, name in DIRECTIVE.findall(page.read_text(encoding="utf-8")):
+            if kind == "module":
+                module = importlib.import_module(name)
+                full_names += [f"{name}.{member}" for member in public_names(module)]
+            else:
+                full_names.append(name)
+    found = {"jsonrpc_fast.types.Unset": "jsonrpc_fast.UNSET"}
+    for full in full_names:
+        module_name, _, member = full.rpartition(".")
+        value = getattr(importlib.import_module(module_name), member)
+        found.setdefault(member, full)
+        for other in [name for name in sys.modules if name.startswith("jsonrpc_fast")]:
+            if vars(sys.modules[other]).get(member) is value:
+                found.setdefault(f"{other}.{member}", full)
+        found[full] = full
+    return found
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """Return the names that autodoc documents for a module: not those of other projects that it passes on."""
+    own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+    names = getattr(module, "__all__", None) or [name for name in own if not name.startswith("_") and len(name) > 1]
+    values = [getattr(module, name) for name in names]
+    return [name for name, value in zip(names, values, strict=True) if is_own(value)]
+
+
+def is_own(value: object) -> bool:
+    return not inspect.isclass(value) or value.__module__.startswith("jsonrpc_fast")
+
+
+def documented_elsewhere(names: dict[str, str]) -> set[str]:
+    """Return the names of the base classes whose members do not stand in their subclasses again."""
+    classes = [getattr(sys.modules[full.rpartition(".")[0]], full.rpartition(".")[2]) for full in set(names.values())]
+    bases = {base for cls in classes if inspect.isclass(cls) for base in cls.__mro__[1:]}
+    own = {base for base in bases if base.__module__.startswith("jsonrpc_fast") and base.__name__ not in names}
+    # A protocol is no class to autodoc's check, and its members are in the classes that implement it.
+    stops = {base.__name__ for base in bases - own if not getattr(base, "_is_protocol", False)}
+    return stops | {"BaseTransport", "SocketTransport"}
+
+
+def is_without_text(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out the fields of a NamedTuple, which the signature shows."""
+    return True if str(getattr(obj, "__doc__", "")).startswith("Alias for field number") else None
+
+
+def without_empty_signature(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str, str | None] | None:
+    """Leave out the signature of a protocol, which is `(*args, **kwargs)`."""
+    return ("", None) if what == "class" and getattr(obj, "_is_protocol", False) else None
+
+
+def prepare_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Turn a docstring into reStructuredText: names become links or literals, indented text becomes code."""
+    if what == "data":
+        lines[:] = attribute_docstring(name)
+    if what == "property":
+        lines.insert(0, "")  # napoleon would take a first line with a colon for a type
+    names: dict[str, str] = app.config.documented
+    prepared: list[str] = []
+    section = code = False
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        if line and not indent:
+            section = line in SECTIONS
+            code = False
+        elif line and not section and not code and prepared and not prepared[-1]:
+            prepared += ["::", ""]
+            code = True
+        prepared.append(line if code else NAME.sub(lambda found: linked(found[1], names), line))
+    lines[:] = prepared
+
+
+def linked(text: str, names: dict[str, str]) -> str:
+    """Return a name as a link if it is documented, and as a literal otherwise."""
+    return f":py:obj:`~{names[text]}`" if text in names else f"``{text}``"
+
+
+def attribute_docstring(name: str) -> list[str]:
+    """Return the text below the assignment of a constant, from the module that has one."""
+    package, _, member = name.rpartition(".")
+    value = getattr(sys.modules[package], member)
+    for module in [module for name, module in sys.modules.items() if name.startswith("jsonrpc_fast")]:
+        if vars(module).get(member) is value:
+            analyzer = ModuleAnalyzer.for_module(module.__name__)
+            analyzer.analyze()
+            if ("", member) in analyzer.attr_docs:
+                return list(analyzer.attr_docs["", member])
+    return []
+
+
+def resolve_alias(app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: nodes.Element) -> Any:
+    """Resolve a reference to the defining module of a public name. Names of other projects stay text."""
+    if node.get("refdomain") != "py":
+        return None
+    target: str = node["reftarget"]
+    names: dict[str, str] = app.config.documented
+    if target in names:  # also a type alias, which is data and not the class that an annotation refers to
+        domain = env.domains["py"]
+        return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", names[target], node, contnode)
+    return None if target.startswith("jsonrpc_fast") else contnode
+
+
+def check_completeness(app: Sphinx, env: BuildEnvironment) -> None:
+    """Warn of each documented or public name that has no entry, such as one without a docstring."""
+    entries = {name for name, *_ in env.domains["py"].get_objects()}
+    for name in sorted(set(app.config.documented.values()) - entries):
+        logger.warning("%s has no entry in the API reference", name)
+
+
+documented = documented_names()
+autodoc_default_options = {"members": True, "inherited-members": ",".join(sorted(documented_elsewhere(documented)))}
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_config_value("documented", documented, "env", dict)
+    app.connect("autodoc-skip-member", is_without_text)
+    app.connect("autodoc-process-signature", without_empty_signature)
+    app.connect("autodoc-process-docstring", prepare_docstring, priority=100)
+    app.connect("missing-reference", resolve_alias)
+    app.connect("env-check-consistency", check_completeness)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
