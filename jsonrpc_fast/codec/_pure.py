@@ -1157,8 +1157,8 @@ def _is_within_limits(text: bytes, profile: Profile) -> bool:
 
 def _has_wide_integer(text: bytes) -> bool:
     """Whether `text` may hold an integer beyond 64 bits: 19 digits in a row, also in strings."""
-    # Of 19 bytes in a row, every ninth is at least two. This finds most texts without, and `translate` is much faster
-    # than a regular expression.
+    # Any 19 bytes in a row contain two neighbours of every ninth byte: where no two of these are digits, there is no
+    # such number. `translate` is much faster than a regular expression.
     if b"00" not in text[8::9].translate(_DIGITS_AS_ZEROS):
         return False
     return b"0" * 19 in text.translate(_DIGITS_AS_ZEROS)

@@ -165,8 +165,8 @@ class Decorators(Registry):
                 input_schema=serving.schema() if input_schema is None else input_schema,
                 output_schema=_or_unset(output_schema) if output is None else output.schema,
                 annotations=_or_unset(annotations),
-                icons=_or_unset(None if icons is None else list(icons)),
-                meta=_or_unset(None if meta is None else dict(meta)),
+                icons=_or_unset(icons, list),
+                meta=_or_unset(meta, dict),
                 execution=UNSET if task_support == "forbidden" else {"taskSupport": task_support},
             )
             checked = CheckedTool(tool, output, structured_output is not False)
@@ -244,8 +244,8 @@ class Decorators(Registry):
                 title=_or_unset(title),
                 description=_or_unset(description or serving.description),
                 arguments=arguments,
-                icons=_or_unset(None if icons is None else list(icons)),
-                meta=_or_unset(None if meta is None else dict(meta)),
+                icons=_or_unset(icons, list),
+                meta=_or_unset(meta, dict),
             )
             completers = _completers(complete, serving)
             registered = RegisteredPrompt(_checked(prompt, f"prompt {prompt.name}"), serving, completers)
@@ -348,8 +348,8 @@ class Decorators(Registry):
                 "description": _or_unset(description or serving.description),
                 "mime_type": _or_unset(mime_type),
                 "annotations": _or_unset(annotations),
-                "icons": _or_unset(None if icons is None else list(icons)),
-                "meta": _or_unset(None if meta is None else dict(meta)),
+                "icons": _or_unset(icons, list),
+                "meta": _or_unset(meta, dict),
             }
             completers = _completers(complete, serving)
             if uris.names:
@@ -463,8 +463,10 @@ def _method_name(method: str) -> str:
     return method
 
 
-def _or_unset(value: Any) -> Any:
-    return UNSET if value is None else value
+def _or_unset(value: Any, copy: Callable[[Any], Any] | None = None) -> Any:
+    if value is None:
+        return UNSET
+    return value if copy is None else copy(value)
 
 
 def _checked(definition: Definition, label: str) -> Definition:
