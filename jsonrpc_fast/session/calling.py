@@ -17,7 +17,7 @@ import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from ..codec import Error, Notification
 from ..errors import LOOP_EXITS, CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
@@ -30,6 +30,8 @@ from .peer import Peer
 from .running import current_run
 from .tracker import Call, Outcome, invalid_timeout
 from .wait_queue import WaitQueue
+
+_RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to enum members is slow
 
 _Begin = Callable[[concurrent.futures.Future[Any]], Coroutine[Any, Any, Any]]
 
@@ -132,7 +134,8 @@ class Caller:
                 timeout = await self._wait_for_room(1, timeout)
             call = self._begin(method, params, timeout, idle_timeout, on_progress, request_id)
             call.future = future = self._loop.create_future()
-            self._sent(call)
+            if self._hooks.call_started is not None or call.expires < self._wakes_at or call.idle_seconds is not None:
+                self._sent(call)
             try:
                 return await future
             except asyncio.CancelledError:
@@ -411,10 +414,12 @@ class Caller:
             raise self._refusal()
         seconds = self._timeout if timeout is UNSET else timeout
         call, text = self._peer.call(method, params, self._loop.time(), seconds, idle_timeout, on_progress)
-        if request_id is not UNSET:
-            call.request_id = request_id
         try:
-            self._send_about(request_id, text)
+            if request_id is UNSET:
+                self._transport.send(text)
+            else:
+                call.request_id = request_id
+                self._send_about(request_id, text)
         except BaseException:
             self._peer.withdraw(call)
             raise
@@ -456,7 +461,7 @@ class Caller:
         if not self._may_call:
             return False
         full = not self._peer.calls.has_room(calls) or self._transport.write_buffer_bytes > HIGH_WATER_BYTES
-        return full or len(self._wait_queue) > 0
+        return full or bool(self._wait_queue.waiters)
 
     def _may_send(self, calls: int) -> bool:
         if not self._may_call:
@@ -499,7 +504,7 @@ class Caller:
         answer: Any = None
         error: Exception | None = None
         outcome = call.outcome
-        if outcome is Outcome.RESULT:
+        if outcome is _RESULT:
             answer = call.answer
         elif outcome is Outcome.ERROR:
             error = self._remote_error(call.answer)
@@ -515,7 +520,7 @@ class Caller:
             code = call.answer.code if outcome is Outcome.ERROR else None
             seconds = self._loop.time() - call.started
             self._hooks.call_settled(call.trace, call.id, call.method, outcome, code, seconds)
-        if self._wait_queue:
+        if self._wait_queue.waiters:
             self._wait_queue.wake()
         future = call.future
         if future is not None:

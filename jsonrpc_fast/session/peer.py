@@ -50,6 +50,7 @@ from .conventions import Cancellation, Convention, Progress, ProgressToken
 from .events import Cancelled, InboundBatch, InboundRequest, OutboundBatch, PeerEvent, PeerFault, Progressed
 from .tracker import Call, Outcome, Serving, Tracker, id_in_flight, unknown_answer
 
+_RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to enum members is slow
 _INVALID_REQUEST: Final = RPC_MESSAGES[ErrorCode.INVALID_REQUEST]
 
 
@@ -427,13 +428,20 @@ class Peer:
             raise id_in_flight()
         return request
 
-    def _receive_response(self, message: Response, events: list[PeerEvent]) -> None:
+    def settle(self, message: Response) -> Call | None:
+        """Settle the call with the id of a response and return it; None if no such call is in flight."""
         error = message.error
-        call = self.calls.settle(message.id, Outcome.RESULT if error is None else Outcome.ERROR)
+        call = self.calls.settle(message.id, _RESULT if error is None else Outcome.ERROR)
         if call is not None:
             call.answer = message.result if error is None else error
             if call.batch is not None or call.token is not None:
                 self._forget(call)
+        return call
+
+    def _receive_response(self, message: Response, events: list[PeerEvent]) -> None:
+        error = message.error
+        call = self.settle(message)
+        if call is not None:
             events.append(call)
         elif self.calls.is_late_answer(message.id):
             pass

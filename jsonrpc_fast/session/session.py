@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, cast, overload
 
 from .._checks import check_seconds
-from ..codec import Notification, ParseError, Request
+from ..codec import Notification, ParseError, Request, Response
 from ..errors import HttpStatusError, InvalidResponse, StateError
 from ..handlers import Function, HandlerOptions, Handlers
 from ..transports.base import TURN_SECONDS
@@ -349,7 +349,14 @@ class Session(Caller):
     def _on_message(self, message: Received) -> None:
         if self._batch is not None:
             self._finish_batch()
-        if type(message) is Request and self._state is _RUNNING and self._dispatcher.serve_at_once(message):
+        kind = type(message)
+        # What nearly all messages are takes no event.
+        if kind is Response:
+            call = self._peer.settle(cast("Response", message))
+            if call is not None:
+                self._settled(call)
+                return
+        elif kind is Request and self._state is _RUNNING and self._dispatcher.serve_at_once(cast("Request", message)):
             return
         events = self._peer.receive_lazily(message, self._loop.time())
         if type(message) is list and len(message) > _SMALL_BATCH:

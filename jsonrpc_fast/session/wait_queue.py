@@ -14,15 +14,18 @@ class WaitQueue:
     """A first-in, first-out queue: only the first waiter checks whether it may pass.
 
     It creates no tasks, so no cancellation gets lost.
+
+    Attributes:
+        waiters: Those that wait; for reading only.
     """
 
-    __slots__ = ("_waiters",)
+    __slots__ = ("waiters",)
 
     def __init__(self) -> None:
-        self._waiters: OrderedDict[object, asyncio.Future[None] | None] = OrderedDict()
+        self.waiters: OrderedDict[object, asyncio.Future[None] | None] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._waiters)
+        return len(self.waiters)
 
     async def wait(self, may_pass: Callable[[], bool], deadline: float = inf) -> None:
         """Wait until all earlier waiters have left and `may_pass()` is true.
@@ -39,7 +42,7 @@ class WaitQueue:
         """
         loop = asyncio.get_running_loop()
         place = object()
-        self._waiters[place] = None
+        self.waiters[place] = None
         is_late = False
 
         def expire() -> None:
@@ -50,23 +53,23 @@ class WaitQueue:
 
         timer = None if deadline == inf else loop.call_at(deadline, expire)
         try:
-            while next(iter(self._waiters)) is not place or not may_pass():
-                waiter = self._waiters[place] = loop.create_future()
+            while next(iter(self.waiters)) is not place or not may_pass():
+                waiter = self.waiters[place] = loop.create_future()
                 await waiter
                 if is_late:
                     raise CallTimeout("the call could not be sent in time")
         finally:
-            del self._waiters[place]
+            del self.waiters[place]
             if timer is not None:
                 timer.cancel()
             self.wake()
 
     def wake(self) -> None:
         """Let the first waiter check again."""
-        if self._waiters:
-            self._wake(next(iter(self._waiters)))
+        if self.waiters:
+            self._wake(next(iter(self.waiters)))
 
     def _wake(self, place: object) -> None:
-        waiter = self._waiters[place]
+        waiter = self.waiters[place]
         if waiter is not None and not waiter.done():
             waiter.set_result(None)

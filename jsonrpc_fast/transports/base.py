@@ -8,6 +8,8 @@ Rules:
   - Messages may be sent while it is connected or running, and are delivered while it is running.
   - Frames are queued and written together, once in each turn of the loop or when WRITE_BYTES are queued. A received
     chunk counts as a turn, so that its replies leave at once. With `linger_turns` frames wait more turns, in order.
+  - Where one frame follows each received chunk, a transport with `writes_lone_frames` writes it inside `send`: waiting
+    for the end of the turn costs a turn. Two frames in a turn are written together, and so are the next ones.
   - A frame that `send` accepted is written whole, or not at all if the channel breaks or is dropped.
   - Nothing is delivered while reading is paused. Bytes, and the end of the stream, that arrive then or before `start`
     are kept.
@@ -88,6 +90,7 @@ class BaseTransport(Transport):
         answers_after_end: Whether a peer that ended its stream usually still waits for replies, like the client of a
             process that closes the process's stdin.
         waits_for_peer: Whether `close` waits until the peer ends its stream, so that the peer loses nothing.
+        writes_lone_frames: Whether the channel may be written inside `send`, because it calls nothing back.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
@@ -95,6 +98,7 @@ class BaseTransport(Transport):
 
     answers_after_end: ClassVar[bool] = False
     waits_for_peer: ClassVar[bool] = False
+    writes_lone_frames: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -136,6 +140,8 @@ class BaseTransport(Transport):
         self._may_hold_bytes = False  # the channel
         self._is_flush_due = False
         self._turns_lingered = 0
+        self._is_alone = False  # one frame follows each received chunk, like the calls of a loop that awaits each
+        self._writes_at_once = False  # the next frame, because it is probably alone
         self._is_blocked = False
         self._drain_waiters: list[asyncio.Future[None]] = []
         # Receiving.
@@ -412,9 +418,13 @@ class BaseTransport(Transport):
         if queued >= WRITE_BYTES:
             self._may_hold_bytes = True
             self._write_queue()
+        elif self._writes_at_once and not self.linger_turns:
+            self._writes_at_once = False
+            self._may_hold_bytes = True
+            self._write_queue()
         elif not self._is_flush_due:
             self._is_flush_due = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._flush_turn)
 
     async def drain(self) -> None:
         while self._may_send and self._is_blocked:
@@ -428,6 +438,11 @@ class BaseTransport(Transport):
         error = ConnectionLost("the transport is closed" if self._fault is None else "the channel broke")
         error.__cause__ = self._fault
         return error
+
+    def _flush_turn(self) -> None:
+        # A second frame of a turn ends the writing at once: together they cost one call of the system.
+        self._is_alone = self.writes_lone_frames and not self._is_alone and len(self._queue) == 1
+        self._flush()
 
     def _flush(self) -> None:
         if self._turns_lingered < self.linger_turns and self._queue:
@@ -476,6 +491,7 @@ class BaseTransport(Transport):
     def _deliver(self, items: list[Any], has_more: bool = False) -> None:
         """Deliver items; if `has_more`, also the backlog behind them, for the rest of this turn of the loop."""
         self._is_flush_due = True  # replies are queued, and written once at the end
+        self._writes_at_once = False
         try:
             end = self._loop.time() + TURN_SECONDS if has_more else 0.0
             self._deliver_items(items)
@@ -490,6 +506,31 @@ class BaseTransport(Transport):
                 self._update_backlog()
                 self._update_reading()
             self._flush()
+            self._writes_at_once = self._is_alone
+
+    def _deliver_one(self, item: Any) -> None:
+        """Deliver an item that is the whole chunk; otherwise as `_deliver`."""
+        self._is_flush_due = True
+        self._writes_at_once = False
+        try:
+            if type(item) is ParseError or type(item) is list or self.onmessage is None:
+                self._deliver_item(item)
+            else:
+                try:
+                    self.onmessage(item)
+                except LOOP_EXITS:
+                    raise
+                except BaseException as error:  # a CancelledError would break the channel
+                    self._report_callback_error(error)
+        finally:
+            if self._has_backlog:
+                self._update_backlog()
+                self._update_reading()
+            if self._queue:
+                self._flush()
+            else:
+                self._is_flush_due = False
+            self._writes_at_once = self._is_alone
 
     def _deliver_items(self, items: Iterable[Any]) -> None:
         pending = iter(items)

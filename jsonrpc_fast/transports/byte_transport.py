@@ -63,7 +63,10 @@ class ByteTransport(BaseTransport):
             items = self._feed(data)
             if items:
                 self._partial_bytes = 0
-                self._deliver(items)
+                if len(items) == 1:
+                    self._deliver_one(items[0])
+                else:
+                    self._deliver(items)
             else:
                 self._partial_bytes += len(data)
             if self._decoder.ended:

@@ -52,7 +52,7 @@ class MessageTransport(BaseTransport):
         if not self._may_deliver or self._has_backlog:
             self.receive_many((text,))
         else:
-            self._deliver([self._decode(text)])
+            self._deliver_one(self._decode(text))
 
     def receive_many(self, texts: Iterable[Text]) -> None:
         """Handle messages that arrived together: the replies to them are written together."""

@@ -117,6 +117,38 @@ async def test_one_write_for_each_turn(written: list[bytes]) -> None:
     await other.wait_closed()
 
 
+async def test_a_lone_frame_leaves_inside_send(written: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryTransport, "writes_lone_frames", True)
+    one, other, at_one, at_other = await started()
+
+    async def exchange(*methods: str) -> list[int]:
+        """Let something arrive, then send; return how many frames each write had inside `send`, and then in all."""
+        other.send(Notification("go"))
+        await turns()
+        written.clear()
+        for method in methods:
+            one.send(Notification(method))
+        inside = len(written)
+        await turns()
+        return [inside, *(data.count(b"\n") for data in written)]
+
+    assert await exchange("a") == [0, 1]  # it is not known yet whether another one follows
+    assert await exchange("b") == [1, 1]
+    assert await exchange("c") == [1, 1]
+    assert await exchange("d", "e", "f") == [1, 1, 2]
+    assert await exchange("g", "h", "i") == [0, 3]
+    assert await exchange("j") == [0, 1]
+    assert await exchange("k") == [1, 1]
+    one.send(Notification("l"))  # nothing has arrived since
+    assert len(written) == 1
+    one.linger_turns = 1
+    assert await exchange("m") == [0, 1]
+    await one.close()
+    await other.wait_closed()
+    assert at_other.events == [*[Notification(method) for method in "abcdefghijklm"], "closed"]
+    assert at_one.events == [Notification("go")] * 8 + ["closed"]
+
+
 async def test_frames_linger_to_leave_together(written: list[bytes]) -> None:
     one, other, _, at_other = await started()
     one.linger_turns = 3

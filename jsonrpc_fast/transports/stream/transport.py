@@ -71,6 +71,7 @@ class SocketTransport(BaseTransport):
     """
 
     waits_for_peer = True
+    writes_lone_frames = True
     _channel: asyncio.Transport
 
     def __init__(self, *, idle_seconds: float | None = None, **options: Unpack[MessageOptions]) -> None:

@@ -43,8 +43,6 @@ class WebSocketClient(WebSocketTransport):
         websockets.exceptions.InvalidURI: `uri` is not a WebSocket URI.
     """
 
-    _is_server = False
-
     def __init__(
         self,
         uri: str,

@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import os
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from websockets.frames import Frame, Opcode, apply_mask  # type: ignore[attr-defined]
 from websockets.protocol import Protocol
@@ -52,6 +52,8 @@ PONG: Final = 0x8A
 MASKED: Final = 0x80
 SMALL_LENGTH: Final = 126  # shorter payloads have their length in the second byte
 LARGE_LENGTH: Final = 65536  # longer payloads have eight bytes of length
+SMALL_HEADS: Final = [bytes((TEXT, length)) for length in range(SMALL_LENGTH)]
+MASKED_HEADS: Final = [bytes((TEXT, MASKED | length)) for length in range(SMALL_LENGTH)]
 HEAD_BYTES: Final = 64 * 1024
 """The maximum size of the head of a handshake."""
 KEYS: Final = 1024
@@ -91,7 +93,7 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.Protocol):
         TypeError, ValueError: An option has the wrong type or value.
     """
 
-    _is_server: bool
+    _is_server: ClassVar[bool] = False
 
     def __init__(self, *, ping_seconds: float | None = PING_SECONDS, **options: Unpack[MessageSocketOptions]) -> None:
         super().__init__(**options)
@@ -107,6 +109,8 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.Protocol):
         self._partial = bytearray()  # the beginning of a frame
         self._wanted = 0  # how long `_partial` must be before it is worth looking at again
         self._fragments: bytearray | None = None
+        self._received_mask = MASKED if self._is_server else 0
+        self._small_start = 6 if self._is_server else 2
         self._keys = b""
         self._next_key = 0
         self._close_code = CloseCode.NORMAL
@@ -231,7 +235,20 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.Protocol):
             if len(partial) < self._wanted:
                 return
             data, self._partial = partial, bytearray()
-        mask_bit = MASKED if self._is_server else 0
+        else:
+            length = len(data) - self._small_start
+            # Most chunks are one small message.
+            if (
+                0 <= length < SMALL_LENGTH
+                and data[0] == TEXT
+                and data[1] == length | self._received_mask
+                and length <= self._max_bytes
+                and self._is_plain
+                and self._fragments is None
+            ):
+                self.receive(apply_mask(data[6:], data[2:6]) if self._is_server else data[2:])
+                return
+        mask_bit = self._received_mask
         texts: list[Text] = []
         ping: bytes | bytearray | None = None
         at, size, wanted = 0, len(data), 2
@@ -315,11 +332,10 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.Protocol):
             texts.append(self._fragments)
             self._fragments = None
 
-    def _decode(self, text: Text) -> Any:
-        item = super()._decode(text)
+    def _deliver_item(self, item: Any) -> None:
         if isinstance(item, ParseError) and item.code is ParseErrorCode.INVALID_UTF8:
             self._loop.call_soon(self._fail, CloseCode.INVALID_TEXT)
-        return item
+        super()._deliver_item(item)
 
     # Sending.
 
@@ -327,35 +343,27 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.Protocol):
         if not self._is_open or self._channel.is_closing():
             return  # the loss is about to be reported
         if self._is_plain:
-            parts: list[bytes] = []
-            for text in texts:
-                length = len(text)
-                if length < SMALL_LENGTH:
-                    head = bytes((TEXT, length if self._is_server else length | MASKED))
-                elif length < LARGE_LENGTH:
-                    head = bytes((TEXT, 126 if self._is_server else 254, length >> 8, length & 255))
-                else:
-                    head = bytes((TEXT, 127 if self._is_server else 255)) + length.to_bytes(8, "big")
-                parts.append(head)
-                if self._is_server:
-                    parts.append(text)
-                else:
-                    key = self._key()
-                    parts.append(key)
-                    parts.append(apply_mask(text, key))
-            self._channel.write(b"".join(parts))
+            frame = self._frame_of_server if self._is_server else self._frame_of_client
+            self._channel.write(frame(texts[0]) if len(texts) == 1 else b"".join(map(frame, texts)))
         else:
             for text in texts:
                 self._wire.send_text(text)
             self._channel.write(b"".join(self._wire.data_to_send()))
 
-    def _key(self) -> bytes:
-        """Return a masking key, which must be unpredictable (RFC 6455, section 10.3)."""
+    def _frame_of_server(self, text: bytes) -> bytes:
+        length = len(text)
+        return (SMALL_HEADS[length] if length < SMALL_LENGTH else _large_head(length, 0)) + text
+
+    def _frame_of_client(self, text: bytes) -> bytes:
+        """Return a frame masked with a key that is unpredictable (RFC 6455, section 10.3)."""
         at = self._next_key
         if at == len(self._keys):
             self._keys, at = os.urandom(4 * KEYS), 0
         self._next_key = at + 4
-        return self._keys[at : at + 4]
+        key = self._keys[at : at + 4]
+        length = len(text)
+        head = MASKED_HEADS[length] if length < SMALL_LENGTH else _large_head(length, MASKED)
+        return head + key + apply_mask(text, key)
 
     def _write_wire(self) -> None:
         """Write what the library has to send. An empty text means the end of the stream."""
@@ -439,3 +447,9 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.Protocol):
         assert self._ping_seconds is not None
         loop = asyncio.get_running_loop()
         self._ping_timer = loop.call_later(self._ping_seconds, self._keep_alive, self._chunks, is_silent)
+
+
+def _large_head(length: int, mask_bit: int) -> bytes:
+    if length < LARGE_LENGTH:
+        return bytes((TEXT, 126 | mask_bit, length >> 8, length & 255))
+    return bytes((TEXT, 127 | mask_bit)) + length.to_bytes(8, "big")
