@@ -8,10 +8,10 @@ Sessions, HTTP endpoints and brokers stand on it.
 
 from __future__ import annotations
 
-from .dispatch import Function, Handlers
 from .handler import NEVER_AWAITABLE, Handler, RequestContext, is_awaitable
 from .middleware import CallNext, Middleware
 from .options import HandlerOptions
+from .registry import Function, Handlers
 from .results import to_jsonable
 
 __all__ = [

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias, TypedDict
 from .._checks import check_count
 from ..codec._json import Default, check_option
 from ..handlers import Handlers
+from ..handlers.dispatch import Dispatch
 from ..profile import JSONRPC, Profile
 from .requests import Access, Header, Refusal, check_content, declared_length
 
@@ -74,16 +75,13 @@ class BaseEndpoint:
     ) -> None:
         check_option(option)
         check_count("max_body", max_body, 1)
-        self._handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
+        found = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
+        self._dispatch = Dispatch(found.find, profile, raw, False, default, option)
         self._max_body = profile.limits.message_bytes if max_body is None else max_body
         self._access = Access(allowed_hosts, allowed_origins)
         self._context = context
         self._respond = respond
         self._health = health
-        self._profile = profile
-        self._raw = raw
-        self._default: Default = default
-        self._option = option
         self._admitted: set[tuple[bool, bytes | None, bytes | None, bytes | None, bytes | None]] = set()
 
     def _admit(self, headers: Mapping[bytes, bytes], is_loopback: bool) -> int | None:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._checks import check_count, check_seconds
 from ..handlers import Handlers, is_awaitable
-from ..handlers.dispatch import Dispatch
 from .base import JSON_TYPE, BaseEndpoint, EndpointOptions, refusal_answer
 from .guard import Guarded
 from .requests import Header, Receive, Refusal, Scope, Send, check_repeated, is_loopback, read_body
@@ -68,8 +67,10 @@ class Endpoint(BaseEndpoint):
         if scope["type"] != "http":
             await _serve_other(scope["type"], receive, send)
             return
-        fields: list[Header] = list(scope["headers"])
-        headers = dict(fields)
+        fields: Any = scope["headers"]
+        if type(fields) is not list:
+            fields = list(fields)
+        headers: dict[bytes, bytes] = dict(fields)
         server = scope.get("server")
         is_local = server is not None and is_loopback(server[0])
         try:
@@ -84,20 +85,18 @@ class Endpoint(BaseEndpoint):
                         context = await context
                 reading = read_body(receive, self._max_body, declared)
                 try:
-                    guarded = Guarded(reading, reading.send(None), seconds=self._body_seconds)
+                    waiting = reading.send(None)
+                except StopIteration as end:  # it is here already
+                    body = end.value
+                else:
+                    guarded = Guarded(reading, waiting, seconds=self._body_seconds)
                     body = await guarded
                     if guarded.is_cancelled:
                         raise Refusal(408, "The body did not arrive in time.")
-                except StopIteration as end:  # it is here already
-                    body = end.value
                 if body is None:
                     return
-                peer = scope.get("client")
-                dispatch = Dispatch(
-                    self._handlers, body, self._profile, context, peer, self._raw, False, self._default, self._option
-                )
-                reply: Any = dispatch.start(self._timeout, self._max_handlers)
-                if not isinstance(reply, bytes):
+                reply: Any = self._dispatch.start(body, context, scope.get("client"), self._timeout, self._max_handlers)
+                if type(reply) is not bytes:
                     try:
                         reply = await Guarded(reply, reply.send(None), receive=receive)
                     except StopIteration as end:

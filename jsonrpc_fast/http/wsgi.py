@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any, Final
 
-from ..handlers.dispatch import Dispatch
 from ..types import UNSET
 from .base import BaseEndpoint, refusal_answer
 from .requests import Refusal, is_loopback, too_large
@@ -73,10 +72,7 @@ class WsgiEndpoint(BaseEndpoint):
                     context = environ if self._context is None else self._context(environ)
                 text = self._read(environ, declared)
                 peer = environ.get("REMOTE_ADDR"), environ.get("REMOTE_PORT")
-                dispatch = Dispatch(
-                    self._handlers, text, self._profile, context, peer, self._raw, False, self._default, self._option
-                )
-                status, fields, body = self._answer_reply(context, dispatch.run())
+                status, fields, body = self._answer_reply(context, self._dispatch.serve(text, context, peer))
             else:
                 self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
                 status, fields, body = self._answer_other_method(method, environ.get("PATH_INFO", ""))

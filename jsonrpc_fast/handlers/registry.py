@@ -1,0 +1,167 @@
+"""Functions by method name. Names that begin with `rpc.` are reserved by JSON-RPC (section 4.3) and refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from .._checks import check_seconds
+from ..codec import Message, RawMessage
+from ..codec._json import Default, check_option
+from ..profile import JSONRPC, Profile
+from .dispatch import Dispatch
+from .handler import Handler
+from .middleware import Middleware
+from .options import HandlerOptions, make_handler
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Handlers:
+    """Functions by method name. Several sessions may share one.
+
+    A subclass may override `find` to look methods up in another way.
+
+    Args:
+        functions: Functions by method name.
+        middleware: Functions around every handler, the outermost first; see `Middleware`.
+        timeout: The default `timeout` of the methods; None: no limit.
+
+    Raises:
+        TypeError, ValueError: See `register`.
+    """
+
+    def __init__(
+        self,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+        *,
+        middleware: Sequence[Middleware] = (),
+        timeout: float | None = None,
+    ) -> None:
+        check_seconds("timeout", timeout, may_be_infinite=True)
+        self._handlers: dict[str, Handler] = {}
+        self._middleware = tuple(middleware)
+        self._timeout = timeout
+        for method, function in (functions or {}).items():
+            self.register(method, function)
+
+    @overload
+    def register(self, method: str, **options: Unpack[HandlerOptions]) -> Callable[[Function], Function]: ...
+
+    @overload
+    def register(self, method: str, function: Function, **options: Unpack[HandlerOptions]) -> Function: ...
+
+    def register(self, method: str, function: Any = None, **options: Unpack[HandlerOptions]) -> Any:
+        """Register a function for a method. Without a function, return a decorator.
+
+        Args:
+            method: The method name.
+            function: A sync or async function.
+            options: See `HandlerOptions`.
+
+        Returns:
+            The function.
+
+        Raises:
+            TypeError: `method` is not a str, `function` is not callable, its context parameter is in the wrong place,
+                or an option does not fit.
+            ValueError: The method has a handler already or begins with `rpc.`, or `timeout` is negative or NaN.
+        """
+        if not isinstance(method, str):
+            raise TypeError(f"method must be a str, not {type(method).__name__}")
+        if method.startswith("rpc."):
+            raise ValueError("method names that begin with rpc. are reserved by JSON-RPC")
+        if function is None:
+            return lambda decorated: self.register(method, decorated, **options)
+        if method in self._handlers:
+            raise ValueError("the method has a handler already")
+        self._handlers[method] = make_handler(function, options, self._middleware, self._timeout)
+        return function
+
+    def find(self, method: str) -> Handler | None:
+        """Return the handler of a method, or None."""
+        return self._handlers.get(method)
+
+    def dispatch(
+        self,
+        data: bytes | bytearray | memoryview | str | Message | RawMessage | list[Any],
+        profile: Profile = JSONRPC,
+        *,
+        context: Any = None,
+        peer: Any = None,
+        raw: bool = False,
+        delimited: bool = True,
+        default: Default = None,
+        option: int = 0,
+    ) -> bytes:
+        """Serve a text with sync functions and return the reply.
+
+        What a function raises becomes the answer, except KeyboardInterrupt, cancellations and other exceptions that
+        are not an `Exception`. A function that returns an awaitable needs `dispatch_async`; here it is answered with
+        -32603, and the log says why.
+
+        Args:
+            data: One JSON text (a message or a batch), or what `decode` returned.
+            profile: The rules and limits for decoding. `Limits.batch_items` bounds the number of functions that one
+                text calls.
+            context: Any object, for functions that take a `RequestContext`.
+            peer: Who sent the text, such as an address, for the same functions.
+            raw: Decode with `raw=True`, so that functions registered with `unpack=False` get `Raw` params.
+            delimited: End the reply with a newline.
+            default: As in `encode`, for results and error data; by default `to_jsonable`, which writes models of
+                msgspec and pydantic.
+            option: As in `encode`.
+
+        Returns:
+            The reply as one line of JSON; b"" if there is nothing to reply.
+
+        Raises:
+            TypeError: `data` is of another type.
+            ValueError: `option` adds line breaks.
+        """
+        check_option(option)
+        return Dispatch(self.find, profile, raw, delimited, default, option).serve(data, context, peer)
+
+    async def dispatch_async(
+        self,
+        data: bytes | bytearray | memoryview | str | Message | RawMessage | list[Any],
+        profile: Profile = JSONRPC,
+        *,
+        context: Any = None,
+        peer: Any = None,
+        timeout: float | None = None,
+        max_handlers: int = 256,
+        raw: bool = False,
+        delimited: bool = True,
+        default: Default = None,
+        option: int = 0,
+    ) -> bytes:
+        """Serve a text with sync and async functions and return the reply.
+
+        Under asyncio the async functions of a batch run concurrently, each in a task of its own, and all have ended
+        when this returns or is cancelled. Under another event loop, such as trio's, they run one after another.
+
+        Args:
+            data: As in `dispatch`, like the arguments that are not described here.
+            timeout: Seconds for the whole text; None: no limit. After that, async functions that still run are
+                cancelled, and functions that were not called yet are not called. Each of their requests is answered
+                with `SessionErrorCode.DEADLINE_EXCEEDED`. A sync function is not interrupted.
+            max_handlers: Maximum number of async functions of a batch that run at a time. The rest of the batch waits.
+
+        Returns:
+            The reply as one line of JSON; b"" if there is nothing to reply.
+
+        Raises:
+            TypeError: `data` is of another type.
+            ValueError: `option` adds line breaks, `timeout` is negative or NaN, or `max_handlers` is less than 1.
+            RuntimeError: There is a `timeout`, but the event loop is not asyncio's.
+        """
+        if max_handlers < 1:
+            raise ValueError("max_handlers must be 1 or more")
+        check_option(option)
+        dispatch = Dispatch(self.find, profile, raw, delimited, default, option)
+        reply = dispatch.start(data, context, peer, timeout, max_handlers)
+        return reply if isinstance(reply, bytes) else await reply
