@@ -1,4 +1,4 @@
-"""The hostile inputs of `hostile_inputs.py`, in small sizes."""
+"""The hostile inputs of `hostile_rows.py`, in small sizes, and the bounds of `hostile_inputs.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ try:
     from . import hostile_inputs
 except ImportError:  # it shares code with the fuzz targets, which compare both backends
     pytest.skip("the fuzz targets need the core", allow_module_level=True)
-from .hostile_inputs import ROWS, Row, measure
+from .hostile_inputs import measure
+from .hostile_rows import ROWS, Row
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.layer}, {row.name}" for row in ROWS])
