@@ -34,14 +34,7 @@ PROFILE: Final = JSONRPC.replace(name="aiorpcx", big_ints="exact")
 class _Fast(jsonrpc.JSONRPC):  # type: ignore[misc]
     """A mixin for aiorpcX's protocol classes."""
 
-    @classmethod
-    def _message_to_payload(cls, message: bytes) -> Any:
-        if BACKEND == "cython":
-            try:
-                return json.loads_alike(message)
-            except ValueError:
-                pass
-        return super()._message_to_payload(message)
+    _message_to_payload = classmethod(json.loads_or(jsonrpc.JSONRPC._message_to_payload.__func__))
 
     @classmethod
     def encode_payload(cls, payload: Any) -> bytes:
@@ -53,22 +46,22 @@ class _Fast(jsonrpc.JSONRPC):  # type: ignore[misc]
 class _FastDecoding(_Fast):
     """A mixin for the protocols that accept JSON-RPC 2.0."""
 
-    @classmethod
-    def message_to_item(cls, message: bytes) -> tuple[Any, Any]:
-        """Return the item in a message and its id. Raises ProtocolError."""
-        if BACKEND == "python":  # which is slower than aiorpcX on dicts from orjson
+    if BACKEND == "cython":  # the pure backend is slower than aiorpcX
+
+        @classmethod
+        def message_to_item(cls, message: bytes) -> tuple[Any, Any]:
+            """Return the item in a message and its id. Raises ProtocolError."""
+            received: Any = decode(message, PROFILE)
+            kind = type(received)
+            if kind is Response:
+                error = received.error
+                result = received.result if error is None else jsonrpc.RPCError(error.code, error.message)
+                return jsonrpc.Response(result), received.id
+            if kind is Request and received.id is not None:
+                return jsonrpc.Request(received.method, [] if received.params is None else received.params), received.id
+            if kind is Notification:
+                return jsonrpc.Notification(received.method, [] if received.params is None else received.params), None
             return super().message_to_item(message)  # type: ignore[no-any-return]
-        received: Any = decode(message, PROFILE)
-        kind = type(received)
-        if kind is Response:
-            error = received.error
-            result = received.result if error is None else jsonrpc.RPCError(error.code, error.message)
-            return jsonrpc.Response(result), received.id
-        if kind is Request and received.id is not None:
-            return jsonrpc.Request(received.method, [] if received.params is None else received.params), received.id
-        if kind is Notification:
-            return jsonrpc.Notification(received.method, [] if received.params is None else received.params), None
-        return super().message_to_item(message)  # type: ignore[no-any-return]
 
 
 class JSONRPCv1(_Fast, jsonrpc.JSONRPCv1):  # type: ignore[misc]

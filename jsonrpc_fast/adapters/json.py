@@ -5,12 +5,12 @@
 Rules:
   - The arguments, results and exceptions are those of the json module, which does the rest: hooks, `parse_float` and
     similar arguments, indentation, `ensure_ascii`, UTF-16, and a `str` with other characters than ASCII.
-  - The json module also reads and writes NaN and lone surrogates, reports invalid texts, and writes keys that are not
-    strings and integers beyond 64 bits. They are found only after orjson or the core has begun, so they take longer
-    than with the json module alone.
+  - The json module also reads and writes NaN and lone surrogates, reports invalid texts, and writes integers beyond 64
+    bits. They are found only after orjson or the core has begun, so they take longer than with the json module alone.
   - `default` and the method `default` of `cls` get exactly the values that they get from the json module.
   - `dumps` without `separators` writes no spaces. Without `ensure_ascii` it escapes characters only in a text that the
-    json module writes. If both are given, the text is that of the json module, except that 1e+16 may be spelled 1e16.
+    json module writes. If both are given, the text is that of the json module, except that 1e-05 is spelled 0.00001
+    and 1e-07 is spelled 1e-7.
   - Without the compiled core, `loads` is that of the json module, which is faster there.
 """
 
@@ -23,7 +23,7 @@ import re
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from enum import Enum
-from functools import cache
+from functools import cache, wraps
 from json import JSONDecodeError, JSONDecoder, JSONEncoder, dump, load
 from math import isfinite
 from typing import Any, Final
@@ -36,8 +36,14 @@ from ..profile import JSONRPC
 __all__ = ["JSONDecodeError", "JSONDecoder", "JSONEncoder", "dump", "dumps", "load", "loads"]
 
 _PROFILE: Final = JSONRPC.replace(name="json", big_ints="exact", extra_members=False)
-_NOT_FINITE: Final = re.compile(rb"[g\xe7].{6}[\xf0-\xff][\x7f\xff]", re.DOTALL)
-"""NaN or an infinity in the format of `marshal`; other values may have these bytes, too."""
+_find_nan, _find_negative_nan = (
+    re.compile(last + rb"(?<=[g\xe7].{6}[\xf0-\xff]" + last + rb")", re.DOTALL).search for last in (rb"\x7f", rb"\xff")
+)
+"""They find NaN and infinities in the format of `marshal` by the last byte, which is rare, and a few other values."""
+_KEY_FAULT: Final = "Dict key must be str"
+_FLOAT_KEY: Final = re.compile(rb'"(-?[0-9]+(?:\.[0-9]+(?:e[+-]?[0-9]+)?|e[+-]?[0-9]+))":')
+"""A key that is a float, or a string that looks like one."""
+_ENCODER: Final = JSONEncoder(separators=(",", ":"))
 _CONTAINERS: Final = {dict, list, tuple, OrderedDict, defaultdict, Counter}
 _SAME: Final = {str, int, bool, type(None), *_CONTAINERS}
 """Types that orjson and the json module write alike."""
@@ -63,15 +69,13 @@ def loads(
     """
     has_hook = not (object_hook is None and parse_float is None and parse_int is None and object_pairs_hook is None)
     if not (has_hook or cls is not None or parse_constant is not None or kw):
-        try:
-            if isinstance(s, str):
-                # The json module reads other characters without an encoding first, which makes it faster.
-                if s.isascii():
-                    return loads_alike(s.encode())
-            elif isinstance(s, (bytes, bytearray)):
-                return loads_alike(s)
-        except ValueError:
-            pass
+        # The json module reads other characters without an encoding first, which makes it faster.
+        text = s.encode() if isinstance(s, str) and s.isascii() else s
+        if isinstance(text, (bytes, bytearray)):
+            message = _read(text)
+            if type(message) is Response:
+                return message.result
+        return _json.loads(s)
     return _json.loads(
         s,
         cls=cls,
@@ -88,16 +92,30 @@ if BACKEND == "python":
     loads = _json.loads
 
 
-def loads_alike(text: bytes | bytearray) -> Any:
-    """Return the value of a JSON text. Raises ValueError if the json module must read it.
+def loads_or(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that does what `own` does: it reads the JSON text that is its last argument.
 
-    It is slower than the json module without the compiled core.
+    What the core does not read as the json module does, or not as `bytes`, is left to `own`. Without the compiled core
+    the function is `own` itself, which is faster there.
     """
+    if BACKEND == "python":
+        return own
+
+    @wraps(own)
+    def loads(*args: Any) -> Any:
+        if isinstance(args[-1], bytes):
+            message = _read(args[-1])
+            if type(message) is Response:
+                return message.result
+        return own(*args)
+
+    return loads
+
+
+def _read(text: bytes | bytearray) -> Any:
+    """Return a `Response` with the value of a JSON text; anything else if the json module must read it."""
     # The core refuses a text that adds members to the message around it.
-    message: Any = decode(b"".join((b'{"jsonrpc":"2.0","id":0,"result":', text, b"}")), _PROFILE)
-    if type(message) is Response:
-        return message.result
-    raise ValueError
+    return decode(b"".join((b'{"jsonrpc":"2.0","id":0,"result":', text, b"}")), _PROFILE)
 
 
 def dumps(
@@ -127,6 +145,9 @@ def dumps(
         text = to_bytes(obj, convert, sort_keys)
         if text is not None:
             return text.decode()
+        is_default = ensure_ascii is None and check_circular and allow_nan and not sort_keys
+        if is_default and cls is None and default is None:
+            return _ENCODER.encode(obj)
     return _json.dumps(
         obj,
         skipkeys=skipkeys,
@@ -156,11 +177,23 @@ def to_bytes(value: Any, default: Callable[[Any], Any] | None = None, sort_keys:
 
     try:
         text = _orjson.dumps_unchecked(value, convert, option)
-    except TypeError:
-        return None
+    except TypeError as error:
+        return _to_bytes_with_other_keys(value) if str(error) == _KEY_FAULT and not sort_keys else None
     may_have_nan = b"null" in text
     are_alike = _are_alike(value, may_have_nan) and (not converted or _are_alike(converted, may_have_nan))
     return text if are_alike else None
+
+
+def _to_bytes_with_other_keys(value: Any) -> bytes | None:
+    """Return a value whose keys are not all strings as compact UTF-8; None if the json module must write it."""
+    try:
+        text = _orjson.dumps_unchecked(value, None, _orjson.OPT_PASSTHROUGH | _orjson.OPT_NON_STR_KEYS)
+        for key in _FLOAT_KEY.findall(text):
+            if repr(float(key)) != key.decode():
+                return None
+        return text if _is_plain_alike(marshal.dumps(value), b"null" in text) else None
+    except (TypeError, ValueError):
+        return None
 
 
 def _are_alike(value: Any, may_have_nan: bool = True) -> bool:
@@ -170,7 +203,11 @@ def _are_alike(value: Any, may_have_nan: bool = True) -> bool:
         marked = marshal.dumps(value)
     except ValueError:
         return _are_types_alike(value)
-    return not may_have_nan or _NOT_FINITE.search(marked) is None
+    return _is_plain_alike(marked, may_have_nan)
+
+
+def _is_plain_alike(marked: bytes, may_have_nan: bool) -> bool:
+    return not may_have_nan or (_find_nan(marked) is None and _find_negative_nan(marked) is None)
 
 
 def _are_types_alike(value: Any) -> bool:

@@ -20,9 +20,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..codec import BACKEND
 from ..codec import _json as _orjson
-from .json import loads_alike
+from .json import loads_or
 
 try:
     from pylsp_jsonrpc import streams  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -55,13 +54,7 @@ class JsonRpcStreamReader(streams.JsonRpcStreamReader):  # type: ignore[misc]
                 _log.exception("Failed to parse JSON message %s", text)
 
 
-def _loads(text: bytes) -> Any:
-    if BACKEND == "cython":
-        try:
-            return loads_alike(text)
-        except ValueError:
-            pass
-    return streams.json.loads(text.decode())
+_loads: Final = loads_or(lambda text: streams.json.loads(text.decode()))
 
 
 class JsonRpcStreamWriter(streams.JsonRpcStreamWriter):  # type: ignore[misc]

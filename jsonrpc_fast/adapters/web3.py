@@ -14,14 +14,10 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import json as _json
-from collections.abc import Callable
 from json import JSONDecodeError
 from typing import Any, Final
 
-from ..codec import BACKEND
 from . import json
-from .json import loads_alike
 
 try:
     import web3
@@ -45,15 +41,6 @@ def _encode(message: Any) -> bytes:
     return FriendlyJsonSerde().json_encode(message, Web3JsonEncoder).encode() if text is None else text
 
 
-def _decode(text: bytes, own: Callable[[bytes], Any]) -> Any:
-    if BACKEND == "cython":  # the pure backend is slower than the json module on hexadecimal strings
-        try:
-            return loads_alike(text)
-        except ValueError:
-            pass
-    return own(text)
-
-
 class _Fast(JSONBaseProvider):
     """A mixin for the providers of `Web3`."""
 
@@ -62,10 +49,7 @@ class _Fast(JSONBaseProvider):
         id = next(self.request_counter)
         return _encode({"jsonrpc": "2.0", "method": method, "params": params or [], "id": id})
 
-    @staticmethod
-    def decode_rpc_response(raw_response: bytes) -> Any:
-        """Return the response in a JSON text. Raises JSONDecodeError."""
-        return _decode(raw_response, JSONBaseProvider.decode_rpc_response)
+    decode_rpc_response = staticmethod(json.loads_or(JSONBaseProvider.decode_rpc_response))
 
 
 class _AsyncFast(AsyncJSONBaseProvider):
@@ -76,12 +60,7 @@ class _AsyncFast(AsyncJSONBaseProvider):
         """Return a request as JSON. Raises Web3TypeError."""
         return _encode(rpc_dict)
 
-    @staticmethod
-    def decode_rpc_response(raw_response: Any) -> Any:
-        """Return the response in a JSON text. Raises JSONDecodeError."""
-        if isinstance(raw_response, str):
-            return AsyncJSONBaseProvider.decode_rpc_response(raw_response)  # type: ignore[arg-type]
-        return _decode(raw_response, AsyncJSONBaseProvider.decode_rpc_response)
+    decode_rpc_response = staticmethod(json.loads_or(AsyncJSONBaseProvider.decode_rpc_response))
 
 
 class HTTPProvider(_Fast, web3.HTTPProvider):
@@ -128,8 +107,7 @@ class WebSocketProvider(_AsyncFast, web3.WebSocketProvider):
 
     async def socket_recv(self) -> Any:
         """Receive a message. Raises JSONDecodeError."""
-        text = await self._ws.recv()  # type: ignore[union-attr]
-        return json.loads(text) if BACKEND == "cython" else _json.loads(text)
+        return json.loads(await self._ws.recv())  # type: ignore[union-attr]
 
 
 if _legacy is not None:
@@ -143,4 +121,4 @@ if _legacy is not None:
             async with self.conn as connection:
                 await asyncio.wait_for(connection.send(request_data), self.websocket_timeout)
                 text = await asyncio.wait_for(connection.recv(), self.websocket_timeout)
-            return json.loads(text) if BACKEND == "cython" else _json.loads(text)
+            return json.loads(text)

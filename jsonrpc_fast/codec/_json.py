@@ -19,6 +19,7 @@ Default = Callable[[Any], Any] | None
 
 JSONDecodeError = orjson.JSONDecodeError
 OPT_APPEND_NEWLINE: Final = orjson.OPT_APPEND_NEWLINE
+OPT_NON_STR_KEYS: Final = orjson.OPT_NON_STR_KEYS
 OPT_SORT_KEYS: Final = orjson.OPT_SORT_KEYS
 OPT_PASSTHROUGH: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 """Pass what the json module cannot write to `default`. Enumerations and UUIDs are still written."""

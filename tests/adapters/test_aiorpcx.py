@@ -12,6 +12,7 @@ pytest.importorskip("aiorpcx", reason="aiorpcX is not installed")
 import aiorpcx
 from aiorpcx import jsonrpc
 
+from jsonrpc_fast import BACKEND
 from jsonrpc_fast.adapters import aiorpcx as adapter
 
 MESSAGES = [
@@ -76,6 +77,14 @@ def test_items_and_errors_are_those_of_aiorpcx(name: str, message: bytes) -> Non
             (*found[:2], found[2] and own._message_to_payload(found[2]), found[3]) for found in (mine, theirs)
         ]
     assert mine == theirs
+
+
+def test_the_pure_backend_changes_nothing_that_would_be_slower() -> None:
+    for name in NAMES:
+        own, fast = getattr(aiorpcx, name), getattr(adapter, name)
+        for method in ("message_to_item", "_message_to_payload"):
+            is_own = getattr(fast, method).__func__ is getattr(own, method).__func__
+            assert is_own == (BACKEND == "python" or (name, method) == ("JSONRPCv1", "message_to_item"))
 
 
 @pytest.mark.parametrize("message", [b"[" * 100_000, b'{"a":' * 100_000])

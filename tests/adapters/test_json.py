@@ -8,6 +8,7 @@ import enum
 import json
 import math
 import re
+import struct
 import uuid
 from collections import Counter, OrderedDict, defaultdict, namedtuple
 from decimal import Decimal
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jsonrpc_fast import BACKEND
 from jsonrpc_fast.adapters import json as adapter
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024
@@ -223,8 +225,10 @@ ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32",
 
 
 def without_spelling(text: Any) -> Any:
-    """Return a text in which exponents are spelled as orjson does."""
-    return re.sub(r"e[+]?(-?)0*([0-9])", r"e\1\2", text) if isinstance(text, str) else text
+    """Return a text in which Python spells small and large floats."""
+    if not isinstance(text, str):
+        return text
+    return re.sub(r"[0-9]+(?:\.[0-9]+)?e[+-]?[0-9]+|0\.0000[0-9]+", lambda number: repr(float(number[0])), text)
 
 
 @given(odd, dump_options)
@@ -261,6 +265,77 @@ def test_random_values(value: Any) -> None:
         theirs = json.dumps(value, default=convert, **options)
         assert repr(json.loads(mine)) == repr(json.loads(theirs))
         assert repr(adapter.loads(theirs)) == repr(json.loads(theirs))
+
+
+json_keys = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text()
+keyed = st.recursive(
+    st.none() | st.integers(-(2**63), 2**64 - 1) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(json_keys, inner),
+)
+
+
+@given(st.dictionaries(json_keys, keyed))
+def test_any_keys(value: Any) -> None:
+    assert adapter.dumps(value) in [
+        json.dumps(value, separators=(",", ":"), ensure_ascii=is_ascii) for is_ascii in (False, True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({1: 2, -1: {None: None}}, b'{"1":2,"-1":{"null":null}}'),
+        ({"b": 1, False: [{True: "\u00e9"}]}, '{"b":1,"false":[{"true":"\u00e9"}]}'.encode()),
+        ({2**64 - 1: 1, "18446744073709551615": 2}, b'{"18446744073709551615":1,"18446744073709551615":2}'),
+        ({1.5: 1, -0.0: 2, "1.5.2": 3}, b'{"1.5":1,"-0.0":2,"1.5.2":3}'),
+        ({1e-5: 1}, None),
+        ({-1.25e-7: 1}, None),
+        ({math.nan: 1}, None),
+        ({-math.inf: 1}, None),
+        ({1: math.nan}, None),
+        ({2**64: 1}, None),
+        ({(1,): 1}, None),
+        ({datetime.date(2026, 1, 2): 1}, None),
+        ({uuid.UUID(int=1): 1}, None),
+        ({Number.ONE: 1}, None),
+        ({1: {Text("x"): 1}}, None),
+        ({1: datetime.date(2026, 1, 2)}, None),
+    ],
+)
+def test_other_keys_are_written_without_the_json_module(value: Any, text: bytes | None) -> None:
+    assert adapter.to_bytes(value) == text
+
+
+def test_sorted_keys_are_sorted_as_values() -> None:
+    assert adapter.to_bytes({10: 1, 9: 2}, sort_keys=True) is None
+    assert adapter.dumps({10: 1, 9: 2}, sort_keys=True) == '{"9":2,"10":1}'
+
+
+@pytest.mark.parametrize("bits", [0x7FF0 << 48, 0xFFF0 << 48, 0x7FF8 << 48, 0xFFF8 << 48, 2**64 - 1, 2**63 - 1])
+def test_every_float_that_is_not_finite_is_found(bits: int) -> None:
+    [number] = struct.unpack("<d", struct.pack("<Q", bits))
+    for value in ([number], [None, number, number], {"a": {"b": number}}, (number, "null"), [[1.5, number], number]):
+        assert adapter.to_bytes(value) is None
+    assert adapter.to_bytes([number], default=str) is None
+
+
+def test_floats_that_are_finite_are_written_without_the_json_module() -> None:
+    assert adapter.to_bytes([None, 1.5, -1.5, "g\x7f", -1]) == b'[null,1.5,-1.5,"g\x7f",-1]'
+
+
+def test_what_loads_or_leaves_to_the_own_function() -> None:
+    def own(prefix: str, text: Any) -> Any:
+        return prefix, text
+
+    read = adapter.loads_or(own)
+    if BACKEND == "python":
+        assert read is own
+        return
+    assert read("own", b' {"a": [1, 2.5, 123456789012345678901234567890]} ') == {
+        "a": [1, 2.5, 123456789012345678901234567890]
+    }
+    for text in ("[1]", bytearray(b"[1]"), b"[NaN]", b'"\\ud800"', b"{", b"\xff", b"", b'1,"x":2'):
+        assert read("own", text) == ("own", text)
 
 
 def test_the_text() -> None:

@@ -22,6 +22,7 @@ if sys.platform == "win32":
 import web3
 from web3.exceptions import BadResponseFormat, ContractLogicError, MethodUnavailable, Web3RPCError, Web3TypeError
 
+from jsonrpc_fast import BACKEND
 from jsonrpc_fast.adapters import web3 as adapter
 
 from ..support.eth_app import BALANCE
@@ -243,6 +244,12 @@ def test_a_request_that_cannot_be_encoded(name: str) -> None:
         with pytest.raises(Web3TypeError, match=r"Could not encode to JSON: .*'params'.*Object of type set"):
             provider.encode_rpc_request("m", [{1, 2}])
         assert json.loads(provider.encode_rpc_request("m", []))["id"] == 1
+
+
+@pytest.mark.parametrize("name", ["IPCProvider", "HTTPProvider", "AsyncIPCProvider", "AsyncHTTPProvider"])
+def test_the_pure_backend_reads_as_web3_does(name: str) -> None:
+    own, fast = (getattr(module, name).decode_rpc_response for module in (web3, adapter))
+    assert (own is fast) == (BACKEND == "python")
 
 
 TEXTS = [

@@ -8,9 +8,11 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
+import nats
 import pytest
 
 PROGRAM = shutil.which("nats-server", path="/usr/sbin:/usr/local/bin:/usr/bin:/bin") or shutil.which("nats-server")
@@ -73,3 +75,13 @@ def nats_server(folder: Path, config: str = "", *, jetstream: bool = False) -> I
         yield server
     finally:
         server.kill()
+
+
+@contextlib.asynccontextmanager
+async def connected(server: NatsServer, **options: Any) -> AsyncIterator[Any]:
+    """Yield a connection of nats-py."""
+    connection = await nats.connect(server.url, **options)
+    try:
+        yield connection
+    finally:
+        await connection.close()

@@ -77,7 +77,9 @@ def make_environment(library: Library, folder: Path) -> str:
     python = str(folder / "environment" / "bin" / "python")
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     own = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout.strip()
-    (Path(own) / "outer.pth").write_text(f"{sysconfig.get_path('purelib')}\n{PACKAGE.parent}\n")
+    (Path(own) / "outer.pth").write_text(sysconfig.get_path("purelib"))
+    # Not its folder: the package `tests` there would hide those of libraries, which may have no `__init__.py`.
+    (Path(own) / PACKAGE.name).symlink_to(PACKAGE)
     if library.needs:
         subprocess.run([python, "-m", "pip", "install", "-q", *library.needs], check=True, timeout=SECONDS)
     return python

@@ -1,48 +1,24 @@
-"""Services, their clients and sessions over NATS, against a real `nats-server`."""
+"""Services over NATS and their clients, against a real `nats-server`."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import nats
 import pytest
 
-from jsonrpc_fast.adapters.nats import Service, ServiceClient, SubjectTransport
-from jsonrpc_fast.errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError, StateError
+from jsonrpc_fast.adapters.nats import Service, ServiceClient
+from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError
 from jsonrpc_fast.handlers import Handlers, RequestContext
-from jsonrpc_fast.session import Session
 
-from ..isolated import nats_load
-from ..support.nats_server import NatsServer, nats_server, needs_server
+from ...isolated import nats_load
+from ...support.nats_server import NatsServer, connected, nats_server, needs_server
 
 pytestmark = [needs_server, pytest.mark.timeout(60), pytest.mark.time_limit(50)]
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[NatsServer]:
-    with nats_server(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def stream_server(tmp_path: Path) -> Iterator[NatsServer]:
-    with nats_server(tmp_path, jetstream=True) as running:
-        yield running
-
-
-@contextlib.asynccontextmanager
-async def connected(server: NatsServer, **options: Any) -> Any:
-    connection = await nats.connect(server.url, **options)
-    try:
-        yield connection
-    finally:
-        await connection.close()
 
 
 async def until(condition: Any, seconds: float = 10) -> None:
@@ -220,22 +196,6 @@ class TestServices:
                 assert reply.data.startswith(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32009,')
                 await service.stop(grace_seconds=0)
 
-    async def test_answers_that_are_not_responses_to_the_call(self, server: NatsServer) -> None:
-        texts = [b"{", b"[]", b"1", b'{"jsonrpc":"2.0","id":"1","result":1}', b'{"jsonrpc":"2.0","id":1.0,"result":1}']
-        texts += [b'{"jsonrpc":"2.0","id":99,"result":1}', b'{"jsonrpc":"2.0","id":null,"result":1}', b""]
-
-        async def answer(message: Any) -> None:
-            await message.respond(texts.pop())
-
-        async with connected(server) as connection:
-            await connection.subscribe("s", cb=answer)
-            while texts:
-                with pytest.raises(InvalidResponse):
-                    await ServiceClient(connection, "s", timeout=10).call("m")
-            texts.append(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}')
-            with pytest.raises(RpcError, match="Parse error"):
-                await ServiceClient(connection, "s", timeout=10).call("m")
-
     async def test_stop_serves_what_has_arrived(self, server: NatsServer) -> None:
         async with connected(server) as connection, connected(server) as other:
             service = Service(connection, "s", {"double": double}, max_handlers=4)
@@ -282,8 +242,6 @@ class TestServices:
         for options in ({"timeout": -1}, {"max_handlers": 0}, {"max_waiting": -1}, {"ack_seconds": -1}, {"option": 1}):
             with pytest.raises(ValueError, match=next(iter(options)) if "option" not in options else "framing"):
                 Service(nats.aio.client.Client(), "s", {}, **options)  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="timeout"):
-            ServiceClient(nats.aio.client.Client(), "s", timeout=-1)
 
 
 def sum_of(a: int, b: int) -> int:
@@ -339,122 +297,6 @@ class TestStreams:
                 await asyncio.sleep(1)
                 assert runs == [1]
                 assert (await stream.consumer_info("jobs", "jsonrpc")).num_ack_pending == 0
-
-
-@pytest.mark.usefixtures("each_loop")
-class TestSessions:
-    async def test_a_broker_that_reads_nothing_does_not_delay_the_end(self, server: NatsServer) -> None:
-        async with sessions(server, {}, {}) as (one, _):
-            assert server._process is not None
-            server._process.send_signal(signal.SIGSTOP)
-            try:
-                for _ in range(300):
-                    one.notify_soon("m", ["x" * 100_000])
-                await asyncio.sleep(0.2)
-                await asyncio.wait_for(one._transport.disconnect(), 8)
-                await asyncio.wait_for(one.wait_closed(), 8)
-            finally:
-                server._process.send_signal(signal.SIGCONT)
-
-    async def test_both_sides_call(self, server: NatsServer) -> None:
-        async with sessions(server, {"double": double}, {"add": sum_of}) as (one, other):
-            assert await one.call("add", [1, 2]) == 3
-            assert await other.call("double", [4]) == 8
-            found = await asyncio.gather(*[one.call("add", [number, 1]) for number in range(1000)])
-            assert found == [number + 1 for number in range(1000)]
-            big = "x" * 500_000
-            assert await asyncio.gather(*[one.call("add", [big, str(n)]) for n in range(9)]) == [
-                big + str(n) for n in range(9)
-            ]
-
-    async def test_close_ends_the_peer(self, server: NatsServer) -> None:
-        async with sessions(server, {}, {"add": sum_of}) as (one, other):
-            await one.call("add", [1, 2])
-            await one.close()
-            await asyncio.wait_for(other.wait_closed(), 10)
-
-    async def test_without_a_peer(self, server: NatsServer) -> None:
-        transport = SubjectTransport("a", "b", servers=server.url)
-        session = Session(transport, {})
-        await session.start()
-        begun = asyncio.get_running_loop().time()
-        with pytest.raises(ConnectionLost):
-            await session.call("add", [1, 2])
-        assert asyncio.get_running_loop().time() - begun < 20
-        await asyncio.wait_for(session.wait_closed(), 10)
-
-    async def test_the_server_dies(self, server: NatsServer) -> None:
-        async with sessions(server, {}, {"sleep": lambda: asyncio.sleep(60)}) as (one, other):
-            call = asyncio.create_task(one.call("sleep"))
-            await asyncio.sleep(0.1)
-            server.kill()
-            with pytest.raises(ConnectionLost):
-                await asyncio.wait_for(call, 10)
-            await asyncio.wait_for(asyncio.gather(one.wait_closed(), other.wait_closed()), 10)
-
-    async def test_a_reader_that_is_too_slow_is_closed(self, server: NatsServer) -> None:
-        one = SubjectTransport("a", "b", servers=server.url, max_pending=100)
-        other = SubjectTransport("b", "a", servers=server.url)
-        received: list[Any] = []
-        faults: list[Exception] = []
-        one.onmessage, one.onerror = received.append, faults.append
-        for transport in (one, other):
-            await transport.connect()
-            await transport.start()
-        one.pause_reading()
-        for _ in range(500):
-            other.send(b'{"jsonrpc":"2.0","method":"m"}\n')
-        await asyncio.wait_for(one.wait_closed(), 10)
-        assert isinstance(faults[-1], ConnectionLost)
-        assert "slow consumer" in str(faults[-1])
-        await other.close()
-
-    async def test_a_message_over_the_maximum_closes_it(self, tmp_path: Path) -> None:
-        with nats_server(tmp_path, "max_payload: 4096") as server:
-            async with sessions(server, {}, {"add": sum_of}) as (one, _):
-                assert await one.call("add", [1, 2]) == 3
-                with pytest.raises(ConnectionLost):
-                    await one.call("add", ["x" * 5000, ""])
-
-    async def test_connect_fails(self) -> None:
-        transport = SubjectTransport("a", "b", servers="nats://127.0.0.1:1")
-        with pytest.raises(OSError, match=r"."):
-            await asyncio.wait_for(transport.connect(), 20)
-
-    async def test_connect_is_cancelled(self, server: NatsServer) -> None:
-        for turns in range(40):
-            transport = SubjectTransport("a", "b", servers=server.url)
-            connecting = asyncio.create_task(transport.connect())
-            for _ in range(turns):
-                await asyncio.sleep(0.0005)
-            connecting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await connecting
-            await transport.close()
-        async with sessions(server, {}, {"add": sum_of}) as (one, _):
-            assert await one.call("add", [1, 2]) == 3
-
-    async def test_closing_without_starting(self, server: NatsServer) -> None:
-        transport = SubjectTransport("a", "b", servers=server.url)
-        await transport.connect()
-        await transport.close()
-        with pytest.raises((StateError, ConnectionLost)):
-            transport.send(b"{}")
-
-
-@contextlib.asynccontextmanager
-async def sessions(server: NatsServer, mine: Any, theirs: Any) -> Any:
-    ends = [
-        Session(SubjectTransport("a", "b", servers=server.url), mine),
-        Session(SubjectTransport("b", "a", servers=server.url), theirs),
-    ]
-    for session in ends:
-        await session.start()
-    try:
-        yield ends
-    finally:
-        for session in ends:
-            await session.close()
 
 
 @pytest.mark.slow

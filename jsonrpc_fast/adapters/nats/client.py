@@ -1,0 +1,174 @@
+"""Calls to the services on a subject."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from itertools import count
+from typing import Any, Final
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from nats.errors import MaxPayloadError, NoRespondersError
+from nats.errors import TimeoutError as NatsTimeout
+from nats.js import JetStreamContext
+
+from ..._checks import check_seconds
+from ...codec import Params, ParseError, Response, decode, encode_notification, encode_request
+from ...codec._json import Default, check_option
+from ...errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError
+from ...profile import JSONRPC, Profile
+from .service import REPLY_HEADER
+
+DEFAULT_TIMEOUT: Final = 60.0
+"""Seconds until a call times out, by default."""
+
+
+class ServiceClient:
+    """A client of the services on a subject.
+
+    Args:
+        connection: A connection of nats-py, which is not closed with the client.
+        subject: The subject of the service.
+        jetstream: Put the messages into the stream that has the subject.
+        timeout: Seconds until a call times out.
+        headers: Headers of every message.
+        profile: The rules for decoding responses.
+        raw: Return results and error data as `Raw`.
+        default: As in `encode`, for params.
+        option: As in `encode`.
+
+    Raises:
+        TypeError, ValueError: An option has the wrong type or value.
+    """
+
+    def __init__(
+        self,
+        connection: Client,
+        subject: str,
+        *,
+        jetstream: JetStreamContext | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        headers: Mapping[str, str] | None = None,
+        profile: Profile = JSONRPC,
+        raw: bool = False,
+        default: Default = None,
+        option: int = 0,
+    ) -> None:
+        check_seconds("timeout", timeout, may_be_none=False)
+        check_option(option)
+        self._connection = connection
+        self._subject = subject
+        self._jetstream = jetstream
+        self._timeout = timeout
+        self._headers = dict(headers or {})
+        self._profile = profile
+        self._raw = raw
+        self._encoding: Any = {"delimited": False, "default": default, "option": option}
+        self._ids = count(1)
+
+    async def call(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Call a method and return its result.
+
+        Args:
+            method: The method to call.
+            params: A list (positional), a dict (named) or None.
+            timeout: Seconds until the call times out; None for those of the client.
+            headers: Further headers of the message.
+
+        Returns:
+            The result.
+
+        Raises:
+            RpcError: The service answered with an error.
+            CallTimeout: No response arrived in time: the function may have run, or may still run.
+            ConnectionLost: No service is subscribed, or the connection is closed or cannot take more.
+            InvalidResponse: What arrived is not a response to this call.
+            EncodeError, TypeError: The params cannot be encoded.
+            ValueError: The message is larger than the broker allows, or `timeout` is negative or NaN.
+        """
+        seconds = self._timeout if timeout is None else timeout
+        check_seconds("timeout", seconds, may_be_none=False)
+        id = next(self._ids)
+        text = encode_request(id, method, params, **self._encoding)
+        sent = {**self._headers, **(headers or {})}
+        try:
+            if self._jetstream is None:
+                answer = await self._connection.request(self._subject, text, seconds, headers=sent or None)
+            else:
+                answer = await self._request_by_stream(text, seconds, sent)
+        except (NatsError, asyncio.TimeoutError) as error:
+            raise _translated(error) from error
+        return self._read(answer.data, id)
+
+    async def notify(self, method: str, params: Params = None, *, headers: Mapping[str, str] | None = None) -> None:
+        """Send a notification. With JetStream it is stored when this returns; else it may be lost.
+
+        Args:
+            method: The method.
+            params: As in `call`.
+            headers: As in `call`.
+
+        Raises:
+            Exception: As in `call`, but no RpcError and no InvalidResponse.
+        """
+        text = encode_notification(method, params, **self._encoding)
+        sent = {**self._headers, **(headers or {})} or None
+        try:
+            if self._jetstream is None:
+                await self._connection.publish(self._subject, text, headers=sent)
+            else:
+                await self._jetstream.publish(self._subject, text, timeout=self._timeout, headers=sent)
+        except (NatsError, asyncio.TimeoutError) as error:
+            raise _translated(error) from error
+
+    async def _request_by_stream(self, text: bytes, seconds: float, headers: dict[str, str]) -> Msg:
+        """Store a request in the stream, and wait for the reply on a subject of its own."""
+        assert self._jetstream is not None
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        inbox = self._connection.new_inbox()
+        subscription = await self._connection.subscribe(inbox, max_msgs=1)
+        try:
+            headers = {**headers, REPLY_HEADER: inbox}
+            await self._jetstream.publish(self._subject, text, timeout=seconds, headers=headers)
+            return await subscription.next_msg(max(end - loop.time(), 0.001))
+        finally:
+            with contextlib.suppress(NatsError):
+                await subscription.unsubscribe()
+
+    def _read(self, text: bytes, id: int) -> Any:
+        response = decode(text, self._profile, raw=self._raw)
+        if isinstance(response, ParseError):
+            raise InvalidResponse("the response is malformed") from response
+        if not isinstance(response, Response) or not _is_response_to(response, id):
+            raise InvalidResponse("the answer is not a response to this call")
+        if response.error is not None:
+            raise RpcError(response.error.code, response.error.message, response.error.data)
+        return response.result
+
+
+def _is_response_to(response: Response[Any], id: int) -> bool:
+    if response.id is None:
+        return response.error is not None  # the service could not read the id
+    return type(response.id) is int and response.id == id
+
+
+def _translated(error: Exception) -> Exception:
+    """Return the exception of this package for one of nats-py."""
+    if isinstance(error, MaxPayloadError):
+        return ValueError("the message is larger than the broker allows")
+    if isinstance(error, NoRespondersError):
+        return ConnectionLost("no service is subscribed to the subject")
+    if isinstance(error, (NatsTimeout, asyncio.TimeoutError)):
+        return CallTimeout("no response arrived in time")
+    return ConnectionLost(str(error) or type(error).__name__)

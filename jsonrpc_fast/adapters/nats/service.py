@@ -1,0 +1,212 @@
+"""Handlers that serve the messages on a subject."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from nats.js import JetStreamContext
+from nats.js.api import ConsumerConfig
+
+from ..._checks import check_count, check_seconds
+from ...codec import Request, decode, encode_error
+from ...codec._json import Default, check_option
+from ...codes import ErrorCode, SessionErrorCode
+from ...handlers import Handlers
+from ...profile import JSONRPC, Profile
+from .connection import confirm
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+REPLY_HEADER: Final = "Jsonrpc-Reply-To"
+"""The header with the subject for the reply to a message in a stream. Its own reply subject is JetStream's."""
+
+_BUSY_TEXT: Final = "the service has too many messages"
+_TOO_LARGE_TEXT: Final = "the reply is larger than the broker allows"
+
+_logger: Final = logging.getLogger("jsonrpc_fast.nats")
+
+
+class Service:
+    """Handlers that serve the messages on a subject, together with the other members of a queue group.
+
+    Functions that take a `RequestContext` find the `Msg` of nats-py in its `context`, with headers and subject.
+
+    Args:
+        connection: A connection of nats-py, which is not closed with the service.
+        subject: The subject of the requests and notifications; it may have wildcards.
+        handlers: A `Handlers`, or functions by method.
+        queue: The queue group.
+        jetstream: Take the messages from the stream that has the subject, as its durable consumer `queue`.
+        ack_seconds: With JetStream: how long a function may take before its message is sent to another worker.
+        timeout: Seconds for the functions of one message; None: no limit. Later they are cancelled and answered with
+            `SessionErrorCode.DEADLINE_EXCEEDED`.
+        max_handlers: How many messages are served at a time.
+        max_waiting: How many more messages wait. Those beyond are refused. With JetStream they wait in the stream.
+        profile: The rules for decoding.
+        raw: As in `Handlers.dispatch`.
+        default: As in `encode`, for results and error data.
+        option: As in `encode`.
+
+    Raises:
+        TypeError, ValueError: An option has the wrong type or value.
+    """
+
+    def __init__(
+        self,
+        connection: Client,
+        subject: str,
+        handlers: Handlers | Mapping[str, Callable[..., Any]],
+        *,
+        queue: str = "jsonrpc",
+        jetstream: JetStreamContext | None = None,
+        ack_seconds: float = 30.0,
+        timeout: float | None = None,
+        max_handlers: int = 256,
+        max_waiting: int = 4096,
+        profile: Profile = JSONRPC,
+        raw: bool = False,
+        default: Default = None,
+        option: int = 0,
+    ) -> None:
+        check_seconds("ack_seconds", ack_seconds, may_be_none=False)
+        check_seconds("timeout", timeout)
+        check_count("max_handlers", max_handlers, 1, may_be_none=False)
+        check_count("max_waiting", max_waiting, 0, may_be_none=False)
+        check_option(option)
+        self._connection = connection
+        self._subject = subject
+        self._queue = queue
+        self._jetstream = jetstream
+        self._ack_seconds = ack_seconds
+        self._handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
+        self._max_handlers = max_handlers
+        self._max_waiting = max_waiting
+        self._profile = profile
+        self._raw = raw
+        self._options: Any = {
+            "timeout": timeout,
+            "max_handlers": max_handlers,
+            "delimited": False,
+            "default": default,
+            "option": option,
+        }
+        self._subscription: Any = None
+        self._waiting: deque[Msg] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Subscribe. Returns when the broker knows of the subscription.
+
+        Raises:
+            nats.errors.Error: The broker refuses it, or the connection is closed.
+        """
+        if self._jetstream is not None:
+            config = ConsumerConfig(ack_wait=self._ack_seconds, max_ack_pending=self._max_handlers)
+            self._subscription = await self._jetstream.subscribe(
+                self._subject,
+                queue=self._queue,
+                durable=self._queue,
+                cb=self._receive,
+                manual_ack=True,
+                config=config,
+            )
+        else:
+            self._subscription = await self._connection.subscribe(self._subject, queue=self._queue, cb=self._receive)
+        await confirm(self._connection)
+
+    async def stop(self, grace_seconds: float | None = 30.0) -> None:
+        """Stop receiving, serve the messages that have arrived, and return when their replies are sent.
+
+        Args:
+            grace_seconds: After this time the functions that still run are cancelled, and their callers get no reply;
+                None: no limit.
+        """
+        check_seconds("grace_seconds", grace_seconds)
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            with contextlib.suppress(NatsError):  # the connection is closed: nothing more arrives
+                await subscription.drain()
+        loop = asyncio.get_running_loop()
+        end = None if grace_seconds is None else loop.time() + grace_seconds
+        try:
+            while self._tasks and (end is None or loop.time() < end):
+                left = None if end is None else end - loop.time()
+                await asyncio.wait(self._tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._waiting.clear()
+            for task in self._tasks:
+                task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._connection.is_connected:
+            with contextlib.suppress(NatsError):
+                await self._connection.flush()
+
+    async def _receive(self, message: Msg) -> None:
+        """Begin to serve a message. It never waits, so that nats-py does not drop messages."""
+        if len(self._tasks) < self._max_handlers:
+            self._begin(message)
+        elif len(self._waiting) < self._max_waiting or self._jetstream is not None:
+            self._waiting.append(message)
+        else:
+            received = decode(message.data, self._profile)
+            await self._reply(message, self._refusal(received, SessionErrorCode.SERVER_BUSY, _BUSY_TEXT))
+
+    def _begin(self, message: Msg) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(message))
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.error("a message could not be answered: %r", error, exc_info=error)
+        if self._waiting:
+            self._begin(self._waiting.popleft())
+
+    async def _serve(self, message: Msg) -> None:
+        received = decode(message.data, self._profile, raw=self._raw)
+        reply = await self._handlers.dispatch_async(received, self._profile, context=message, **self._options)
+        if len(reply) > self._connection.max_payload:
+            reply = self._refusal(received, ErrorCode.INTERNAL_ERROR, _TOO_LARGE_TEXT)
+        try:
+            await self._reply(message, reply)
+        finally:
+            # Also if the subject for the reply is invalid: otherwise the functions would run again without an end.
+            if self._jetstream is not None:
+                await message.ack()
+
+    def _refusal(self, received: Any, code: int, text: str) -> bytes:
+        """Return what refuses all requests of a message."""
+        reply = _refusal(received, code, text)
+        return reply if len(reply) <= self._connection.max_payload else encode_error(None, code, text, delimited=False)
+
+    async def _reply(self, message: Msg, reply: bytes) -> None:
+        subject = message.reply if self._jetstream is None else (message.headers or {}).get(REPLY_HEADER, "")
+        if subject and reply:
+            await self._connection.publish(subject, reply)
+
+
+def _refusal(received: Any, code: int, text: str) -> bytes:
+    """Return an error response to every request among decoded messages."""
+    items = received if isinstance(received, list) else [received]
+    replies = [encode_error(item.id, code, text, delimited=False) for item in items if isinstance(item, Request)]
+    if not isinstance(received, list):
+        return b"".join(replies)
+    return b"[" + b",".join(replies) + b"]" if replies else b""

@@ -1,0 +1,176 @@
+"""A session's transport over two subjects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from nats.errors import FlushTimeoutError
+
+from ..._checks import check_count
+from ...errors import ConnectionLost
+from ...transports.base import HIGH_WATER_BYTES, LOW_WATER_BYTES, State
+from ...transports.message import MessageTransport
+from ...transports.options import MessageOptions
+from .connection import CLOSE_SECONDS, close_client, confirm
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_NO_RESPONDERS: Final = "503"
+
+
+class SubjectTransport(MessageTransport):
+    """A `Transport` over two subjects, one for each direction. Each subject belongs to one session.
+
+    The transport has a connection of its own. Either side may start first only if it sends nothing before the other is
+    subscribed: a message without a subscriber closes the transport. An empty message marks the end of a stream.
+
+    Args:
+        receives: The subject to which this side subscribes.
+        sends: The subject to which the peer subscribes.
+        servers: The URLs of the servers of one cluster.
+        nats_options: Options of `nats.connect`, such as `user_credentials` or `tls`.
+        max_pending: How many received messages may wait while reading is paused. One more closes the transport.
+        options: Options of `BaseTransport`.
+    """
+
+    def __init__(
+        self,
+        receives: str,
+        sends: str,
+        *,
+        servers: str | list[str] = "nats://localhost:4222",
+        nats_options: Mapping[str, Any] | None = None,
+        max_pending: int = 65536,
+        **options: Unpack[MessageOptions],
+    ) -> None:
+        check_count("max_pending", max_pending, 1, may_be_none=False)
+        super().__init__(**options)
+        self._receives = receives
+        self._sends = sends
+        self._servers = servers
+        self._nats_options = dict(nats_options or {})
+        self._max_pending = max_pending
+        self._client: Client | None = None
+        self._outgoing: deque[bytes] = deque()
+        self._outgoing_bytes = 0
+        self._is_finishing = False
+        self._may_read = asyncio.Event()
+        self._may_write = asyncio.Event()
+        self._writer: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    async def open_channel(self) -> None:
+        self._client = client = Client()
+        options: Any = {
+            "max_reconnect_attempts": 1,
+            "connect_timeout": 10,
+            **self._nats_options,
+            "allow_reconnect": False,
+            "error_cb": self._on_error,
+            "closed_cb": self._on_closed,
+        }
+        try:
+            await client.connect(self._servers, **options)
+            await client.subscribe(self._receives, cb=self._on_message, pending_msgs_limit=self._max_pending)
+            await confirm(client)
+        except BaseException as error:
+            self._client = None
+            await close_client(client)
+            if isinstance(error, (NatsError, asyncio.TimeoutError)):
+                raise ConnectionError(str(error) or type(error).__name__) from error
+            raise
+        self._writer = asyncio.get_running_loop().create_task(self._write())
+
+    def channel_name(self) -> str:
+        return f"nats {self._receives}"
+
+    def set_reading(self, wanted: bool) -> None:
+        if wanted:
+            self._may_read.set()
+        else:
+            self._may_read.clear()
+
+    def write_messages(self, texts: list[bytes]) -> None:
+        self._outgoing += texts
+        self._outgoing_bytes += sum(map(len, texts))
+        self._may_write.set()
+        if self._outgoing_bytes > HIGH_WATER_BYTES and not self._is_blocked:
+            self.set_blocked(True)
+
+    def unwritten_bytes(self) -> int:
+        return self._outgoing_bytes
+
+    def finish_channel(self) -> None:
+        self._is_finishing = True
+        self._may_read.set()
+        self._may_write.set()
+
+    def abort_channel(self) -> None:
+        self._lose(None)
+
+    async def _write(self) -> None:
+        """Publish what is queued, until the transport closes."""
+        client = self._client
+        assert client is not None
+        try:
+            while self._closing is None:  # nats-py may swallow a cancellation while it writes
+                await self._may_write.wait()
+                while self._outgoing:
+                    text = self._outgoing.popleft()
+                    await client.publish(self._sends, text, reply=self._receives)
+                    self._outgoing_bytes -= len(text)
+                    if self._is_blocked and self._outgoing_bytes <= LOW_WATER_BYTES:
+                        self.set_blocked(False)
+                self._may_write.clear()
+                if self._is_finishing:
+                    await client.publish(self._sends, b"")
+                    await client.flush()
+                    self._lose(None)
+                    return
+        except (NatsError, OSError, asyncio.TimeoutError) as error:
+            self._lose(ConnectionLost(str(error) or type(error).__name__))
+
+    async def _on_message(self, message: Msg) -> None:
+        if message.headers is not None and message.headers.get("Status") == _NO_RESPONDERS:
+            self._lose(ConnectionLost(f"no peer is subscribed to {self._sends}"))
+            return
+        while not self._may_read.is_set() and self._state is State.RUNNING:
+            await self._may_read.wait()
+        if message.data:
+            self.receive(message.data)
+        else:
+            self.end_received()
+
+    async def _on_error(self, error: Exception) -> None:
+        if isinstance(error, FlushTimeoutError):
+            return  # the broker reads slowly, but nothing is lost: what is pending stays so
+        self._lose(ConnectionLost(str(error) or type(error).__name__))
+
+    async def _on_closed(self) -> None:
+        self._lose(ConnectionLost("the connection to the broker is closed"))
+
+    def _lose(self, fault: Exception | None) -> None:
+        """Close the connection, and report the end of the channel."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close(fault))
+
+    async def _close(self, fault: Exception | None) -> None:
+        self._outgoing.clear()
+        self._outgoing_bytes = 0
+        writer, client = self._writer, self._client
+        if writer is not None and writer is not asyncio.current_task():
+            writer.cancel()
+        try:
+            if client is not None:
+                await close_client(client)
+            if writer is not None and writer is not asyncio.current_task() and not writer.done():
+                await asyncio.wait([writer], timeout=CLOSE_SECONDS)
+        finally:
+            self.channel_lost(fault)

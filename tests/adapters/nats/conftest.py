@@ -1,0 +1,22 @@
+"""A real `nats-server` for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ...support.nats_server import NatsServer, nats_server
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    with nats_server(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def stream_server(tmp_path: Path) -> Iterator[NatsServer]:
+    with nats_server(tmp_path, jetstream=True) as running:
+        yield running
