@@ -35,6 +35,7 @@ LIBRARIES: Final[dict[str, Library]] = {
         mcp.SDK_1,
         mcp.FASTMCP,
         web3.LIBRARY,
+        json.JSON,
         json.JSONRPCSERVER,
         json.JSON_RPC,
         json.PJRPC,
@@ -60,7 +61,7 @@ def main() -> None:
         print(f"{name} ...", flush=True)
         outcomes: Outcomes | None = None
         works: Works = {}
-        if not arguments.no_tests:
+        if library.tests and not arguments.no_tests:
             with tempfile.TemporaryDirectory() as folder:
                 outcomes = run_own_tests(library, arguments.sources, Path(folder))
         if library.measure is not None and not arguments.no_times:
@@ -70,9 +71,10 @@ def main() -> None:
         try:
             found = version(library.name) if outcomes is None else outcomes.version
         except PackageNotFoundError:
-            found = "not installed"
-        lines = len((PACKAGE / "adapters" / f"{library.adapter}.py").read_text().splitlines())
-        rows.append(row(library, found, lines, outcomes, works))
+            found = "not installed" if library.tests else platform.python_version()
+        if library.tests:
+            lines = len((PACKAGE / "adapters" / f"{library.adapter}.py").read_text().splitlines())
+            rows.append(row(library, found, lines, outcomes, works))
         others += other_rows(library, works)
         sizes += size_rows(f"{library.name} {found}", works)
         if outcomes is not None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
 from .library import Library, Works
-from .messages import LARGE, SMALL
+from .messages import ITEM, LARGE, SMALL
 from .timing import interleaved
 
 Dispatch = Callable[[str], object]
+LEFT: dict[str, Any] = {"NaN": math.nan, "a lone surrogate": "\ud800", "2**70": 2**70, "other keys": {1: 2, None: 3}}
 
 
 def measure(dispatch: Callable[[Any], Dispatch]) -> Works:
@@ -84,6 +86,31 @@ def pjrpc(module: Any) -> Dispatch:
     return dispatch
 
 
+def measure_left() -> Works:
+    """Measure values that the json module reads or writes after orjson or the core has begun.
+
+    Each is the last one, so the other work was as long as it can be.
+    """
+    from jsonrpc_fast.adapters import json as adapter
+
+    found: Works = {}
+    for size, number in (("100 B", 0), ("14 KB", 68), ("1 MB", 4900)):
+        for name, last in LEFT.items():
+            # As a parser makes it: no object is shared.
+            value = json.loads(json.dumps([{**ITEM, "label": f"name{place}"} for place in range(number)] or [SMALL]))
+            value.append(last)
+            text = json.dumps(value, separators=(",", ":")).encode()
+            if name != "other keys":
+                found[f"decode: {size}, {name}"] = interleaved(
+                    lambda text=text: json.loads(text), lambda text=text: adapter.loads(text)
+                )
+            found[f"encode: {size}, {name}"] = interleaved(
+                lambda value=value: json.dumps(value), lambda value=value: adapter.dumps(value)
+            )
+    return found
+
+
+JSON = Library(name="json", adapter="json", install="", tests=[], measure=measure_left)
 JSONRPCSERVER = Library(
     name="jsonrpcserver",
     adapter="json",

@@ -20,7 +20,7 @@ class Library:
         name: Its name on the package index.
         adapter: The name of the adapter's module.
         install: Python code that puts the adapter in the place of the library's own classes.
-        tests: Arguments of pytest.
+        tests: Arguments of pytest; none for a module of Python.
         package: The folder of the library in its sources, which is removed: the tests import the installed one.
         needs: What its tests need.
         failures: Why a test fails with the adapter only, and who is right.
