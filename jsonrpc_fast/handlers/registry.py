@@ -85,6 +85,10 @@ class Handlers:
         """Return the handler of a method, or None."""
         return self._handlers.get(method)
 
+    def finder(self) -> Callable[[str], Handler | None]:
+        """Return a function that does as `find`: without a call in Python if nothing overrides it."""
+        return self._handlers.get if getattr(self.find, "__func__", None) is Handlers.find else self.find
+
     def dispatch(
         self,
         data: bytes | bytearray | memoryview | str | Message | RawMessage | list[Any],
@@ -123,7 +127,7 @@ class Handlers:
             ValueError: `option` adds line breaks.
         """
         check_option(option)
-        return Dispatch(self.find, profile, raw, delimited, default, option).serve(data, context, peer)
+        return Dispatch(self.finder(), profile, raw, delimited, default, option).serve(data, context, peer)
 
     async def dispatch_async(
         self,
@@ -162,6 +166,6 @@ class Handlers:
         if max_handlers < 1:
             raise ValueError("max_handlers must be 1 or more")
         check_option(option)
-        dispatch = Dispatch(self.find, profile, raw, delimited, default, option)
+        dispatch = Dispatch(self.finder(), profile, raw, delimited, default, option)
         reply = dispatch.start(data, context, peer, timeout, max_handlers)
         return reply if isinstance(reply, bytes) else await reply

@@ -76,7 +76,7 @@ class BaseEndpoint:
         check_option(option)
         check_count("max_body", max_body, 1)
         found = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
-        self._dispatch = Dispatch(found.find, profile, raw, False, default, option)
+        self._dispatch = Dispatch(found.finder(), profile, raw, False, default, option)
         self._max_body = profile.limits.message_bytes if max_body is None else max_body
         self._access = Access(allowed_hosts, allowed_origins)
         self._context = context

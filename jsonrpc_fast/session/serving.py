@@ -68,8 +68,9 @@ _INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR)
 _TURN_MESSAGES: Final = 256
 """Maximum number of waiting messages to serve in one turn of the loop."""
 
+_IS_EAGER: Final = sys.version_info >= (3, 12)
 _Task: Final[Callable[..., asyncio.Task[None]]] = (
-    partial(cast("Any", asyncio.Task), eager_start=True) if sys.version_info >= (3, 12) else asyncio.Task
+    partial(cast("Any", asyncio.Task), eager_start=True) if _IS_EAGER else asyncio.Task
 )
 _SHARES_CONTEXT: Final = sys.version_info[:2] == (3, 11)
 """Whether a task can run in an existing context: before, there is no such argument; an eager task needs a copy."""
@@ -116,7 +117,7 @@ class Dispatcher:
         reply_bytes: int,
         group: SessionGroup | None = None,
     ) -> None:
-        self._find = handlers.find
+        self._find = handlers.finder()
         self._make_context = make_context
         self._is_connected = is_connected
         self._peer = peer
@@ -466,12 +467,11 @@ class Dispatcher:
                 self._group.running += 1
             if run.waits:
                 self.run_waits(run)
-        loop = asyncio.get_running_loop()
         if _SHARES_CONTEXT:
-            task = _Task(self._await(run), loop=loop, name=run.item.method, context=run.context)
+            task = _Task(self._await(run), name=run.item.method, context=run.context)
         else:
-            task = _Task(self._await(run), loop=loop, name=run.item.method)
-        if task.done():
+            task = _Task(self._await(run), loop=asyncio.get_running_loop(), name=run.item.method)
+        if _IS_EAGER and task.done():
             # An eager task that ended at once, without `_await` doing all of this.
             if run.state is not _ENDED:
                 self._leave(run)

@@ -304,7 +304,8 @@ class Serving(Generic[T]):
 
     def find(self, id: MessageId) -> T | None:
         """Return the earliest request with this id, or None."""
-        return self.requests.get(_key(id))
+        kind = type(id)  # as `_key`, without a call
+        return self.requests.get(id if kind is int or kind is str else (kind, id))
 
     def has(self, id: MessageId, request: T) -> bool:
         """Return whether this very request is being served."""

@@ -19,7 +19,7 @@ import pytest
 
 import jsonrpc_fast
 from jsonrpc_fast.errors import RpcError
-from jsonrpc_fast.handlers import Handlers, RequestContext
+from jsonrpc_fast.handlers import Handler, Handlers, RequestContext
 from jsonrpc_fast.handlers import dispatch as dispatch_module
 from jsonrpc_fast.handlers import handler as handler_module
 from jsonrpc_fast.profile import JSONRPC, LSP, MCP_2025_11_25, Limits
@@ -354,6 +354,17 @@ def test_long_methods_and_ids_are_shortened_in_the_log(dispatch: Dispatch, caplo
     [record] = caplog.records
     assert len(record.getMessage()) < 250
     assert "\n" not in record.getMessage()
+
+
+def test_find_may_be_overridden(dispatch: Dispatch) -> None:
+    class Named(Handlers):
+        def find(self, method: str) -> Handler:
+            return Handler(lambda: method)
+
+    assert dispatch(Named(), call("a", 1)) == b'{"jsonrpc":"2.0","id":1,"result":"a"}\n'
+    handlers = Handlers({"a": lambda: "registered"})
+    handlers.find = Named().find  # type: ignore[method-assign]
+    assert dispatch(handlers, call("a", 1)) == b'{"jsonrpc":"2.0","id":1,"result":"a"}\n'
 
 
 @pytest.mark.parametrize("method", ["nothing", "refuse", "subtract"])
