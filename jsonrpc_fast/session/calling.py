@@ -1,5 +1,7 @@
 """The calling half of a session: sends calls and notifications, and settles each call once.
 
+One class, because the ways to call share the wait for room, the timer and the settling; half of it describes arguments.
+
 Rules:
   - when the task that waits for a call is cancelled, so is the call; the peer is notified if the convention allows it,
     as after a timeout;
@@ -13,8 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import inf
 from typing import Any, Final
@@ -28,32 +29,11 @@ from .events import InboundRequest
 from .hooks import FoundHooks
 from .peer import Peer
 from .running import current_run
+from .threads import run_threadsafe
 from .tracker import Call, Outcome, invalid_timeout
 from .wait_queue import WaitQueue
 
 _RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to enum members is slow
-
-_Begin = Callable[[concurrent.futures.Future[Any]], Coroutine[Any, Any, Any]]
-
-
-class _Ticket:
-    """A call or notification from another thread. If a closed loop drops it, it fails with ConnectionLost."""
-
-    __slots__ = ("future",)
-
-    def __init__(self) -> None:
-        self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-
-    def settle(self, result: Any, error: BaseException | None) -> None:
-        with contextlib.suppress(concurrent.futures.InvalidStateError):  # the other thread has just cancelled it
-            if error is None:
-                self.future.set_result(result)
-            else:
-                self.future.set_exception(error)
-
-    def __del__(self) -> None:
-        if not self.future.done():
-            self.settle(None, ConnectionLost("the message was dropped together with the session's loop"))
 
 
 class Caller:
@@ -278,7 +258,7 @@ class Caller:
         Raises:
             StateError: The session is not started, or its loop is not running.
         """
-        return self._run_threadsafe(lambda _: self.call(method, params, timeout=timeout))
+        return run_threadsafe(self._started_loop(), lambda _: self.call(method, params, timeout=timeout))
 
     def notify_threadsafe(self, method: str, params: Any = None) -> concurrent.futures.Future[None]:
         """Send a notification from another thread.
@@ -294,50 +274,17 @@ class Caller:
         Raises:
             StateError: The session is not started, or its loop is not running.
         """
-        return self._run_threadsafe(partial(self._notify_unless_cancelled, method, params))
+        return run_threadsafe(self._started_loop(), partial(self._notify_unless_cancelled, method, params))
+
+    def _started_loop(self) -> asyncio.AbstractEventLoop:
+        if not self._is_started:
+            raise StateError("the session is not started")
+        return self._loop
 
     async def _notify_unless_cancelled(self, method: str, params: Any, future: concurrent.futures.Future[Any]) -> None:
         await self._wait_to_notify()
         if future.set_running_or_notify_cancel():
             self.notify_soon(method, params)
-
-    def _run_threadsafe(self, begin: _Begin) -> concurrent.futures.Future[Any]:
-        if not self._is_started:
-            raise StateError("the session is not started")
-        if not self._loop.is_running():
-            raise StateError("the session's loop is not running")
-        ticket = _Ticket()
-        future = ticket.future
-        try:
-            self._loop.call_soon_threadsafe(self._begin_for, ticket, begin)
-        except RuntimeError:
-            raise StateError("the session's loop is closed") from None
-        return future
-
-    def _begin_for(self, ticket: _Ticket, begin: _Begin) -> None:
-        task = asyncio.Task(self._run_for(ticket, begin), loop=self._loop)
-
-        def cancel(future: concurrent.futures.Future[Any]) -> None:
-            if future.cancelled():
-                with contextlib.suppress(RuntimeError):  # the loop is closed
-                    self._loop.call_soon_threadsafe(task.cancel)
-
-        ticket.future.add_done_callback(cancel)
-
-    async def _run_for(self, ticket: _Ticket, begin: _Begin) -> None:
-        if ticket.future.cancelled():  # before anything was sent
-            return
-        try:
-            ticket.settle(await begin(ticket.future), None)
-        except asyncio.CancelledError:
-            ticket.future.cancel()
-            raise
-        except GeneratorExit:
-            raise  # the loop is gone, and the task with it
-        except BaseException as error:
-            ticket.settle(None, error)
-            if not isinstance(error, Exception):
-                raise
 
     async def notify(self, method: str, params: Any = None, *, request_id: MessageId | Unset = UNSET) -> None:
         """Send a notification. Raises what `call` raises before sending. `request_id` is as in `call`."""

@@ -48,6 +48,7 @@ MAY_IMPORT_ASYNCIO = (
     "session.reconnecting",
     "session.serving",
     "session.subscriptions",
+    "session.threads",
     "session.group",
     "session.wait_queue",
     "transports.",

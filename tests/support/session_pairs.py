@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.profile import JSONRPC, Profile
 from jsonrpc_fast.session import Handlers, Session, SessionContext
 from jsonrpc_fast.transports import MemoryTransport, memory_pair
@@ -84,6 +85,19 @@ class Faults:
 
     def fault(self, error: Exception) -> None:
         self.seen.append(error)
+
+
+async def slow(seconds: float) -> str:
+    await asyncio.sleep(seconds)
+    return "done"
+
+
+async def forever() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+def fail(code: int) -> None:
+    raise RpcError(code, "no", {"code": code})
 
 
 def asking_handlers() -> dict[str, Callable[..., Any]]:

@@ -1,0 +1,90 @@
+"""Run a coroutine of a session's loop for another thread.
+
+Rules:
+  - the thread gets a future. Cancelling it cancels the coroutine;
+  - if a closed loop drops the coroutine before it begins, the future fails with ConnectionLost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
+
+from ..errors import ConnectionLost, StateError
+
+Begin: TypeAlias = Callable[[concurrent.futures.Future[Any]], Coroutine[Any, Any, Any]]
+"""Makes the coroutine. It gets the thread's future."""
+
+
+class _Ticket:
+    """A call or notification from another thread. If a closed loop drops it, it fails with ConnectionLost."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def settle(self, result: Any, error: BaseException | None) -> None:
+        with contextlib.suppress(concurrent.futures.InvalidStateError):  # the other thread has just cancelled it
+            if error is None:
+                self.future.set_result(result)
+            else:
+                self.future.set_exception(error)
+
+    def __del__(self) -> None:
+        if not self.future.done():
+            self.settle(None, ConnectionLost("the message was dropped together with the session's loop"))
+
+
+def run_threadsafe(loop: asyncio.AbstractEventLoop, begin: Begin) -> concurrent.futures.Future[Any]:
+    """Run a coroutine in a loop, for another thread.
+
+    Args:
+        loop: The loop of the session.
+        begin: Called on the loop's thread.
+
+    Returns:
+        The future of what the coroutine returns or raises.
+
+    Raises:
+        StateError: The loop is not running.
+    """
+    if not loop.is_running():
+        raise StateError("the session's loop is not running")
+    ticket = _Ticket()
+    future = ticket.future
+    try:
+        loop.call_soon_threadsafe(_begin, loop, ticket, begin)
+    except RuntimeError:
+        raise StateError("the session's loop is closed") from None
+    return future
+
+
+def _begin(loop: asyncio.AbstractEventLoop, ticket: _Ticket, begin: Begin) -> None:
+    task = asyncio.Task(_run(ticket, begin), loop=loop)
+
+    def cancel(future: concurrent.futures.Future[Any]) -> None:
+        if future.cancelled():
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(task.cancel)
+
+    ticket.future.add_done_callback(cancel)
+
+
+async def _run(ticket: _Ticket, begin: Begin) -> None:
+    if ticket.future.cancelled():  # before anything was sent
+        return
+    try:
+        ticket.settle(await begin(ticket.future), None)
+    except asyncio.CancelledError:
+        ticket.future.cancel()
+        raise
+    except GeneratorExit:
+        raise  # the loop is gone, and the task with it
+    except BaseException as error:
+        ticket.settle(None, error)
+        if not isinstance(error, Exception):
+            raise

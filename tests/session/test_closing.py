@@ -1,0 +1,391 @@
+"""How a session ends: by either side, by a loss, and with handlers at work. Nothing is left then."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast import Request, Response
+from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
+from jsonrpc_fast.session import Session, SessionContext
+from jsonrpc_fast.transports import TcpClient, TcpServer, Transport, memory_pair
+
+from ..support.session_pairs import Faults, forever, session_and_wire, sessions, settle, slow
+
+pytestmark = pytest.mark.usefixtures("each_loop")
+
+
+async def test_after_close() -> None:
+    async with sessions() as (client, server):
+        await client.close()
+        await client.close()
+        assert not client.is_connected
+        with pytest.raises(ConnectionLost):
+            await client.call("m")
+        with pytest.raises(ConnectionLost):
+            await client.notify("m")
+        with pytest.raises(ConnectionLost):
+            await client.call_batch([("m", None)])
+        await server.wait_closed()
+        assert not server.is_connected
+
+
+async def test_close_settles_the_calls_in_flight() -> None:
+    async with sessions({"forever": forever}, close_seconds=0.01) as (client, _):
+        calls = [asyncio.create_task(client.call("forever")) for _ in range(3)]
+        await settle()
+        await client.close()
+        for result in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(result, ConnectionLost)
+
+
+async def test_close_lets_handlers_finish() -> None:
+    async with sessions({"slow": slow}) as (client, server):
+        call = asyncio.create_task(client.call("slow", [0.05]))
+        await settle()
+        await server.close()
+        assert await call == "done"
+
+
+async def test_close_lets_the_inbox_finish() -> None:
+    async with sessions({"slow": slow}, max_handlers=1) as (client, server):
+        calls = [asyncio.create_task(client.call("slow", [0.01])) for _ in range(4)]
+        await settle()
+        await server.close()
+        assert await asyncio.gather(*calls) == ["done"] * 4
+
+
+async def test_a_handler_may_call_while_the_session_closes() -> None:
+    async def work(context: SessionContext) -> Any:
+        await asyncio.sleep(0.02)
+        return await context.session.call("ask")
+
+    async with sessions({"work": work}, {"ask": lambda: "answer"}) as (client, server):
+        call = asyncio.create_task(client.call("work"))
+        await settle()
+        await server.close()
+        assert await call == "answer"
+
+
+async def test_close_cancels_handlers_after_the_grace_period() -> None:
+    ended = []
+
+    async def work() -> None:
+        try:
+            await forever()
+        finally:
+            ended.append(True)
+
+    async with sessions({"work": work}, close_seconds=0.05) as (client, server):
+        call = asyncio.create_task(client.call("work"))
+        await settle()
+        started = asyncio.get_running_loop().time()
+        await server.close()
+        assert 0.04 < asyncio.get_running_loop().time() - started < 20
+        assert ended == [True]
+        with pytest.raises(ConnectionLost):
+            await call
+
+
+async def test_a_handler_that_ignores_its_cancellation_is_reported() -> None:
+    release = asyncio.Event()
+    faults = Faults()
+
+    async def stubborn() -> None:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async with sessions({"stubborn": stubborn}, close_seconds=0.02, hooks=faults) as (client, server):
+        call = asyncio.create_task(client.call("stubborn"))
+        await settle()
+        await asyncio.wait_for(server.close(), 2)
+        assert isinstance(faults.seen[-1], StateError)
+        release.set()
+        await settle()
+        with pytest.raises(ConnectionLost):
+            await call
+
+
+async def test_requests_during_close_are_refused() -> None:
+    served: list[int] = []
+
+    async with sessions({"slow": slow, "count": served.append}) as (client, server):
+        first = asyncio.create_task(client.call("slow", [0.05]))
+        await settle()
+        closing = asyncio.create_task(server.close())
+        await settle()
+        late = asyncio.create_task(client.call("count", [1]))
+        with pytest.raises(RpcError) as refused:
+            await late
+        assert refused.value.code == -32009
+        assert not first.done()
+        assert await first == "done"
+        await closing
+        assert served == []
+
+
+async def test_a_cancelled_close_does_not_wait() -> None:
+    async with sessions({"forever": forever}) as (client, server):
+        call = asyncio.create_task(client.call("forever"))
+        await settle()
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(server.close(), 0.05)
+        assert not server.is_connected
+        with pytest.raises(ConnectionLost):
+            await call
+
+
+async def test_two_concurrent_closes_of_which_one_is_cancelled() -> None:
+    async with sessions({"forever": forever}) as (client, server):
+        call = asyncio.create_task(client.call("forever"))
+        await settle()
+        patient = asyncio.create_task(server.close())
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(server.close(), 0.05)
+        await patient
+        with pytest.raises(ConnectionLost):
+            await call
+
+
+async def test_a_peer_that_does_not_read_cannot_block_a_cancelled_close() -> None:
+    one, other = memory_pair()
+    await other.connect()
+    session = Session(one)
+    await session.start()
+    for _ in range(20):
+        session.notify_soon("m", ["x" * 100_000])
+    started = asyncio.get_running_loop().time()
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(session.close(), 0.05)
+    assert not one.is_connected
+    assert asyncio.get_running_loop().time() - started < 4
+    await other.disconnect()
+
+
+@pytest.mark.parametrize("pause", [0, 0.01])
+async def test_a_handler_may_close_the_session(pause: float) -> None:
+    ended = []
+
+    async def leave(context: SessionContext) -> None:
+        if pause:
+            await asyncio.sleep(pause)
+        await context.session.close()
+        ended.append(True)
+
+    async with sessions({"leave": leave}) as (client, server):
+        started = asyncio.get_running_loop().time()
+        with pytest.raises(ConnectionLost):
+            await client.call("leave")
+        await server.wait_closed()
+        await settle()
+        assert ended == [True]
+        assert asyncio.get_running_loop().time() - started < 4
+
+
+async def test_the_loss_of_the_connection_settles_calls_and_cancels_handlers() -> None:
+    cancelled = []
+
+    async def work() -> None:
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+
+    async with session_and_wire({"work": work}, close_seconds=0.02) as (session, wire):
+        call = asyncio.create_task(session.call("m"))
+        results: list[Any] = []
+        session.call_soon("m", on_result=results.append, on_error=results.append)
+        wire.send(b'{"jsonrpc":"2.0","id":1,"method":"work"}')
+        await settle()
+        await wire.transport.disconnect()
+        with pytest.raises(ConnectionLost):
+            await call
+        assert isinstance(results[0], ConnectionLost)
+        await session.wait_closed()
+        assert cancelled == [True]
+        assert not session.is_connected
+
+
+async def test_the_error_of_the_transport_is_the_cause() -> None:
+    broken = OSError("the cable")
+
+    async with sessions({"m": forever}, close_seconds=0.01, hooks=Faults()) as (client, _):
+        call = asyncio.create_task(client.call("m", timeout=None))
+        await asyncio.sleep(0)
+        client._transport.channel_lost(broken)  # type: ignore[attr-defined]
+        with pytest.raises(ConnectionLost) as lost:
+            await call
+        assert lost.value.__cause__ is broken
+
+
+async def test_answers_are_sent_after_the_peer_has_half_closed() -> None:
+    """A client may write its requests, close its end, and still read the answers."""
+
+    async with session_and_wire({"slow": slow}) as (session, wire):
+        call = asyncio.create_task(session.call("m"))
+        wire.send(b'{"jsonrpc":"2.0","id":1,"method":"slow","params":[0.05]}')
+        await settle()
+        end = asyncio.create_task(wire.transport.close())
+        with pytest.raises(ConnectionLost):
+            await call
+        await session.wait_closed()
+        await end
+
+
+@pytest.mark.parametrize("kind", ["timed out", "in flight"])
+@pytest.mark.parametrize("channel", ["memory", "tcp"])
+async def test_close_does_not_wait_for_a_peer_that_works_on_a_lost_call(kind: str, channel: str) -> None:
+    async def hang(session: Session) -> None:
+        if kind == "timed out":
+            with pytest.raises(CallTimeout):
+                await session.call("forever", timeout=0.01)
+        else:
+            session.call_soon("forever")
+            await asyncio.sleep(0.01)
+        started = asyncio.get_running_loop().time()
+        await session.close()
+        assert asyncio.get_running_loop().time() - started < 4
+
+    async def serve(transport: Transport) -> None:
+        async with Session(transport, {"forever": forever}, hooks=Faults(), close_seconds=4) as session:
+            await session.wait_closed()
+
+    if channel == "memory":
+        async with sessions({"forever": forever}, hooks=Faults(), close_seconds=4) as (client, server):
+            await hang(client)
+            await server.close(grace_seconds=0)
+    else:
+        listener = TcpServer(serve, "127.0.0.1", 0)
+        await listener.start()
+        async with Session(TcpClient("127.0.0.1", listener.address[1])) as client:
+            await hang(client)
+        await listener.close(grace_seconds=0)
+
+
+async def test_close_without_a_limit() -> None:
+    async with sessions({"slow": slow}, close_seconds=0) as (client, server):
+        call = asyncio.create_task(client.call("slow", [0.2]))
+        await settle()
+        await server.close(grace_seconds=None)
+        assert await call == "done"
+        assert server.unanswered == 0
+
+
+async def test_the_earlier_deadline_of_two_closes_applies() -> None:
+    faults = Faults()
+
+    async with sessions({"forever": forever}, hooks=faults) as (client, server):
+        calls = [asyncio.create_task(client.call("forever")) for _ in range(2)]
+        await settle()
+        patient = asyncio.create_task(server.close(grace_seconds=None))
+        await asyncio.sleep(0.02)
+        assert not patient.done()
+        await server.close(grace_seconds=0.01)
+        await patient
+        assert server.unanswered == 2
+        for result in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(result, ConnectionLost)
+    assert [str(fault) for fault in faults.seen] == ["the session was closed before it answered 2 requests"]
+
+
+@pytest.mark.parametrize("value", [-1, "5", float("nan")])
+async def test_an_invalid_grace_period(value: Any) -> None:
+    async with sessions() as (client, _):
+        with pytest.raises((TypeError, ValueError), match="grace_seconds"):
+            await client.close(grace_seconds=value)
+        assert client.is_connected
+
+
+@pytest.mark.parametrize(("end_seconds", "answered"), [(None, True), (0.05, False), (5, True)])
+async def test_requests_received_before_the_peer_half_closed(end_seconds: float | None, answered: bool) -> None:
+    one, other = memory_pair()
+    answers: list[Any] = []
+    other.onmessage = answers.append
+    await other.start()
+    session = Session(one, {"slow": slow}, close_seconds=0.05, end_seconds=end_seconds, hooks=Faults())
+    async with session:
+        other.send(Request(1, "slow", [0.3]))
+        await settle()
+        other._wire_has_ended = True  # it still reads
+        one._schedule_read()
+        await session.wait_closed()
+        assert answers == ([Response(1, "done")] if answered else [])
+        assert session.unanswered == one.unanswered == (0 if answered else 1)
+    await other.disconnect()
+
+
+@pytest.mark.parametrize(("grace", "answered"), [(None, True), (0.05, False), (5, True)])
+async def test_a_transport_asks_its_session_to_close(grace: float | None, answered: bool) -> None:
+    """Like a server that closes. Running handlers may still call their peer."""
+
+    async def work(context: SessionContext) -> Any:
+        await asyncio.sleep(0.2)
+        return await context.session.call("ask")
+
+    async with sessions({"work": work}, {"ask": lambda: "answer"}, hooks=Faults()) as (client, server):
+        call = asyncio.create_task(client.call("work"))
+        await settle()
+        transport: Any = server._transport
+        transport.onstop(grace)
+        if answered:
+            assert await call == "answer"
+        else:
+            with pytest.raises(ConnectionLost):
+                await call
+        await server.wait_closed()
+        assert server.unanswered == transport.unanswered == (not answered)
+
+
+def test_a_stdio_server_waits_for_its_handlers_after_the_end_of_its_input() -> None:
+    script = (
+        "import asyncio\n"
+        "from jsonrpc_fast.session import Session\n"
+        "from jsonrpc_fast.transports import StdioServer\n"
+        "async def slow():\n"
+        "    await asyncio.sleep(0.5)\n"
+        "    return 'done'\n"
+        "async def main():\n"
+        "    async with Session(StdioServer(), {'slow': slow}, close_seconds=0.01) as session:\n"
+        "        await session.wait_closed()\n"
+        "asyncio.run(main())\n"
+    )
+    request = b'{"jsonrpc":"2.0","id":1,"method":"slow"}\n'
+    process = subprocess.run([sys.executable, "-c", script], input=request, capture_output=True, timeout=60)
+    assert process.stdout == b'{"jsonrpc":"2.0","id":1,"result":"done"}\n'
+    assert (process.returncode, process.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("how", ["wait_for", "task", "gather"])
+async def test_a_handler_may_close_the_session_from_a_task_of_its_own(how: str) -> None:
+    ended = []
+
+    async def leave(context: SessionContext) -> None:
+        await asyncio.sleep(0.02)
+        closing = context.session.close()
+        if how == "wait_for":
+            await asyncio.wait_for(closing, 10)
+        elif how == "task":
+            await asyncio.create_task(closing)
+        else:
+            await asyncio.gather(closing, asyncio.sleep(0))
+        ended.append(True)
+
+    async with sessions({"leave": leave, "slow": slow}, max_handlers=1) as (client, server):
+        started = asyncio.get_running_loop().time()
+        leaving = asyncio.create_task(client.call("leave"))
+        also = asyncio.create_task(client.call("slow", [0.01]))
+        with pytest.raises(ConnectionLost):
+            await leaving
+        assert await also == "done"
+        await server.wait_closed()
+        await settle()
+        assert ended == [True]
+        assert asyncio.get_running_loop().time() - started < 4

@@ -1,0 +1,185 @@
+"""Calls and notifications from other threads."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import gc
+import threading
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast import Notification, Request
+from jsonrpc_fast.errors import ConnectionLost, EncodeError, RpcError, StateError
+from jsonrpc_fast.session import LspConvention, Session
+from jsonrpc_fast.transports import memory_pair
+
+from ..support.session_pairs import fail, session_and_wire, sessions, settle
+
+pytestmark = pytest.mark.usefixtures("each_loop")
+
+
+async def test_call_threadsafe() -> None:
+    threads: list[int] = []
+
+    def add(a: int, b: int) -> int:
+        threads.append(threading.get_ident())
+        return a + b
+
+    async with sessions({"add": add, "fail": fail}, convention=LspConvention()) as (client, _):
+
+        def work() -> tuple[Any, BaseException | None]:
+            futures = [client.call_threadsafe("add", [1, number]) for number in range(50)]
+            results = [future.result(10) for future in futures]
+            return results, client.call_threadsafe("fail", [5]).exception(10)
+
+        results, error = await asyncio.get_running_loop().run_in_executor(None, work)
+        assert results == list(range(1, 51))
+        assert isinstance(error, RpcError)
+        assert set(threads) == {threading.get_ident()}
+
+
+async def test_notify_threadsafe() -> None:
+    async with session_and_wire() as (session, wire):
+
+        def work() -> None:
+            assert session.notify_threadsafe("m", [1]).result(10) is None
+            assert isinstance(session.notify_threadsafe("m", [object()]).exception(10), EncodeError)
+            session.notify_threadsafe("m", [2]).result(10)
+
+        await asyncio.get_running_loop().run_in_executor(None, work)
+        assert await wire.next() == Notification("m", [1])
+        assert await wire.next() == Notification("m", [2])
+        await session.close()
+        future = await asyncio.to_thread(session.notify_threadsafe, "m")
+        assert isinstance(await asyncio.to_thread(future.exception, 10), ConnectionLost)
+
+
+async def test_messages_from_another_thread_keep_their_order() -> None:
+    received: list[int] = []
+    async with sessions({"m": received.append}) as (client, _):
+
+        def work() -> None:
+            for number in range(100):
+                client.notify_threadsafe("m", [2 * number])
+                client.call_threadsafe("m", [2 * number + 1])
+            client.call_threadsafe("m", [200]).result(10)
+
+        await asyncio.to_thread(work)
+        assert received == list(range(201))
+
+
+async def test_cancelling_from_another_thread() -> None:
+    async with session_and_wire(convention=LspConvention()) as (session, wire):
+
+        def work() -> None:
+            future = session.call_threadsafe("m")
+            with pytest.raises(concurrent.futures.TimeoutError):
+                future.result(0.02)
+            future.cancel()
+
+        await asyncio.get_running_loop().run_in_executor(None, work)
+        assert await wire.next() == Request(1, "m")
+        assert await wire.next() == Notification("$/cancelRequest", {"id": 1})
+        assert len(session._peer.calls) == 0
+
+
+async def test_what_another_thread_cancels_before_its_turn_is_not_sent() -> None:
+    async with session_and_wire() as (session, wire):
+        # No turn of the loop passes between the two.
+        assert session.call_threadsafe("m").cancel()
+        assert session.notify_threadsafe("m").cancel()
+        await settle()
+        future = session.notify_threadsafe("m")
+        session._loop.call_soon(future.cancel)  # the task has been made, and has not begun
+        await settle()
+        assert future.cancelled()
+        assert wire.received == []
+
+
+async def test_a_notification_that_is_cancelled_when_it_has_room_is_not_sent() -> None:
+    """The other thread cancels after the write buffer has room and before the task continues."""
+    async with session_and_wire() as (session, wire):
+        wire.transport.pause_reading()
+        session.notify_soon("large", ["x" * 1_000_000])
+        future = session.notify_threadsafe("m")
+        await settle()
+        assert len(session._wait_queue) == 1
+        may_send = session._may_send
+
+        def may_send_then_cancel(calls: int) -> bool:
+            return may_send(calls) and future.cancel()
+
+        session._may_send = may_send_then_cancel  # type: ignore[method-assign]
+        wire.transport.resume_reading()
+        while not wire.received:
+            await asyncio.sleep(0)
+        await settle()
+        assert future.cancelled()
+        assert [message.method for message in wire.received] == ["large"]
+
+
+def test_call_threadsafe_is_cancelled_with_the_tasks_of_the_loop() -> None:
+    futures: list[concurrent.futures.Future[Any]] = []
+
+    async def main() -> None:
+        one, other = memory_pair()
+        await other.start()
+        session = Session(one)
+        await session.start()
+        futures.append(session.call_threadsafe("m"))
+        await settle()
+
+    asyncio.run(main())
+    with pytest.raises(concurrent.futures.CancelledError):
+        futures[0].result(10)
+
+
+def test_call_threadsafe_after_the_end_of_the_loop() -> None:
+    async def closed_session() -> Session:
+        async with sessions() as (client, _):
+            return client
+
+    session = asyncio.run(closed_session())
+    with pytest.raises(StateError):
+        session.call_threadsafe("m")
+    with pytest.raises(StateError):
+        session.notify_threadsafe("m")
+
+
+def test_call_threadsafe_while_the_loop_is_stopped() -> None:
+    loop = asyncio.events.new_event_loop()
+    try:
+        one, other = memory_pair()
+        session = Session(one)
+        loop.run_until_complete(session.start())
+        with pytest.raises(StateError):
+            session.call_threadsafe("m")
+        loop.run_until_complete(other.disconnect())
+        loop.run_until_complete(session.close())
+    finally:
+        loop.close()
+
+
+def test_call_threadsafe_fails_when_the_loop_is_closed() -> None:
+    """The loop stops after the check that it is running and before the first turn of the call."""
+    loop = asyncio.new_event_loop()
+    one, other = memory_pair()
+    futures: list[concurrent.futures.Future[Any]] = []
+
+    async def main() -> None:
+        await other.start()
+        session = Session(one)
+        await session.start()
+        await settle()
+        # This is the last turn: callbacks after it never run.
+        futures.append(session.call_threadsafe("m"))
+        loop.stop()
+
+    task = loop.create_task(main())
+    loop.run_forever()
+    loop.close()
+    assert task.done()
+    gc.collect()
+    assert isinstance(futures[0].exception(1), ConnectionLost)
