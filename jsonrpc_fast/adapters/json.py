@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import cache, wraps
 from json import JSONDecodeError, JSONDecoder, JSONEncoder, dump, load
+from json.encoder import encode_basestring
 from math import isfinite
 from typing import Any, Final
 from uuid import UUID
@@ -44,6 +45,8 @@ _KEY_FAULT: Final = "Dict key must be str"
 _FLOAT_KEY: Final = re.compile(rb'"(-?[0-9]+(?:\.[0-9]+(?:e[+-]?[0-9]+)?|e[+-]?[0-9]+))":')
 """A key that is a float, or a string that looks like one."""
 _ENCODER: Final = JSONEncoder(separators=(",", ":"))
+_SHORT: Final = 500
+"""The json module is faster on a shorter string alone."""
 _CONTAINERS: Final = {dict, list, tuple, OrderedDict, defaultdict, Counter}
 _SAME: Final = {str, int, bool, type(None), *_CONTAINERS}
 """Types that orjson and the json module write alike."""
@@ -141,6 +144,8 @@ def dumps(
     encoder: Any = cls
     is_usual = (separators is None or tuple(separators) == (",", ":")) and not ensure_ascii
     if is_usual and indent is None and not skipkeys and not kw and (encoder is None or _has_only_default(encoder)):
+        if type(obj) is str and len(obj) < _SHORT and obj.isascii():
+            return encode_basestring(obj)
         convert = cls().default if cls is not None and default is None else default
         text = to_bytes(obj, convert, sort_keys)
         if text is not None:

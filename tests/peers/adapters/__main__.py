@@ -22,7 +22,7 @@ from ...support.places import PACKAGE
 from . import aiorpcx, json, mcp, pygls, pylsp, web3
 from .library import Library, Works
 from .own_tests import Outcomes, run_own_tests
-from .table import HEAD, OTHERS_HEAD, SIZES_HEAD, other_rows, row, size_rows
+from .table import HEAD, OTHERS_HEAD, SIZES_HEAD, failure_rows, other_rows, row, size_rows
 
 LIBRARIES: Final[dict[str, Library]] = {
     library.label or library.name: library
@@ -75,10 +75,10 @@ def main() -> None:
         if library.tests:
             lines = len((PACKAGE / "adapters" / f"{library.adapter}.py").read_text().splitlines())
             rows.append(row(library, found, lines, outcomes, works))
-        others += other_rows(library, works)
+        others += other_rows(f"{library.name} {found}", works)
         sizes += size_rows(f"{library.name} {found}", works)
         if outcomes is not None:
-            failures += [f"- {library.name}: `{test}`: {reason}" for test, reason in outcomes.failures.items()]
+            failures += failure_rows(f"{library.name} {found}", outcomes.failures)
     print(
         f"\nPython {platform.python_version()}, backend {jsonrpc_fast.BACKEND}, {os.cpu_count()} processors; "
         f"load {before} before the run and {load()} after it.\n"

@@ -6,6 +6,7 @@ from .library import Library, Works
 from .own_tests import Outcomes
 
 SIZES = ("small", "80 kB")
+MAX_NAMES = 4
 COLUMNS = [f"{work} {size}" for work in ("decode", "encode", "end to end") for size in SIZES]
 
 HEAD = f"""\
@@ -37,7 +38,7 @@ def row(library: Library, version: str, lines: int, outcomes: Outcomes | None, w
     return "| " + " | ".join(cells + [ratio(works, column) for column in COLUMNS]) + " |"
 
 
-def other_rows(library: Library, works: Works) -> list[str]:
+def other_rows(library: str, works: Works) -> list[str]:
     """Return the rows of the second table, for work that has no column in the first."""
     names = dict.fromkeys(
         name.rsplit(" ", 2 if name.endswith("kB") else 1)[0]
@@ -45,7 +46,7 @@ def other_rows(library: Library, works: Works) -> list[str]:
         if name not in COLUMNS and ": " not in name
     )
     return [
-        f"| {library.name} | {name} | " + " | ".join(ratio(works, f"{name} {size}") for size in SIZES) + " |"
+        f"| {library} | {name} | " + " | ".join(ratio(works, f"{name} {size}") for size in SIZES) + " |"
         for name in names
     ]
 
@@ -57,3 +58,12 @@ def size_rows(library: str, works: Works) -> list[str]:
         f"| {library} | {size} | " + " | ".join(ratio(works, f"{work}: {size}") for work in WORKS) + " |"
         for size in sizes
     ]
+
+
+def failure_rows(library: str, failures: dict[str, str]) -> list[str]:
+    """Return a line for each reason why tests fail with the adapter, with their names if they are few."""
+    rows = []
+    for reason in dict.fromkeys(failures.values()):
+        tests = [f"`{test}`" for test, found in failures.items() if found == reason]
+        rows.append(f"- {library}: {', '.join(tests) if len(tests) <= MAX_NAMES else f'{len(tests)} tests'}: {reason}")
+    return rows
