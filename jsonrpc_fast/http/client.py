@@ -6,9 +6,7 @@
 Rules:
   - every call settles with a result, an `RpcError` from the server, or a local exception: `CallTimeout`,
     `ConnectionLost`, `HttpStatusError`, `InvalidResponse`;
-  - a response counts only if it has the id of the call. An error with the id null counts as well: the server could not
-    read the id, and the HTTP response belongs to this request;
-  - a response counts whatever its HTTP status is, because some servers map error codes to statuses;
+  - answers.py says which response counts;
   - nothing is sent a second time, and redirects are followed only if httpx is told to.
 """
 
@@ -19,11 +17,12 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ..codec import Notification, Params, ParseError, Response, decode, encode_notification, encode_request
+from ..codec import Notification, Params, encode_notification, encode_request
 from ..codec._json import Default, check_option
-from ..errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse, RpcError
+from ..errors import CallTimeout, ConnectionLost, InvalidResponse
 from ..profile import JSONRPC, Profile
 from ..types import UNSET, Unset
+from .answers import Answer, AnswerReader
 
 try:
     import anyio
@@ -43,7 +42,6 @@ DEFAULT_TIMEOUT: Final = 60.0
 MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 """The maximum size of a response, by default."""
 
-_SHOWN_BYTES: Final = 4096
 _HEADERS: Final = {
     "accept": "application/json",
     "accept-encoding": "gzip, deflate",
@@ -55,28 +53,6 @@ _CODINGS: Final = ("", "identity", "gzip", "deflate")
 _PIECE_BYTES: Final = 4096
 _HTTPX_ERRORS: Final = (httpx.HTTPError, httpx.InvalidURL, UnicodeError)
 """What httpx raises. It reads the location of a redirect also if it does not follow it: the last two are its faults."""
-
-
-class _Answer:
-    """An HTTP response that has been read."""
-
-    __slots__ = ("body", "headers", "status")
-
-    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self.body = body
-
-    @property
-    def is_success(self) -> bool:
-        return 200 <= self.status < 300
-
-    def status_error(self) -> HttpStatusError:
-        return HttpStatusError(self.status, dict(self.headers), self.body[:_SHOWN_BYTES])
-
-    def fault(self, reason: str) -> HttpStatusError | InvalidResponse:
-        """Return the exception for an answer without a response to the call."""
-        return InvalidResponse(reason) if self.is_success else self.status_error()
 
 
 class _Pieces(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -113,7 +89,7 @@ def _pieces(chunk: bytes) -> Iterator[bytes]:
     return (chunk[at : at + _PIECE_BYTES] for at in range(0, len(chunk), _PIECE_BYTES))
 
 
-class _BaseClient:
+class _BaseClient(AnswerReader):
     """What both clients share: everything but the IO."""
 
     def __init__(
@@ -127,11 +103,10 @@ class _BaseClient:
         option: int,
     ) -> None:
         check_option(option)
+        super().__init__(profile, raw)
         self._url = httpx.URL(url)
         self._timeout = timeout
         self._max_response = max_response
-        self._profile = profile
-        self._raw = raw
         self._encoding: Any = {"delimited": False, "default": default, "option": option}
         self._ids = count(1)
 
@@ -143,29 +118,12 @@ class _BaseClient:
 
     def _check_coding(self, response: httpx.Response) -> None:
         if response.headers.get("content-encoding", "").strip().lower() not in _CODINGS:
-            answer = _Answer(response.status_code, response.headers, b"")
+            answer = Answer(response.status_code, response.headers, b"")
             raise answer.fault("the content coding of the response is not supported")
 
     def _check_size(self, size: int) -> None:
         if size > self._max_response:
             raise InvalidResponse(f"the response is larger than {self._max_response} bytes")
-
-    def _decode(self, answer: _Answer) -> Any:
-        if not answer.body:
-            raise answer.fault("the server sent no response")
-        decoded = decode(answer.body, self._profile, raw=self._raw)
-        if isinstance(decoded, ParseError) and not answer.is_success:
-            raise answer.status_error()
-        return decoded
-
-    def _read_result(self, answer: _Answer, id: int) -> Any:
-        """Return the result in the answer to a call, or raise its error."""
-        response = self._decode(answer)
-        if isinstance(response, Response) and _is_response_to(response, id):
-            return _result_of(response)
-        if isinstance(response, ParseError):
-            raise InvalidResponse("the response is malformed") from response
-        raise answer.fault("the answer is not a response to this call")
 
     def _encode_batch(self, items: Iterable[BatchItem]) -> tuple[list[int], bytes]:
         """Return the ids of the calls in a batch, and its text."""
@@ -181,64 +139,6 @@ class _BaseClient:
         if not texts:
             raise ValueError("a batch must not be empty")
         return ids, b"[" + b",".join(texts) + b"]"
-
-    def _read_results(self, answer: _Answer, ids: list[int]) -> list[Any]:
-        """Return the results in the answer to a batch, in the order of its calls."""
-        if not ids:
-            if not answer.is_success:
-                raise answer.status_error()
-            return []
-        decoded = self._decode(answer)
-        if isinstance(decoded, ParseError):
-            raise InvalidResponse("the response is malformed") from decoded
-        if isinstance(decoded, Response) and decoded.id is None:
-            _result_of(decoded)  # the error of the whole batch
-        if not isinstance(decoded, list):
-            raise answer.fault("the answer is not a batch")
-        sent = set(ids)
-        found: dict[int, Any] = {}
-        unknown: Exception | None = None  # a fault without an id, which may be the answer to any call
-        for item in decoded:
-            if isinstance(item, ParseError):
-                value: Any = InvalidResponse("the response is malformed")
-                value.__cause__ = item
-            elif isinstance(item, Response):
-                value = item.result if item.error is None else _error_of(item)
-            else:
-                raise answer.fault("the batch has an item that is not a response")
-            if item.id is None:
-                unknown = value if isinstance(value, Exception) else unknown
-            elif type(item.id) is not int or item.id not in sent:
-                raise answer.fault("the batch has a response to another call")
-            elif item.id in found:
-                raise answer.fault("the batch has two responses to one call")
-            else:
-                found[item.id] = value
-        return [found[id] if id in found else _missing(unknown) for id in ids]
-
-
-def _is_response_to(response: Response[Any], id: int) -> bool:
-    if response.id is None:
-        return response.error is not None
-    return type(response.id) is int and response.id == id
-
-
-def _error_of(response: Response[Any]) -> RpcError:
-    error = response.error
-    assert error is not None
-    return RpcError(error.code, error.message, error.data)
-
-
-def _result_of(response: Response[Any]) -> Any:
-    if response.error is not None:
-        raise _error_of(response)
-    return response.result
-
-
-def _missing(cause: Exception | None) -> InvalidResponse:
-    error = InvalidResponse("the batch has no response to this call")
-    error.__cause__ = cause
-    return error
 
 
 def _lost(error: Exception) -> Exception:
@@ -384,7 +284,7 @@ class HttpClient(_BaseClient):
         ids, text = self._encode_batch(items)
         return self._read_results(self._post(text, timeout, headers), ids)
 
-    def _post(self, body: bytes, timeout: float | Unset | None, headers: Mapping[str, str] | None) -> _Answer:
+    def _post(self, body: bytes, timeout: float | Unset | None, headers: Mapping[str, str] | None) -> Answer:
         seconds = self._timeout if isinstance(timeout, Unset) else timeout
         end = None if seconds is None else time.monotonic() + seconds
         options = self._options(body, headers, seconds)
@@ -398,7 +298,7 @@ class HttpClient(_BaseClient):
                     self._check_size(len(received))
         except _HTTPX_ERRORS as error:
             raise _lost(error) from error
-        return _Answer(response.status_code, response.headers, bytes(received))
+        return Answer(response.status_code, response.headers, bytes(received))
 
 
 class AsyncHttpClient(_BaseClient):
@@ -482,7 +382,7 @@ class AsyncHttpClient(_BaseClient):
         ids, text = self._encode_batch(items)
         return self._read_results(await self._post(text, timeout, headers), ids)
 
-    async def _post(self, body: bytes, timeout: float | Unset | None, headers: Mapping[str, str] | None) -> _Answer:
+    async def _post(self, body: bytes, timeout: float | Unset | None, headers: Mapping[str, str] | None) -> Answer:
         seconds = self._timeout if isinstance(timeout, Unset) else timeout
         options = self._options(body, headers, seconds)
         received = bytearray()
@@ -498,4 +398,4 @@ class AsyncHttpClient(_BaseClient):
             raise _lost(error) from error
         except TimeoutError as error:
             raise CallTimeout("no response arrived in time") from error
-        return _Answer(response.status_code, response.headers, bytes(received))
+        return Answer(response.status_code, response.headers, bytes(received))

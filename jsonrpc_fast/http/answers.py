@@ -1,0 +1,132 @@
+"""What an HTTP answer means for the calls that it belongs to, without IO.
+
+Rules:
+  - a response counts only if it has the id of the call. An error with the id null counts as well: the server could not
+    read the id, and the HTTP response belongs to this request;
+  - a response counts whatever its HTTP status is, because some servers map error codes to statuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..codec import ParseError, Response, decode
+from ..errors import HttpStatusError, InvalidResponse, RpcError
+from ..profile import Profile
+
+_SHOWN_BYTES: Final = 4096
+
+
+class Answer:
+    """An HTTP response that has been read.
+
+    Attributes:
+        is_success: Whether the status is 2xx.
+    """
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+    def status_error(self) -> HttpStatusError:
+        return HttpStatusError(self.status, dict(self.headers), self.body[:_SHOWN_BYTES])
+
+    def fault(self, reason: str) -> HttpStatusError | InvalidResponse:
+        """Return the exception for an answer without a response to the call."""
+        return InvalidResponse(reason) if self.is_success else self.status_error()
+
+
+class AnswerReader:
+    """Reads the results in answers.
+
+    Args:
+        profile: The rules for decoding.
+        raw: Whether results and error data are left as `Raw`.
+    """
+
+    def __init__(self, profile: Profile, raw: bool) -> None:
+        self._profile = profile
+        self._raw = raw
+
+    def _decode(self, answer: Answer) -> Any:
+        if not answer.body:
+            raise answer.fault("the server sent no response")
+        decoded = decode(answer.body, self._profile, raw=self._raw)
+        if isinstance(decoded, ParseError) and not answer.is_success:
+            raise answer.status_error()
+        return decoded
+
+    def _read_result(self, answer: Answer, id: int) -> Any:
+        """Return the result in the answer to a call, or raise its error."""
+        response = self._decode(answer)
+        if isinstance(response, Response) and _is_response_to(response, id):
+            return _result_of(response)
+        if isinstance(response, ParseError):
+            raise InvalidResponse("the response is malformed") from response
+        raise answer.fault("the answer is not a response to this call")
+
+    def _read_results(self, answer: Answer, ids: list[int]) -> list[Any]:
+        """Return the results in the answer to a batch, in the order of its calls."""
+        if not ids:
+            if not answer.is_success:
+                raise answer.status_error()
+            return []
+        decoded = self._decode(answer)
+        if isinstance(decoded, ParseError):
+            raise InvalidResponse("the response is malformed") from decoded
+        if isinstance(decoded, Response) and decoded.id is None:
+            _result_of(decoded)  # the error of the whole batch
+        if not isinstance(decoded, list):
+            raise answer.fault("the answer is not a batch")
+        sent = set(ids)
+        found: dict[int, Any] = {}
+        unknown: Exception | None = None  # a fault without an id, which may be the answer to any call
+        for item in decoded:
+            if isinstance(item, ParseError):
+                value: Any = InvalidResponse("the response is malformed")
+                value.__cause__ = item
+            elif isinstance(item, Response):
+                value = item.result if item.error is None else _error_of(item)
+            else:
+                raise answer.fault("the batch has an item that is not a response")
+            if item.id is None:
+                unknown = value if isinstance(value, Exception) else unknown
+            elif type(item.id) is not int or item.id not in sent:
+                raise answer.fault("the batch has a response to another call")
+            elif item.id in found:
+                raise answer.fault("the batch has two responses to one call")
+            else:
+                found[item.id] = value
+        return [found[id] if id in found else _missing(unknown) for id in ids]
+
+
+def _is_response_to(response: Response[Any], id: int) -> bool:
+    if response.id is None:
+        return response.error is not None
+    return type(response.id) is int and response.id == id
+
+
+def _error_of(response: Response[Any]) -> RpcError:
+    error = response.error
+    assert error is not None
+    return RpcError(error.code, error.message, error.data)
+
+
+def _result_of(response: Response[Any]) -> Any:
+    if response.error is not None:
+        raise _error_of(response)
+    return response.result
+
+
+def _missing(cause: Exception | None) -> InvalidResponse:
+    error = InvalidResponse("the batch has no response to this call")
+    error.__cause__ = cause
+    return error
