@@ -1,5 +1,8 @@
 """One end of a connection, client and server at once, without IO and without a clock.
 
+One class, because a message in one direction settles what went in the other, by its id, its token or its batch. What it
+keeps is in tracker.py and events.py.
+
     peer = Peer()
     call, data = peer.call("add", [1, 2], now)          # send `data` to the other end
     for event in peer.receive_bytes(received, now):     # `received` came from there

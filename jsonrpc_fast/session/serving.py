@@ -37,13 +37,11 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial
-from itertools import chain
 from math import inf
-from sys import getsizeof
 from types import CoroutineType
 from typing import Any, Final, cast
 
-from ..codec import Raw, Request
+from ..codec import Request
 from ..codes import BUSY_MESSAGE, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError, standard_error
 from ..handlers import NEVER_AWAITABLE, Handler, Handlers, RequestContext
@@ -55,6 +53,7 @@ from .group import SessionGroup
 from .hooks import FoundHooks
 from .peer import Peer
 from .running import Item, Run, RunState, Trace, current_run
+from .sizes import memory_of
 from .tracker import Outcome
 
 PAUSE_SECONDS: Final = 0.5
@@ -173,7 +172,7 @@ class Dispatcher:
         for run in self._tasks.values():
             if run.state is _RUNNING:
                 if run.size < 0:
-                    run.size = _size(run.item.params, self._max_bytes)
+                    run.size = memory_of(run.item.params, self._max_bytes)
                 size += run.size
         return size
 
@@ -306,7 +305,7 @@ class Dispatcher:
         return self._transport.write_buffer_bytes > self._reply_bytes
 
     def _hold(self, item: Item) -> None:
-        size = _size(item.params, self._max_bytes)
+        size = memory_of(item.params, self._max_bytes)
         if not self._has_room(size):
             if self._reads_regardless:
                 self._refuse_for_room(item)
@@ -429,7 +428,7 @@ class Dispatcher:
             self._running < self._max_handlers and not self._queue and (self._group is None or self._group.has_slot())
         )
         if needs_slot and not has_slot:
-            run.size = _size(run.item.params, self._max_bytes)
+            run.size = memory_of(run.item.params, self._max_bytes)
             if self._has_room(run.size):
                 if run.request is not None:
                     run.request.task = run
@@ -443,7 +442,7 @@ class Dispatcher:
                 self._start(run)
                 return
         elif self._alongside < self._max_inbox:
-            run.size = _size(run.item.params, self._max_bytes)
+            run.size = memory_of(run.item.params, self._max_bytes)
             has_room = not self._alongside_bytes or self._alongside_bytes + run.size <= self._max_bytes
             if has_room and (not self._alongside or self._group is None or self._group.has_room(run.size)):
                 run.state = _ALONGSIDE
@@ -597,7 +596,7 @@ class Dispatcher:
         """Take the slot of a handler that begins to wait for a peer."""
         run.state = RunState.WAITING
         if run.size < 0:
-            run.size = _size(run.item.params, self._max_bytes)
+            run.size = memory_of(run.item.params, self._max_bytes)
         self._running -= 1
         if self._group is not None:
             self._group.release()
@@ -759,26 +758,3 @@ class Dispatcher:
             shown, started = trace if trace is not None else (None, None)
             seconds = 0.0 if started is None else asyncio.get_running_loop().time() - started
             served(shown, id, item.method, outcome, code, seconds)
-
-
-_LEAF_BYTES: Final = 32  # estimate for a number or a short string
-
-
-def _size(params: Any, enough: int) -> int:
-    """Estimate the memory of params in bytes. Counting stops beyond `enough`, before a large container is copied."""
-    if type(params) is Raw:
-        return getsizeof(params) + len(params)
-    size = 0
-    level = [params] if type(params) is dict or type(params) is list else []
-    while level:
-        size += sum(map(getsizeof, level)) + _LEAF_BYTES * sum(map(len, level))
-        if size > enough:
-            break
-        values: list[Any] = list(chain.from_iterable([v for v in level if type(v) is list]))
-        for container in level:
-            if type(container) is dict:
-                values += container
-                values += container.values()
-        size += sum([len(value) for value in values if type(value) is str])
-        level = [value for value in values if type(value) is dict or type(value) is list]
-    return size

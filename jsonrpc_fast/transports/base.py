@@ -31,7 +31,7 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from .._checks import check_count, check_seconds
-from ..codec import ParseError
+from ..codec import ParseError, encode
 from ..errors import LOOP_EXITS, ConnectionLost, StateError
 from ..profile import JSONRPC, Limits, Profile
 from . import debug
@@ -254,8 +254,8 @@ class BaseTransport(Transport):
     def _open_log(self) -> None:
         raise NotImplementedError
 
-    def _frame(self, message: Sendable) -> bytes:
-        """Return a message as a frame, or b"" if nothing is to be sent. Raises like `send`."""
+    def _framed(self, text: bytes) -> bytes:
+        """Return a text, which ends in a line break or in none, as a frame; b"" if nothing is to be sent."""
         raise NotImplementedError
 
     def _write_queue(self) -> None:
@@ -425,6 +425,19 @@ class BaseTransport(Transport):
         elif not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self._flush_turn)
+
+    def _frame(self, message: Sendable) -> bytes:
+        """Return a message as a frame, or b"" if nothing is to be sent. Raises like `send`."""
+        if not self._may_send:
+            raise self._closed_error()
+        if isinstance(message, bytes):
+            text = message
+        else:
+            text = encode(list(message) if isinstance(message, tuple) else message)
+        framed = self._framed(text)
+        if self._log is not None and framed:
+            self._log.sent(framed, message)
+        return framed
 
     async def drain(self) -> None:
         while self._may_send and self._is_blocked:

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from ..codec import Decoder, encode
+from ..codec import Decoder
 from ..framing.frames import Framing, frame
 from ..profile import JSONRPC, Limits, Profile
 from . import debug
 from .base import TURN_ITEMS, BaseTransport, State
-from .protocol import Sendable
 
 SMALL_BYTES: Final = 256
 """Chunks up to this size are decoded at once, since they hold few items."""
@@ -99,18 +98,9 @@ class ByteTransport(BaseTransport):
             self._feed = partial(self._log.feed, self._decoder)
         self._may_send_lines = self._decoder.framing in ("newline", "concatenated") and self._log is None
 
-    def _frame(self, message: Sendable) -> bytes:
-        if not self._may_send:
-            raise self._closed_error()
-        if isinstance(message, bytes):
-            text = message
-        else:
-            text = encode(list(message) if isinstance(message, tuple) else message)
+    def _framed(self, text: bytes) -> bytes:
         framing = self._decoder.framing
-        framed = frame(text, "newline" if framing == "auto" else framing)  # the peer's framing is not known yet
-        if self._log is not None and framed:
-            self._log.sent(framed, message)
-        return framed
+        return frame(text, "newline" if framing == "auto" else framing)  # the peer's framing is not known yet
 
     def _write_queue(self) -> None:
         queue = self._queue

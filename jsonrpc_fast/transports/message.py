@@ -12,11 +12,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..codec import decode, encode
+from ..codec import decode
 from . import debug
 from .base import NEWLINE, TURN_ITEMS, BaseTransport, State
 from .options import MessageOptions
-from .protocol import Sendable
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -90,15 +89,7 @@ class MessageTransport(BaseTransport):
         self._log = debug.log_for(self.channel_name(), "none", self.profile.limits)
         self._may_send_lines = self._log is None
 
-    def _frame(self, message: Sendable) -> bytes:
-        if not self._may_send:
-            raise self._closed_error()
-        if isinstance(message, bytes):
-            text = message
-        else:
-            text = encode(list(message) if isinstance(message, tuple) else message)
-        if self._log is not None and text:
-            self._log.sent(text, message)
+    def _framed(self, text: bytes) -> bytes:
         return text
 
     def _write_queue(self) -> None:
