@@ -1,0 +1,64 @@
+"""Messages and loops for the tests of dispatch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Awaitable, Generator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast.handlers import dispatch as dispatch_module
+from jsonrpc_fast.handlers import handler as handler_module
+
+SECRET = "the secret text"
+
+
+def use_backend(impl: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let dispatch use the codec of one backend."""
+    for name in (
+        *("Notification", "ParseError", "Request", "Response"),
+        *("decode", "encode", "encode_error", "encode_result"),
+    ):
+        monkeypatch.setattr(dispatch_module, name, getattr(impl, name))
+    monkeypatch.setattr(handler_module, "Raw", impl.Raw)
+
+
+def on_another_loop(work: Awaitable[bytes]) -> bytes:
+    """The result of what no loop of asyncio runs. `pause` gives control away."""
+    steps = work.__await__()
+    while True:
+        try:
+            assert next(steps) == "pause"
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+
+
+class Pause:
+    def __await__(self) -> Generator[str, None, None]:
+        yield "pause"
+
+
+def fail() -> None:
+    raise LookupError(SECRET)
+
+
+def exit_now() -> None:
+    sys.exit(SECRET)
+
+
+def call(method: str, id: Any = 1, params: Any = None) -> str:
+    members = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+    return json.dumps({name: value for name, value in members.items() if value is not None})
+
+
+def error(code: int, message: str, id: bytes = b"1") -> bytes:
+    return b'{"jsonrpc":"2.0","id":%b,"error":{"code":%d,"message":"%b"}}' % (id, code, message.encode())
+
+
+INTERNAL = error(-32603, "Internal error")
+
+
+RESULT = b'{"jsonrpc":"2.0","id":1,"result":%b}'
