@@ -3,8 +3,8 @@
     uvicorn --factory benchmarks.http_servers:fast
 
 Each is written as a user of its library would write it. The FastAPI integration of pjrpc 2.2 sends responses as JSON
-strings, so its dispatcher stands on Starlette. The constant ones are the ceiling: they parse nothing, and answer the
-bytes in the environment variable ANSWER.
+strings, so its dispatcher stands on Starlette. The constant one is the ceiling: it receives the body, parses nothing,
+and answers the bytes in the environment variable ANSWER.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import warnings
 from typing import Any, Final
 
 FAST: Final = "jsonrpc_fast"
-CONSTANT: Final = "constant bytes, body not received"
 RECEIVED: Final = "constant bytes, body received"
 PJRPC: Final = "pjrpc on Starlette"
 JSONRPCSERVER: Final = "jsonrpcserver on Starlette"
@@ -22,8 +21,7 @@ FASTAPI: Final = "fastapi-jsonrpc"
 
 FACTORIES: Final = {
     FAST: "fast",
-    CONSTANT: "constant",
-    RECEIVED: "constant_received",
+    RECEIVED: "constant",
     PJRPC: "pjrpc",
     JSONRPCSERVER: "jsonrpcserver",
     FASTAPI: "fastapi_jsonrpc",
@@ -41,18 +39,10 @@ def fast() -> Any:
 
 
 def constant() -> Any:
-    start, body = _constant_messages()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            await send(start)
-            await send(body)
-
-    return app
-
-
-def constant_received() -> Any:
-    start, body = _constant_messages()
+    answer = os.environ["ANSWER"].encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
+    start = {"type": "http.response.start", "status": 200, "headers": headers}
+    body = {"type": "http.response.body", "body": answer}
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
@@ -62,13 +52,6 @@ def constant_received() -> Any:
             await send(body)
 
     return app
-
-
-def _constant_messages() -> tuple[Any, Any]:
-    answer = os.environ["ANSWER"].encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
-    start = {"type": "http.response.start", "status": 200, "headers": headers}
-    return start, {"type": "http.response.body", "body": answer}
 
 
 def _on_starlette(serve: Any) -> Any:
