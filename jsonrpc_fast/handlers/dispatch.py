@@ -259,6 +259,17 @@ class Dispatch:
         encode = partial(self._encode_error, item, is_line)
         return error_reply(error, item.method, item.id, encode, internal_error)[0]
 
+    def failed(self, data: Any, error: BaseException) -> bytes:
+        """Return the reply to a text, a function of which raised a cancellation that nobody asked for.
+
+        Raises:
+            RuntimeError: The text is a batch: it is not known which function it was.
+        """
+        received = self._decode(data)
+        if isinstance(received, list):
+            raise RuntimeError(f"a function raised {type(error).__name__}") from error
+        return self._fail(received, error, self._delimited)
+
     def _refuse_late(self, item: Any, is_line: bool) -> bytes:
         """Return the reply to an item whose deadline has passed."""
         if not isinstance(item, (Request, Notification)):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias, TypedDict
+from typing import Any, ClassVar, Final, TypeAlias, TypedDict
 
 from .._checks import check_count
 from ..codec._json import Default, check_option
 from ..handlers import Handlers
 from ..handlers.dispatch import Dispatch
 from ..profile import JSONRPC, Profile
-from .requests import Access, Header, Refusal, check_content, declared_length
+from .requests import Access, Header, Refusal, check_content, check_status, checked_fields, declared_length
 
 Respond: TypeAlias = "Callable[[Any, bytes], tuple[int, Iterable[Header]]]"
 Answer: TypeAlias = "tuple[int, list[Header], bytes]"
@@ -35,7 +36,7 @@ class EndpointOptions(TypedDict, total=False):
         context: Called with the ASGI scope or the WSGI environment, before the body is read. What it returns is
             `RequestContext.context` for the functions; it may raise a `Refusal`. By default that is the scope itself.
         respond: Called with the context and the reply, b"" if there is none. Returns the status and further headers,
-            with names in lower case.
+            with names in lower case. It is not async.
         health: The path, below where the application is mounted, that answers a GET with 200; None: no path.
             "/health" by default.
         raw: As in `Handlers.dispatch`.
@@ -58,6 +59,8 @@ class EndpointOptions(TypedDict, total=False):
 class BaseEndpoint:
     """The options of an endpoint; see `Endpoint`."""
 
+    _is_async: ClassVar[bool] = False
+
     def __init__(
         self,
         handlers: Handlers | Mapping[str, Callable[..., Any]],
@@ -75,6 +78,8 @@ class BaseEndpoint:
     ) -> None:
         check_option(option)
         check_count("max_body", max_body, 1)
+        check_function("context", context, may_be_async=self._is_async)
+        check_function("respond", respond)
         found = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
         self._dispatch = Dispatch(found.finder(), profile, raw, False, default, option)
         self._max_body = profile.limits.message_bytes if max_body is None else max_body
@@ -111,10 +116,23 @@ class BaseEndpoint:
         fields: list[Header] = []
         if self._respond is not None:
             status, added = self._respond(context, reply)
-            fields += added
+            check_status(status, 200)
+            fields += checked_fields(added)
         if reply:
             fields += (JSON_TYPE, (b"content-length", b"%d" % len(reply)))
         return status, fields, reply
+
+
+def check_function(name: str, function: object, *, may_be_async: bool = False) -> None:
+    """Check an option that is a function, or None.
+
+    Raises:
+        TypeError: It is not callable, or async although it must not be.
+    """
+    if function is not None and not callable(function):
+        raise TypeError(f"{name} must be callable, not {type(function).__name__}")
+    if inspect.iscoroutinefunction(function) and not may_be_async:
+        raise TypeError(f"{name} must not be async")
 
 
 def text_answer(status: int, text: bytes, method: str, fields: Iterable[Header] = ()) -> Answer:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .._checks import check_count, check_seconds
 from ..handlers import Handlers, is_awaitable
 from .base import JSON_TYPE, BaseEndpoint, EndpointOptions, refusal_answer
+from .failures import PlainFailures, is_stray
 from .guard import Guarded
 from .requests import Header, Receive, Refusal, Scope, Send, check_repeated, is_loopback, read_body
 
@@ -44,6 +45,8 @@ class Endpoint(BaseEndpoint):
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
     """
+
+    _is_async = True
 
     def __init__(
         self,
@@ -80,9 +83,10 @@ class Endpoint(BaseEndpoint):
                 declared = self._admit(headers, is_local)
                 context: Any = scope
                 if self._context is not None:
-                    context = self._context(scope)
-                    if is_awaitable(context):
-                        context = await context
+                    with PlainFailures():
+                        context = self._context(scope)
+                        if is_awaitable(context):
+                            context = await context
                 reading = read_body(receive, self._max_body, declared)
                 try:
                     waiting = reading.send(None)
@@ -95,19 +99,27 @@ class Endpoint(BaseEndpoint):
                         raise Refusal(408, "The body did not arrive in time.")
                 if body is None:
                     return
-                reply: Any = self._dispatch.start(body, context, scope.get("client"), self._timeout, self._max_handlers)
-                if type(reply) is not bytes:
-                    try:
-                        reply = await Guarded(reply, reply.send(None), receive=receive)
-                    except StopIteration as end:
-                        reply = end.value
-                    if reply is None:
-                        return
+                try:
+                    reply: Any = self._dispatch.start(
+                        body, context, scope.get("client"), self._timeout, self._max_handlers
+                    )
+                    if type(reply) is not bytes:
+                        try:
+                            reply = await Guarded(reply, reply.send(None), receive=receive)
+                        except StopIteration as end:
+                            reply = end.value
+                        if reply is None:
+                            return
+                except BaseException as error:
+                    if not is_stray(error):
+                        raise
+                    reply = self._dispatch.failed(body, error)
                 if self._respond is None and reply:
                     status, body = 200, reply
                     fields = [JSON_TYPE, (b"content-length", b"%d" % len(reply))]
                 else:
-                    status, fields, body = self._answer_reply(context, reply)
+                    with PlainFailures():
+                        status, fields, body = self._answer_reply(context, reply)
             else:
                 self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
                 path = scope["path"].removeprefix(scope.get("root_path", ""))

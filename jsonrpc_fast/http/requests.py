@@ -40,13 +40,46 @@ class Refusal(Exception):
         status: The HTTP status of the answer, 400 to 599.
         reason: A sentence for the body of the answer, as plain text.
         headers: Further headers of the answer, as names in lower case and values.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: `status` is out of range.
     """
 
     def __init__(self, status: int, reason: str, headers: Iterable[Header] = ()) -> None:
+        check_status(status, 400)
+        if not isinstance(reason, str):
+            raise TypeError(f"reason must be a str, not {type(reason).__name__}")
         super().__init__(status, reason)
         self.status: int = status
         self.reason: str = reason
-        self.headers: tuple[Header, ...] = tuple(headers)
+        self.headers: tuple[Header, ...] = checked_fields(headers)
+
+
+def check_status(status: object, minimum: int) -> None:
+    """Check the status of an answer.
+
+    Raises:
+        TypeError: It is not an int.
+        ValueError: It is below `minimum`, or above 599.
+    """
+    if not isinstance(status, int) or isinstance(status, bool):
+        raise TypeError(f"the status must be an int, not {type(status).__name__}")
+    if not minimum <= status <= 599:
+        raise ValueError(f"the status must be {minimum} to 599")
+
+
+def checked_fields(fields: Iterable[Header]) -> tuple[Header, ...]:
+    """Return the headers of an answer.
+
+    Raises:
+        TypeError: They are not pairs of bytes.
+    """
+    found = tuple(fields)
+    for field in found:
+        if type(field) not in (tuple, list) or [type(part) for part in field] != [bytes, bytes]:
+            raise TypeError("headers must be pairs of bytes: name and value")
+    return found
 
 
 class Access:

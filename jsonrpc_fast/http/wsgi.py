@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any, Final
 
+from ..handlers import is_awaitable
 from ..types import UNSET
 from .base import BaseEndpoint, refusal_answer
 from .requests import Refusal, is_loopback, too_large
@@ -70,6 +71,8 @@ class WsgiEndpoint(BaseEndpoint):
                 declared = self._admit(headers, is_local)
                 if context is UNSET:
                     context = environ if self._context is None else self._context(environ)
+                    if is_awaitable(context):
+                        raise TypeError("context must not be async")
                 text = self._read(environ, declared)
                 peer = environ.get("REMOTE_ADDR"), environ.get("REMOTE_PORT")
                 status, fields, body = self._answer_reply(context, self._dispatch.serve(text, context, peer))

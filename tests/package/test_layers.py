@@ -53,6 +53,7 @@ MAY_IMPORT_ASYNCIO = (
     "session.wait_queue",
     "transports.",
     "http.client",
+    "http.failures",
     "http.guard",
     "mcp.client.",
     "mcp.http.",

@@ -25,13 +25,16 @@ import hashlib
 import logging
 import re
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Iterable, Mapping
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ..._checks import check_seconds as check_seconds_option
 from ...codec._json import dumps
 from ...handlers import is_awaitable
+from ...http.failures import RefusedFailures
 from ...http.guard import Guarded
 from ...http.requests import Refusal
 
@@ -43,7 +46,10 @@ MAX_TOKEN_BYTES: Final = 16 * 1024
 _TOKEN_CHARACTERS: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/=")
 _SCOPE: Final = re.compile(r"[!#-\[\]-~]+")
 """A scope (RFC 6749, section 3.3). Others, such as one made from the name in a message, do not fit into a header."""
+_UNCHECKED: Final = "The token cannot be checked."
 _UNREADABLE: Final = "The rights of the token cannot be found out."
+_NOT_CLAIMS: Final = (Awaitable, Generator, AsyncGenerator, Future)
+"""What a function returns that was to be awaited, or to run elsewhere."""
 _logger: Final = logging.getLogger("jsonrpc_fast.mcp")
 
 
@@ -51,19 +57,21 @@ class Authorization:
     """How an endpoint checks bearer tokens.
 
     Args:
-        check: Takes the token and returns its claims, usually a mapping; None if the token is not valid. It may be
-            async. If it raises an exception, the token counts as invalid and the exception is logged without the token.
-            A `Refusal` is sent as it is, such as 503 while the authorization server cannot be reached.
+        check: Takes the token and returns its claims, usually a mapping; None if the token is not valid. A `Refusal`
+            that it raises is sent as it is, such as 503 while the authorization server cannot be reached.
         resource: The URL of the MCP endpoint, as clients know it. Tokens must be issued for it (RFC 8707).
         authorization_servers: The issuers of tokens, as URLs.
         scopes: The scopes that every request needs. Or a function that takes the method of a message and the name or
-            URI in its params, or None, and returns the scopes that the message needs.
+            URI in its params, or None, and returns the scopes that the message needs, as several strings.
         scopes_supported: The scopes for the metadata; by default those of `scopes`, if it is not a function.
         subject: Takes the claims and returns who they stand for; a session belongs to it. By default "iss" and "sub" of
             the claims, or "client_id". Claims without these, claims that are no mapping, and None as the result stand
-            for the token itself.
+            for the token itself. It must have the same `repr` each time, as a str or a tuple has.
         metadata: Further members of the metadata, such as `resource_name`.
-        check_seconds: How long an async `check` may take; then it is cancelled and the answer is 503. None: no limit.
+        check_seconds: How long an async function may take; then it is cancelled and the answer is 503. None: no limit.
+
+    `check`, `scopes` and `subject` may be async. If one of them fails, or returns something else, the answer is 500,
+    and the exception is logged without the token.
 
     Raises:
         TypeError: An argument has the wrong type.
@@ -72,11 +80,11 @@ class Authorization:
 
     def __init__(
         self,
-        check: Callable[[str], Any | Awaitable[Any]],
+        check: Callable[[str], Any],
         *,
         resource: str,
         authorization_servers: Collection[str],
-        scopes: Collection[str] | Callable[[str, str | None], Iterable[str]] = (),
+        scopes: Collection[str] | Callable[[str, str | None], Iterable[str] | Awaitable[Iterable[str]]] = (),
         scopes_supported: Collection[str] | None = None,
         subject: Callable[[Any], object] | None = None,
         metadata: Mapping[str, Any] | None = None,
@@ -92,11 +100,13 @@ class Authorization:
             raise ValueError("there must be an authorization server")
         if not callable(check):
             raise TypeError("check must be callable")
+        if subject is not None and not callable(subject):
+            raise TypeError("subject must be callable")
         self._check = check
         self._check_seconds = check_seconds
         self._subject = subject
-        self._scopes_for: Callable[[str, str | None], Iterable[str]] | None = scopes if callable(scopes) else None
-        self._scopes: frozenset[str] = frozenset() if callable(scopes) else frozenset(scopes)
+        self._scopes_for: Callable[[str, str | None], Any] | None = scopes if callable(scopes) else None
+        self._scopes: frozenset[str] = frozenset() if callable(scopes) else _as_scopes(scopes)
         supported = sorted(self._scopes) if scopes_supported is None else list(scopes_supported)
         path = parts.path.rstrip("/")
         self.paths: frozenset[str] = frozenset({WELL_KNOWN, WELL_KNOWN + path})
@@ -116,7 +126,7 @@ class Authorization:
 
         Raises:
             Refusal: There is no valid token (401), or it lacks a scope (403), or the header is malformed (400), or a
-                function failed that reads the claims (500).
+                function failed (500) or took too long (503).
         """
         if header is None:
             raise self._refusal(401, None, "A bearer token is required.", self._supported)
@@ -127,28 +137,22 @@ class Authorization:
         if len(token) > MAX_TOKEN_BYTES or not _TOKEN_CHARACTERS.issuperset(token):
             raise self._refusal(400, "invalid_request", "The token is malformed.")
         text = token.decode()
-        try:
-            claims = self._check(text)
-            if is_awaitable(claims):
-                claims = await self._in_time(claims)
-        except Refusal:
-            raise
-        except Exception as error:
-            self._log(error, text)
-            claims = None
-        if not claims and not isinstance(claims, Mapping):
+        with RefusedFailures(_UNCHECKED, partial(_log, text)):
+            claims = await self._call(self._check, text)
+            if isinstance(claims, _NOT_CLAIMS):  # it counts as true, and would let everybody in
+                raise TypeError(f"check must not return a {type(claims).__name__}")
+            is_valid = bool(claims) or isinstance(claims, Mapping)
+        if not is_valid:
             raise self._refusal(401, "invalid_token", "The token is not valid.", self._supported)
-        try:
+        with RefusedFailures(_UNREADABLE, partial(_log, text)):
             self._require(claims, self._scopes)
-            return claims, self._subject_of(claims, token)
-        except Refusal:
-            raise
-        except Exception as error:
-            self._log(error, text)
-            raise Refusal(500, _UNREADABLE) from None
+            return claims, await self._subject_of(claims, token)
 
-    async def _in_time(self, claims: Awaitable[Any]) -> Any:
-        work = _result(claims)
+    async def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        found = function(*arguments)
+        if not is_awaitable(found):
+            return found
+        work = _result(found)
         try:
             guarded = Guarded(work, work.send(None), seconds=self._check_seconds)
         except StopIteration as end:
@@ -158,35 +162,25 @@ class Authorization:
             raise Refusal(503, "The token could not be checked in time.", [(b"retry-after", b"1")])
         return found
 
-    def check_message(self, claims: Any, method: str, name: str | None) -> None:
+    async def check_message(self, claims: Any, method: str, name: str | None) -> None:
         """Check that claims have the scopes for a message.
 
         Raises:
-            Refusal: A scope is missing (403), or the function that gives the scopes failed (500).
+            Refusal: A scope is missing (403), or the function for the scopes failed (500) or took too long (503).
         """
-        if self._scopes_for is None:
-            return
-        try:
-            self._require(claims, frozenset(self._scopes_for(method, name)))
-        except Refusal:
-            raise
-        except Exception as error:
-            self._log(error)
-            raise Refusal(500, _UNREADABLE) from None
-
-    def _log(self, error: Exception, token: str | None = None) -> None:
-        lines = "".join(traceback.format_exception(error))
-        if token is not None:
-            lines = lines.replace(token, "[the token]")
-        _logger.warning("the check of a bearer token failed\n%s", lines)
+        if self._scopes_for is not None:
+            with RefusedFailures(_UNREADABLE, partial(_log, None)):
+                self._require(claims, _as_scopes(await self._call(self._scopes_for, method, name)))
 
     def _require(self, claims: Any, scopes: frozenset[str]) -> None:
         if not scopes <= scopes_of(claims):
             raise self._refusal(403, "insufficient_scope", "The token lacks a scope.", sorted(scopes))
 
-    def _subject_of(self, claims: Any, token: bytes) -> object:
+    async def _subject_of(self, claims: Any, token: bytes) -> object:
         if self._subject is not None:
-            subject = self._subject(claims)
+            subject: object = await self._call(self._subject, claims)
+            if type(subject).__repr__ is object.__repr__:  # it names an address in memory
+                raise TypeError(f"subject must return a str, for example, not a {type(subject).__name__}")
             if subject is not None:  # otherwise all clients without a subject would share their sessions
                 return subject
         elif isinstance(claims, Mapping):
@@ -205,8 +199,22 @@ class Authorization:
         return Refusal(status, reason, [(b"www-authenticate", challenge.encode("latin-1"))])
 
 
-async def _result(claims: Awaitable[Any]) -> Any:
-    return await claims
+async def _result(found: Awaitable[Any]) -> Any:
+    return await found
+
+
+def _as_scopes(scopes: Iterable[str]) -> frozenset[str]:
+    found = None if isinstance(scopes, str) else frozenset(scopes)
+    if found is None or not all(isinstance(scope, str) for scope in found):
+        raise TypeError("scopes must be several strings")
+    return found
+
+
+def _log(token: str | None, error: BaseException) -> None:
+    lines = "".join(traceback.format_exception(error))
+    if token is not None:
+        lines = lines.replace(token, "[the token]")
+    _logger.error("the check of a bearer token failed\n%s", lines)
 
 
 def scopes_of(claims: Any) -> frozenset[str]:

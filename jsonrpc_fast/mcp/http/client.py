@@ -41,6 +41,7 @@ from .post import Key, Post, key_of
 from .request_headers import RequestHeaders
 from .sending import (
     EVENT_STREAM,
+    STRAY,
     Body,
     HttpAuth,
     HttpSender,
@@ -183,7 +184,7 @@ class StreamableHttpClient(MessageTransport):
                 with move_on_after(_NOTICE_SECONDS):
                     response = await self._sender.send("DELETE", session_headers(session))
                     await self._sender.release(response)
-            except Exception as error:  # the server forgets the session in time
+            except (Exception, asyncio.CancelledError) as error:  # the server forgets the session in time
                 self._report_fault(self._sender.translated(error))
         await self._abort()
 
@@ -288,6 +289,9 @@ class StreamableHttpClient(MessageTransport):
                     raise ConnectionLost("the stream of the server ended before the response")
         except Exception as error:
             self._fail(post, self._sender.translated(error))
+        except asyncio.CancelledError:  # who cancels this task has settled its requests: httpx or `auth` raised it
+            self._fail(post, ConnectionLost(STRAY))
+            raise
         finally:
             post.body.mark_written()
             for key in post.ids:
@@ -446,7 +450,7 @@ class StreamableHttpClient(MessageTransport):
     async def _renew_soon(self, session: ClientSession) -> None:
         try:
             await self._renew(session)
-        except Exception as error:  # the next request tries again
+        except (Exception, asyncio.CancelledError) as error:  # the next request tries again
             self._report_fault(self._sender.translated(error))
 
     async def _renew(self, session: ClientSession) -> None:
@@ -487,7 +491,7 @@ class StreamableHttpClient(MessageTransport):
                 raise status_error(response)
             elif method == "notifications/initialized" and session is not None:
                 self._listen(session)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             self._report_fault(self._sender.translated(error))
         finally:
             body.mark_written()

@@ -19,7 +19,9 @@ from typing import Any, Final, TypedDict
 
 from ..._checks import check_count, check_seconds
 from ...codec import Notification, ParseError, Request, decode, encode
+from ...errors import StateError
 from ...http.base import JSON_TYPE, Answer, refusal_answer
+from ...http.failures import RefusedFailures
 from ...http.guard import Guarded
 from ...http.requests import (
     Access,
@@ -44,6 +46,7 @@ from .authorization import Authorization
 from .checks import SESSION_ID, SINGLE_HEADERS, VERSION, accepts, is_modern
 from .connections import ServerOfConnections
 from .event_store import EventStore, MemoryEventStore
+from .guarded_store import GuardedStore
 from .headers import NAME_MEMBERS, PARAM_HEADER_PREFIX
 from .responses import EVENT_TYPE, RETRY_SOON, Connection, Responder
 from .session_requests import SessionRequests
@@ -51,6 +54,7 @@ from .stateless import StatelessRequests
 from .streams import Exchange
 
 _logger: Final = logging.getLogger("jsonrpc_fast.mcp")
+_LIFESPAN_FAILED: Final = "the lifespan of the server failed"
 _JSON: Final = b"application/json"
 _METADATA_HEADERS: Final = ((b"access-control-allow-origin", b"*"), (b"cache-control", b"max-age=3600"))
 _CLOSE: Final = (b"connection", b"close")
@@ -172,6 +176,8 @@ class McpEndpoint:
         self._body_seconds = body_seconds
         self._max_requests = max_requests
         store: EventStore | None = MemoryEventStore() if isinstance(event_store, Unset) else event_store
+        if store is not None and type(store) is not MemoryEventStore:
+            store = GuardedStore(store)
         self._responder = Responder(store, retry_ms, keep_alive_seconds)
         self._authorization = authorization
         legacy = [version for version in server.versions if version in HANDSHAKE_VERSIONS]
@@ -228,11 +234,14 @@ class McpEndpoint:
                 self._idle.set_result(None)
 
     async def _enter_lifespan(self) -> None:
-        try:
-            await self._lifespan.enter()
-        except TimeoutError as error:
-            _logger.error("the lifespan of the server failed", exc_info=error)
-            raise Refusal(503, "The server is not ready.", [RETRY_SOON]) from None
+        with RefusedFailures("The server cannot begin.", _log_lifespan):
+            try:
+                await self._lifespan.enter()
+            except TimeoutError as error:
+                _log_lifespan(error)
+                raise Refusal(503, "The server is not ready.", [RETRY_SOON]) from None
+            except StateError:
+                raise Refusal(503, "The server is closing.", [RETRY_SOON]) from None
 
     async def _serve(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
         method = scope["method"]
@@ -276,7 +285,7 @@ class McpEndpoint:
         if self._authorization is not None:
             for item in message if type(message) is list else [message]:
                 if type(item) is Request or type(item) is Notification:
-                    self._authorization.check_message(exchange.claims, item.method, _name_of(item))
+                    await self._authorization.check_message(exchange.claims, item.method, _name_of(item))
         connection = Connection(receive, send, self._write_seconds)
         try:
             if self._has_modern and (not self._has_legacy or is_modern(message, headers.get(VERSION))):
@@ -313,13 +322,18 @@ class McpEndpoint:
             while message["type"] == "lifespan.startup":
                 try:
                     await self._lifespan.enter()
-                except Exception:
-                    _logger.exception("the lifespan of the server failed")
-                    await send({"type": "lifespan.startup.failed", "message": "the lifespan of the server failed"})
+                except Exception as error:
+                    _log_lifespan(error)
+                    await send({"type": "lifespan.startup.failed", "message": _LIFESPAN_FAILED})
                     return
                 await send({"type": "lifespan.startup.complete"})
                 message = await receive()
-            await self.close()
+            try:
+                await self.close()
+            except Exception as error:
+                _log_lifespan(error)
+                await send({"type": "lifespan.shutdown.failed", "message": _LIFESPAN_FAILED})
+                return
             await send({"type": "lifespan.shutdown.complete"})
         else:
             raise ValueError("the scope is of an unknown type")
@@ -342,7 +356,11 @@ class McpEndpoint:
         try:
             await self._lifespan.leave()
         except TimeoutError as error:
-            _logger.error("the lifespan of the server failed", exc_info=error)
+            _log_lifespan(error)
+
+
+def _log_lifespan(error: BaseException) -> None:
+    _logger.error(_LIFESPAN_FAILED, exc_info=error)
 
 
 async def _send_answer(send: Send, answer: Answer) -> None:

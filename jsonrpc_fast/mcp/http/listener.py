@@ -72,9 +72,10 @@ class Listener:
             self._report(error)
             self._task = None  # renewing begins the next one, and must not cancel this one
             await self._renew(session)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            fault = self._sender.translated(error)
             self._lost = session
-            self._report(self._sender.translated(error))
+            self._report(fault)
 
 
 def _never() -> bool:

@@ -26,6 +26,7 @@ from ...http.base import JSON_TYPE
 from ...http.guard import WATCH_SECONDS, Guarded
 from ...http.requests import Header, Receive, Send
 from .event_store import EventStore, MemoryEventStore
+from .guarded_store import report
 from .streams import MessageStream
 
 EVENT_TYPE: Final = b"text/event-stream"
@@ -318,7 +319,7 @@ class Responder:
         self._lost[name] = None
         if len(self._lost) > _MAX_LOST:
             self._lost.popitem(last=False)
-        _report(error)
+        report(error)
 
     def _leave(self, stream: MessageStream) -> None:
         """Care for what is left of a stream whose connection is closed."""
@@ -358,10 +359,6 @@ async def _reply(
     [text] = stream.take()
     await connection.begin(status_of(text), [JSON_TYPE, (b"content-length", b"%d" % len(text)), *headers])
     return await connection.end(text)
-
-
-def _report(error: Exception) -> None:
-    asyncio.get_running_loop().call_exception_handler({"message": "an event store failed", "exception": error})
 
 
 def _event(id: str | None, data: bytes) -> bytes:

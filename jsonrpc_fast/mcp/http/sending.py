@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, Final, TypeAlias
 
 from ...errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse
+from ...http.failures import is_stray
 from .headers import SESSION_ID_HEADER
 from .pool import ClientPool
 
@@ -37,6 +38,8 @@ EVENT_STREAM: Final = "text/event-stream"
 _CLIENT: Final = "jsonrpc_fast.client"  # the client of an answer, among its extensions
 _MAX_REDIRECTS: Final = 5
 _SESSION_ID: Final = re.compile(r"[!-~]{1,1024}")
+STRAY: Final = "the sending of a request was cancelled"
+"""Says that httpx or `auth` raised a cancellation that nobody asked for."""
 _SHOWN_HEADERS: Final = ("allow", "content-type", "retry-after", "www-authenticate")
 
 HttpAuth: TypeAlias = "httpx.Auth | Any"
@@ -157,9 +160,17 @@ class HttpSender:
             if self._pool is not None and http is not None:
                 self._pool.give_back(http)
 
-    def translated(self, error: Exception) -> Exception:
-        """Return the exception of this package for one of httpx. Other exceptions are returned as they are."""
+    def translated(self, error: Exception | asyncio.CancelledError) -> Exception:
+        """Return the exception of this package for one of httpx. Other exceptions are returned as they are.
+
+        Raises:
+            CancelledError: It is the cancellation of the current task.
+        """
         library = self.library
+        if isinstance(error, asyncio.CancelledError):
+            if not is_stray(error):
+                raise error
+            return ConnectionLost(STRAY)
         if isinstance(error, library.TimeoutException | TimeoutError) and not isinstance(error, CallTimeout):
             made: Exception = CallTimeout("the server did not answer in time")
         elif isinstance(error, library.InvalidURL):

@@ -26,6 +26,7 @@ from ...errors import StateError
 
 _CANCEL_SECONDS: Final = 1.0
 """How long a lifespan that was cancelled may take to end."""
+_CANCELLED: Final = "the lifespan raised CancelledError"
 
 MakeLifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 """A function that takes the server and returns an async context manager."""
@@ -141,6 +142,7 @@ class LifespanHolder:
         Raises:
             TimeoutError: It does not begin in time, and was cancelled. The next call tries again.
             StateError: `leave` was called meanwhile.
+            RuntimeError: It raised a cancellation that nobody asked for.
             Exception: What the lifespan raises. The next call tries again.
         """
         if self._entering is None:
@@ -159,14 +161,16 @@ class LifespanHolder:
 
     async def _enter(self) -> None:
         entering = asyncio.ensure_future(self._lifespan.__aenter__())
+        is_late = True
         try:
             await asyncio.wait([entering], timeout=self._seconds)
+            is_late = not entering.done()
         finally:
             if not entering.done():
                 entering.cancel()
                 await asyncio.wait([entering])
         if entering.cancelled():
-            raise TimeoutError("the lifespan did not begin in time")
+            raise TimeoutError("the lifespan did not begin in time") if is_late else RuntimeError(_CANCELLED)
         entering.result()
 
     async def leave(self) -> None:
@@ -174,6 +178,7 @@ class LifespanHolder:
 
         Raises:
             TimeoutError: It does not end in time, and was cancelled.
+            RuntimeError: It raised a cancellation that nobody asked for.
             Exception: What the lifespan raises.
         """
         if self._entering is not None and not self._entering.done():
@@ -183,13 +188,15 @@ class LifespanHolder:
         if self.is_entered and self._entering is not None:
             self.is_entered, self._entering = False, None
             leaving = asyncio.ensure_future(self._lifespan.__aexit__(None, None, None))
+            is_late = True
             try:
                 await asyncio.wait([leaving], timeout=self._seconds)
+                is_late = not leaving.done()
             finally:
                 if not leaving.done():
                     self._lifespan.cancel()
                     await asyncio.wait([leaving], timeout=_CANCEL_SECONDS)
                     leaving.cancel()
             if not leaving.done() or leaving.cancelled():
-                raise TimeoutError("the lifespan did not end in time")
+                raise TimeoutError("the lifespan did not end in time") if is_late else RuntimeError(_CANCELLED)
             leaving.result()

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import json
+import sys
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
@@ -13,7 +14,7 @@ import httpx
 import pytest
 
 from jsonrpc_fast import mcp
-from jsonrpc_fast.errors import HttpStatusError
+from jsonrpc_fast.errors import ConnectionLost, HttpStatusError
 
 from ...support.http_script import Answer, HttpRequest, HttpScript, Reply, http_script, legacy, modern
 from .test_client import TEXT
@@ -190,6 +191,30 @@ async def test_what_auth_raises_is_raised() -> None:
             async with mcp.connect(server.url, auth=Refusing()):
                 pass
         assert server.requests == []
+
+
+class Stray(httpx.Auth):
+    """Raises what nobody asked for, as soon as it is told to."""
+
+    def __init__(self) -> None:
+        self.is_asked = False
+
+    async def async_auth_flow(self, request: httpx.Request) -> Any:
+        if self.is_asked:
+            raise asyncio.CancelledError("of a future")
+        yield request
+
+
+@pytest.mark.parametrize("revision", [legacy, modern])
+async def test_a_cancellation_that_auth_raises_fails_its_call(revision: Any) -> None:
+    auth = Stray()
+    async with http_script(revision(answer)) as server, mcp.connect(server.url, auth=auth) as client:
+        auth.is_asked = True
+        with pytest.raises(ConnectionLost, match="the sending of a request was cancelled"):
+            await asyncio.wait_for(client.call_tool("add"), 20)
+        auth.is_asked = False
+        assert await client.call_tool("add") == TEXT
+        auth.is_asked = sys.version_info >= (3, 11)  # closing ends all the same
 
 
 async def test_a_refusal_says_how_to_authorize() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 from jsonrpc_fast.http import Refusal
 from jsonrpc_fast.mcp.http.authorization import Authorization, scopes_of
 
+from ...support.failing import FAILING
 from ...support.mcp_http import Gate, begin, call, client_of, initialize, modern, request
+from .test_hostile import Exchange, body_of
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -67,7 +70,7 @@ def bearer(token: str) -> dict[str, str]:
             401,
             f'Bearer error="invalid_token", error_description="The token is not valid.", {CHALLENGE}',
         ),
-        ("Bearer error", 401, None),
+        ("Bearer error", 500, None),
         ("Bearer a b", 400, None),
         ('Bearer a"b', 400, None),
         ("Bearer " + "a" * 20000, 400, None),
@@ -182,6 +185,8 @@ async def test_anybody_may_read_the_metadata() -> None:
         ({"authorization_servers": ISSUER}, TypeError),
         ({"scopes": "read"}, TypeError),
         ({"check": None}, TypeError),
+        ({"subject": "sub"}, TypeError),
+        ({"scopes": [1]}, TypeError),
     ],
 )
 def test_an_invalid_argument_is_refused(options: dict[str, Any], error: type[Exception]) -> None:
@@ -235,33 +240,107 @@ class Claims:
         raise ValueError("no such claim in secret-token")
 
 
-def fail(*arguments: Any) -> Any:
-    raise ValueError("no such claim in secret-token")
+class NoTruth:
+    def __bool__(self) -> bool:
+        raise ValueError("neither")
 
 
+async def awaits_nothing(*arguments: Any) -> Any:
+    return check_later("anna")
+
+
+async def yields(*arguments: Any) -> Any:
+    yield "read"
+
+
+def later(function: Any) -> Any:
+    async def call_later(*arguments: Any) -> Any:
+        await asyncio.sleep(0)
+        return function(*arguments)
+
+    return call_later
+
+
+UNCHECKED = "The token cannot be checked.\n"
+UNREADABLE = "The rights of the token cannot be found out.\n"
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize(
-    "options",
+    ("option", "function", "text"),
     [
-        {"subject": fail},
-        {"scopes": fail},
-        {"scopes": lambda method, name: None},
-        {"scopes": lambda method, name: [1]},
-        {"check": lambda token: Claims()},
+        *[("check", function, UNCHECKED) for function in FAILING],
+        *[("subject", function, UNREADABLE) for function in FAILING],
+        *[("scopes", function, UNREADABLE) for function in FAILING],
+        ("check", lambda token: Future(), UNCHECKED),
+        ("check", lambda token: (token for _ in ()), UNCHECKED),
+        ("check", lambda token: NoTruth(), UNCHECKED),
+        ("check", awaits_nothing, UNCHECKED),
+        ("check", yields, UNCHECKED),
+        ("check", lambda token: Claims(), UNREADABLE),
+        ("subject", lambda claims: object(), UNREADABLE),
+        ("scopes", lambda method, name: None, UNREADABLE),
+        ("scopes", lambda method, name: [1], UNREADABLE),
+        ("scopes", lambda method, name: "read", UNREADABLE),
+        ("scopes", later(lambda method, name: "read"), UNREADABLE),
+        ("scopes", yields, UNREADABLE),
     ],
-    ids=["subject", "scopes", "no scopes", "scopes of another type", "claims"],
 )
-async def test_a_function_that_fails_gives_500_and_is_logged(
-    options: dict[str, Any], caplog: pytest.LogCaptureFixture
+async def test_a_function_that_fails_gives_500_and_is_logged_once(
+    option: str, function: Any, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = {"check": lambda token: USERS["anna"], **options}
-    app = Gate().server.asgi_app(authorization=authorization(**options))
-    with caplog.at_level(logging.WARNING):
-        async with client_of(app) as client:
-            answer = await client.post("/mcp", json=initialize(), headers=bearer("secret-token"))
-            assert (answer.status_code, answer.text) == (500, "The rights of the token cannot be found out.\n")
-    assert "the check of a bearer token failed" in caplog.text
-    if "scopes" not in options:
-        assert "secret-token" not in caplog.text
+    app = Gate().server.asgi_app(
+        authorization=authorization(**{"check": lambda token: USERS["anna"], option: function})
+    )
+    exchange = Exchange(app, initialize(), headers=bearer("secret-token"))
+    await asyncio.wait_for(exchange.run(), 20)
+    assert (exchange.sent[0]["status"], body_of(exchange.sent).decode()) == (500, text)
+    assert b"www-authenticate" not in dict(exchange.sent[0]["headers"])
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "the check of a bearer token failed\nTraceback" in caplog.text
+    assert option == "scopes" or "secret-token" not in caplog.text
+
+
+async def test_the_cancellation_of_a_request_passes_through_the_check(caplog: pytest.LogCaptureFixture) -> None:
+    entered = asyncio.Event()
+
+    async def wait(token: str) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    app = Gate().server.asgi_app(authorization=authorization(check=wait))
+    running = asyncio.create_task(Exchange(app, initialize(), headers=bearer("anna")).run())
+    await asyncio.wait_for(entered.wait(), 20)
+    running.cancel()
+    await asyncio.wait([running], timeout=20)
+    assert running.cancelled()
+    assert caplog.records == []
+
+
+async def test_every_function_may_be_async() -> None:
+    app = Gate().server.asgi_app(
+        authorization=authorization(
+            check=check_later,
+            subject=later(lambda claims: claims["sub"]),
+            scopes=later(lambda method, name: ["write"] if name == "add" else ["read"]),
+        )
+    )
+    async with client_of(app) as client:
+        client.headers.update(bearer("anna"))
+        await begin(client)
+        assert (await client.post("/mcp", json=call(1, "add", a=1, b=2))).status_code == 200
+        assert (await client.post("/mcp", json=request(1, "ping"), headers=bearer("bert"))).status_code == 404
+        assert (await client.post("/mcp", json=call(1, "add", a=1, b=2), headers=bearer("bert"))).status_code == 403
+
+
+@pytest.mark.parametrize("option", ["subject", "scopes"])
+async def test_every_async_function_is_ended(option: str) -> None:
+    async def hang(*arguments: Any) -> None:
+        await asyncio.Event().wait()
+
+    app = Gate().server.asgi_app(authorization=authorization(check_seconds=0.05, **{option: hang}))
+    start, _ = await Exchange(app, initialize(), headers=bearer("anna")).run()
+    assert start["status"] == 503
 
 
 async def test_clients_without_a_subject_share_no_session() -> None:
@@ -279,7 +358,7 @@ async def test_the_log_does_not_show_the_token(caplog: pytest.LogCaptureFixture)
     with caplog.at_level(logging.WARNING):
         async with client_of(app) as client:
             answer = await client.post("/mcp", json=initialize(), headers=bearer("nearly-valid"))
-            assert answer.status_code == 401
+            assert (answer.status_code, answer.text) == (500, "The token cannot be checked.\n")
     assert "KeyError: '[the token]'" in caplog.text
     assert "nearly-valid" not in caplog.text
 

@@ -11,14 +11,14 @@ from typing import Any
 import httpx
 import pytest
 
-from jsonrpc_fast.errors import StateError
+from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
 from jsonrpc_fast.mcp.protocol.meta import TASKS_EXTENSION
 from jsonrpc_fast.mcp.server import Context, Server
 
 from ...support.asgi_servers import serving
 from ...support.mcp_http import client_of, modern
 from .test_endpoint import ACCEPT, begin, initialize, request
-from .test_hostile import Exchange
+from .test_hostile import Exchange, body_of
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -70,21 +70,12 @@ async def test_a_lifespan_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(server.asgi_app(), lifespan="off") as url, httpx.AsyncClient(headers=ACCEPT) as client:
         for _ in range(2):
             answer = await client.post(f"{url}/mcp", json=initialize())
-            assert answer.status_code == 500
-            assert "database" not in answer.text
+            assert (answer.status_code, answer.text) == (500, "The server cannot begin.\n")
     assert events == ["begin"] * 2
 
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async def receive() -> Any:
-        return {"type": "lifespan.startup"}
-
+    caplog.clear()
     with caplog.at_level(logging.ERROR, "jsonrpc_fast.mcp"):
-        await server.asgi_app()({"type": "lifespan"}, receive, send)
-    assert [message["type"] for message in sent] == ["lifespan.startup.failed"]
+        assert await events_of_a_lifespan(server.asgi_app()) == ["lifespan.startup.failed"]
     assert [record.getMessage() for record in caplog.records] == ["the lifespan of the server failed"]
 
 
@@ -101,12 +92,78 @@ async def test_a_lifespan_that_hangs_ends_when_the_application_is_closed() -> No
         yield
 
     app = Server("test", "1", lifespan=lifespan).asgi_app()
-    requests = [asyncio.create_task(Exchange(app, initialize()).run()) for _ in range(3)]
+    exchanges = [Exchange(app, initialize()) for _ in range(3)]
+    requests = [asyncio.create_task(exchange.run()) for exchange in exchanges]
     await asyncio.wait_for(began.wait(), 20)
     await asyncio.wait_for(app.close(0.01), 20)
     await asyncio.wait_for(ended.wait(), 20)
-    results = await asyncio.wait_for(asyncio.gather(*requests, return_exceptions=True), 20)
-    assert [type(result) for result in results] == [StateError] * 3
+    await asyncio.wait_for(asyncio.gather(*requests), 20)
+    assert [(exchange.sent[0]["status"], body_of(exchange.sent)) for exchange in exchanges] == [
+        (503, b"The server is closing.\n")
+    ] * 3
+
+
+@asynccontextmanager
+async def cancelled_at_the_begin(server: Server) -> AsyncIterator[None]:
+    raise asyncio.CancelledError
+    yield
+
+
+@asynccontextmanager
+async def cancelled_at_the_end(server: Server) -> AsyncIterator[None]:
+    yield
+    raise asyncio.CancelledError
+
+
+@asynccontextmanager
+async def failing_at_the_end(server: Server) -> AsyncIterator[None]:
+    yield
+    raise OSError("no database")
+
+
+async def coroutine(server: Server) -> None:
+    pass
+
+
+async def generator(server: Server) -> AsyncIterator[None]:
+    yield
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("lifespan", [cancelled_at_the_begin, coroutine, generator, lambda server: None])
+async def test_a_lifespan_that_cannot_begin(lifespan: Any, caplog: pytest.LogCaptureFixture) -> None:
+    app = Server("test", "1", lifespan=lifespan).asgi_app()
+    for _ in range(2):
+        start, _ = await asyncio.wait_for(Exchange(app, initialize()).run(), 20)
+        assert start["status"] == 500
+    assert await events_of_a_lifespan(app) == ["lifespan.startup.failed"]
+    await app.close()
+    assert [record.getMessage() for record in caplog.records] == ["the lifespan of the server failed"] * 3
+
+
+@pytest.mark.parametrize("lifespan", [cancelled_at_the_end, failing_at_the_end])
+async def test_a_lifespan_that_fails_at_the_end(lifespan: Any, caplog: pytest.LogCaptureFixture) -> None:
+    app = Server("test", "1", lifespan=lifespan).asgi_app()
+    assert await events_of_a_lifespan(app) == ["lifespan.startup.complete", "lifespan.shutdown.failed"]
+    assert [record.getMessage() for record in caplog.records] == ["the lifespan of the server failed"]
+    other = Server("test", "1", lifespan=lifespan).asgi_app()
+    await Exchange(other, initialize()).run()
+    with pytest.raises((RuntimeError, OSError)):
+        await other.close()
+
+
+async def events_of_a_lifespan(app: McpEndpoint) -> list[str]:
+    sent: list[str] = []
+    received = iter(["lifespan.startup", "lifespan.shutdown"])
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    async def receive() -> Any:
+        return {"type": next(received)}
+
+    await asyncio.wait_for(app({"type": "lifespan"}, receive, send), 20)
+    return sent
 
 
 def hanging(*, at_begin: bool, ignores_cancelling: bool = False) -> tuple[Server, asyncio.Event, list[str]]:

@@ -1,0 +1,95 @@
+"""An event store of the user, of which the endpoint sees only what `EventStore` allows.
+
+Rules:
+  - a cancellation that nobody asked for counts as a store that does not answer: ConnectionLost;
+  - so does any exception that `EventStore` does not name and that is raised by reading. It is reported here, while the
+    caller reports what keeps events from being stored;
+  - a result of another type is a TypeError;
+  - forgetting a session fails nothing, but the failure is reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from ...errors import ConnectionLost, EventsLost
+from ...http.failures import is_stray
+from .event_store import EventStore
+
+
+class GuardedStore:
+    """An `EventStore` around the one of the user.
+
+    Args:
+        store: The store of the user.
+    """
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+
+    async def append(self, stream: str, data: bytes | None) -> str | None:
+        try:
+            return _id(await self._store.append(stream, data))
+        except asyncio.CancelledError as error:
+            raise _failure(error) from error
+
+    async def end(self, stream: str) -> None:
+        try:
+            await self._store.end(stream)
+        except asyncio.CancelledError as error:
+            raise _failure(error) from error
+
+    async def stream_of(self, event_id: str) -> str | None:
+        try:
+            return _id(await self._store.stream_of(event_id))
+        except ConnectionLost:
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            failure = _failure(error)
+            report(error)
+            raise failure from error
+
+    async def follow(self, event_id: str) -> AsyncIterator[tuple[str, bytes]]:
+        events: Any = None
+        try:
+            events = self._store.follow(event_id)
+            async for id, data in events:
+                if type(id) is not str or type(data) is not bytes:
+                    raise TypeError("follow must yield pairs of a str and bytes")
+                yield id, data
+        except (ConnectionLost, EventsLost):
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            failure = _failure(error)
+            report(error)
+            raise failure from error
+        finally:
+            if hasattr(events, "aclose"):
+                await events.aclose()
+
+    async def forget(self, session: str) -> None:
+        try:
+            await self._store.forget(session)
+        except (Exception, asyncio.CancelledError) as error:
+            _failure(error)
+            report(error)
+
+
+def _id(found: str | None) -> str | None:
+    if found is not None and type(found) is not str:
+        raise TypeError(f"an id must be a str, not {type(found).__name__}")
+    return found
+
+
+def _failure(error: BaseException) -> ConnectionLost:
+    """Return what an exception counts as. The cancellation of the task itself is raised again."""
+    if isinstance(error, asyncio.CancelledError) and not is_stray(error):
+        raise error
+    return ConnectionLost("the event store failed")
+
+
+def report(error: BaseException) -> None:
+    """Report a failure of a store to the exception handler of the loop."""
+    asyncio.get_running_loop().call_exception_handler({"message": "an event store failed", "exception": error})
