@@ -110,6 +110,9 @@ class HttpScript:
         try:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 await self._serve_requests(reader, writer, number)
+        except RuntimeError:
+            if not writer.is_closing():  # uvloop raises it when the client is gone, where asyncio drops what is written
+                raise
         finally:
             self.open -= 1
             writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()

@@ -196,8 +196,7 @@ class StreamableHttpClient(MessageTransport):
         left |= self._tasks
         if left:
             await asyncio.wait(left, timeout=END_SECONDS)
-        with move_on_after(END_SECONDS):
-            await self._sender.close()
+        await self._sender.close(END_SECONDS)
         self.channel_lost()
 
     def _cancel_requests(self) -> None:

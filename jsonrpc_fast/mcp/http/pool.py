@@ -50,7 +50,7 @@ class ClientPool:
         self._tls = _tls_context(library, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
         self._clients: set[Any] = set()
         self._idle: deque[tuple[Any, float]] = deque()  # with the time since when
-        self._is_closed = False
+        self._closing: asyncio.Future[Any] | None = None
 
     def take(self) -> Any:
         """Return a client that has no request in flight.
@@ -58,7 +58,7 @@ class ClientPool:
         Raises:
             ConnectionLost: The pool is closed.
         """
-        if self._is_closed:
+        if self._closing is not None:
             raise ConnectionLost("the connection is closed")
         now = asyncio.get_running_loop().time()
         while self._idle and self._idle[0][1] < now - IDLE_SECONDS:
@@ -84,11 +84,17 @@ class ClientPool:
             self._begin(self._close_one(client))
 
     async def close(self) -> None:
-        """Close all clients."""
-        self._is_closed = True
-        self._idle.clear()
-        clients, self._clients = self._clients, set()
-        await asyncio.gather(*[client.aclose() for client in clients], return_exceptions=True)
+        """Close all clients. If this is cancelled, closing goes on, and another call waits for it."""
+        if self._closing is None:
+            self._idle.clear()
+            clients, self._clients = self._clients, set()
+            self._closing = asyncio.gather(*[client.aclose() for client in clients], return_exceptions=True)
+        await asyncio.shield(self._closing)
+
+    def abort(self) -> None:
+        """Give up closing clients that do not close in time."""
+        if self._closing is not None:
+            self._closing.cancel()
 
     async def _close_one(self, client: Any) -> None:
         await client.aclose()

@@ -119,10 +119,17 @@ class HttpSender:
         if self._http is None:
             self._pool = ClientPool(self.library, self._auth, begin)
 
-    async def close(self) -> None:
-        """Close the connections, but not those of a client that was given."""
+    async def close(self, seconds: float) -> None:
+        """Close the connections, but not those of a client that was given.
+
+        Args:
+            seconds: How long that may take.
+        """
         if self._pool is not None:
-            await self._pool.close()
+            with move_on_after(seconds) as scope:
+                await self._pool.close()
+            if scope.cancelled_caught:
+                self._pool.abort()
 
     async def send(self, method: str, headers: dict[str, str], body: Body | None = None) -> Any:
         """Send a request and return the answer, whose body is not read. Follow redirects within the origin."""

@@ -215,7 +215,7 @@ async def test_closing_does_not_wait_for_a_lifespan_that_hangs(
 ) -> None:
     monkeypatch.setattr("jsonrpc_fast.mcp.server.lifespan._CANCEL_SECONDS", 0.1)
     server, opened, done = hanging(at_begin=False, ignores_cancelling=ignores_cancelling)
-    app = server.asgi_app(lifespan_seconds=0.05)
+    app = server.asgi_app(lifespan_seconds=0.5)
     await Exchange(app, initialize()).run()
     await asyncio.wait_for(app.close(), 20)
     assert done == ["begin", "cancelled"]

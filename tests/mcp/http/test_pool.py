@@ -62,3 +62,34 @@ async def test_idle_clients_are_bounded_and_closed_in_time(monkeypatch: pytest.M
     with pytest.raises(ConnectionLost):
         pool.take()
     assert three.is_closed
+
+
+class SlowClient:
+    """Closes in two turns of the loop, and only once, as httpx does."""
+
+    def __init__(self, **options: Any) -> None:
+        self.is_begun = self.is_closed = False
+
+    async def aclose(self) -> None:
+        if not self.is_begun:
+            self.is_begun = True
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            self.is_closed = True
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_closing_that_is_cancelled_goes_on(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transport that is aborted while it closes would leave its connections open."""
+    monkeypatch.setattr(httpx, "AsyncClient", SlowClient)
+    pool = ClientPool(httpx, None, lambda work: None)
+    client = pool.take()
+    closing = asyncio.ensure_future(pool.close())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    await pool.close()
+    assert client.is_closed
+    with pytest.raises(ConnectionLost):
+        pool.take()
