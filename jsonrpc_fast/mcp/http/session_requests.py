@@ -4,6 +4,8 @@ Rules:
   - `initialize` begins a session. Its id is in the header `Mcp-Session-Id` of all later requests. A DELETE ends it;
   - a request is answered with its reply as JSON if nothing is sent before the reply, otherwise with a stream of events
     that ends with the reply. A notification or a response is answered with 202;
+  - `MCP-Protocol-Version` must name a revision that the server supports. The one that the session agreed on counts,
+    whichever it names: a client only should repeat that one, and the conformance suite does not;
   - a GET opens the stream of the messages that belong to no request, or resumes a stream whose connection broke.
 """
 

@@ -265,6 +265,23 @@ async def test_an_unsupported_version_is_refused() -> None:
             assert answer.status_code == status, version
 
 
+@pytest.mark.parametrize("agreed", ["2025-03-26", "2025-06-18", "2025-11-25"])
+async def test_the_revision_of_a_session_counts_whatever_supported_version_its_requests_name(agreed: str) -> None:
+    """A client SHOULD name the revision that was agreed on. The conformance suite always names 2025-03-26."""
+    async with client_of(Gate().server.asgi_app()) as client:
+        await begin(client, agreed)
+        for version in ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"):
+            headers = {"mcp-protocol-version": version}
+            answer = await client.post("/mcp", json=call(1, "add", a=1, b=2), headers=headers)
+            assert answer.status_code == 200
+            has_structure = "structuredContent" in answer.json()["result"]
+            assert has_structure is (agreed >= "2025-06-18")
+            answer = await client.post("/mcp", json=[request(1, "ping")], headers=headers)
+            assert answer.status_code == (200 if agreed == "2025-03-26" else 400)
+            async with client.stream("GET", "/mcp", headers=headers) as answer:
+                assert answer.status_code == 200
+
+
 async def test_a_refused_handshake_begins_no_session() -> None:
     app = Gate().server.asgi_app()
     async with client_of(app) as client:
