@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...codec import Notification, Request, decode, encode_error
+from ...codec import Notification, ParseError, Request, decode, encode, encode_error
 from ...codes import ErrorCode, McpErrorCode
 from ...errors import RpcError
 from ...http.requests import Refusal
@@ -84,6 +84,9 @@ class StatelessRequests:
         if type(message) is Notification:
             await connection.begin(202, [NO_LENGTH])
             await connection.end()
+            return
+        if type(message) is list:
+            await connection.send_error(400, encode(ParseError.batch_not_allowed().to_response()))
             return
         if type(message) is not Request:
             raise Refusal(400, "The body must be a request or a notification.")

@@ -109,8 +109,14 @@ async def test_a_notification_is_accepted_and_another_body_is_not() -> None:
         headers = {"mcp-protocol-version": MODERN}
         note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
         assert (await client.post("/mcp", json=note, headers=headers)).status_code == 202
-        for body in ({"jsonrpc": "2.0", "id": 1, "result": {}}, [request(1, "ping")]):
-            assert (await client.post("/mcp", json=body, headers=headers)).status_code == 400
+        response = {"jsonrpc": "2.0", "id": 1, "result": {}}
+        assert (await client.post("/mcp", json=response, headers=headers)).status_code == 400
+        for batch in ([request(1, "ping")], [note], [response], []):
+            answer = await client.post("/mcp", json=batch, headers=headers)
+            assert (answer.status_code, answer.json()) == (
+                400,
+                {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Invalid Request"}},
+            )
 
 
 async def test_a_disconnection_cancels_the_call() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import JSONRPC, MCP_2025_11_25, Limits, Profile, parse
+from jsonrpc_fast import JSONRPC, MCP_2025_11_25, Error, Limits, Profile, Response, encode_request, parse
 from jsonrpc_fast.codes import SessionErrorCode
 from jsonrpc_fast.mcp.protocol.definitions import Prompt, Resource
 from jsonrpc_fast.mcp.protocol.meta import LOG_LEVEL_KEY, SUBSCRIPTION_ID_KEY
@@ -213,6 +213,38 @@ async def test_only_clients_of_2025_03_26_may_send_batches() -> None:
             assert (await client.answer(client.request("tools/call", {"name": "none"})))["error"]
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(client.answer("b0"), 0.02)
+
+
+@pytest.mark.parametrize("version", ["", "2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("policy", ["always", "never"])
+async def test_a_batch_that_is_not_allowed_is_one_fault(version: str, policy: Any) -> None:
+    """All of it gets one answer, or none, as `reply_policy` says; nothing in it is served."""
+    faults: list[BaseException] = []
+    received: list[Any] = []
+
+    class Hooks:
+        def fault(self, error: BaseException) -> None:
+            faults.append(error)
+
+    server = sample()
+    ours, theirs = memory_pair(profile=server.profile)
+    ours.onmessage = received.append
+    serving = asyncio.create_task(server.run(theirs, reply_policy=policy, hooks=Hooks()))
+    await ours.start()
+    if version not in ("", "2026-07-28"):
+        params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        ours.send(encode_request(0, "initialize", params))
+    batch = b'[{"jsonrpc":"2.0","id":"b0","method":"ping"},{"jsonrpc":"2.0","method":"x"},{"jsonrpc":"2.0","id":"b1"}]'
+    ours.send(batch)
+    ours.send(encode_request(9, "none"))
+    while not received or received[-1].id != 9:
+        await asyncio.sleep(0.001)
+    await ours.close()
+    await serving
+    unread = [message for message in received if message.id not in (0, 9)]
+    answer = Response(None, error=Error(-32600, "Invalid Request"))
+    assert unread == ([answer] if policy == "always" else [])
+    assert [type(fault).__name__ for fault in faults] == ["ParseError"]
 
 
 async def test_requests_are_checked_even_if_the_transport_accepts_all() -> None:
