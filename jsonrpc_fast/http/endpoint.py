@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._checks import check_count, check_seconds
 from ..handlers import Handlers, is_awaitable
+from ..handlers.cancellation import is_stray
 from .base import JSON_TYPE, BaseEndpoint, EndpointOptions, refusal_answer
-from .failures import PlainFailures, is_stray
+from .failures import PlainFailures
 from .guard import Guarded
 from .requests import Header, Receive, Refusal, Scope, Send, check_repeated, is_loopback, read_body
 

@@ -10,12 +10,11 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from collections.abc import Callable
 from types import TracebackType
 
 from ..errors import HANDLER_FAILURES
+from ..handlers.cancellation import is_stray
 from .requests import Refusal
 
 
@@ -73,14 +72,3 @@ class RefusedFailures:
         if isinstance(error, HANDLER_FAILURES) or is_stray(error):
             self._log(error)
             raise Refusal(500, self._reason) from None
-
-
-def is_stray(error: BaseException | None) -> bool:
-    """Return whether an exception is a cancellation that nobody asked for: the current task was not cancelled."""
-    if not isinstance(error, asyncio.CancelledError):
-        return False
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # there is no loop
-        return True
-    return task is None or (sys.version_info >= (3, 11) and not task.cancelling())

@@ -24,7 +24,8 @@ Rules:
   - each handler runs in a copy of the context (`contextvars`) in which the session was created;
   - an RpcError that a handler raises is the answer. Any other exception except KeyboardInterrupt, and a result that
     cannot be encoded, is answered with -32603 without details, and reported as a fault on this side;
-  - a cancelled request is answered as the convention says, after its handler has ended;
+  - a cancelled request is answered as the convention says, after its handler has ended. A handler that this side
+    cancelled, as a loop does that ends, has not failed: the answer is -32603, and nothing is reported;
   - a notification is never answered.
 """
 
@@ -42,9 +43,10 @@ from types import CoroutineType
 from typing import Any, Final, cast
 
 from ..codec import Request
-from ..codes import BUSY_MESSAGE, ErrorCode, SessionErrorCode
+from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError, standard_error
 from ..handlers import NEVER_AWAITABLE, Handler, Handlers, RequestContext
+from ..handlers.cancellation import is_stray
 from ..handlers.replies import error_reply, failure_reply
 from ..transports.protocol import Transport
 from ..types import UNSET, MessageId, Unset
@@ -516,7 +518,8 @@ class Dispatcher:
             raise  # the loop is gone; if the handler itself raised it, `_conclude_task` handles it
         except BaseException as error:
             run.is_concluded = True
-            self._failed(run.item, run.request, run.trace, error)
+            is_cancelled = isinstance(error, asyncio.CancelledError) and not is_stray(error)
+            self._failed(run.item, run.request, run.trace, error, is_cancelled)
             if isinstance(error, KeyboardInterrupt):
                 raise
         else:
@@ -578,7 +581,7 @@ class Dispatcher:
         if not run.is_concluded:
             # Usually cancelled before its first step: the handler's coroutine has not begun.
             self._discard(run)
-            self._failed(run.item, run.request, run.trace, error or asyncio.CancelledError())
+            self._failed(run.item, run.request, run.trace, error or asyncio.CancelledError(), task.cancelled())
         elif error is not None and not isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)):
             self._hooks.fault(error)
 
@@ -623,7 +626,7 @@ class Dispatcher:
         self._discard(run)
         context, run.context = run.context, None
         assert context is not None
-        context.run(self._failed, run.item, run.request, run.trace, asyncio.CancelledError())
+        context.run(self._failed, run.item, run.request, run.trace, asyncio.CancelledError(), True)
         if run.request is not None:
             run.request.task = None
         self._check_idle()
@@ -710,7 +713,14 @@ class Dispatcher:
         if self._hooks.request_served is not None:
             self._conclude(item, trace, outcome, code)
 
-    def _failed(self, item: Item, request: InboundRequest | None, trace: Trace, error: BaseException) -> None:
+    def _failed(
+        self,
+        item: Item,
+        request: InboundRequest | None,
+        trace: Trace,
+        error: BaseException,
+        is_cancelled: bool = False,  # the task was, by whomever
+    ) -> None:
         if isinstance(error, asyncio.CancelledError) and (
             request is None or request.is_cancelled or not self._is_connected()
         ):
@@ -718,6 +728,11 @@ class Dispatcher:
                 self._give_up(request, trace)
             else:
                 self._conclude(item, trace, Outcome.CANCELLED)
+        elif request is not None and is_cancelled:  # such as by the loop that ends: nothing has failed
+            self.reply(
+                self._peer.refuse(request, _INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR], UNSET), request
+            )
+            self._conclude(request, trace, Outcome.CANCELLED)
         elif request is not None:
             self._refuse(request, trace, error)
         else:

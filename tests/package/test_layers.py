@@ -41,6 +41,7 @@ BESIDE = {"framing", "codec", "handlers", "transports", "session", "http", "mcp"
 VOCABULARY = ("_repr", "types", "codes", "errors", "profile", "_version")
 """The lowest layer, in order: each module may import those before it."""
 MAY_IMPORT_ASYNCIO = (
+    "handlers.cancellation",
     "handlers.deadlines",
     "handlers.executors",
     "session.session",
@@ -53,7 +54,6 @@ MAY_IMPORT_ASYNCIO = (
     "session.wait_queue",
     "transports.",
     "http.client",
-    "http.failures",
     "http.guard",
     "mcp.client.",
     "mcp.http.",

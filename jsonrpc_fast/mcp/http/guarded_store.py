@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from ...errors import ConnectionLost, EventsLost
-from ...http.failures import is_stray
+from ...handlers.cancellation import is_stray
 from .event_store import EventStore
 
 

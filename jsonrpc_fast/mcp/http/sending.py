@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, Final, TypeAlias
 
 from ...errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse
-from ...http.failures import is_stray
+from ...handlers.cancellation import is_stray
 from .headers import SESSION_ID_HEADER
 from .pool import ClientPool
 

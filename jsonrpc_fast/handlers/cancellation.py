@@ -1,0 +1,20 @@
+"""Whether a CancelledError of asyncio cancels the task, or comes from what the task awaits.
+
+Before Python 3.11, where tasks do not count their cancellations, each one counts as that of the task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+
+def is_stray(error: BaseException | None) -> bool:
+    """Return whether an exception is a cancellation that nobody asked for: the current task was not cancelled."""
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # there is no loop
+        return True
+    return task is None or (sys.version_info >= (3, 11) and not task.cancelling())
