@@ -318,8 +318,8 @@ async def test_a_cancellation_at_the_deadline_is_not_lost() -> None:
     slow = Slow()
     work = asyncio.ensure_future(slow.handlers.dispatch_async(call("wait", 1, ["a"]), timeout=0.02))
     await asyncio.sleep(0)
-    asyncio.get_running_loop().call_later(0.01, time.sleep, 0.05)  # both timers are due in the same turn of the loop
     asyncio.get_running_loop().call_later(0.03, work.cancel)
+    time.sleep(0.06)  # both timers are due in the same turn of the loop
     with pytest.raises(asyncio.CancelledError):
         await work
 
