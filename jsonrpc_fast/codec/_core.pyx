@@ -67,6 +67,7 @@ from ._scanner cimport (
 )
 
 from codecs import utf_8_decode
+from enum import EnumMeta
 from inspect import Parameter, Signature
 from types import GenericAlias
 
@@ -98,6 +99,7 @@ from ._dicts import dicts_of, write_dict
 from ._extra import RESERVED_IN_RESPONSES, append_extra, check_extra, extra_of
 from ._json import (
     JSONDecodeError,
+    check_depth,
     check_exact,
     check_option,
     dumps,
@@ -107,7 +109,10 @@ from ._json import (
     is_longer,
     loads_exact,
     loads_valid,
+    refusal,
 )
+from ._json import MAX_WRITTEN_DEPTH as _MAX_WRITTEN_DEPTH
+from ._json import TOO_DEEP as TOO_DEEP_TO_WRITE
 from ._json import dumps_unchecked as _dumps_unchecked
 from ._json import loads as _loads
 from ._pickling import remake
@@ -140,7 +145,9 @@ cdef object dumps_unchecked = _dumps_unchecked
 cdef object ZERO = 0
 cdef object ABSENT = object()  # the value of an absent member
 cdef Py_ssize_t MAX_DEPTH = _MAX_DEPTH
+cdef Py_ssize_t MAX_WRITTEN_DEPTH = _MAX_WRITTEN_DEPTH
 cdef Py_ssize_t SHOWN_BYTES = _SHOWN_BYTES
+cdef str DATACLASS_FIELDS = "__dataclass_fields__"
 cdef Py_ssize_t MAX_ID_BYTES = _MAX_ID_BYTES
 cdef Py_ssize_t LOOKED_AT_BYTES = _LOOKED_AT_BYTES
 cdef Py_ssize_t HEAD_BYTES = _HEAD_BYTES
@@ -170,6 +177,7 @@ def _make_fault(*state):
 
 include "_core_parts/faults.pxi"
 include "_core_parts/messages.pxi"
+include "_core_parts/raw.pxi"
 include "_core_parts/free_lists.pxi"
 include "_core_parts/rules.pxi"
 include "_core_parts/value_reader.pxi"
@@ -177,9 +185,14 @@ include "_core_parts/strings.pxi"
 include "_core_parts/numbers.pxi"
 include "_core_parts/values.pxi"
 include "_core_parts/fast_path.pxi"
+include "_core_parts/slow_path.pxi"
 include "_core_parts/decoding.pxi"
 include "_core_parts/streams.pxi"
+include "_core_parts/lines.pxi"
+include "_core_parts/bodies.pxi"
+include "_core_parts/events.pxi"
 include "_core_parts/concatenated.pxi"
+include "_core_parts/decoder.pxi"
 include "_core_parts/output.pxi"
 include "_core_parts/write_strings.pxi"
 include "_core_parts/write_numbers.pxi"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gc
 import re
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from enum import Enum
 from typing import Any, Final
 
 import orjson
@@ -40,11 +43,107 @@ def dumps(value: object, default: Default = None, option: int = 0) -> bytes:
     """Return `value` as JSON on one line. Raises EncodeError. `option` is checked already."""
     try:
         if default is None:  # orjson would call it
+            check_depth(value, option)
             return orjson.dumps(value, option=option)
-        return orjson.dumps(value, default, option)
+        left: Left = {}
+        check_depth(value, option, 0, left)
+        return orjson.dumps(value, _bounded(default, option, left), option)
     except orjson.JSONEncodeError as error:
-        # The message of orjson names a type or a limit, never a value.
-        raise EncodeError(str(error)) from error.__cause__
+        raise refusal(error) from error.__cause__
+
+
+def _bounded(default: Callable[[Any], Any], option: int, left: Left) -> Callable[[Any], Any]:
+    """A `default` whose values are checked, too. left: from the check of what orjson writes."""
+
+    def bounded(value: object) -> object:
+        written = default(value)
+        depth = left[id(value)][1] if id(value) in left else 0
+        check_depth(written, option, depth, left)
+        return written
+
+    return bounded
+
+
+def refusal(error: TypeError) -> EncodeError:
+    """Return what an error of orjson is to the caller: its text names a type or a limit, never a value."""
+    if isinstance(error.__cause__, EncodeError) and str(error.__cause__) == TOO_DEEP:
+        return EncodeError(TOO_DEEP)
+    # Classes of the core are called what those of the pure backend are.
+    return EncodeError(str(error).replace(f"{__package__}._core.", ""))
+
+
+MAX_WRITTEN_DEPTH: Final = 254
+TOO_DEEP: Final = "Recursion limit reached"
+"""What orjson says of lists and dicts that nest deeper than MAX_WRITTEN_DEPTH."""
+
+Left = dict[int, tuple[object, int]]
+"""Objects that orjson may leave to `default`, by id, and how deep they are."""
+
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+_is_plain: Final = (_SCALARS | {dict, list, tuple}).issuperset
+_WIDE: Final = 1_000_000  # values of one level; more may be a few that are shared, or a cycle
+
+
+def check_depth(value: object, option: int = 0, depth: int = 0, left: Left | None = None) -> None:
+    """Raise EncodeError for a value that nests deeper than orjson writes lists.
+
+    orjson has no limit for tuples, nor for enumerations of enumerations, and would overflow the stack.
+
+    Args:
+        value: what orjson is to write.
+        option: the option for orjson.
+        depth: how many containers are around the value.
+        left: gets the objects that have no parts.
+    """
+    if type(value) in _SCALARS:
+        return
+    # Level by level, many values in one call. Only a plain value refers to nothing but its parts.
+    level = [value]
+    for _ in range(depth, MAX_WRITTEN_DEPTH):
+        if not _is_plain(map(type, level)) or len(level) > _WIDE:
+            break
+        level = gc.get_referents(*level)
+        if not level:
+            return
+    _check_parts(value, option, depth, left)
+
+
+def _check_parts(value: object, option: int, depth: int, left: Left | None) -> None:
+    """As `check_depth`, value by value."""
+    kind = type(value)
+    parts: Iterable[Any] | None
+    if kind is dict:
+        parts = list(value.values())  # type: ignore[attr-defined]  # another thread may change it meanwhile
+    elif kind is list or kind is tuple:
+        parts = value  # type: ignore[assignment]
+    else:
+        parts = _parts(value, option)
+    if parts is None:
+        if left is not None:
+            left[id(value)] = value, max(depth, left.get(id(value), (None, 0))[1])
+        return
+    if depth == MAX_WRITTEN_DEPTH:
+        raise EncodeError(TOO_DEEP)
+    for part in parts:
+        if type(part) not in _SCALARS:
+            _check_parts(part, option, depth + 1, left)
+
+
+def _parts(value: object, option: int) -> Iterable[object] | None:
+    """The values that orjson writes of an object of another type; None if it has no parts."""
+    kind = type(value)
+    if issubclass(kind, dict) and not option & orjson.OPT_PASSTHROUGH_SUBCLASS:
+        return list(dict.values(value))  # type: ignore[arg-type]
+    if issubclass(kind, list) and not option & orjson.OPT_PASSTHROUGH_SUBCLASS:
+        return list.__iter__(value)  # type: ignore[arg-type]
+    if issubclass(kind, Enum):
+        return (value.value,)  # type: ignore[attr-defined]
+    if hasattr(kind, "__dataclass_fields__") and not option & orjson.OPT_PASSTHROUGH_DATACLASS:
+        members = getattr(value, "__dict__", None)
+        if members is None or "__slots__" in vars(kind):
+            members = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+        return [part for name, part in list(members.items()) if not name.startswith("_")]
+    return None
 
 
 def exact_number(token: bytes) -> int | float | None:

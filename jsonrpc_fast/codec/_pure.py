@@ -73,6 +73,8 @@ if TYPE_CHECKING:
 else:
     from typing import TypeVar
 
+    from ..types import has_type as isinstance  # noqa: A004  # as the core judges
+
     P = TypeVar("P")
     R = TypeVar("R")
     M = TypeVar("M")
@@ -601,11 +603,11 @@ def _make_raw(data: bytes, exact: bool) -> Raw:
 
 
 def _is_object(value: object) -> bool:
-    return isinstance(value, dict) or (isinstance(value, Raw) and bytes(value).startswith(b"{"))
+    return type(value) is dict or isinstance(value, dict) or (isinstance(value, Raw) and bytes(value).startswith(b"{"))
 
 
 def _is_array(value: object) -> bool:
-    return isinstance(value, list) or (isinstance(value, Raw) and bytes(value).startswith(b"["))
+    return type(value) is list or isinstance(value, list) or (isinstance(value, Raw) and bytes(value).startswith(b"["))
 
 
 def _is_null(value: object) -> bool:
@@ -616,6 +618,8 @@ def _is_null(value: object) -> bool:
 
 
 def _check_id(id: object) -> None:
+    if type(id) is int and -(2**63) <= id < 2**64:
+        return  # nearly all
     if isinstance(id, bool) or not (id is None or isinstance(id, (int, str, float))):
         raise TypeError(f"id must be an int, a str, a float or None, not {type(id).__name__}")
     if isinstance(id, float) and not math.isfinite(id):
@@ -907,9 +911,10 @@ def decode(
         if isinstance(text, ParseError):
             return text
         data = text
-    if len(data) > limits.message_bytes:
+    size = len(data)
+    if size > limits.message_bytes:
         return _too_large_fault(data[: min(limits.message_bytes, HEAD_BYTES)], profile)
-    if raw or len(data) > _SMALL_BYTES:
+    if raw or size > _SMALL_BYTES:
         fast = _decode_fast(data, profile, raw)
         if fast is not None:
             return fast
@@ -942,7 +947,7 @@ def decode(
     if type(value) is dict and _is_lossless(data, value, profile):
         return _check_fast(value, profile) or _check_message(value, profile)
     if type(value) is list and _is_lossless(data, value, profile):
-        return [_check_item(item, profile, index) for index, item in enumerate(value)]
+        return _check_items(value, profile)
     return _decode_proven(data, value, profile, raw)
 
 
@@ -1206,7 +1211,7 @@ def _check_fast(obj: dict[str, Any], profile: Profile) -> Message | None:
     size = 3 if id is not _ABSENT else 2
     if params is not None:
         size += 1
-        if type(params) is not dict and not (_is_object(params) or (profile.array_params and _is_array(params))):
+        if type(params) is not dict and not ((profile.array_params and _is_array(params)) or _is_object(params)):
             return None
     if len(obj) != size and not (profile.extra_members is True and len(obj.keys() & ENVELOPE_MEMBERS) == size):
         return None
@@ -1220,9 +1225,12 @@ def _is_usual_id(id: object, profile: Profile) -> bool:
     return profile.null_request_ids if id is None else type(id) is float and profile.float_ids
 
 
-def _check_item(item: object, profile: Profile, index: int) -> Message:
-    """The message in an item of a batch, or its fault."""
-    return (type(item) is dict and _check_fast(item, profile)) or _check_message(item, profile, index)
+def _check_items(items: list[Any], profile: Profile) -> list[Message]:
+    """The messages in the items of a batch, or their faults."""
+    return [
+        (type(item) is dict and _check_fast(item, profile)) or _check_message(item, profile, index)
+        for index, item in enumerate(items)
+    ]
 
 
 def _decode_raw(text: bytes, value: object, profile: Profile) -> Message | list[Message]:
@@ -1247,7 +1255,7 @@ def _decode_raw(text: bytes, value: object, profile: Profile) -> Message | list[
         and float not in {type(item.get("id")) for item in value}
         and _make_payloads_raw(text, value, False)
     ):
-        return [_check_item(item, profile, index) for index, item in enumerate(value)]
+        return _check_items(value, profile)
     return _decode_proven(text, value, profile, True)
 
 

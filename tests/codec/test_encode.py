@@ -253,6 +253,38 @@ class TestOptions:
             impl.encode_error(1, 1, "m", None, False)
 
 
+class Members(dict[str, Any]):
+    pass
+
+
+class Items(list[Any]):
+    pass
+
+
+@dataclasses.dataclass
+class Box:
+    item: Any
+    _inner: Any = None
+
+
+@dataclasses.dataclass(slots=True)
+class SlottedBox:
+    item: Any
+
+
+class Left:
+    """What orjson leaves to `default`."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def repeated(around: Callable[[Any], Any], times: int, value: Any) -> Any:
+    for _ in range(times):
+        value = around(value)
+    return value
+
+
 def nested(depth: int) -> list[Any]:
     value: list[Any] = []
     for _ in range(depth - 1):
@@ -282,6 +314,80 @@ class TestValuesThatCannotBeWritten:
         for call in calls(impl, nested(255)):
             with pytest.raises(EncodeError):
                 call()
+
+    @pytest.mark.parametrize("innermost", [(), (1,), [], {}, {"a": 1}], ids=repr)
+    @pytest.mark.parametrize("option", [0, orjson.OPT_SORT_KEYS])
+    def test_depth_of_tuples(self, impl: ModuleType, innermost: Any, option: int) -> None:
+        for call in calls(impl, [repeated(lambda value: (value,), 252, innermost)], option=option):
+            assert call().count(b"[") in (253, 254, 255)
+        for call in calls(impl, [repeated(lambda value: (value,), 253, innermost)], option=option):
+            with pytest.raises(EncodeError, match=r"^Recursion limit reached$"):
+                call()
+
+    def test_depth_of_what_orjson_does_not_count(self, impl: ModuleType) -> None:
+        for around, option in (
+            (lambda value: (value,), 0),
+            (lambda value: (value,), orjson.OPT_SORT_KEYS),
+            (lambda value: ([value],), 0),
+            (lambda value: {"a": (value,)}, 0),
+            (lambda value: (Members(a=value),), 0),
+            (lambda value: (Items([value]),), 0),
+            (lambda value: (Box(value),), 0),
+            (lambda value: (SlottedBox(value),), 0),
+        ):
+            levels = 1 if around(0) == (0,) else 2
+            deepest = repeated(around, 252 // levels, ())
+            for call in calls(impl, [deepest], option=option):
+                assert orjson.loads(call())
+            for depth in (255, 1000, 100_000):
+                for call in calls(impl, [around(repeated(lambda value: (value,), depth, around(0)))], option=option):
+                    with pytest.raises(EncodeError, match=r"^Recursion limit reached$"):
+                        call()
+
+    def test_depth_with_a_default(self, impl: ModuleType) -> None:
+        def default(value: Left) -> object:
+            return value.value
+
+        for depth in (1, 100, 252):
+            for call in calls(impl, [repeated(lambda value: Left((value,)), depth, 0)], default=default):
+                assert orjson.loads(call())
+        tuples = repeated(lambda value: (value,), 200, 0)
+        for value in (
+            Left(repeated(lambda value: (value,), 255, 0)),
+            (Left(repeated(lambda value: (value,), 253, 0)),),
+            repeated(lambda value: Left((value,)), 254, 0),
+            repeated(lambda value: Left(repeated(lambda value: (value,), 200, value)), 250, 0),
+            Box(Left(Box(Left(repeated(lambda value: (value,), 252, 0))))),
+        ):
+            for call in calls(impl, [value], default=default):
+                with pytest.raises(EncodeError, match=r"^Recursion limit reached$"):
+                    call()
+        # What is beside, not inside, does not add up, and `default` decides about what is passed to it.
+        for call in calls(impl, [[Left(tuples), Left(tuples)], tuples], default=default):
+            assert orjson.loads(call())
+        for call in calls(
+            impl, [Box(repeated(lambda value: (value,), 300, 0))], default=repr, option=orjson.OPT_PASSTHROUGH_DATACLASS
+        ):
+            assert b"Box(" in call()
+
+    def test_what_orjson_leaves_out_may_nest(self, impl: ModuleType) -> None:
+        box = Box(1)
+        box._inner = box
+        for call in calls(impl, [box]):
+            assert b'{"item":1}' in call()
+
+    def test_names_of_classes(self, impl: ModuleType) -> None:
+        for value in (
+            impl.Request(1, "m"),
+            impl.Notification("m"),
+            impl.Response(1),
+            impl.Error(1, "m"),
+            impl.Raw(b"1"),
+        ):
+            for option in (0, orjson.OPT_SORT_KEYS):
+                for call in calls(impl, [value], option=option):
+                    with pytest.raises(EncodeError, match=f"^Type is not JSON serializable: {type(value).__name__}$"):
+                        call()
 
     def test_cycles(self, impl: ModuleType) -> None:
         payload: list[Any] = []

@@ -7,7 +7,7 @@ import gc
 import json
 import marshal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -193,6 +193,29 @@ def test_strings_of_every_kind_and_length() -> None:
                     found = _core._decode_fast(RESULT % written, JSONRPC, False)
                     assert found.result == text
                     assert hash(found.result) == hash(text)
+
+
+WIRE = Path(__file__).parents[1] / "vectors" / "wire"
+
+
+def names_in(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+        value = value.values()
+    if not isinstance(value, str):
+        for item in value if isinstance(value, Iterable) else ():
+            yield from names_in(item)
+
+
+def test_the_names_of_real_messages_do_not_drive_each_other_out() -> None:
+    lines = [line for path in sorted(WIRE.glob("*.ndjson")) for line in path.read_bytes().splitlines()]
+    messages = [message for message in map(_core.decode, lines * 2) if isinstance(message, Request)]
+    names = [(message.method, *names_in(message.params)) for message in messages]
+    half = len(names) // 2
+    first, second = ([name for found in part for name in found] for part in (names[:half], names[half:]))
+    assert first == second
+    assert len(first) > 100
+    assert [name for name, again in zip(first, second, strict=True) if name is not again] == []
 
 
 def test_names_of_every_length_stay_apart() -> None:

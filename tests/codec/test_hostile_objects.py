@@ -428,3 +428,70 @@ def test_a_str_keeps_no_copy_of_its_utf_8(impl: ModuleType) -> None:
     impl.classify(text)
     impl.Raw(text)
     assert sys.getsizeof(text) == before
+
+
+class Raising:
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("asked for its class")
+
+
+class RaisingInt(int):
+    __class__ = Raising.__class__  # type: ignore[assignment]
+
+
+class RaisingStr(str):
+    __slots__ = ()
+    __class__ = Raising.__class__  # type: ignore[assignment]
+
+
+class RaisingFault(RuntimeError):
+    __class__ = Raising.__class__  # type: ignore[assignment]
+
+
+class Claiming:
+    def __init__(self, claimed: type) -> None:
+        self._claimed = claimed
+
+    @property
+    def __class__(self) -> Any:
+        return self._claimed
+
+
+def test_the_class_that_an_object_claims_does_not_count(impl: ModuleType) -> None:
+    for value in (Raising(), Claiming(int), Claiming(str), Claiming(dict), Claiming(bytes), Claiming(list)):
+        name = type(value).__name__
+        for call, told in (
+            (lambda value: impl.Request(value, "m"), f"id must be an int, a str, a float or None, not {name}"),
+            (lambda value: impl.Request(1, value), f"method must be a str, not {name}"),
+            (
+                lambda value: impl.Request(1, "m", value),
+                f"params must be a dict, a list, a Raw of either, or None, not {name}",
+            ),
+            (lambda value: impl.Response(1, error=value), f"error must be an Error or None, not {name}"),
+            (lambda value: impl.Error(1, value), f"message must be a str, not {name}"),
+            (impl.Raw, f"data must be bytes, bytearray, memoryview or str, not {name}"),
+            (impl.decode, f"data must be bytes, bytearray, memoryview or str, not {name}"),
+            (impl.classify, f"data must be bytes, bytearray, memoryview or str, not {name}"),
+            (lambda value: impl.decode(b"{}", value), f"profile must be a Profile, not {name}"),
+            (impl.encode, f"message must be a Request, a Notification or a Response, not {name}"),
+            (lambda value: impl.encode_result(value, 1), f"id must be an int, a str, a float or None, not {name}"),
+            (lambda value: impl.encode_result(1, value), f"Type is not JSON serializable: {name}"),
+            (lambda value: impl.answer(value, print), f"received must be what decode returned, not {name}"),
+        ):
+            with pytest.raises(TypeError) as caught:
+                call(value)
+            assert str(caught.value) == told
+        assert repr(impl.parse(value)).startswith("ParseError(NOT_AN_OBJECT,")
+        assert repr(impl.parse({"jsonrpc": "2.0", "id": value, "method": "m"})).startswith(
+            "ParseError(INVALID_ID_TYPE,"
+        )
+        assert impl.Request(1, "m") != value
+
+
+def test_the_real_class_counts_where_asking_for_it_fails(impl: ModuleType) -> None:
+    assert impl.encode_request(RaisingInt(5), RaisingStr("m"), {"a": RaisingInt(6)}) == (
+        b'{"jsonrpc":"2.0","id":5,"method":"m","params":{"a":6}}\n'
+    )
+    assert impl.decode(RaisingStr('{"jsonrpc":"2.0","method":"m"}')) == impl.Notification("m")
+    assert type(impl.Response(1, RaisingFault()).result) is RaisingFault

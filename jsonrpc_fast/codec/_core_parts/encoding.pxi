@@ -280,6 +280,8 @@ cdef inline char* write_id "jsonrpc_fast_write_id"(Output* output, char* at, id)
         end = write_integer(at, <PyObject*>id)
         if end != NULL:
             return end
+    elif PyUnicode_CheckExact(id) and 4 * PyUnicode_GET_LENGTH(id) <= MAX_ID_BYTES:
+        return write_text(output, at, id)
     return write_other_id(output, at, id)
 
 
@@ -327,12 +329,13 @@ cdef char* write_other_payload(Output* output, value, default, option) except NU
         return checked(NULL)
     if type(value) is Raw:
         return write_raw(output, at, <Raw>value)
-    if default is not None or option is not ZERO:
+    if default is not None:
         return write_unusual(output, at, dumps(value, default, option))
+    check_levels(<PyObject*>value, 0, option)
     try:
-        text = dumps_unchecked(value)
+        text = dumps_unchecked(value) if option is ZERO else dumps_unchecked(value, option=option)
     except TypeError as error:
-        raise EncodeError(str(error)) from error.__cause__
+        raise refusal(error) from error.__cause__
     return write_unusual(output, at, text)
 
 
@@ -498,7 +501,7 @@ cdef object answer_one(received, handler, bint delimited, default, option):
             pass
         except HANDLER_FAILURES as failure:
             internal_error(failure, received.method)
-    elif isinstance(received, ParseError):
+    elif issubclass(type(received), ParseError):
         return encode_message(received.to_response(), None, 0, delimited) if received.reply_expected else b""
     elif type(received) is not Response:
         raise TypeError(f"received must be what decode returned, not {type(received).__name__}")

@@ -13,18 +13,9 @@ cdef extern from *:
     static int jsonrpc_fast_set(PyObject *slot, PyObject *self, PyObject *value) {
         return Py_TYPE(slot)->tp_descr_set(slot, self, value);
     }
-    /* `slot.__get__(self)`, borrowed; NULL if it is not set. The object holds it. */
-    static PyObject *jsonrpc_fast_get(PyObject *slot, PyObject *self) {
-        PyObject *value = Py_TYPE(slot)->tp_descr_get(slot, self, (PyObject *)Py_TYPE(self));
-        if (value == NULL)
-            PyErr_Clear();
-        Py_XDECREF(value);
-        return value;
-    }
     """
     object new_exception "jsonrpc_fast_new"(object cls, tuple args)
     int set_slot "jsonrpc_fast_set"(object slot, object self, object value) except -1
-    PyObject* get_slot "jsonrpc_fast_get"(object slot, PyObject* self)
 
 cdef enum:
     # Indexes of `HINTS`.

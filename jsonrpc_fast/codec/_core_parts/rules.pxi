@@ -80,7 +80,7 @@ cdef Rules find_rules(profile, RulePlace* place):
     cdef PyObject* old
     found = known_rules.get(<size_t><PyObject*>profile)
     if found is None:
-        if not isinstance(profile, Profile):
+        if not issubclass(type(profile), Profile):
             raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
         found = Rules(profile)
         if len(known_rules) >= 64:

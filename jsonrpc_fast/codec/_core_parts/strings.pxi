@@ -1,7 +1,7 @@
 """Strings and names as str objects, in one pass: escapes and UTF-8 are checked while they are decoded."""
 
 cdef enum:
-    NAME_PLACES = 2048
+    NAME_PLACES = 8192  # so that the some hundred names of real traffic rarely share one
     NAME_BYTES = 64  # longer names are not cached
 
 
@@ -50,7 +50,7 @@ cdef inline PyObject* name_at(const uint8_t* start, Py_ssize_t size) noexcept:
         return ascii_at(start, size)
     words_of(start, size, &first, &last)
     hash = ((last * <uint64_t>0x9E3779B97F4A7C15) ^ first ^ <uint64_t>size) * <uint64_t>0x9E3779B97F4A7C15
-    name = &names[<size_t>(hash >> 53)]
+    name = &names[<size_t>(hash >> 51)]
     if (
         name.first == first
         and name.last == last
@@ -230,7 +230,7 @@ cdef inline Filling fill(Text* text, Unit* unit) noexcept:
                     if unlikely(code > 0xFFFF):
                         break
                     if Unit is uint8_t:
-                        if code >= 0x80:
+                        if code > 0xFF:
                             filling = TOO_NARROW
                             break
                     if unlikely(code & 0xF800 == 0xD800):
@@ -252,8 +252,16 @@ cdef inline Filling fill(Text* text, Unit* unit) noexcept:
                 is_going_on = byte >= 0x20
                 break
             elif Unit is uint8_t:
-                filling = TOO_NARROW
-                break
+                # Only these two begin a character that fits.
+                if byte != 0xC2 and byte != 0xC3:
+                    filling = TOO_NARROW
+                    break
+                if unlikely(end - at < 2 or at[1] & 0xC0 != 0x80):
+                    break
+                to[0] = <uint8_t>((byte & 3) << 6 | (at[1] & 0x3F))
+                bits |= 0x80
+                to += 1
+                at += 2
             else:
                 # RFC 3629, section 4.
                 if byte < 0xE0:
@@ -398,7 +406,10 @@ cdef PyObject* text_of(Text* text, Py_ssize_t unit) noexcept:
             for i in range(text.count):
                 to[i] = <uint8_t>(<const uint16_t*>text.units)[i]
         return value
-    value = new_string(text.count, 0x7F if unit == 1 else 0xFFFF if unit == 2 else 0x10FFFF)
+    if unit == 1:
+        value = new_string(text.count, 0x7F if text.bits < 0x80 else 0xFF)
+    else:
+        value = new_string(text.count, 0xFFFF if unit == 2 else 0x10FFFF)
     if value != NULL:
         memcpy(string_data(value), text.units, text.count * unit)
     return value

@@ -32,6 +32,10 @@ cdef extern from "Python.h":
     Py_ssize_t tuple_size "PyTuple_GET_SIZE"(PyObject* items)
     PyObject* tuple_item "PyTuple_GET_ITEM"(PyObject* items, Py_ssize_t index)
     Py_ssize_t dict_size "PyDict_GET_SIZE"(PyObject* items)
+    bint is_dict_like "PyDict_Check"(PyObject* value)
+    bint is_list_like "PyList_Check"(PyObject* value)
+    bint is_instance_of "PyObject_TypeCheck"(PyObject* value, PyTypeObject* type)
+    bint has_attribute "PyObject_HasAttr"(PyObject* value, PyObject* name)
     int next_member "PyDict_Next"(PyObject* items, Py_ssize_t* place, PyObject** name, PyObject** value)
 
 cdef enum:
@@ -47,9 +51,9 @@ cdef int left_payloads = 0
 
 
 cdef char* write_foreign(Output* output, char* at, PyObject* value) noexcept:
-    """Write an object of another type, unless it is written as a container: orjson has to see its depth."""
+    """Write an object of another type, unless it may be written as a container: its depth counts."""
     cdef PyObject* text
-    if at - output.start - output.payload < FOREIGN_BYTES or output.foreign == FOREIGN_VALUES:
+    if at - output.start - output.payload < FOREIGN_BYTES or output.foreign == FOREIGN_VALUES or may_have_parts(value):
         return NULL
     output.foreign += 1
     hold(value)
@@ -168,6 +172,47 @@ cdef inline char* write_value "jsonrpc_fast_write_value"(
     if kind == FLOAT_TYPE:
         return write_float(at, double_of(value))
     return write_foreign(output, at, value)
+
+
+cdef bint may_have_parts(PyObject* value) noexcept:
+    """Whether `_parts` of `_json.py` may find parts in an object of another type than `write_value` writes."""
+    cdef PyObject* kind = class_of(value)
+    return (
+        is_dict_like(value)
+        or is_list_like(value)
+        or is_instance_of(kind, <PyTypeObject*>EnumMeta)
+        or has_attribute(kind, <PyObject*>DATACLASS_FIELDS)
+    )
+
+
+cdef int check_levels(PyObject* value, Py_ssize_t depth, option) except -1:
+    """As `check_depth` of `_json.py`, which looks at other types. depth: how many containers are around the value.
+
+    It recurses into at most MAX_WRITTEN_DEPTH levels. Each open container is held, and its size is read again for each
+    item, as where they are written.
+    """
+    cdef PyObject* kind = class_of(value)
+    cdef PyObject* name
+    cdef PyObject* item
+    cdef Py_ssize_t place = 0
+    if kind == STR_TYPE or kind == INT_TYPE or value == NULL_VALUE:
+        return 0
+    if not is_container(kind):
+        if may_have_parts(value):
+            held_value = <object>value
+            check_depth(held_value, option, depth)
+        return 0
+    if depth == MAX_WRITTEN_DEPTH:
+        raise EncodeError(TOO_DEEP_TO_WRITE)
+    held_value = <object>value
+    if kind == DICT_TYPE:
+        while next_member(value, &place, &name, &item):
+            check_levels(item, depth + 1, option)
+    else:
+        while place < (list_size(value) if kind == LIST_TYPE else tuple_size(value)):
+            check_levels(list_item(value, place) if kind == LIST_TYPE else tuple_item(value, place), depth + 1, option)
+            place += 1
+    return 0
 
 
 cdef inline bint is_left_at_once(Output* output, char* at) noexcept:

@@ -1,0 +1,155 @@
+"""Streams of server-sent events."""
+
+
+cdef inline const uint8_t* end_of_line(const uint8_t* at, const uint8_t* end) noexcept:
+    """The first 0x0A or 0x0D from `at` on, or `end`. It searches no more than twice as far as that, and 256 bytes."""
+    cdef Py_ssize_t size = 256
+    cdef const uint8_t* stop
+    cdef const uint8_t* feed
+    cdef const uint8_t* carriage_return
+    while at < end and at[0] != 0x0A and at[0] != 0x0D:
+        stop = at + min(size, end - at)
+        feed = <const uint8_t*>memchr(at, 0x0A, stop - at)
+        if feed != NULL:
+            stop = feed
+        carriage_return = <const uint8_t*>memchr(at, 0x0D, stop - at)
+        if carriage_return != NULL:
+            return carriage_return
+        at = stop
+        size *= 2
+    return at
+
+
+cdef inline const uint8_t* past_line_ending(const uint8_t* at, const uint8_t* end) noexcept:
+    """Past the line ending at `at`; `end` for a 0x0D there, which may be the first half of a line ending."""
+    if at < end and at[0] == 0x0D and at + 1 < end and at[1] == 0x0A:
+        return at + 2
+    return at + 1 if at < end else end
+
+
+@cython.final
+cdef class EventReader(Reader):
+    """Decode server-sent events in place. `EventFrames` reads those that are not in the chunk as a whole, or unusual."""
+
+    cdef object frames  # the EventFrames, which hold the state of a stream that is inside an event
+    cdef bint is_between_events
+
+    @staticmethod
+    cdef EventReader over(frames, profile, raw):
+        cdef EventReader reader = EventReader(profile, raw)
+        reader.frames = frames
+        return reader
+
+    def rest(self):
+        """Return what `EventFrames.close` does."""
+        return self.frames.close()
+
+    cdef int split(self, const uint8_t* end, list items, Py_ssize_t max_items) except -1:
+        cdef const uint8_t* data
+        cdef const uint8_t* behind
+        cdef Py_ssize_t size
+        while self.next < end and PyList_GET_SIZE(items) < max_items:
+            behind = NULL
+            if self.is_between_events:
+                behind = self.read_event(end, &data, &size)
+            if behind == NULL:
+                self.read_unusual(end, items)
+            else:
+                self.next = behind
+                if size:
+                    try:
+                        items.append(decode_text(data, size, self.rules, kind_of_raw(self.raw)))
+                    finally:
+                        self.clear()
+            if max_items != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
+                break
+        return 0
+
+    cdef const uint8_t* read_event(self, const uint8_t* end, const uint8_t** data, Py_ssize_t* size) except? NULL:
+        """Read the event at `next`. Return what is behind it, or NULL for `EventFrames`.
+
+        Sets its data: in the chunk, or in the buffer if it has several lines. The size is 0 if there is nothing to
+        decode.
+        """
+        cdef const uint8_t* at = self.next
+        cdef const uint8_t* stop
+        cdef Py_ssize_t more
+        cdef bint has_data = False
+        cdef bint is_message = True
+        size[0] = 0
+        self.size = 0
+        while True:
+            stop = end_of_line(at, end)
+            if stop == end or (stop[0] == 0x0D and stop + 1 == end):
+                return NULL
+            if stop == at:
+                if not is_message:
+                    size[0] = 0
+                return past_line_ending(stop, end)
+            if begins_with(at, stop, b"data:", 5):
+                at += 5
+                if at < stop and at[0] == c" ":
+                    at += 1
+                more = stop - at + has_data
+                if size[0] + more > self.rules.message_bytes:
+                    return NULL
+                if not has_data:
+                    data[0] = at
+                else:
+                    if self.size == 0 and size[0]:
+                        self.append(data[0], size[0], size[0] + more)
+                    self.append(<const uint8_t*>b"\n", 1, self.size + more)
+                    self.append(at, stop - at, self.size + stop - at)
+                    data[0] = self.buffer
+                size[0] += more
+                has_data = True
+            elif at[0] != c":":
+                if stop - at > LOOKED_AT_BYTES:
+                    return NULL
+                if begins_with(at, stop, b"event:", 6):
+                    at += 6
+                    if at < stop and at[0] == c" ":
+                        at += 1
+                    is_message = at == stop or (stop - at == 7 and memcmp(at, b"message", 7) == 0)
+                elif not begins_with(at, stop, b"id:", 3) and not begins_with(at, stop, b"retry:", 6):
+                    return NULL
+            at = past_line_ending(stop, end)
+
+    cdef int read_unusual(self, const uint8_t* end, list items) except -1:
+        """Let `EventFrames` read up to the next blank line: one event, and perhaps the report of another framing."""
+        cdef const uint8_t* at = self.next
+        cdef const uint8_t* stop
+        cdef Py_ssize_t count
+        while at < end:
+            stop = end_of_line(at, end)
+            if stop == at:
+                at = past_line_ending(at, end)
+                break
+            at = past_line_ending(stop, end)
+        saved = self.frames.save()
+        count = PyList_GET_SIZE(items)
+        try:
+            frames = self.frames.feed(PyBytes_FromStringAndSize(<const char*>self.next, at - self.next))
+            self.is_between_events = self.frames.is_between_events
+            for index, frame in enumerate(frames):
+                if index == len(frames) - 1:
+                    self.next = at
+                items.append(self.item_of(frame))
+            self.next = at
+        except BaseException:
+            if self.next != at:
+                self.is_between_events = False
+                del items[count:]
+                self.frames.restore(saved)
+            raise
+        return 0
+
+    cdef object item_of(self, frame):
+        cdef bytes text
+        found, _, _, fault, hint = frame
+        if found is None:
+            return ParseError(fault, hint=hint)
+        text = found
+        if fault is not None:
+            return fault_of_large(<const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), self.rules)
+        return decode_bytes(text, self.rules, self.raw)

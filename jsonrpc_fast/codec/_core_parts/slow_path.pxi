@@ -1,0 +1,373 @@
+"""The slow path: from the envelopes that the scanner finds to messages and faults."""
+
+
+cdef object fault_of_text(const uint8_t* start, Cursor* cursor, Rules rules):
+    """The fault of a text that stops being JSON at `cursor.fault`; invalid UTF-8 comes first. rules: None if the text is
+    not a message."""
+    cdef const uint8_t* invalid
+    if cursor.out_of_memory:
+        raise MemoryError
+    invalid = find_invalid(start, cursor.end)
+    if invalid != NULL:
+        return make_fault(INVALID_UTF8, None, invalid - start)
+    fault = make_fault(MALFORMED_JSON, None, cursor.fault - start)
+    if rules is not None and cursor.fault < cursor.end and cursor.fault[0] == c"\\":
+        return fault_of_surrogate(start, cursor, rules, fault)
+    return fault
+
+
+cdef object fault_of_surrogate(const uint8_t* start, Cursor* found, Rules rules, fault):
+    """The fault with the id and `reply_expected`, if lone surrogates are the only fault of the text; else `fault`."""
+    cdef Cursor cursor
+    cdef Envelope envelope
+    cdef Value* value
+    open_cursor(&cursor, start, found.end - start, found.any_width)
+    cursor.any_surrogate = True
+    skip_space(&cursor)
+    if cursor.at >= cursor.end or cursor.at[0] != c"{":
+        return fault
+    if not read_message(&cursor, &envelope) or not read_end(&cursor):
+        if cursor.out_of_memory:
+            raise MemoryError
+        return fault
+    value = &envelope.members[<int>MEMBER_METHOD]
+    id, reply_expected = known_of(
+        rules,
+        certain_id(&envelope.members[<int>MEMBER_ID], rules),
+        "" if value.start != NULL and value.start[0] == c'"' else None,
+        envelope.members[<int>MEMBER_RESULT].start != NULL or envelope.members[<int>MEMBER_ERROR].start != NULL,
+        envelope.duplicates,
+    )
+    return make_fault(MALFORMED_JSON, id, fault._offset, None, reply_expected)
+
+
+cdef object certain_id(Value* value, Rules rules):
+    """As `id_of`; ABSENT if absent, None for a string with a lone surrogate."""
+    if value.start == NULL:
+        return ABSENT
+    try:
+        return id_of(value, rules.id_bytes)
+    except JSONDecodeError:
+        return None
+
+
+cdef object fault_of_large(const uint8_t* start, Py_ssize_t size, Rules rules):
+    """The fault of a text over the size limit, from its first `size` bytes; `_too_large_fault` in `_pure.py` has the
+    rules."""
+    cdef Cursor cursor
+    cdef Envelope envelope
+    cdef Value* id
+    cdef bint is_response
+    size = min(size, rules.message_bytes, HEAD_BYTES)
+    try:
+        size = utf_8_decode(PyBytes_FromStringAndSize(<char*>start, size), "strict", False)[1]
+    except UnicodeDecodeError:
+        return make_fault(MESSAGE_TOO_LARGE)
+    open_cursor(&cursor, start, size, True)
+    cursor.any_surrogate = True
+    skip_space(&cursor)
+    if cursor.at >= cursor.end or cursor.at[0] != c"{":
+        return make_fault(MESSAGE_TOO_LARGE)
+    if not (read_message(&cursor, &envelope) and read_end(&cursor)):
+        if cursor.out_of_memory:
+            raise MemoryError
+        if cursor.fault < cursor.end:
+            return make_fault(MESSAGE_TOO_LARGE)
+    is_response = has_begun(&envelope, MEMBER_RESULT) or has_begun(&envelope, MEMBER_ERROR)
+    if not (is_response or has_begun(&envelope, MEMBER_METHOD) or has_begun(&envelope, MEMBER_PARAMS)):
+        return make_fault(MESSAGE_TOO_LARGE)
+    id = &envelope.members[<int>MEMBER_ID]
+    found, reply_expected = known_of(
+        rules,
+        # A number at the end may continue.
+        ABSENT if id.start == NULL or id.end == cursor.end else certain_id(id, rules),
+        None,
+        is_response,
+        envelope.duplicates,
+    )
+    return make_fault(MESSAGE_TOO_LARGE, found, None, None, reply_expected)
+
+
+cdef object bytes_of_str(text):
+    """A str as UTF-8, or the fault of its first lone surrogate.
+
+    The str caches no copy of its UTF-8. No exception is kept: a UnicodeEncodeError holds the text.
+    """
+    try:
+        return PyUnicode_AsUTF8String(text)
+    except UnicodeEncodeError as error:
+        offset = PyBytes_GET_SIZE(PyUnicode_AsUTF8String(PyUnicode_Substring(text, 0, error.start)))
+    return make_fault(INVALID_UTF8, None, offset)
+
+
+cdef object bytes_or_fault(data):
+    """The argument of a public function as bytes, or the fault of a str. No method of `data` is called."""
+    if PyBytes_CheckExact(data):
+        return data
+    if isinstance(data, str):
+        return bytes_of_str(data)
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(memoryview(data))
+    raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
+
+
+cdef inline bint is_viewed(data) except -1:
+    """Whether the bytes of a text are read in place. Since Python 3.12 a subclass may have a `__buffer__`, which may return
+    bytes that are not contiguous."""
+    return type(data) is bytearray or (type(data) is memoryview and data.c_contiguous)
+
+
+cdef inline object bytes_of(Value* value):
+    return PyBytes_FromStringAndSize(<char*>value.start, value.end - value.start)
+
+
+cdef inline object string_of(Value* value):
+    """The str of a string token."""
+    if not value.plain:
+        return loads(bytes_of(value))
+    return ascii_of(value.start + 1, value.end - value.start - 2)
+
+
+cdef object id_of(Value* value, Py_ssize_t limit):
+    """The id in a token; None for null, () if invalid."""
+    cdef const uint8_t* at = value.start
+    cdef const uint8_t* end = value.end
+    cdef int64_t number
+    if at[0] == c'"':
+        return string_of(value)
+    if at[0] != c"-" and not c"0" <= at[0] <= c"9":
+        return None if at[0] == c"n" else ()
+    if end - at > limit:
+        return 10 ** <object>limit  # any integer over the limit
+    if number_after(at, end, &number) == end:
+        return PyLong_FromLongLong(number)
+    found = exact_number(bytes_of(value))
+    return () if found is None else found
+
+
+cdef object payload_of(Value* value, Rules rules, bint* too_large, raw):
+    """The value of a member; ABSENT if absent, None if it is too deep or holds an integer that the profile refuses."""
+    if value.start == NULL:
+        return ABSENT
+    if value.depth > rules.depth:
+        return None
+    if value.wide and not rules.big_ints_as_float:
+        if rules.big_ints_exact:
+            try:
+                if raw is None:
+                    return loads_part(value.start, value.end - value.start, True)
+                check_exact(bytes_of(value))
+                return make_raw(value.start, value.end - value.start, raw, True)
+            except ValueError:
+                pass
+        too_large[0] = True
+        return None
+    if raw is not None:
+        return make_raw(value.start, value.end - value.start, raw, False)
+    return loads_part(value.start, value.end - value.start, False)
+
+
+cdef object error_of(Value* value, Rules rules, bint* too_large, raw):
+    """An error object as a dict with raw `data`; any other value as it is."""
+    cdef Cursor cursor
+    cdef Envelope envelope
+    if value.start == NULL or value.start[0] != c"{" or value.depth > rules.depth:
+        return payload_of(value, rules, too_large, None)
+    if value.wide and not rules.big_ints_as_float:
+        payload_of(value, rules, too_large, None)
+        if too_large[0]:
+            return None
+    open_cursor(&cursor, value.start, value.end - value.start, True)
+    read_object(&cursor, &envelope, True)
+    error = {}
+    if envelope.members[<int>MEMBER_CODE].start != NULL:
+        error["code"] = payload_of(&envelope.members[<int>MEMBER_CODE], rules, too_large, None)
+    if envelope.members[<int>MEMBER_MESSAGE].start != NULL:
+        error["message"] = payload_of(&envelope.members[<int>MEMBER_MESSAGE], rules, too_large, None)
+    if envelope.members[<int>MEMBER_DATA].start != NULL:
+        error["data"] = payload_of(&envelope.members[<int>MEMBER_DATA], rules, too_large, raw)
+    if envelope.unexpected:
+        if rules.keeps_extra:
+            error.update(unexpected_members(&envelope, ERROR_MEMBERS, rules, too_large))
+        else:
+            error["?"] = None
+    return error
+
+
+cdef dict unexpected_members(Envelope* envelope, frozenset names, Rules rules, bint* too_large):
+    """The members of an object, which is valid JSON, except those in `names`."""
+    cdef Cursor cursor
+    cdef Value name
+    cdef Value value
+    cdef dict members = {}
+    open_cursor(&cursor, envelope.start + 1, envelope.end - envelope.start - 1, True)
+    skip_space(&cursor)
+    while skip_value(&cursor, False, &name):  # false at the closing brace
+        skip_space(&cursor)
+        expect(&cursor, c":")
+        skip_space(&cursor)
+        if not skip_value(&cursor, True, &value):
+            raise MemoryError
+        text = string_of(&name)
+        if text not in names:
+            members[text] = payload_of(&value, rules, too_large, None)
+        skip_space(&cursor)
+        expect(&cursor, c",")
+        skip_space(&cursor)
+    return members
+
+
+cdef object check_envelope(Envelope* envelope, Rules rules, index, raw):
+    cdef bint integer_too_large = False
+    cdef Value* value
+    extra = None
+    if not envelope.is_object:
+        if envelope.depth > rules.depth:
+            return make_fault(TOO_DEEP, None, None, index)
+        return make_fault(NOT_AN_OBJECT, None, None, index)
+
+    value = &envelope.members[<int>MEMBER_JSONRPC]
+    if value.start != NULL and value.end - value.start == 5 and memcmp(value.start, b'"2.0"', 5) == 0:
+        jsonrpc = VERSION
+    else:
+        jsonrpc = payload_of(value, rules, &integer_too_large, None)
+
+    value = &envelope.members[<int>MEMBER_ID]
+    id = ABSENT if value.start == NULL else id_of(value, rules.id_bytes)
+
+    value = &envelope.members[<int>MEMBER_METHOD]
+    if value.start != NULL and value.plain:
+        method = method_of(value.start + 1, value.end - value.start - 2)
+    else:
+        method = payload_of(value, rules, &integer_too_large, None)
+
+    params = payload_of(&envelope.members[<int>MEMBER_PARAMS], rules, &integer_too_large, raw)
+    result = payload_of(&envelope.members[<int>MEMBER_RESULT], rules, &integer_too_large, raw)
+    value = &envelope.members[<int>MEMBER_ERROR]
+    if raw is not None:
+        error = error_of(value, rules, &integer_too_large, raw)
+    else:
+        error = payload_of(value, rules, &integer_too_large, None)
+    if rules.keeps_extra and envelope.unexpected:
+        extra = unexpected_members(envelope, ENVELOPE_MEMBERS, rules, &integer_too_large)
+    return check_message(
+        rules,
+        index,
+        jsonrpc,
+        id,
+        method,
+        params,
+        result,
+        error,
+        extra,
+        envelope.unexpected,
+        envelope.depth > rules.depth,
+        integer_too_large,
+        envelope.duplicates,
+    )
+
+
+cdef inline object method_of(const uint8_t* start, Py_ssize_t size):
+    """The str of an ASCII method name, cached with its hash."""
+    cdef PyObject* text = name_at(start, size)
+    if text == NULL:
+        raise MemoryError
+    return owned(text)
+
+
+cdef inline object ascii_of(const uint8_t* start, Py_ssize_t size):
+    text = PyUnicode_New(size, 0x7F)
+    memcpy(PyUnicode_DATA(text), start, size)
+    return text
+
+
+cdef inline void open_cursor(Cursor* cursor, const uint8_t* start, Py_ssize_t size, bint any_width) noexcept:
+    cursor.at = start
+    cursor.end = start + size
+    cursor.fault = NULL
+    cursor.any_width = any_width
+    cursor.any_surrogate = False
+    cursor.out_of_memory = False
+
+
+cdef object decode_slow(const uint8_t* start, Py_ssize_t size, Rules rules, raw, bint fast_items):
+    """The slow path: the result for any text. fast_items: the items of a batch may take the fast path."""
+    cdef Cursor cursor
+    cdef Envelope envelope
+    open_cursor(&cursor, start, size, not rules.big_ints_as_float)
+    skip_space(&cursor)
+    if cursor.at < cursor.end and cursor.at[0] == c"[":
+        return decode_batch(start, &cursor, rules, raw, fast_items)
+    if not read_message(&cursor, &envelope) or not read_end(&cursor):
+        return fault_of_text(start, &cursor, rules)
+    return check_envelope(&envelope, rules, None, raw)
+
+
+def _decode_slow(bytes text not None, profile, raw):
+    """`decode` by the slow path alone, for tests that compare the two."""
+    return decode_slow(
+        <const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), rules_of(profile), text if raw else None, False
+    )
+
+
+cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw, bint fast_items):
+    """The messages of a batch, checked as they are read; the rest of the text may still not be JSON.
+
+    After a sixteenth of the allowed items the rest is counted once, so that a batch over the limit costs little.
+    """
+    cdef Envelope envelope
+    cdef Cursor saved
+    cdef Py_ssize_t count = 0
+    cdef Py_ssize_t maximum = rules.batch_items if rules.batches else 0
+    cdef Py_ssize_t count_at = maximum // 16
+    cdef list messages = []
+    cdef PyObject* message
+    cdef ValueReader reader
+    open_reader(&reader, start, cursor.end, rules.depth, rules.big_ints_as_float, rules.big_ints_exact)
+    cursor.at += 1
+    skip_space(cursor)
+    if cursor.at < cursor.end and cursor.at[0] == c"]":
+        cursor.at += 1
+    else:
+        while True:
+            # An item and its comma or bracket take at least two bytes.
+            if count == count_at and count_at < maximum and (cursor.end - cursor.at) // 2 > maximum - count:
+                saved = cursor[0]
+                if count_items(cursor, maximum - count + 1) > maximum - count:
+                    maximum = 0
+                cursor[0] = saved
+            message = NULL
+            if fast_items and count < maximum and cursor.at < cursor.end and cursor.at[0] == c"{":
+                message = read_object_fast(&reader, cursor.at, rules, NULL if raw is None else <PyObject*>raw, True)
+            if message != NULL:
+                cursor.at = reader.at
+                append_owned(messages, message)
+            elif not read_message(cursor, &envelope):
+                return fault_of_text(start, cursor, rules)
+            elif count < maximum:
+                messages.append(check_envelope(&envelope, rules, count, raw))
+            count += 1
+            skip_space(cursor)
+            if cursor.at < cursor.end and cursor.at[0] == c"]":
+                cursor.at += 1
+                break
+            if not expect(cursor, c","):
+                return fault_of_text(start, cursor, rules)
+            skip_space(cursor)
+    if not read_end(cursor):
+        return fault_of_text(start, cursor, rules)
+    fault = batch_fault(count, rules)
+    return messages if fault is None else fault
+
+
+cdef Py_ssize_t count_items(Cursor* cursor, Py_ssize_t maximum) noexcept:
+    """The number of items from the cursor on, up to `maximum` or to the first fault; moves the cursor."""
+    cdef Envelope envelope
+    cdef Py_ssize_t count = 0
+    while count < maximum and read_message(cursor, &envelope):
+        count += 1
+        skip_space(cursor)
+        if not expect(cursor, c","):
+            break
+        skip_space(cursor)
+    return count
