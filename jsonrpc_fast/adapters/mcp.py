@@ -223,10 +223,11 @@ def _constructor(model: Any, members: dict[str, Any], names: set[str]) -> Callab
         names: The names of its members that are set.
     """
     new = model.__new__
-    set_names, set_extra, set_private = (
-        BaseModel.__dict__[f"__pydantic_{name}__"].__set__ for name in ("fields_set", "extra", "private")
+    # Their own setters, because a search for the attribute takes as long as setting it.
+    set_names, set_extra, set_private, set_members = (
+        BaseModel.__dict__[f"__{name}__"].__set__
+        for name in ("pydantic_fields_set", "pydantic_extra", "pydantic_private", "dict")
     )
-    set_attribute = object.__setattr__
     has_extra = model.model_config.get("extra") == "allow"
 
     def construct(members: dict[str, Any], names: set[str]) -> Any:
@@ -234,7 +235,7 @@ def _constructor(model: Any, members: dict[str, Any], names: set[str]) -> Callab
         set_names(made, names)
         set_extra(made, {} if has_extra else None)
         set_private(made, None)
-        set_attribute(made, "__dict__", members)
+        set_members(made, members)
         return made
 
     def validate(members: dict[str, Any], names: set[str]) -> Any:
@@ -265,20 +266,20 @@ if _IS_WRAPPED:
 def to_session_message(received: Received) -> SessionMessage:
     """Return the SDK's message for a decoded one. Raises pydantic's ValidationError, a ValueError."""
     message: Any
-    if isinstance(received, Request):
+    if type(received) is Request:
         params = received.params
         message = _request(
             {"jsonrpc": "2.0", "id": received.id, "method": received.method, "params": params},
             {"jsonrpc", "id", "method"} if params is None else {"jsonrpc", "id", "method", "params"},
         )
-    elif isinstance(received, Notification):
+    elif type(received) is Notification:
         params = received.params
         message = _notification(
             {"jsonrpc": "2.0", "method": received.method, "params": params},
             {"jsonrpc", "method"} if params is None else {"jsonrpc", "method", "params"},
         )
     else:
-        assert isinstance(received, Response)  # the profile has no batches
+        assert type(received) is Response  # the profile has no batches
         error = received.error
         if error is None:
             message = _response(
