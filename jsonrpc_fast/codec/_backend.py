@@ -111,6 +111,7 @@ if TYPE_CHECKING:
         encode_result,
         parse,
     )
+    from ._json import dumps as dumps
 else:
     Request = backend.Request
     Notification = backend.Notification
@@ -131,6 +132,7 @@ else:
     encode_result = backend.encode_result
     encode_error = backend.encode_error
     answer = backend.answer
+    dumps = backend._dumps
     Message = Request | Notification | Response | ParseError
     RawMessage = Request[Raw | None] | Notification[Raw | None] | Response[Raw] | ParseError
     Params = dict[str, Any] | list[Any] | Raw | None

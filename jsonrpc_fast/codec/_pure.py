@@ -1803,6 +1803,9 @@ def _encode_payload(value: Any, default: Default, option: int) -> bytes:
     return dumps(value, default, option)
 
 
+_dumps = dumps  # the core has one of its own
+
+
 def _encode_params(params: Any, default: Default, option: int) -> bytes:
     if params is None:
         return b""

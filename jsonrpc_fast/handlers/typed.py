@@ -20,7 +20,7 @@ from inspect import Parameter
 from typing import Any, Final, get_args
 
 from ..codec import Raw
-from ..codec._json import dumps
+from ..codec._backend import dumps
 from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import EncodeError, RpcError
 from .handler import Handler, RequestContext, is_context

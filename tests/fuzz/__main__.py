@@ -167,9 +167,10 @@ def run_targets(
         while time.monotonic() < end and any(counts[name] < inputs for name in names):
             for name in names:
                 # The differential run has the longest history, and as much time as the targets together.
-                until = min(end, time.monotonic() + turn * (len(names) - 1 if name == DIFFERENTIAL else 1))
+                until = min(end, time.monotonic() + turn * (len(names) - 1 or 1 if name == DIFFERENTIAL else 1))
                 if name == DIFFERENTIAL:
-                    done, difference = run_differential(rng.randrange(1 << 30), 1 << 40, until - time.monotonic())
+                    seconds_left, inputs_left = until - time.monotonic(), inputs - counts[name]
+                    done, difference = run_differential(rng.randrange(1 << 30), inputs_left, seconds_left)
                     counts[name] += done
                     if difference is not None:
                         raise Finding(difference)

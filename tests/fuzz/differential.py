@@ -234,7 +234,7 @@ def framed(rng: random.Random, text: bytes, framing: str) -> bytes:
     return b"%b%d%b%b" % (name, length, rng.choice(HEADERS_ENDS), text)
 
 
-def run(seed: int, inputs: int, seconds: float) -> tuple[int, str | None]:
+def run(seed: int, inputs: float, seconds: float) -> tuple[int, str | None]:
     """Compare as many texts as asked for. Return how many were compared, and the first difference."""
     rng = random.Random(seed)
     texts = seeds()

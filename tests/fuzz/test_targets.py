@@ -58,6 +58,12 @@ def test_every_target_runs_from_the_command_line(tmp_path: Path, capsys: pytest.
     assert next(command.read_corpus(tmp_path, "raw"), None) is not None
 
 
+def test_the_differential_run_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["differential", "--seconds", "60", "--inputs", "100"]) == 0
+    count = int(capsys.readouterr().out.split()[0])
+    assert 100 <= count < 200
+
+
 def test_a_finding_is_printed_with_its_input(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -331,12 +331,20 @@ cdef char* write_other_payload(Output* output, value, default, option) except NU
         return write_raw(output, at, <Raw>value)
     if default is not None:
         return write_unusual(output, at, dumps(value, default, option))
+    return write_unusual(output, at, dumps_checked(value, option))
+
+
+cdef dumps_checked(value, option):
     check_levels(<PyObject*>value, 0, option)
     try:
-        text = dumps_unchecked(value) if option is ZERO else dumps_unchecked(value, option=option)
+        return dumps_unchecked(value) if option is ZERO else dumps_unchecked(value, option=option)
     except TypeError as error:
         raise refusal(error) from error.__cause__
-    return write_unusual(output, at, text)
+
+
+def _dumps(value, default=None, option=ZERO):
+    """`dumps` of `_json.py`, which checks the depth in C where it can."""
+    return dumps_checked(value, option) if default is None else dumps(value, default, option)
 
 
 cdef inline char* write_constant(char* at, const char* text, Py_ssize_t size) noexcept:

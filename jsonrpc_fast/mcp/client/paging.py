@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from ...codec._json import dumps
+from ...codec._backend import dumps
 from ...errors import EncodeError
 from .results import check_named_objects, invalid_result
 

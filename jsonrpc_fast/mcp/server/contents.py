@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ...codec._json import dumps
+from ...codec._backend import dumps
 from ...errors import EncodeError
 from ..protocol.contents import ROLES, block_fault, contents_fault, items_fault, members_fault
 from ..protocol.uris import blob_contents, text_contents, validate_uri

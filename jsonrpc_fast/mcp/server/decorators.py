@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 from msgspec import UNSET
 
-from ...codec._json import dumps
+from ...codec._backend import dumps
 from ...session.conventions import McpConvention
 from ..protocol.capabilities import Icon
 from ..protocol.definitions import (

@@ -22,7 +22,8 @@ import types
 from collections.abc import Generator, Mapping
 from typing import Any, Final
 
-from ...codec._json import dumps, loads
+from ...codec._backend import dumps
+from ...codec._json import loads
 from ...codes import ErrorCode
 from ...errors import EncodeError, RpcError, invalid_params
 from ...types import Unset

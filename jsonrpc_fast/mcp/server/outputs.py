@@ -19,7 +19,8 @@ from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 
-from ...codec._json import dumps, loads
+from ...codec._backend import dumps
+from ...codec._json import loads
 from ..protocol.faults import SchemaFault
 from ..protocol.schemas import Schema
 from .blocks import Block

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from ...codec._json import dumps
+from ...codec._backend import dumps
 from ..protocol.definitions import Tool
 from ..protocol.faults import SchemaFault
 from ..protocol.schemas import Schema

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ...codec._json import dumps
+from ...codec._backend import dumps
 from ...errors import EncodeError
 from ...handlers.typed import pydantic_reason, strings_in
 from ..protocol.schemas import MAX_VALUE_DEPTH, MAX_VALUES, measure
