@@ -32,6 +32,7 @@ from uuid import UUID
 
 from ..codec import BACKEND, Response, decode
 from ..codec import _json as _orjson
+from ..codec._backend import dumps as _dumps
 from ..profile import JSONRPC
 
 __all__ = ["JSONDecodeError", "JSONDecoder", "JSONEncoder", "dump", "dumps", "load", "loads"]
@@ -181,7 +182,7 @@ def to_bytes(value: Any, default: Callable[[Any], Any] | None = None, sort_keys:
             return written
 
     try:
-        text = _orjson.dumps_unchecked(value, convert, option)
+        text = _dumps(value, convert, option)
     except TypeError as error:
         return _to_bytes_with_other_keys(value) if str(error) == _KEY_FAULT and not sort_keys else None
     may_have_nan = b"null" in text
@@ -192,7 +193,7 @@ def to_bytes(value: Any, default: Callable[[Any], Any] | None = None, sort_keys:
 def _to_bytes_with_other_keys(value: Any) -> bytes | None:
     """Return a value whose keys are not all strings as compact UTF-8; None if the json module must write it."""
     try:
-        text = _orjson.dumps_unchecked(value, None, _orjson.OPT_PASSTHROUGH | _orjson.OPT_NON_STR_KEYS)
+        text = _dumps(value, None, _orjson.OPT_PASSTHROUGH | _orjson.OPT_NON_STR_KEYS)
         for key in _FLOAT_KEY.findall(text):
             if repr(float(key)) != key.decode():
                 return None

@@ -38,7 +38,7 @@ from functools import cache, partial
 from typing import Any, BinaryIO, Final
 
 from ..codec import ParseError, Request, Response
-from ..codec._json import dumps_unchecked
+from ..codec._backend import dumps
 from ..errors import ConnectionLost
 from ..profile import LSP
 from ..transports.base import BaseTransport
@@ -263,7 +263,7 @@ class _FastProtocol(JsonRPCProtocol):
 
     def _encode(self, data: Any) -> bytes:
         try:
-            return dumps_unchecked(self._serialize_message(data) if hasattr(data, "__attrs_attrs__") else data)
+            return dumps(self._serialize_message(data) if hasattr(data, "__attrs_attrs__") else data)
         except TypeError:
             # Such as a namedtuple, a key that is not a string, or an integer beyond 64 bits.
             return json.dumps(data, default=self._serialize_message).encode()

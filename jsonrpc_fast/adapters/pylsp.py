@@ -20,7 +20,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..codec import _json as _orjson
+from ..codec._backend import dumps
+from ..codec._json import OPT_PASSTHROUGH
 from .json import loads_or
 
 try:
@@ -63,7 +64,7 @@ class JsonRpcStreamWriter(streams.JsonRpcStreamWriter):  # type: ignore[misc]
     def write(self, message: Any) -> None:
         """Write a message. A message that cannot be written is logged."""
         try:
-            text = None if self._json_dumps_args else _orjson.dumps_unchecked(message, None, _orjson.OPT_PASSTHROUGH)
+            text = None if self._json_dumps_args else dumps(message, None, OPT_PASSTHROUGH)
         except TypeError:
             text = None
         if text is None:

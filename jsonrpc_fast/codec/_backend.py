@@ -87,6 +87,7 @@ if BACKEND == "python" and not TYPE_CHECKING:
     lower_default_limits()
 
 if TYPE_CHECKING:
+    from ._json import dumps as dumps
     from ._pure import (
         Decoder,
         Error,
@@ -111,7 +112,6 @@ if TYPE_CHECKING:
         encode_result,
         parse,
     )
-    from ._json import dumps as dumps
 else:
     Request = backend.Request
     Notification = backend.Notification

@@ -364,6 +364,15 @@ def test_the_text() -> None:
         assert adapter.dumps(value, **options) == json.dumps(value, **options)
 
 
+def test_tuples_that_are_too_deep() -> None:
+    deep: Any = ()
+    for _ in range(100_000):
+        deep = (deep,)
+    for value, default in ((deep, None), ([{"a": deep}], None), ({1: deep}, None), (deep, str), ({2j}, lambda _: deep)):
+        with pytest.raises(RecursionError):
+            adapter.dumps(value, default=default)
+
+
 def test_names() -> None:
     assert issubclass(adapter.JSONDecodeError, ValueError)
     assert adapter.JSONDecodeError is json.JSONDecodeError
