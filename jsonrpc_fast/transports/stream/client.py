@@ -36,7 +36,7 @@ async def within(seconds: float | None, opening: Coroutine[Any, Any, T]) -> T:
 
 async def open_connection(
     loop: asyncio.AbstractEventLoop,
-    protocol: asyncio.BaseProtocol,
+    protocol: asyncio.BufferedProtocol,
     host: str,
     port: int,
     context: tls.SSLContext | None,

@@ -235,11 +235,11 @@ class StreamServer:
     def _check_options(self) -> None:
         StreamTransport(**self._options)
 
-    def _new_protocol(self) -> asyncio.BaseProtocol:
+    def _new_protocol(self) -> asyncio.BufferedProtocol:
         """Return the protocol of a new connection, which calls `_admits`, `_accept` and `_leave`."""
         return _AcceptedProtocol(_AcceptedStream(self, cast("SocketOptions", self._options)))
 
-    def _protocol(self) -> asyncio.BaseProtocol:
+    def _protocol(self) -> asyncio.BufferedProtocol:
         protocol = self._new_protocol()
         if self._ssl is None:
             return protocol

@@ -16,16 +16,17 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+from .transport import read_buffer
+
 HANDSHAKE_SECONDS: Final = 10.0
 """The default of `handshake_seconds`: how long the peer may take to open the connection."""
-READ_BYTES: Final = 256 * 1024
 
 
-class TlsChannel(asyncio.Transport, asyncio.Protocol):
+class TlsChannel(asyncio.Transport, asyncio.BufferedProtocol):
     """The protocol of a plain channel, and the secured channel of another protocol.
 
     Args:
-        protocol: The protocol above, a `Protocol` or `BufferedProtocol` of asyncio.
+        protocol: The protocol above.
         context: The settings; certificates are checked as it says.
         server_hostname: On the client's side, the name that the server's certificate must have; None on the server's.
         admit: Called with the plain channel when it is connected, if given; it drops the connection by returning False.
@@ -38,7 +39,7 @@ class TlsChannel(asyncio.Transport, asyncio.Protocol):
 
     def __init__(
         self,
-        protocol: asyncio.BaseProtocol,
+        protocol: asyncio.BufferedProtocol,
         context: ssl.SSLContext,
         *,
         server_hostname: str | None = None,
@@ -58,6 +59,7 @@ class TlsChannel(asyncio.Transport, asyncio.Protocol):
         self._handshake_seconds = handshake_seconds
         self._timer: asyncio.TimerHandle | None = None
         self._raw: Any = None
+        self._buffer: memoryview  # of encrypted bytes
         self._is_open = False  # the handshake is done
         self._is_paused = False
         self._is_read_due = False
@@ -76,14 +78,18 @@ class TlsChannel(asyncio.Transport, asyncio.Protocol):
         if self._admit is not None and not self._admit(self._raw):
             self._raw.abort()
             return
+        self._buffer = read_buffer()
         if self._handshake_seconds is not None:
             self._timer = self._loop.call_later(self._handshake_seconds, self._on_handshake_timeout)
         self._continue_handshake()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._has_received_end:
             return  # nothing reads it any more, and kept data would have no bound (RFC 8446, section 6.1)
-        self._incoming.write(data)
+        self._incoming.write(self._buffer[:nbytes])
         if self._is_open:
             self._read()
         elif not self._raw.is_closing():
@@ -177,17 +183,7 @@ class TlsChannel(asyncio.Transport, asyncio.Protocol):
 
     def _read_once(self) -> bool:
         """Pass on one chunk; return whether there may be more."""
-        protocol = self._protocol
-        if not isinstance(protocol, asyncio.BufferedProtocol):
-            try:
-                data = self._tls.read(READ_BYTES)
-            except ssl.SSLWantReadError:
-                return False
-            if not data:
-                raise ssl.SSLZeroReturnError
-            cast("asyncio.Protocol", protocol).data_received(data)
-            return True
-        buffer = cast("memoryview", protocol.get_buffer(-1))
+        buffer = cast("memoryview", self._protocol.get_buffer(-1))
         filled, has_more = 0, True
         ended: ssl.SSLError | None = None
         while filled < len(buffer) and has_more:
@@ -201,7 +197,7 @@ class TlsChannel(asyncio.Transport, asyncio.Protocol):
             except ssl.SSLError as fault:
                 ended, has_more = fault, False
         if filled:
-            protocol.buffer_updated(filled)
+            self._protocol.buffer_updated(filled)
         if ended is not None:
             raise ended
         return has_more
@@ -211,7 +207,7 @@ class TlsChannel(asyncio.Transport, asyncio.Protocol):
         if self._has_received_end:
             return True
         self._has_received_end = True
-        return bool(cast("asyncio.Protocol", self._protocol).eof_received())
+        return bool(self._protocol.eof_received())
 
     # The secured channel.
 

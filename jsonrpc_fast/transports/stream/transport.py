@@ -214,7 +214,11 @@ def _keep_alive(connected: Any) -> None:
                 connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def _buffer() -> memoryview:
+def read_buffer() -> memoryview:
+    """Return the buffer that a connection is read into.
+
+    asyncio would allocate READ_BYTES for each chunk: depending on the heap that takes three calls of the system.
+    """
     if sys.platform == "win32":
         return memoryview(bytearray(READ_BYTES))
     # A bytearray is filled with zeros, which allocates all of its memory at once.
@@ -231,7 +235,7 @@ class StreamProtocol(asyncio.BufferedProtocol):
     def connection_made(self, channel: asyncio.BaseTransport) -> None:
         channel = cast("asyncio.Transport", channel)  # uvloop's class is not a subclass
         self._transport._begin_channel(channel)
-        self._buffer = _buffer()
+        self._buffer = read_buffer()
         # Before Python 3.11 and with uvloop, reading begins after this method, and a pause here has no effect.
         asyncio.get_running_loop().call_soon(self._pause_if_not_started)
 

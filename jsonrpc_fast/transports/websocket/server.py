@@ -91,9 +91,9 @@ class AcceptedWebSocket(AcceptedTransport, WebSocketTransport):
             self._handshake.set_result(False)
         super().connection_lost(exc)
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._admission.received(len(data))
+    def buffer_updated(self, nbytes: int) -> None:
+        super().buffer_updated(nbytes)
+        self._admission.received(nbytes)
 
     def write_messages(self, texts: list[bytes]) -> None:
         super().write_messages(texts)
@@ -226,5 +226,5 @@ class WebSocketServer(TcpServer):
     def _check_options(self) -> None:
         _Checked(**self._options)
 
-    def _new_protocol(self) -> asyncio.BaseProtocol:
+    def _new_protocol(self) -> asyncio.BufferedProtocol:
         return AcceptedWebSocket(self, cast("WebSocketOptions", self._options))

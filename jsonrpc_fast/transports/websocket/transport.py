@@ -34,7 +34,7 @@ from ...codes import ParseErrorCode
 from ...errors import ConnectionLost
 from ..base import State
 from ..message import MessageTransport, Text
-from ..stream.transport import MessageSocketOptions, SocketTransport
+from ..stream.transport import MessageSocketOptions, SocketTransport, read_buffer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -81,7 +81,7 @@ class WebSocketOptions(MessageSocketOptions, total=False):
     ping_seconds: float | None
 
 
-class WebSocketTransport(SocketTransport, MessageTransport, asyncio.Protocol):
+class WebSocketTransport(SocketTransport, MessageTransport, asyncio.BufferedProtocol):
     """A WebSocket connection: a `WebSocketClient`, or a connection that a `WebSocketServer` accepted.
 
     Args:
@@ -100,6 +100,7 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.Protocol):
         check_seconds("ping_seconds", ping_seconds)
         self._ping_seconds = ping_seconds
         self._ping_timer: asyncio.TimerHandle | None = None
+        self._buffer: memoryview
         self._wire = self._new_wire()
         self._is_head_read = False  # of the handshake
         self._is_open = False  # the handshake is done, and nobody closes
@@ -182,12 +183,17 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.Protocol):
         if self._is_open and self._partial:
             self._read_frames(b"")
 
-    # asyncio.Protocol.
+    # asyncio.BufferedProtocol.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._buffer = read_buffer()
         self._begin_channel(cast("asyncio.Transport", transport))  # uvloop's class is not a subclass
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data = bytes(self._buffer[:nbytes])
         self._chunks += 1
         if self._is_open:
             self._read_frames(data)

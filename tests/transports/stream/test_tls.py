@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import ssl
+import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -296,6 +297,36 @@ async def test_websocket_over_tls() -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         await WebSocketClient(uri).connect()
     await server.close()
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "tls", "ws", "wss"])
+async def test_small_messages_are_read_without_large_allocations(scheme: str) -> None:
+    """For a `Protocol` asyncio allocates 256 KiB for each chunk, which can cost three calls of the system."""
+    options, client_options = ({"ssl": context} if scheme in ("tls", "wss") else {} for context in contexts())
+    server: Any
+    client: Any
+    if scheme in ("tcp", "tls"):
+        server = TcpServer(serve_session, "127.0.0.1", 0, **options)
+        await server.start()
+        client = TcpClient("127.0.0.1", server.address[1], **client_options)
+    else:
+        pytest.importorskip("websockets", reason="the extra `websocket` is not installed")
+        from jsonrpc_fast.transports.websocket import WebSocketClient, WebSocketServer
+
+        server = WebSocketServer(serve_session, "127.0.0.1", 0, **options)
+        await server.start()
+        client = WebSocketClient(f"{scheme}://127.0.0.1:{server.address[1]}", **client_options)
+    async with Session(client) as session:
+        assert await session.call("add", [1, 2]) == 3
+        tracemalloc.start()
+        try:
+            for _ in range(10):
+                assert await session.call("add", [1, 2]) == 3
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    await server.close()
+    assert peak < 128 * 1024
 
 
 async def test_options() -> None:
