@@ -253,7 +253,8 @@ class Caller:
         Returns:
             A future with what `call` returns or raises. Cancelling it cancels the call. If the loop is closed before
             the call begins, it raises ConnectionLost. It is cancelled with the loop's tasks, as `asyncio.run` does at
-            its end. If the loop is stopped, or closed without that, it may stay pending: wait for it with a timeout.
+            its end. If the loop is stopped, or closed without that, or if the call begins after that, it may stay
+            pending: wait for it with a timeout.
 
         Raises:
             StateError: The session is not started, or its loop is not running.

@@ -2,7 +2,7 @@
 
 Rules:
   - the thread gets a future. Cancelling it cancels the coroutine;
-  - if a closed loop drops the coroutine before it begins, the future fails with ConnectionLost.
+  - if the loop is closed before the coroutine begins, the future fails with ConnectionLost.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
@@ -35,6 +36,9 @@ class _Ticket:
                 self.future.set_exception(error)
 
     def __del__(self) -> None:
+        self.drop()
+
+    def drop(self) -> None:
         if not self.future.done():
             self.settle(None, ConnectionLost("the message was dropped together with the session's loop"))
 
@@ -60,14 +64,18 @@ def run_threadsafe(loop: asyncio.AbstractEventLoop, begin: Begin) -> concurrent.
         loop.call_soon_threadsafe(_begin, loop, ticket, begin)
     except RuntimeError:
         raise StateError("the session's loop is closed") from None
+    if loop.is_closed():  # since it was asked: it may keep the ticket
+        ticket.drop()
     return future
 
 
 def _begin(loop: asyncio.AbstractEventLoop, ticket: _Ticket, begin: Begin) -> None:
-    task = asyncio.Task(_run(ticket, begin), loop=loop)
+    # The loop keeps the task. If the future did, too, a task that a closed loop drops would never be freed.
+    found = weakref.ref(asyncio.Task(_run(ticket, begin), loop=loop))
 
     def cancel(future: concurrent.futures.Future[Any]) -> None:
-        if future.cancelled():
+        task = found()
+        if task is not None and future.cancelled():
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(task.cancel)
 

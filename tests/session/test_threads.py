@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import gc
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from jsonrpc_fast import Notification, Request
 from jsonrpc_fast.errors import ConnectionLost, EncodeError, RpcError, StateError
 from jsonrpc_fast.session import LspConvention, Session
+from jsonrpc_fast.session.threads import run_threadsafe
 from jsonrpc_fast.transports import memory_pair
 
 from ..support.session_pairs import fail, session_and_wire, sessions, settle
@@ -162,8 +164,10 @@ def test_call_threadsafe_while_the_loop_is_stopped() -> None:
         loop.close()
 
 
-def test_call_threadsafe_fails_when_the_loop_is_closed() -> None:
-    """The loop stops after the check that it is running and before the first turn of the call."""
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # the loop drops it
+@pytest.mark.parametrize("has_task", [False, True])
+def test_call_threadsafe_fails_when_the_loop_is_closed(has_task: bool) -> None:
+    """The loop stops after the check that it is running and before the first turn of the call, or of its task."""
     loop = asyncio.new_event_loop()
     one, other = memory_pair()
     futures: list[concurrent.futures.Future[Any]] = []
@@ -173,9 +177,12 @@ def test_call_threadsafe_fails_when_the_loop_is_closed() -> None:
         session = Session(one)
         await session.start()
         await settle()
-        # This is the last turn: callbacks after it never run.
         futures.append(session.call_threadsafe("m"))
-        loop.stop()
+        # The turn of the stop is the last one: callbacks after it never run.
+        if has_task:
+            loop.call_soon(loop.stop)
+        else:
+            loop.stop()
 
     task = loop.create_task(main())
     loop.run_forever()
@@ -183,3 +190,14 @@ def test_call_threadsafe_fails_when_the_loop_is_closed() -> None:
     assert task.done()
     gc.collect()
     assert isinstance(futures[0].exception(1), ConnectionLost)
+
+
+def test_call_threadsafe_fails_when_the_loop_is_closed_meanwhile() -> None:
+    """A loop that is closed while it takes a callback keeps the callback, and never runs it."""
+    kept: list[Any] = []
+    loop: Any = SimpleNamespace(
+        is_running=lambda: True, call_soon_threadsafe=lambda *callback: kept.append(callback), is_closed=lambda: True
+    )
+    future = run_threadsafe(loop, lambda _: settle())
+    assert len(kept) == 1
+    assert isinstance(future.exception(1), ConnectionLost)
