@@ -190,7 +190,8 @@ cdef inline bint skip_character(Cursor* cursor) noexcept nogil:
 
 cdef extern from *:
     """
-    #if defined(__SSE2__) || defined(_M_X64)
+    /* JSONRPC_FAST_PLAIN_C: without the instructions of any processor, as on those that none of this is written for. */
+    #if !defined(JSONRPC_FAST_PLAIN_C) && (defined(__SSE2__) || defined(_M_X64))
     #include <emmintrin.h>
     #define JSONRPC_FAST_SSE2 1
     #else

@@ -19,6 +19,7 @@ from typing import Any, Final
 from ..errors import EncodeError
 
 _MAX_DEPTH: Final = 1000
+TOO_DEEP: Final = "the value is circular, or nests too deep"
 SAFE_LIMIT: Final = 1000 if sys.version_info < (3, 12) else sys.maxsize
 """With a higher recursion limit (`sys.getrecursionlimit()`), values must pass `check_depth`."""
 
@@ -48,7 +49,7 @@ def check_depth(value: Any, hook: Callable[[Any], Any]) -> None:
             if not _SCALARS.issuperset(map(type, inner)):
                 containers = [each for each in inner if type(each) not in _SCALARS]
                 if len(stack) >= _MAX_DEPTH:
-                    raise EncodeError("the value is circular, or nests too deep")
+                    raise EncodeError(TOO_DEEP)
                 stack.append(iter(containers))
                 break
         else:

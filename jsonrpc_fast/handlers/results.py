@@ -8,7 +8,7 @@ from typing import Any
 
 from ..codec._json import Default
 from ..errors import EncodeError
-from .depth import SAFE_LIMIT, check_depth
+from .depth import SAFE_LIMIT, TOO_DEEP, check_depth
 
 
 def to_jsonable(value: Any) -> Any:
@@ -29,7 +29,10 @@ def to_jsonable(value: Any) -> Any:
 
         if sys.getrecursionlimit() > SAFE_LIMIT:
             check_depth(value, to_jsonable)
-        return msgspec.to_builtins(value, str_keys=True, enc_hook=to_jsonable)
+        try:
+            return msgspec.to_builtins(value, str_keys=True, enc_hook=to_jsonable)
+        except RecursionError as error:
+            raise EncodeError(TOO_DEEP) from error
     if hasattr(kind, "__pydantic_serializer__") and hasattr(kind, "model_dump"):
         return value.model_dump(mode="json", by_alias=True)
     raise TypeError(f"{kind.__name__} cannot be written as JSON")

@@ -31,7 +31,12 @@ from jsonrpc_fast.errors import ConnectionLost
 
 from ..support import loops
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.time_limit(50),
+    # pygls 2.1 on Python 3.14
+    pytest.mark.filterwarnings("ignore:'asyncio.iscoroutinefunction' is deprecated:DeprecationWarning"),
+]
 
 SERVER = str(PEERS / "pygls_adapter_server.py")
 HOVER = types.HoverParams(types.TextDocumentIdentifier("file:///a"), types.Position(3, 0))

@@ -82,7 +82,7 @@ def test_a_collector_callback_that_begins_the_decoder_again(impl: ModuleType) ->
         found = decoder.feed(line * 50)
         gc.set_threshold(1000)
         gc.callbacks.clear()
-        print(len(found), len(made) > 1000)
+        print(len(found), len(made) >= 240)  # from Python 3.12 on, a collection waits for the end of a call
     """
     assert run(impl, script) == "50 True\n"
 
@@ -337,7 +337,8 @@ def test_long_chains_of_messages_are_refused(impl: ModuleType) -> None:
                 # The constructor refuses a message as the result.
                 message = impl.parse({"jsonrpc": "2.0", "id": 1, "result": message})
             return message
-        one, other = chain(20_000), chain(20_000)
+        # Python 3.14 nests calls in C as deep as the stack allows.
+        one, other = chain(200_000), chain(200_000)
         for call, expected in (
             (lambda: one == other, RecursionError),
             (lambda: pickle.dumps(one), RecursionError),

@@ -137,6 +137,8 @@ for thread in threads:
 for thread in threads:
     thread.join()
 assert not failures, failures
+for other in others:
+    interpreters.destroy(other)
 """
 
 

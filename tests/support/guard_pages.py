@@ -34,6 +34,9 @@ def place(value: Any, page: tuple[int, int], at_end: bool) -> Any:
 
     The zero behind the characters of a str or bytes is left out: only its size says where it ends. No reference to the
     copy may be left when the next one is placed, because the page then holds another object.
+
+    From Python 3.14 on, the interpreter marks references in their two lowest bits: an object at an address that is
+    no multiple of four crashes it. So the copy ends up to three bytes before the end of the page.
     """
     size = type(value).__sizeof__(value)
     if type(value) is str:
@@ -44,6 +47,8 @@ def place(value: Any, page: tuple[int, int], at_end: bool) -> Any:
         size = max(size, int.__sizeof__(1))  # zero has one digit, too
     start, length = page
     address = start + length - size if at_end else start
+    if sys.version_info >= (3, 14):
+        address &= ~3
     ctypes.memmove(address, id(value), size)
     ctypes.c_ssize_t.from_address(address).value = REFERENCES
     return ctypes.cast(address, ctypes.py_object).value

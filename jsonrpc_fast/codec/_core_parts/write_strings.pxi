@@ -61,7 +61,7 @@ cdef extern from *:
         return (unsigned int)_mm_movemask_epi8(JSONRPC_FAST_SPECIAL(bytes));
     }
     #else
-    #if defined(__aarch64__) && defined(__GNUC__)
+    #if !defined(JSONRPC_FAST_PLAIN_C) && defined(__aarch64__) && defined(__GNUC__)
     #include <arm_neon.h>
     static CYTHON_INLINE uint8x16_t jsonrpc_fast_special_block(uint8x16_t bytes) {
         return vorrq_u8(

@@ -11,6 +11,7 @@ import pytest
 
 from jsonrpc_fast.mcp.server import Context, Server
 
+from ...support import loops
 from ...support.mcp_conversation import converse
 
 pytestmark = pytest.mark.usefixtures("each_loop")
@@ -116,7 +117,8 @@ async def test_a_lifespan_that_cannot_begin() -> None:
     with pytest.raises(OSError, match="no database"):
         async with converse(server, ""):
             await asyncio.sleep(0)
-    assert events == ["begin"] * 2
+    # An eager task ends before the next one is made, which tries again.
+    assert events == ["begin"] * (3 if loops.current == "eager" else 2)
 
 
 async def test_a_lifespan_that_fails_at_its_end() -> None:

@@ -204,7 +204,10 @@ async def test_slow_handshakes_are_dropped_and_count() -> None:
 
 
 async def test_a_server_that_does_not_answer_the_handshake() -> None:
+    hanging = []
+
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hanging.append(asyncio.current_task())
         await reader.read()
         writer.close()
 
@@ -214,6 +217,7 @@ async def test_a_server_that_does_not_answer_the_handshake() -> None:
         await client.connect()
     listener.close()
     await listener.wait_closed()
+    await asyncio.gather(*hanging)
 
 
 async def test_a_cancelled_connect_leaves_nothing() -> None:
