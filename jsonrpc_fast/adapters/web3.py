@@ -49,7 +49,7 @@ class _Fast(JSONBaseProvider):
         id = next(self.request_counter)
         return _encode({"jsonrpc": "2.0", "method": method, "params": params or [], "id": id})
 
-    decode_rpc_response = staticmethod(json.loads_or(JSONBaseProvider.decode_rpc_response))
+    decode_rpc_response: Any = staticmethod(json.loads_or(JSONBaseProvider.decode_rpc_response))
 
 
 class _AsyncFast(AsyncJSONBaseProvider):
@@ -60,7 +60,7 @@ class _AsyncFast(AsyncJSONBaseProvider):
         """Return a request as JSON. Raises Web3TypeError."""
         return _encode(rpc_dict)
 
-    decode_rpc_response = staticmethod(json.loads_or(AsyncJSONBaseProvider.decode_rpc_response))
+    decode_rpc_response: Any = staticmethod(json.loads_or(AsyncJSONBaseProvider.decode_rpc_response))
 
 
 class HTTPProvider(_Fast, web3.HTTPProvider):

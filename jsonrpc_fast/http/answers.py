@@ -28,9 +28,9 @@ class Answer:
     __slots__ = ("body", "headers", "status")
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self.body = body
+        self.status: int = status
+        self.headers: Mapping[str, str] = headers
+        self.body: bytes = body
 
     @property
     def is_success(self) -> bool:
