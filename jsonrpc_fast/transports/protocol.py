@@ -66,7 +66,7 @@ class Transport(Protocol):
         ...
 
     def send(self, message: Sendable) -> None:
-        """Encode a message or a batch and queue it, without blocking.
+        """Encode a message or a batch and queue it, without blocking. No callback runs before it returns.
 
         Args:
             message: bytes are one JSON text, with a line break only at its end. Nothing is sent for `b""` and for an
