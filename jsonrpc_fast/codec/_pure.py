@@ -679,8 +679,13 @@ def parse(obj: object, profile: Profile = JSONRPC) -> Message | list[Message]:
 def _check_decoded(obj: object, profile: Profile) -> Message | list[Message]:
     if isinstance(obj, list):
         fault = _batch_fault(len(obj), profile)
-        return fault or [_check_message(item, profile, index) for index, item in enumerate(obj)]
-    return _check_message(obj, profile)
+        return fault or [_check_message(_as_it_is(item), profile, index) for index, item in enumerate(obj)]
+    return _check_message(_as_it_is(obj), profile)
+
+
+def _as_it_is(obj: object) -> object:
+    """A dict of the caller as it is now: a callback of the collector may change it while it is read."""
+    return obj.copy() if type(obj) is dict else obj
 
 
 def _check_profile(profile: object) -> None:
@@ -852,7 +857,7 @@ def _known(obj: dict[str, Any], profile: Profile, duplicates: bool) -> tuple[Mes
 def _of_class(cls: type[T], obj: object, profile: Profile) -> T | None:
     _check_profile(profile)
     try:
-        message = _check_message(obj, profile)
+        message = _check_message(_as_it_is(obj), profile)
     except (MemoryError, RecursionError):
         raise
     except Exception:  # from the comparison of a key
