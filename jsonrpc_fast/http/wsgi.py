@@ -62,7 +62,10 @@ class WsgiEndpoint(BaseEndpoint):
         return status, joined, body
 
     def _serve(self, environ: dict[str, Any], context: Any) -> tuple[int, list[tuple[str, str]], bytes]:
-        headers = {name: environ[key].encode("latin-1") for name, key in _HEADERS.items() if environ.get(key)}
+        headers = {name: environ[key].encode("latin-1") for name, key in _HEADERS.items() if key in environ}
+        for name in (b"content-type", b"content-length"):
+            if not headers.get(name):  # an empty one may mean that there is none (PEP 3333)
+                headers.pop(name, None)
         method: str = environ["REQUEST_METHOD"]
         try:
             # Some servers do not name the address that they listen on.

@@ -153,7 +153,6 @@ def run_targets(
     names: list[str], seed: int, seconds: float, inputs: float, directory: Path | None
 ) -> tuple[Counter[str], str | None]:
     """Run targets in turn. Return the number of inputs by target, and the first finding."""
-    rng = random.Random(seed)
     targets = load_targets()
     directories = [CORPUS] if directory is None else [CORPUS, directory]
     counts: Counter[str] = Counter()
@@ -170,12 +169,14 @@ def run_targets(
                 until = min(end, time.monotonic() + turn * (len(names) - 1 or 1 if name == DIFFERENTIAL else 1))
                 if name == DIFFERENTIAL:
                     seconds_left, inputs_left = until - time.monotonic(), inputs - counts[name]
-                    done, difference = run_differential(rng.randrange(1 << 30), inputs_left, seconds_left)
+                    done, difference = run_differential(seed + rounds, inputs_left, seconds_left)
                     counts[name] += done
                     if difference is not None:
                         raise Finding(difference)
                     continue
                 if name not in fuzzers:
+                    # The inputs of a target depend on the seed alone, not on the time that other targets took.
+                    rng = random.Random(f"{seed} {name}")
                     fuzzers[name] = Fuzzer(name, targets[name], rng, directories)
                 fuzzer = fuzzers[name]
                 try:

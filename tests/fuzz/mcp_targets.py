@@ -260,8 +260,14 @@ def make_server_stream(rng: random.Random) -> bytes:
 
 def schema(data: bytes) -> Hashable:
     """A schema compiles or raises ValueError, and says of a value what is wrong without showing it."""
+    names: list[str] = []
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names.extend(name for name, _ in pairs)
+        return dict(pairs)
+
     try:
-        pair = json.loads(data)
+        pair = json.loads(data, object_pairs_hook=members)
     except (ValueError, RecursionError):
         return "not JSON"
     if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], dict):
@@ -272,7 +278,8 @@ def schema(data: bytes) -> Hashable:
         return "ValueError", str(error)[:24]
     faults = compiled.faults(pair[1])
     check(len(faults) <= MAX_FAULTS, "too many faults", len(faults))
-    if CANARY not in json.dumps(pair[0]):
+    # What is wrong with an alternative is told with its path, which consists of names.
+    if CANARY not in json.dumps(pair[0]) and not any(CANARY in name for name in names):
         check(not any(CANARY in fault.message for fault in faults), "the value is in a fault", faults)
     return tuple(sorted({fault.keyword for fault in faults})[:3])
 

@@ -92,6 +92,8 @@ def test_an_async_function(endpoint: WsgiEndpoint) -> None:
         ({"REMOTE_ADDR": "127.0.0.1"}, "421 Misdirected Request"),
         ({"REMOTE_ADDR": "::1", "HTTP_HOST": "localhost"}, "200 OK"),
         ({"REMOTE_ADDR": "::1", "HTTP_HOST": "localhost", "HTTP_ORIGIN": "http://example.org"}, "403 Forbidden"),
+        ({"REMOTE_ADDR": "::1", "HTTP_HOST": "localhost", "HTTP_ORIGIN": ""}, "403 Forbidden"),
+        ({"REMOTE_ADDR": "::1", "HTTP_HOST": ""}, "421 Misdirected Request"),
         ({"CONTENT_LENGTH": None}, "411 Length Required"),
         ({"CONTENT_LENGTH": None, "wsgi.input_terminated": True, "wsgi.input": io.BytesIO(ADD)}, "200 OK"),
         ({"wsgi.input_terminated": True}, "200 OK"),
