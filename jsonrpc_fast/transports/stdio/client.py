@@ -198,6 +198,8 @@ class StdioClient(DescriptorTransport):
         self._schedule(KILL_SECONDS, self._release)
 
     def _schedule(self, seconds: float, step: Callable[[], None]) -> None:
+        if self._state is State.CLOSED:
+            return  # the writer reports later, and may do so after the exit
         if self._next_step is not None:
             self._next_step.cancel()
         self._next_step = self._loop.call_later(

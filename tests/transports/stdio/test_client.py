@@ -70,6 +70,18 @@ async def test_close_writes_what_was_accepted(tmp_path: Path) -> None:
     assert lines[-1].startswith(b'{"jsonrpc":"2.0","method":"n","params":[2999,"x')
 
 
+async def test_a_writer_that_reports_after_the_end() -> None:
+    child = Child([sys.executable, "-c", "pass"])
+    await child.start()
+    await child.wait_closed()
+    timer = child._next_step
+    # A write that fails is reported in the next turn of the loop, and the exit may be handled in this one.
+    child._write_failed(BrokenPipeError())
+    assert child._next_step is timer
+    assert child.returncode == 0
+    assert child.events == ["closed"]
+
+
 @pytest.mark.parametrize(
     ("trap", "returncode", "least", "most"),
     [("", -signal.SIGTERM, 0.3, 20), ("trap '' TERM;", -signal.SIGKILL, 0.6, 20)],
