@@ -317,6 +317,8 @@ def release_wheels(session: nox.Session) -> None:
 @nox.session(venv_backend="virtualenv")
 def check_release(session: nox.Session) -> None:
     """Check that `dist` holds all packages of a release, of the version in the tag: `-- v1.2.3`."""
+    if len(session.posargs) != 1:
+        session.error("name the tag: `nox -s check_release -- v1.2.3`")
     [tag] = session.posargs
     session.install("twine>=6")
     files = sorted(DIST.iterdir())
@@ -357,9 +359,14 @@ def pure_wheel(session: nox.Session) -> None:
 
 @nox.session(venv_backend="virtualenv")
 def sdist(session: nox.Session) -> None:
-    """Run the tests in the unpacked source distribution."""
+    """Run the tests in the unpacked source distribution, and those of the codec on a core in plain C, too."""
     sources = unpack(source_archive(session), temporary_folder(session) / "unpacked")
     session.chdir(sources)
     session.install("-e", ".[test]", env={"JSONRPC_FAST_EXTENSION": "yes"})
     expect(session, str(sources), "python", "-c", PLACE)
     session.run(*PYTEST, "tests", *session.posargs)
+    if sys.platform != "win32":
+        build = ("python", "setup.py", "-q", "build_ext", "--inplace")
+        session.run(*build, env={"CFLAGS": "-DJSONRPC_FAST_PLAIN_C", "JSONRPC_FAST_EXTENSION": "yes"})
+        session.run(*PYTEST, "tests/codec")
+        session.run("python", "-m", "tests.fuzz.differential", "--inputs", "200000")
