@@ -38,8 +38,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: takes seconds; left out without --slow")
-    config.addinivalue_line("markers", "time_limit(seconds): how long an async test may take")
     # A shell without job control starts a background job with SIGINT ignored, and the children of the tests inherit it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""orjson, with the checks of options, numbers and lengths that it lacks. Only this module imports orjson."""
+"""orjson, with the checks of options, depth, numbers and lengths that it lacks. Only this module imports orjson."""
 
 from __future__ import annotations
 

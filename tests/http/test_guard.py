@@ -89,7 +89,7 @@ async def test_cancelled_from_elsewhere(ticks: int) -> None:
     assert log in ([], [*log[:-1], "end"])
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks count their cancellations since Python 3.11")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="before Python 3.11 tasks do not count cancellations")
 async def test_cancelled_by_both() -> None:
     """What was cancelled from elsewhere stays cancelled."""
 

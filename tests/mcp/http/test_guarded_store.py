@@ -124,7 +124,7 @@ async def test_a_store_that_forgets_nothing(function: Any, reported: list[str]) 
     assert len(reported) == 1
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks do not count their cancellations")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="before Python 3.11 tasks do not count cancellations")
 async def test_the_failure_names_its_cause() -> None:
     reports: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: reports.append(context))
