@@ -132,7 +132,7 @@ async def test_the_cancellation_of_a_request_passes_on(option: str, caplog: pyte
     assert caplog.records == []
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 11), reason="about Python 3.10, where tasks do not count their cancellations")
+@pytest.mark.skipif(sys.version_info >= (3, 11), reason="about Python 3.10, whose tasks do not count cancellations")
 async def test_before_python_3_11_any_cancellation_passes_on() -> None:
     async def fail(scope: Any) -> None:
         raise asyncio.CancelledError
