@@ -168,8 +168,9 @@ JSONRPC_1: Final = Profile(name="jsonrpc-1", optional_jsonrpc=True, null_compani
 Messages of 2.0 are accepted too, but no batches. Encoded messages always have `jsonrpc`.
 """
 
-LSP: Final = Profile(name="lsp", null_params=True, null_request_ids=False, float_ids=False)
-"""Language Server Protocol 3.17, base protocol: ids are integers or strings; real clients send null params."""
+LSP: Final = Profile(name="lsp", null_params=True, null_request_ids=False, float_ids=False, batches=False)
+"""Language Server Protocol 3.18, base protocol: ids are integers or strings, and batches are not supported; real
+clients send null params."""
 
 MCP_2024_11_05: Final = Profile(
     name="mcp-2024-11-05",

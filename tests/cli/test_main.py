@@ -41,7 +41,7 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
         "null_params        no       yes      no       yes  no     no     no     no     no\n"
         "null_companions    no       yes      yes      no   no     no     no     no     no\n"
         "object_results     no       no       no       no   yes    yes    yes    yes    yes\n"
-        "batches            yes      yes      no       yes  no     yes    no     no     no"
+        "batches            yes      yes      no       no   no     yes    no     no     no"
     )
     assert rest == (
         "the same in all: extra_members yes, big_ints float, "
@@ -91,7 +91,7 @@ def test_info_json() -> None:
         "null_params": True,
         "null_companions": False,
         "object_results": False,
-        "batches": True,
+        "batches": False,
         "extra_members": True,
         "big_ints": "float",
         "message_bytes": 16777216,

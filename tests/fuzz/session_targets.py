@@ -24,7 +24,7 @@ from .wire import Replies, WireTransport, check_replies, lines, read_items, run
 _SEEDS: Final = seeds()
 _KINDS: Final[tuple[tuple[type[Convention], Profile], ...]] = (
     (Convention, JSONRPC),
-    (LspConvention, LSP),
+    (LspConvention, LSP.replace(batches=True)),
     (McpConvention, MCP_2025_11_25),
     (McpConvention, MCP_2025_11_25.replace(batches=True)),
 )

@@ -36,6 +36,7 @@ from .stream_memory import resident_bytes
 
 CHANNELS: Final = ("memory", "tcp", "pipes")
 WORKERS: Final = 64
+PROFILE: Final = LSP.replace(batches=True)
 SETTLED_BYTES: Final = 6_000_000
 """How much a process may grow after the first tenth of its calls: what allocators keep."""
 
@@ -248,7 +249,7 @@ def peer_command(*arguments: str) -> list[str]:
 
 @contextlib.asynccontextmanager
 async def over_memory() -> AsyncIterator[tuple[End, Any]]:
-    one, other = memory_pair(profile=LSP)
+    one, other = memory_pair(profile=PROFILE)
     ends = End(one), End(other, is_far=True)
     async with ends[1].session, ends[0].session:
         yield ends[0], ends[1].session.close
@@ -256,7 +257,7 @@ async def over_memory() -> AsyncIterator[tuple[End, Any]]:
 
 @contextlib.asynccontextmanager
 async def over_pipes() -> AsyncIterator[tuple[End, Any]]:
-    transport = StdioClient(peer_command("--peer", "pipes"), cwd=ROOT, profile=LSP)
+    transport = StdioClient(peer_command("--peer", "pipes"), cwd=ROOT, profile=PROFILE)
     end = End(transport)
     async with end.session:
         yield end, lambda: _kill(transport.pid)
@@ -272,7 +273,7 @@ async def over_tcp() -> AsyncIterator[tuple[End, Any]]:
             ends.put_nowait(end)
             await end.session.wait_closed()
 
-    server = TcpServer(serve, "127.0.0.1", 0, profile=LSP)
+    server = TcpServer(serve, "127.0.0.1", 0, profile=PROFILE)
     await server.start()
     command = peer_command("--peer", "tcp", "--port", str(server.address[1]))
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
@@ -298,7 +299,7 @@ OPEN: Final[dict[str, Any]] = {"memory": over_memory, "pipes": over_pipes, "tcp"
 async def serve_as_peer(channel: str, port: int) -> None:
     """Run the far end, in another process."""
     transport: Transport
-    transport = StdioServer(profile=LSP) if channel == "pipes" else TcpClient("127.0.0.1", port, profile=LSP)
+    transport = StdioServer(profile=PROFILE) if channel == "pipes" else TcpClient("127.0.0.1", port, profile=PROFILE)
     async with End(transport, is_far=True).session as session:
         await session.wait_closed()
 
