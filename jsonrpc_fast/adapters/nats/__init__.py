@@ -11,7 +11,8 @@ Rules:
     connection, ends with `CallTimeout`; without any worker it ends with `ConnectionLost` at once. Nothing is sent
     twice;
   - with a JetStream context, a service takes its messages from a stream, and acknowledges them when the functions have
-    ended. The broker sends those of a worker that died to another one: functions may run more than once;
+    ended. The broker sends those of a worker that died to another one: functions may run more than once. Each queue
+    and subject has a consumer of its own;
   - a service that has too many messages answers with `SessionErrorCode.SERVER_BUSY`; a reply over the broker's
     `max_payload` becomes an error with the same id, or one without an id if the errors of a batch are too large, too;
   - a session needs every message, so its transport has a connection of its own, which does not reconnect. Whatever may

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Mapping
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
 from nats.aio.client import Client
-from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError, NoRespondersError
 from nats.errors import TimeoutError as NatsTimeout
@@ -20,6 +19,7 @@ from ...codec import Params, ParseError, Response, decode, encode_notification, 
 from ...codec._json import Default, check_option
 from ...errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError
 from ...profile import JSONRPC, Profile
+from .inbox import inbox_of
 from .service import REPLY_HEADER
 
 DEFAULT_TIMEOUT: Final = 60.0
@@ -100,15 +100,13 @@ class ServiceClient:
         check_seconds("timeout", seconds, may_be_none=False)
         id = next(self._ids)
         text = encode_request(id, method, params, **self._encoding)
-        sent = {**self._headers, **(headers or {})}
+        send = partial(self._send, text, {**self._headers, **(headers or {})}, seconds)
         try:
-            if self._jetstream is None:
-                answer = await self._connection.request(self._subject, text, seconds, headers=sent or None)
-            else:
-                answer = await self._request_by_stream(text, seconds, sent)
-        except (NatsError, asyncio.TimeoutError) as error:
+            inbox = await inbox_of(self._connection)
+            response = await inbox.request(send, seconds)
+        except NatsError as error:
             raise _translated(error) from error
-        return self._read(answer.data, id)
+        return self._read(response, id)
 
     async def notify(self, method: str, params: Params = None, *, headers: Mapping[str, str] | None = None) -> None:
         """Send a notification. With JetStream it is stored when this returns; else it may be lost.
@@ -131,20 +129,13 @@ class ServiceClient:
         except (NatsError, asyncio.TimeoutError) as error:
             raise _translated(error) from error
 
-    async def _request_by_stream(self, text: bytes, seconds: float, headers: dict[str, str]) -> Msg:
-        """Store a request in the stream, and wait for the reply on a subject of its own."""
-        assert self._jetstream is not None
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        inbox = self._connection.new_inbox()
-        subscription = await self._connection.subscribe(inbox, max_msgs=1)
-        try:
+    async def _send(self, text: bytes, headers: dict[str, str], seconds: float, inbox: str) -> None:
+        """Publish a request, or store it in the stream. The response comes on the subject `inbox`."""
+        if self._jetstream is None:
+            await self._connection.publish(self._subject, text, reply=inbox, headers=headers or None)
+        else:
             headers = {**headers, REPLY_HEADER: inbox}
             await self._jetstream.publish(self._subject, text, timeout=seconds, headers=headers)
-            return await subscription.next_msg(max(end - loop.time(), 0.001))
-        finally:
-            with contextlib.suppress(NatsError):
-                await subscription.unsubscribe()
 
     def _read(self, text: bytes, id: int) -> Any:
         response = decode(text, self._profile, raw=self._raw)

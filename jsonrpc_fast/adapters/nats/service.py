@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections import deque
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from nats.aio.client import Client
@@ -14,6 +16,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig
+from nats.js.errors import NotFoundError
 
 from ..._checks import check_count, check_seconds
 from ...codec import Request, decode, encode_error
@@ -32,6 +35,10 @@ REPLY_HEADER: Final = "Jsonrpc-Reply-To"
 _BUSY_TEXT: Final = "the service has too many messages"
 _TOO_LARGE_TEXT: Final = "the reply is larger than the broker allows"
 
+_NOT_IN_NAMES: Final = r"[^A-Za-z0-9_-]"
+_MAX_READABLE: Final = 200
+_DIGEST_DIGITS: Final = 16
+
 _logger: Final = logging.getLogger("jsonrpc_fast.nats")
 
 
@@ -45,7 +52,8 @@ class Service:
         subject: The subject of the requests and notifications; it may have wildcards.
         handlers: A `Handlers`, or functions by method.
         queue: The queue group.
-        jetstream: Take the messages from the stream that has the subject, as its durable consumer `queue`.
+        jetstream: Take the messages from the stream that has the subject. The services with the same queue and subject
+            share a durable consumer, which the last one that starts sets to its `ack_seconds` and `max_handlers`.
         ack_seconds: With JetStream: how long a function may take before its message is sent to another worker.
         timeout: Seconds for the functions of one message; None: no limit. Later they are cancelled and answered with
             `SessionErrorCode.DEADLINE_EXCEEDED`.
@@ -115,20 +123,41 @@ class Service:
 
         Raises:
             nats.errors.Error: The broker refuses it, or the connection is closed.
+            ValueError: The stream has a consumer of that name for another subject.
         """
         if self._jetstream is not None:
-            config = ConsumerConfig(ack_wait=self._ack_seconds, max_ack_pending=self._max_handlers)
-            self._subscription = await self._jetstream.subscribe(
-                self._subject,
-                queue=self._queue,
-                durable=self._queue,
-                cb=self._receive,
-                manual_ack=True,
-                config=config,
-            )
+            self._subscription = await self._consume(self._jetstream)
         else:
             self._subscription = await self._connection.subscribe(self._subject, queue=self._queue, cb=self._receive)
         await confirm(self._connection)
+
+    async def _consume(self, jetstream: JetStreamContext) -> JetStreamContext.PushSubscription:
+        """Take messages from the stream, as one of the workers of a durable consumer.
+
+        nats-py uses a consumer that it finds as it is, whatever subject it filters and whatever its settings are.
+        """
+        stream = await jetstream.find_stream_name_by_subject(self._subject)
+        name = consumer_name(self._queue, self._subject)
+        settings: Any = {"ack_wait": self._ack_seconds, "max_ack_pending": self._max_handlers}
+        try:
+            found = (await jetstream.consumer_info(stream, name)).config
+        except NotFoundError:
+            pass  # it is made with the subscription
+        else:
+            if found.filter_subject != self._subject:
+                raise ValueError(
+                    f"the consumer {name!r} of the stream {stream!r} takes the messages of {found.filter_subject!r}, "
+                    f"not of {self._subject!r}: delete it, or choose another queue"
+                )
+            await jetstream.add_consumer(stream, config=found, **settings)
+        return await jetstream.subscribe(
+            self._subject,
+            queue=name,
+            stream=stream,
+            cb=self._receive,
+            manual_ack=True,
+            config=ConsumerConfig(**settings),
+        )
 
     async def stop(self, grace_seconds: float | None = 30.0) -> None:
         """Stop receiving, serve the messages that have arrived, and return when their replies are sent.
@@ -198,9 +227,20 @@ class Service:
         return reply if len(reply) <= self._connection.max_payload else encode_error(None, code, text, delimited=False)
 
     async def _reply(self, message: Msg, reply: bytes) -> None:
-        subject = message.reply if self._jetstream is None else (message.headers or {}).get(REPLY_HEADER, "")
+        subject = (message.headers or {}).get(REPLY_HEADER, "")
+        if not subject and self._jetstream is None:
+            subject = message.reply  # otherwise the sender's own inbox, or that of JetStream's acknowledgement
         if subject and reply:
             await self._connection.publish(subject, reply)
+
+
+def consumer_name(queue: str, subject: str) -> str:
+    """Return the name of the durable consumer of the services with a queue and a subject.
+
+    Two subjects never have the same name: a hash tells those apart that differ in what a name may not hold.
+    """
+    digest = sha256(f"{queue} {subject}".encode()).hexdigest()[:_DIGEST_DIGITS]
+    return f"{re.sub(_NOT_IN_NAMES, '_', f'{queue}-{subject}')[:_MAX_READABLE]}-{digest}"
 
 
 def _refusal(received: Any, code: int, text: str) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -18,11 +18,10 @@ from ...transports.base import HIGH_WATER_BYTES, LOW_WATER_BYTES, State
 from ...transports.message import MessageTransport
 from ...transports.options import MessageOptions
 from .connection import CLOSE_SECONDS, close_client, confirm
+from .inbox import NO_RESPONDERS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-_NO_RESPONDERS: Final = "503"
 
 
 class SubjectTransport(MessageTransport):
@@ -138,7 +137,7 @@ class SubjectTransport(MessageTransport):
             self._lose(ConnectionLost(str(error) or type(error).__name__))
 
     async def _on_message(self, message: Msg) -> None:
-        if message.headers is not None and message.headers.get("Status") == _NO_RESPONDERS:
+        if message.headers is not None and message.headers.get("Status") == NO_RESPONDERS:
             self._lose(ConnectionLost(f"no peer is subscribed to {self._sends}"))
             return
         while not self._may_read.is_set() and self._state is State.RUNNING:

@@ -17,6 +17,7 @@ pytestmark = [needs_server, pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
 async def test_answers_that_are_not_responses_to_the_call(server: NatsServer) -> None:
     texts = [b"{", b"[]", b"1", b'{"jsonrpc":"2.0","id":"1","result":1}', b'{"jsonrpc":"2.0","id":1.0,"result":1}']
+    texts += [b'{"stream":"s","seq":1', b'{"stream":1,"seq":1}', b'{"stream":"s","seq":1,"id":1}']
     texts += [b'{"jsonrpc":"2.0","id":99,"result":1}', b'{"jsonrpc":"2.0","id":null,"result":1}', b""]
 
     async def answer(message: Any) -> None:

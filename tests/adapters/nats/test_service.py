@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import nats
 import pytest
 
 from jsonrpc_fast.adapters.nats import Service, ServiceClient
+from jsonrpc_fast.adapters.nats.service import consumer_name
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError
 from jsonrpc_fast.handlers import Handlers, RequestContext
 
@@ -260,7 +263,7 @@ class TestStreams:
             async with Service(connection, "s", {"note": found.append, "add": sum_of}, jetstream=stream):
                 assert await call == 3
                 assert found == [1]
-            info = await stream.consumer_info("jobs", "jsonrpc")
+            (info,) = await stream.consumers_info("jobs")
             assert (info.num_ack_pending, info.num_pending) == (0, 0)
 
     async def test_a_message_of_a_worker_that_dies_is_sent_to_another(self, stream_server: NatsServer) -> None:
@@ -296,7 +299,74 @@ class TestStreams:
                 await until(lambda: runs)
                 await asyncio.sleep(1)
                 assert runs == [1]
-                assert (await stream.consumer_info("jobs", "jsonrpc")).num_ack_pending == 0
+                (consumer,) = await stream.consumers_info("jobs")
+                assert consumer.num_ack_pending == 0
+
+    async def test_two_subjects_of_one_stream(self, stream_server: NatsServer) -> None:
+        """Each service gets the messages of its own subject, and all of them."""
+        async with connected(stream_server) as connection:
+            stream = connection.jetstream()
+            await stream.add_stream(name="jobs", subjects=["s.>"], retention="workqueue")
+            subjects = ["s.a", "s.b", "s.a_b", "s.a.b", "s.A"]
+            runs: dict[str, list[int]] = {subject: [] for subject in subjects}
+            async with contextlib.AsyncExitStack() as stack:
+                for subject in subjects * 2:  # two workers for each
+                    handlers = {"m": lambda number, subject=subject: runs[subject].append(number)}
+                    await stack.enter_async_context(Service(connection, subject, handlers, jetstream=stream))
+                clients = {subject: ServiceClient(connection, subject, jetstream=stream) for subject in subjects}
+                for number in range(10):
+                    for subject in subjects:
+                        await clients[subject].notify("m", [number])
+                        await clients[subject].call("m", [number + 10], timeout=10)
+                await until(lambda: sum(map(len, runs.values())) == 100)
+            assert {subject: sorted(found) for subject, found in runs.items()} == {s: list(range(20)) for s in subjects}
+            assert (await stream.stream_info("jobs")).state.messages == 0
+
+    async def test_a_consumer_for_another_subject_is_refused(self, stream_server: NatsServer) -> None:
+        async with connected(stream_server) as connection:
+            stream = connection.jetstream()
+            await stream.add_stream(name="jobs", subjects=["s", "other"])
+            name = consumer_name("jsonrpc", "s")
+            await stream.add_consumer("jobs", durable_name=name, deliver_subject="d", filter_subject="other")
+            expected = rf"^the consumer '{name}' of the stream 'jobs' takes the messages of 'other', not of 's': "
+            with pytest.raises(ValueError, match=expected):
+                await Service(connection, "s", {}, jetstream=stream).start()
+
+    async def test_a_service_that_starts_again_sets_its_consumer(self, stream_server: NatsServer) -> None:
+        async with connected(stream_server) as connection:
+            stream = connection.jetstream()
+            await stream.add_stream(name="jobs", subjects=["s"])
+            for ack_seconds, max_handlers in ((30.0, 256), (60.0, 8)):
+                async with Service(
+                    connection, "s", {}, jetstream=stream, ack_seconds=ack_seconds, max_handlers=max_handlers
+                ):
+                    (consumer,) = await stream.consumers_info("jobs")
+                    assert (consumer.config.ack_wait, consumer.config.max_ack_pending) == (ack_seconds, max_handlers)
+
+    async def test_a_stream_that_only_one_side_knows(self, stream_server: NatsServer) -> None:
+        """The acknowledgement of the stream is not taken for the response, which comes after it or before it."""
+        async with connected(stream_server) as connection:
+            stream = connection.jetstream()
+            await stream.add_stream(name="jobs", subjects=["s", "full"], max_msgs=1000)
+            async with Service(connection, "s", {"double": double}):
+                for client in (
+                    ServiceClient(connection, "s", timeout=10),
+                    ServiceClient(connection, "s", jetstream=stream, timeout=10),
+                ):
+                    found = await asyncio.gather(*[client.call("double", [number]) for number in range(100)])
+                    assert found == [number * 2 for number in range(100)]
+            async with Service(connection, "s", {"m": lambda: 1}, queue="other", jetstream=stream):
+                with pytest.raises(CallTimeout, match="a stream stores this subject"):
+                    await ServiceClient(connection, "s").call("m", timeout=0.2)
+
+
+def test_consumer_names() -> None:
+    """Characters that a name may not hold do not make two subjects one."""
+    subjects = ["a.b", "a_b", "a.*", "a.>", "a", "x" * 300, "x" * 299, "ä", "ö"]
+    names = [consumer_name(queue, subject) for queue in ("q", "q-a", "q.a", "q a") for subject in subjects]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch("[A-Za-z0-9_-]{1,255}", name) for name in names)
+    assert consumer_name("jsonrpc", "rpc.calculator") == "jsonrpc-rpc_calculator-ede8af3c1a29e2f9"
 
 
 @pytest.mark.slow

@@ -1,0 +1,112 @@
+"""The subject on which a connection receives the responses to its calls: one subscription for all of them.
+
+Rules:
+  - where a stream stores the subject of a service, JetStream answers each request as well: with a PubAck, which says
+    that the message is stored. That is no response. The `request` of nats-py takes whatever arrives first;
+  - the subscription is as old as the connection. nats-py makes it again when it reconnects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from secrets import token_hex
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import NoRespondersError
+
+from ...errors import CallTimeout
+
+NO_RESPONDERS: Final = "503"
+"""The status of the broker's message that nobody is subscribed."""
+
+_MAX_PUB_ACK_BYTES: Final = 4096
+
+
+class Inbox:
+    """What receives the responses to the calls over one connection. It does not hold the connection."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._waiting: dict[str, _Waiting] = {}
+
+    async def request(self, send: Callable[[str], Awaitable[object]], seconds: float) -> bytes:
+        """Send a request, and return the text of its response.
+
+        Args:
+            send: Publishes the request. It gets the subject for the response.
+            seconds: How long the response may take.
+
+        Raises:
+            CallTimeout: No response arrived in time.
+            nats.errors.NoRespondersError: Nobody is subscribed to the subject of the request.
+        """
+        subject = f"{self._prefix}.{token_hex(8)}"
+        waiting = self._waiting[subject] = _Waiting()
+        end = waiting.response.get_loop().time() + seconds
+        try:
+            await send(subject)
+            left = max(end - waiting.response.get_loop().time(), 0.001)
+            return await asyncio.wait_for(waiting.response, left)
+        except asyncio.TimeoutError:
+            text = "no response arrived in time"
+            if waiting.is_stored:
+                text += ", but a stream stores this subject: its services need `jetstream`, and so do their clients"
+            raise CallTimeout(text) from None
+        finally:
+            del self._waiting[subject]
+
+    async def receive(self, message: Msg) -> None:
+        """Handle what arrived for a call."""
+        waiting = self._waiting.get(message.subject)
+        if waiting is None or waiting.response.done():
+            return
+        if message.headers is not None and message.headers.get("Status") == NO_RESPONDERS:
+            waiting.response.set_exception(NoRespondersError())
+        elif _is_pub_ack(message.data):
+            waiting.is_stored = True
+        else:
+            waiting.response.set_result(message.data)
+
+
+class _Waiting:
+    """A call that waits for its response, and whether a stream has stored its request."""
+
+    __slots__ = ("is_stored", "response")
+
+    def __init__(self) -> None:
+        self.response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.is_stored = False
+
+
+_inboxes: Final[WeakKeyDictionary[Client, Inbox]] = WeakKeyDictionary()
+
+
+async def inbox_of(connection: Client) -> Inbox:
+    """Return the inbox of a connection, which is made for its first call.
+
+    Raises:
+        nats.errors.Error: The connection is closed.
+    """
+    inbox = _inboxes.get(connection)
+    if inbox is None or connection.is_closed:  # nats-py forgets the subscriptions of a closed connection
+        prefix = connection.new_inbox()
+        inbox = Inbox(prefix)
+        await connection.subscribe(f"{prefix}.*", cb=inbox.receive)
+        _inboxes[connection] = inbox
+    return inbox
+
+
+def _is_pub_ack(text: bytes) -> bool:
+    """Return whether a text is what JetStream answers to a message that it stored, or could not store."""
+    if len(text) > _MAX_PUB_ACK_BYTES or b'"stream"' not in text or b'"jsonrpc"' in text:
+        return False
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and isinstance(found.get("stream"), str) and "seq" in found and "id" not in found
