@@ -13,16 +13,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from .support import async_tests, loops
+from .support import async_tests, loops, needs, tables
 from .support.command_line import MIXED
 from .support.examples import register_profiles
 
 BACKENDS = {"cython": "jsonrpc_fast.codec._core", "python": "jsonrpc_fast.codec._pure"}
 OF_THE_CORE_ALONE = ("test_fast_path.py", "test_paths.py")
-LEFT_OUT = "slow, left out without --slow"
+SLOW = pytest.StashKey[int]()
+"""How many slow tests are left out."""
 ROOT = Path(__file__).resolve().parent.parent
 
 register_profiles()
@@ -35,19 +37,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="test the plain Python alone, for an installation without the core (as JSONRPC_FAST_EXTENSION=no does)",
     )
     parser.addoption("--slow", action="store_true", help="also run the tests marked as slow")
+    parser.addoption("--all-loops", action="store_true", help="run the tests of drivers on each event loop")
+    parser.addoption("--row", help="check that row of a table alone")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    tables.chosen = config.getoption("--row")
     # A shell without job control starts a background job with SIGINT ignored, and the children of the tests inherit it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("virtual_time"):
+            item.fixturenames.append("virtual_time")  # after `loop` and `each_loop`
     if not config.getoption("--slow"):
-        for item in items:
-            if item.get_closest_marker("slow"):
-                item.add_marker(pytest.mark.skip(reason=LEFT_OUT))
+        left_out = [item for item in items if item.get_closest_marker("slow")]
+        config.stash[SLOW] = len(left_out)
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over from a worker of pytest-xdist how many slow tests it has left out."""
+    node.config.stash[SLOW] = getattr(node, "workeroutput", {}).get("slow", 0)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["slow"] = session.config.stash.get(SLOW, 0)
 
 
 def pytest_collection_finish() -> None:
@@ -66,16 +87,16 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     async_tests.make_callable(pyfuncitem)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say why tests were skipped, one line for each reason: `-rs` shows a line for each place."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say why tests were skipped, one line for each reason, and which command installs what was missing."""
     reasons = Counter(
         report.longrepr[2].removeprefix("Skipped: ")
         for report in terminalreporter.stats.get("skipped", [])
         if isinstance(report.longrepr, tuple)
     )
-    left_out = reasons.pop(LEFT_OUT, 0)
-    for reason, count in sorted(reasons.items()):
-        terminalreporter.write_line(f"{count} skipped: {reason}", yellow=True)
+    for line in needs.summary(reasons):
+        terminalreporter.write_line(line, yellow=True)
+    left_out = config.stash.get(SLOW, 0)
     if left_out:
         said = "1 slow test left out: run it" if left_out == 1 else f"{left_out} slow tests left out: run them"
         terminalreporter.write_line(f"{said} with --slow", yellow=True)
@@ -100,8 +121,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "impl" in metafunc.fixturenames:
         names: Sequence[str] = ["python"] if is_pure_only(metafunc.config) else list(BACKENDS)
         metafunc.parametrize("impl", names, indirect=True, scope="session")
-    for fixture, names in loops.FIXTURES.items():
+    is_virtual = metafunc.definition.get_closest_marker("virtual_time") is not None
+    for fixture in loops.FIXTURES:
         if fixture in metafunc.fixturenames:
+            all_loops = bool(metafunc.config.getoption("--all-loops"))
+            names = loops.names_of(fixture, all_loops=all_loops, is_virtual=is_virtual)
             metafunc.parametrize(fixture, names, indirect=True)
             break
 
@@ -122,15 +146,22 @@ def backends(pytestconfig: pytest.Config) -> tuple[ModuleType, ModuleType]:
 
 @pytest.fixture
 def loop(request: pytest.FixtureRequest) -> Iterator[None]:
-    """`asyncio.run` uses asyncio's loop, then uvloop."""
+    """`asyncio.run` uses asyncio's loop; with `--all-loops` also uvloop."""
     with loops.running_on(request.param):
         yield
 
 
 @pytest.fixture
 def each_loop(request: pytest.FixtureRequest) -> Iterator[None]:
-    """`asyncio.run` uses each of the loops; those of `loop` alone where a test of the module asks for that."""
+    """`asyncio.run` uses asyncio's loop; with `--all-loops` each of the loops."""
     with loops.running_on(getattr(request, "param", loops.current)):
+        yield
+
+
+@pytest.fixture
+def virtual_time() -> Iterator[None]:
+    """`asyncio.run` uses a loop with a virtual clock: for tests with the mark of that name (see support/clock.py)."""
+    with loops.running_on(loops.current, is_virtual=True):
         yield
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from ..peers.node import PEERS, install
+from ..support import needs
 from ..support.chromium import report_of
 from ..support.eth_app import BALANCE
-from ..support.http_process import COMMANDS, Server, program, serving
+from ..support.http_process import COMMANDS, Server, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -92,7 +93,7 @@ def test_viem(node: Server) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_curl(name: str, tmp_path: Path) -> None:
-    curl = program("curl")
+    curl = needs.require("curl")
 
     def run(*arguments: str) -> str:
         command = [curl, "-s", "-w", " %{http_code} %{num_connects}", "-m", "30", *arguments]

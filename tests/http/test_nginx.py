@@ -22,7 +22,8 @@ import httpx
 from jsonrpc_fast.errors import HttpStatusError
 from jsonrpc_fast.http.client import HttpClient
 
-from ..support.http_process import HOST, Server, free_port, parse, program, python, read_all, running
+from ..support import needs
+from ..support.http_process import HOST, Server, free_port, parse, python, read_all, running
 from ..support.nginx import write_nginx
 from ..support.pages import write_scripts
 from ..support.places import PACKAGE, ROOT
@@ -42,7 +43,7 @@ def block(pattern: str) -> str:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """nginx and its workers, with the paths and the port of the page replaced."""
-    nginx = program("nginx")
+    nginx = needs.require("nginx")
     folder = tmp_path_factory.mktemp("nginx")
     folder.chmod(0o755)
     port = free_port()

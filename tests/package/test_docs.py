@@ -10,8 +10,6 @@ import importlib
 import inspect
 import os
 import re
-import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -21,8 +19,10 @@ from typing import Any
 
 import pytest
 
+from ..support import needs
 from ..support.pages import blocks, write_scripts
 from ..support.places import PACKAGE, ROOT
+from ..support.waiting import free_port
 
 DOCS = ROOT / "docs"
 
@@ -94,18 +94,11 @@ def shell(command: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell")
 def test_the_first_server_on_the_index_page(tmp_path: Path) -> None:
     """The commands run as they are written, after the installation, and on another port."""
     pytest.importorskip("uvicorn", reason="uvicorn is not installed (extra `test`)")
-    if shutil.which("curl") is None:
-        pytest.skip("curl is not installed")
+    needs.require("curl")
     page = DOCS / "index.md"
     install, start, call = blocks(page, "sh")
     [answer] = blocks(page, "json")

@@ -12,7 +12,6 @@ import contextlib
 import functools
 import hashlib
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -22,6 +21,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+
+from ..support import needs
 
 PEERS: Final = Path(__file__).resolve().parent
 INSTALL_SECONDS: Final = 120
@@ -62,9 +63,7 @@ def install(folder: Path = PEERS, seconds: float = INSTALL_SECONDS) -> str:
     Raises:
         pytest.skip.Exception: Node, npm or the packages are not available.
     """
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        pytest.skip("Node or npm is not installed")
+    node, npm = needs.require("node"), needs.require("npm")
     fault = _node_fault(node)
     if fault is not None:
         pytest.skip(fault)

@@ -2,7 +2,8 @@
 
 Rules:
 - The loop is the one that the fixtures `loop` and `each_loop` choose (see loops.py), asyncio's without them.
-- A test fails after `SECONDS`, or after as many as its mark `time_limit(seconds)` says.
+- A test fails after `SECONDS`, or after as many as its mark `time_limit(seconds)` says. A loop with a virtual clock has
+  limits of its own (see clock.py).
 - A test fails when it leaves a task or a timer, or when an exception was reported to the loop's exception handler.
 """
 
@@ -16,6 +17,8 @@ from typing import Any, Final
 
 import pytest
 
+from .clock import VirtualLoop
+
 SECONDS: Final = 50.0
 
 
@@ -27,7 +30,7 @@ def run(test: Coroutine[Any, Any, object], seconds: float = SECONDS) -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, report: reports.append(report))
         before = asyncio.all_tasks()
-        await asyncio.wait_for(test, seconds)
+        await (test if isinstance(loop, VirtualLoop) else asyncio.wait_for(test, seconds))
         left = asyncio.all_tasks() - before
         assert left == set(), left
         timers = [timer for timer in getattr(loop, "_scheduled", ()) if not timer.cancelled()]
@@ -45,8 +48,11 @@ def make_callable(item: pytest.Function) -> None:
     def to_function(test: Callable[..., Any]) -> Callable[..., None]:
         return functools.wraps(test)(lambda *args, **kwargs: run(test(*args, **kwargs), seconds))
 
+    table = getattr(item.obj, "rows", None)
     made_by_hypothesis = getattr(item.obj, "hypothesis", None)
-    if made_by_hypothesis and inspect.iscoroutinefunction(made_by_hypothesis.inner_test):
+    if table and inspect.iscoroutinefunction(table.test):
+        table.test = to_function(table.test)
+    elif made_by_hypothesis and inspect.iscoroutinefunction(made_by_hypothesis.inner_test):
         made_by_hypothesis.inner_test = to_function(made_by_hypothesis.inner_test)
     elif inspect.iscoroutinefunction(item.obj):
         item.obj = to_function(item.obj)

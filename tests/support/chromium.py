@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import http.server
 import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
 
-import pytest
-
+from . import needs
 from .http_process import HOST
 
 SECONDS = 120
@@ -25,9 +23,7 @@ def report_of(url: str, folder: Path, *options: str) -> str:
         folder: Where Chromium keeps its files.
         options: Further options of Chromium.
     """
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("chromium is not installed")
+    program = needs.require("chromium")
     reports: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):

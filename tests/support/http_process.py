@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -18,8 +17,9 @@ import orjson
 import pytest
 
 from .places import ROOT
+from .waiting import HOST
+from .waiting import free_port as free_port
 
-HOST = "127.0.0.1"
 SECONDS = 30
 COMMANDS = {
     "uvicorn": "uvicorn --http httptools --loop asyncio --no-access-log --host {host} --port {port} {app}",
@@ -28,13 +28,6 @@ COMMANDS = {
     "hypercorn": "hypercorn --bind {host}:{port} {app}",
 }
 """The arguments of `python -m` for each server."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Server:
@@ -132,14 +125,6 @@ def serving(name: str, app: str = "tests.support.http_app:app", *options: str) -
     command = python(*COMMANDS[name].format(host=HOST, port=port, app=app).split(), *options)
     with running(command, port) as server:
         yield server
-
-
-def program(name: str) -> str:
-    """Return the path of a program, or skip the test."""
-    path = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))
-    if path is None:
-        pytest.skip(f"{name} is not installed")
-    return path
 
 
 def descriptors(pid: int) -> int:

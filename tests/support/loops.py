@@ -2,19 +2,24 @@
 
 A module or a test requests them with `pytest.mark.usefixtures` (see conftest.py):
 
-    loop       asyncio and uvloop
-    each_loop  also asyncio in debug mode and with eager tasks (Python 3.12); a slow test of such a module requests
-               `loop` instead
+    loop       asyncio; with `--all-loops` also uvloop
+    each_loop  asyncio; with `--all-loops` also uvloop, asyncio in debug mode, and asyncio with eager tasks (since
+               Python 3.12)
+
+They are for the tests of what drives a loop: transports and sessions. A loop that is not installed makes no test.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 from unittest import SkipTest
+
+from .clock import VirtualLoop
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
@@ -28,23 +33,33 @@ FIXTURES: Final = {
 current = "asyncio"
 """The loop of the running test."""
 
-_new_event_loop: Final = asyncio.events.new_event_loop
+_plain: Final = asyncio.events.new_event_loop
 
 
-def _debug() -> asyncio.AbstractEventLoop:
-    loop = _new_event_loop()
+def names_of(fixture: str, *, all_loops: bool, is_virtual: bool) -> list[str]:
+    """Return the loops on which a test with that fixture runs. uvloop has no virtual clock."""
+    if not all_loops:
+        return ["asyncio"]
+    missing = {"uvloop"} if is_virtual or importlib.util.find_spec("uvloop") is None else set()
+    if sys.version_info < (3, 12):
+        missing.add("eager")
+    return [name for name in FIXTURES[fixture] if name not in missing]
+
+
+def _debug(new_event_loop: NewLoop) -> asyncio.AbstractEventLoop:
+    loop = new_event_loop()
     loop.set_debug(True)
     loop.slow_callback_duration = 3600  # a busy machine must not add warnings to what a test collects
     return loop
 
 
-def _eager() -> asyncio.AbstractEventLoop:
-    loop = _new_event_loop()
+def _eager(new_event_loop: NewLoop) -> asyncio.AbstractEventLoop:
+    loop = new_event_loop()
     loop.set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
     return loop
 
 
-def factory(name: str) -> NewLoop:
+def factory(name: str, *, is_virtual: bool = False) -> NewLoop:
     """Return a function that makes a loop of that name. Raises SkipTest, which skips a test, if it is not available."""
     if name == "uvloop":
         try:
@@ -55,14 +70,16 @@ def factory(name: str) -> NewLoop:
         return uvloop.new_event_loop
     if name == "eager" and sys.version_info < (3, 12):
         raise SkipTest("eager tasks need Python 3.12")
-    return {"asyncio": _new_event_loop, "debug": _debug, "eager": _eager}[name]
+    new_event_loop: NewLoop = VirtualLoop if is_virtual else _plain
+    made = {"asyncio": new_event_loop, "debug": lambda: _debug(new_event_loop), "eager": lambda: _eager(new_event_loop)}
+    return made[name]
 
 
 @contextmanager
-def running_on(name: str) -> Iterator[None]:
-    """Make `asyncio.run` use the loop of that name in this process."""
+def running_on(name: str, *, is_virtual: bool = False) -> Iterator[None]:
+    """Make `asyncio.run` use the loop of that name in this process, with a virtual clock or the real one."""
     global current
-    new_event_loop: Any = factory(name)
+    new_event_loop: Any = factory(name, is_virtual=is_virtual)
     before = asyncio.events.new_event_loop, current
     asyncio.events.new_event_loop, current = new_event_loop, name
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import signal
 import subprocess
 import time
@@ -13,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import nats
-import pytest
 
-PROGRAM = shutil.which("nats-server", path="/usr/sbin:/usr/local/bin:/usr/bin:/bin") or shutil.which("nats-server")
-needs_server = pytest.mark.skipif(PROGRAM is None, reason="nats-server is not installed")
+from . import needs
+
+PROGRAM = needs.program("nats-server")
+needs_server = needs.mark("nats-server")
 
 
 class NatsServer:

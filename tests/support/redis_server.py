@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import signal
 import socket
 import subprocess
@@ -11,10 +10,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from . import needs
 
-PROGRAM = shutil.which("redis-server", path="/usr/sbin:/usr/local/bin:/usr/bin:/bin") or shutil.which("redis-server")
-needs_server = pytest.mark.skipif(PROGRAM is None, reason="redis-server is not installed")
+PROGRAM = needs.program("redis-server")
+needs_server = needs.mark("redis-server")
 
 
 class RedisServer:

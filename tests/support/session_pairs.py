@@ -12,6 +12,8 @@ from jsonrpc_fast.profile import JSONRPC, Profile
 from jsonrpc_fast.session import Handlers, Session, SessionContext
 from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
+from .waiting import settle as settle
+
 T = TypeVar("T")
 
 
@@ -69,12 +71,6 @@ async def session_and_wire(
             yield session, wire
     finally:
         await other.disconnect()
-
-
-async def settle(turns: int = 20) -> None:
-    """Wait for some turns of the loop."""
-    for _ in range(turns):
-        await asyncio.sleep(0)
 
 
 class Faults:

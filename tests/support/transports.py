@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from jsonrpc_fast import Request, Response
 from jsonrpc_fast.transports import ByteTransport, StreamServer, StreamTransport, TcpClient, TcpServer
+
+from .waiting import eventually as eventually
 
 
 class Recorder:
@@ -63,12 +65,6 @@ async def connected(server: StreamServer, **options: Any) -> tuple[TcpClient, Re
     recorder = Recorder(client)
     await client.start()
     return client, recorder
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds."""
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 def reset(peer: socket.socket) -> None:

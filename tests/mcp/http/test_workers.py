@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ...isolated import mcp_resumption
-from ...support.http_process import program
+from ...support import needs
 from ...support.mcp_workers import Workers, mcp_workers
 from ...support.redis_server import needs_server
 
@@ -17,7 +17,7 @@ pytestmark = [needs_server, pytest.mark.slow, pytest.mark.timeout(200), pytest.m
 
 @pytest.fixture
 def workers() -> Iterator[Workers]:
-    with mcp_workers(program("nginx"), mcp_resumption.READ_TIMEOUT) as running:
+    with mcp_workers(needs.require("nginx"), mcp_resumption.READ_TIMEOUT) as running:
         yield running
 
 

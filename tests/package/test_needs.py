@@ -1,0 +1,36 @@
+"""What a run says about tests that were skipped: few lines, and the command that brings what is missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from ..support import needs
+
+
+def test_a_program_that_is_missing_skips_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(needs, "_FOLDERS", ())
+    with pytest.raises(pytest.skip.Exception, match=r"^node is not installed: apt-get install nodejs$"):
+        needs.require("node")
+    assert needs.mark("node").args == (True,)
+
+
+def test_what_is_missing_is_one_line_for_each_command() -> None:
+    reasons = Counter(
+        {
+            needs.reason("node"): 7,
+            needs.reason("npm"): 1,
+            needs.reason("redis-server"): 20,
+            "could not import 'starlette.middleware.cors': No module named 'starlette'": 2,
+            "web3 is not installed": 3,
+            "the extra `websocket` is not installed": 4,
+            "asyncio has no Unix sockets on Windows": 5,
+        }
+    )
+    assert needs.summary(reasons) == [
+        "5 skipped: asyncio has no Unix sockets on Windows",
+        "9 skipped without starlette.middleware.cors, web3, websocket: pip install -e '.[test]' brings them",
+        "28 skipped without a program: apt-get install nodejs npm redis-server",
+    ]

@@ -1,0 +1,108 @@
+"""An event loop with a virtual clock: when nothing is ready, its time jumps to the next timer.
+
+    @pytest.mark.virtual_time
+    async def test_a_call_times_out(): ...  # five minutes pass in a millisecond
+
+Rules:
+- The mark is for tests whose world is one loop: memory transports, futures, tasks. `asyncio.run` uses such a loop in
+  the whole test, and in a test that runs on other loops, too, it takes the place of asyncio's.
+- A loop for which nothing is ready, and that has no timer, would wait forever: `Deadlock` says what its tasks wait for.
+- The time does not jump while a thread of `run_in_executor` works. The loop does not know of other threads.
+- A file descriptor is refused: whether it is ready depends on real time.
+- `REAL_SECONDS` limit the real time of a loop, because one that is always ready never comes to its timers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+START: Final = 1000.0
+"""The time of a new loop: not zero, which code could take for none."""
+REAL_SECONDS: Final = 50.0
+
+
+class Deadlock(AssertionError):
+    """Nothing is ready, and no timer will change that."""
+
+
+class _Selector(selectors.BaseSelector):
+    """A selector that moves the clock of its loop instead of waiting."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.threads = 0
+        self.stuck: Callable[[], str] = str
+        self._real = selectors.DefaultSelector()
+        self._end = time.monotonic() + REAL_SECONDS
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        if self._real.get_map():  # the first one is the loop's own, by which other threads wake it up
+            raise RuntimeError(
+                "a loop with a virtual clock has no file descriptors: use a memory transport, or real time"
+            )
+        return self._real.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._real.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.modify(fileobj, events, data)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._real.get_map()
+
+    def close(self) -> None:
+        self._real.close()
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        left = self._end - time.monotonic()
+        if left < 0:
+            self._end += REAL_SECONDS  # the tasks that are left are cancelled in this loop
+            raise TimeoutError(f"the loop took more than {REAL_SECONDS:g} s of real time: {self.stuck()}")
+        ready = self._real.select(left if self.threads and timeout != 0 else 0)
+        if not ready and not self.threads:
+            if timeout is None:
+                raise Deadlock(f"nothing is ready, and there is no timer: {self.stuck()}")
+            self.now += timeout
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """asyncio's loop with a virtual clock."""
+
+    def __init__(self) -> None:
+        self._clock = _Selector()
+        super().__init__(self._clock)
+        self._clock.stuck = self._waiting
+        self.slow_callback_duration = float("inf")
+
+    def time(self) -> float:
+        return self._clock.now
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+        future = super().run_in_executor(executor, func, *args)
+        self._clock.threads += 1
+        future.add_done_callback(self._thread_ended)
+        return future
+
+    async def shutdown_default_executor(self, *args: Any) -> None:
+        self._clock.threads += 1
+        try:
+            await super().shutdown_default_executor(*args)
+        finally:
+            self._clock.threads -= 1
+
+    def _thread_ended(self, _: object) -> None:
+        self._clock.threads -= 1
+
+    def _waiting(self) -> str:
+        places = []
+        for task in asyncio.all_tasks(self):
+            frames = task.get_stack(limit=1)
+            where = f"{frames[-1].f_code.co_filename}:{frames[-1].f_lineno}" if frames else "?"
+            places.append(f"{task.get_name()} waits at {where}")
+        return "; ".join(sorted(places)) or "no task is left"

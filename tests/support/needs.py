@@ -1,0 +1,76 @@
+"""What tests need that may not be installed: without it they are skipped, and the summary says what brings it.
+
+nats = needs.program("nats-server")      # its path, or None
+needs_nats = needs.mark("nats-server")   # for `pytestmark`
+needs.require("nginx")                   # in a test: its path, or a skip
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections import Counter
+from typing import Final
+
+import pytest
+
+DEBIAN: Final = {
+    "chromium": "chromium",
+    "curl": "curl",
+    "nats-server": "nats-server",
+    "nginx": "nginx",
+    "node": "nodejs",
+    "npm": "npm",
+    "redis-server": "redis-server",
+}
+"""The programs that tests start, and Debian's package of each."""
+PACKAGES: Final = "pip install -e '.[test]'"
+_FOLDERS: Final = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin")
+_NOT_THERE: Final = re.compile(r"(?P<name>\S+) is not installed: apt-get install (?P<package>\S+)")
+_NO_MODULE: Final = re.compile(
+    r"could not import '(?P<module>[\w.]+)'.*|the extra `(?P<extra>[\w-]+)` is not installed"
+    r"|(?P<name>[\w .-]+) is not installed.*"
+)
+
+
+def program(name: str) -> str | None:
+    """Return the path of a program, or None."""
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *_FOLDERS]))
+
+
+def reason(name: str) -> str:
+    """Return why a test without that program is skipped."""
+    return f"{name} is not installed: apt-get install {DEBIAN[name]}"
+
+
+def mark(name: str) -> pytest.MarkDecorator:
+    """Return a mark that skips tests where a program is missing."""
+    return pytest.mark.skipif(program(name) is None, reason=reason(name))
+
+
+def require(name: str) -> str:
+    """Return the path of a program, or skip the test."""
+    path = program(name)
+    if path is None:
+        pytest.skip(reason(name))
+    return path
+
+
+def summary(reasons: Counter[str]) -> list[str]:
+    """Return the lines that say why tests were skipped, those for want of a program or a package together."""
+    programs: Counter[str] = Counter()
+    modules: Counter[str] = Counter()
+    lines = []
+    for text, count in sorted(reasons.items()):
+        if found := _NOT_THERE.fullmatch(text):
+            programs[found["package"]] += count
+        elif found := _NO_MODULE.fullmatch(text):
+            modules[found["module"] or found["name"] or found["extra"]] += count
+        else:
+            lines.append(f"{count} skipped: {text}")
+    if modules:
+        lines.append(f"{modules.total()} skipped without {', '.join(sorted(modules))}: {PACKAGES} brings them")
+    if programs:
+        lines.append(f"{programs.total()} skipped without a program: apt-get install {' '.join(sorted(programs))}")
+    return lines

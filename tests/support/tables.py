@@ -1,0 +1,225 @@
+"""Tables: one test checks every row of a table, and reports every row that fails.
+
+    @rows("text, code", [(b"{", "MALFORMED_JSON"), pytest.param(b"", "MALFORMED_JSON", id="empty")])
+    def test_faults(impl, text, code): ...
+
+`rows` takes what `pytest.mark.parametrize` takes, and can stand several times above a test, for each combination.
+Tables that a test makes from its fixtures use `table`:
+
+    with table() as row:
+        for name, text in corpus:
+            with row(name):
+                assert ...
+
+Rules:
+- A row that fails does not end its table. The report has the identifier of each such row, its place and its error, and
+  the traceback of the first one. `pytest --row IDENTIFIER` checks the rows of that identifier alone.
+- A table whose rows are all skipped is skipped. An empty table fails, and so does a second row with the same identifier
+  in one call of `rows` if the identifiers are given.
+- Fixtures are made once for a table. What `caplog` and `capsys` have collected is cleared before each row.
+- An async test runs each row in a loop of its own, as a test of its own would (see async_tests.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+import pytest
+
+Test = TypeVar("Test", bound=Callable[..., Any])
+Ids = Iterable[object] | Callable[[Any], object] | None
+
+SHOWN_ROWS: Final = 30
+SHOWN_LINES: Final = 12
+MAX_ID: Final = 60
+
+chosen: str | None = None
+"""The identifier of the only row to check: the option `--row`."""
+
+
+class RowsFailed(AssertionError):
+    """Some rows of a table fail."""
+
+
+class Table:
+    """The outcome of the rows of a table so far."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._failed: list[tuple[str, BaseException]] = []
+        self._skipped: list[str] = []
+
+    @contextmanager
+    def __call__(self, identifier: object) -> Iterator[None]:
+        """Check a row. If it fails, the error is kept for the report, and the test goes on."""
+        __tracebackhide__ = True
+        name = identifier if isinstance(identifier, str) else _short(identifier)
+        self._count += 1
+        try:
+            yield
+        except pytest.skip.Exception as skipped:
+            self._skipped.append(str(skipped.msg))
+        except (Exception, pytest.fail.Exception) as error:
+            self._failed.append((name, error))
+
+    def finish(self) -> None:
+        """Raise the report of the rows that fail."""
+        __tracebackhide__ = True
+        if self._failed:
+            raise RowsFailed(self._report()) from self._failed[0][1]
+        if not self._count and chosen is None:
+            raise RowsFailed("the table has no rows")
+        if len(self._skipped) == self._count:
+            pytest.skip(self._skipped[0] if self._skipped else f"no row is called {chosen}")
+
+    def _report(self) -> str:
+        lines = [f"{len(self._failed)} of {self._count} rows fail (--row IDENTIFIER checks one of them):"]
+        for name, error in self._failed[:SHOWN_ROWS]:
+            said = str(error).splitlines() or [""]
+            lines.append(f"[{name}] {_place(error.__traceback__)}: {type(error).__name__}: {said[0]}")
+            lines += [f"    {line}" for line in said[1:SHOWN_LINES]]
+        lines += [f"[{name}]" for name, _ in self._failed[SHOWN_ROWS:]]
+        return "\n".join(lines)
+
+
+@contextmanager
+def table() -> Iterator[Table]:
+    """A table whose rows the test makes. Its end reports the rows that fail."""
+    __tracebackhide__ = True
+    found = Table()
+    yield found
+    found.finish()
+
+
+class _Rows:
+    """The rows of one test: all combinations of the calls of `rows` above it."""
+
+    def __init__(self, test: Callable[..., Any]) -> None:
+        self.test = test
+        """The test of one row. async_tests.py replaces a coroutine function by one that runs it."""
+        self.names: set[str] = set()
+        self._axes: list[list[tuple[str, dict[str, Any]]]] = []
+
+    def add(self, names: Sequence[str], rows: list[tuple[str, dict[str, Any]]]) -> None:
+        self.names.update(names)
+        self._axes.append(rows)
+
+    def check(self, fixtures: dict[str, Any]) -> None:
+        __tracebackhide__ = True
+        found = Table()
+        for combination in itertools.product(*self._axes):
+            name = "-".join(part for part, _ in reversed(combination))
+            if chosen is not None and name != chosen:
+                continue
+            values = {key: value for _, part in combination for key, value in part.items()}
+            _clear(fixtures)
+            with found(name):
+                self.test(**fixtures, **values)
+        found.finish()
+
+
+def rows(names: str | Sequence[str], values: Iterable[Any], *, ids: Ids = None) -> Callable[[Test], Test]:
+    """Check a test for each row, as one test.
+
+    Args:
+        names: The parameters that a row sets, as a list or separated by commas.
+        values: The rows: tuples, or single values for one parameter; `pytest.param` gives a row an identifier.
+        ids: The identifiers, or a function of a value; without it they are made of the values.
+
+    Raises:
+        ValueError: A row has not as many values as there are names, or marks, or the identifier of another row.
+    """
+    split = [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else list(names)
+    made = _named(split, list(values), ids)
+
+    def decorate(test: Test) -> Test:
+        table_of = getattr(test, "rows", None)
+        if isinstance(table_of, _Rows):
+            table_of.add(split, made)
+            wrapper: Any = test
+        else:
+            table_of = _Rows(test)
+            table_of.add(split, made)
+            wrapper = _wrapper(test, table_of)
+        signature = inspect.signature(test)
+        missing = set(split) - set(signature.parameters)
+        if missing:
+            raise ValueError(f"{test.__name__} has no parameter {', '.join(sorted(missing))}")
+        kept = [parameter for name, parameter in signature.parameters.items() if name not in split]
+        wrapper.__signature__ = signature.replace(parameters=kept)
+        return wrapper  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def _wrapper(test: Callable[..., Any], table_of: _Rows) -> Callable[..., None]:
+    @functools.wraps(test)
+    def wrapper(*args: Any, **fixtures: Any) -> None:
+        __tracebackhide__ = True
+        if args:  # a method of a class of tests
+            fixtures = {next(iter(inspect.signature(test).parameters)): args[0], **fixtures}
+        table_of.check(fixtures)
+
+    del wrapper.__wrapped__  # type: ignore[attr-defined]  # its parameters are not those of the test
+    wrapper.rows = table_of  # type: ignore[attr-defined]
+    return wrapper
+
+
+def _named(names: list[str], values: list[Any], ids: Ids) -> list[tuple[str, dict[str, Any]]]:
+    given = None if ids is None or callable(ids) else list(ids)
+    if given is not None and len(given) != len(values):
+        raise ValueError(f"{len(values)} rows have {len(given)} identifiers")
+    made = []
+    for index, row in enumerate(values):
+        name = None
+        if isinstance(row, type(pytest.param())):
+            if row.marks:
+                raise ValueError(f"row {index} has marks: it needs a test of its own")
+            name, row = row.id, row.values
+        elif len(names) == 1:
+            row = (row,)
+        if len(row) != len(names):
+            raise ValueError(f"row {index} has {len(row)} values for {', '.join(names)}")
+        if name is None and given is not None:
+            name = given[index]
+        if name is None:
+            parts = [ids(value) if callable(ids) else None for value in row]
+            pairs = zip(parts, row, strict=True)
+            name = "-".join(_short(value) if part is None else str(part) for part, value in pairs)
+        made.append((str(name), dict(zip(names, row, strict=True))))
+    if given is not None and len({name for name, _ in made}) != len(made):
+        raise ValueError("two rows have the same identifier")
+    return made
+
+
+def _short(value: object) -> str:
+    """Return a short identifier of a value."""
+    if isinstance(value, bytes):
+        text = ascii(value)[2:-1]
+    elif isinstance(value, str):
+        text = ascii(value)[1:-1]
+    else:
+        text = getattr(value, "__name__", None) or repr(value)
+    return text if len(text) <= MAX_ID else f"{text[:MAX_ID]}~{len(text)}"
+
+
+def _place(trace: TracebackType | None) -> str:
+    """Return the last line of a test's own files that a traceback goes through."""
+    frames = [frame for frame in traceback.extract_tb(trace) if "/tests/" in frame.filename.replace("\\", "/")]
+    own = [frame for frame in frames if "/tests/support/" not in frame.filename.replace("\\", "/")] or frames
+    return f"{own[-1].filename.replace(chr(92), '/').rpartition('/')[2]}:{own[-1].lineno}" if own else "?"
+
+
+def _clear(fixtures: dict[str, Any]) -> None:
+    if "caplog" in fixtures:
+        fixtures["caplog"].clear()
+    for name in ("capsys", "capfd"):
+        if name in fixtures:
+            fixtures[name].readouterr()
