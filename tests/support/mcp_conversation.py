@@ -23,6 +23,11 @@ def modern_meta(capabilities: dict[str, Any] | None = None, **more: Any) -> dict
     return {PROTOCOL_VERSION_KEY: "2026-07-28", CLIENT_CAPABILITIES_KEY: capabilities or {}, **more}
 
 
+def answered(result: dict[str, Any], response: Any) -> dict[str, Any]:
+    """Return the params that answer an input_required result, with one response to all of its requests."""
+    return {"inputResponses": dict.fromkeys(result["inputRequests"], response), "requestState": result["requestState"]}
+
+
 class Conversation:
     """The client's side of a connection.
 

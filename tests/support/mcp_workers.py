@@ -69,6 +69,7 @@ def mcp_workers(nginx: str, read_timeout: str = "60s") -> Iterator[Workers]:
         environment = {
             **os.environ,
             "REDIS_URL": workers.redis.url,
+            "STATE_KEY": "5a" * 32,
             "PYTHONPATH": os.pathsep.join([str(folder), str(PACKAGE.parent)]),
         }
         [commands] = _block(r"^```\n(WORKER=.*?)\n```$")

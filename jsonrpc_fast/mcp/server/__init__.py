@@ -24,6 +24,7 @@
     lifespan           what the server opens before it serves
     threads            sync functions in a thread, and their context
     inputs             requests to modern clients, in several rounds
+    request_state      what a modern client carries from round to round
     connection         one connection: its session and requests
     in_process         a transport from a client in the same process
     handshake          the server's side of the handshake, without IO

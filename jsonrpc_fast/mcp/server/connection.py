@@ -165,11 +165,15 @@ class ServerConnection:
             method = self._methods.find(request.method, self._capabilities)
         else:
             self._has_state = True
-        inputs = Inputs(request.method, params or {}) if rules.revision.is_modern else None
-        call = partial(self._call, request.id) if inputs is None else inputs.call
-        log, notify = partial(self._log_about, request), partial(self._notify, request)
         exchange = self._exchange_of(request.id)
-        context = Context(request, rules, params or {}, log, call, notify, self._methods, exchange)
+        inputs = None
+        if rules.revision.is_modern:
+            subject = None if exchange is None else exchange.subject
+            inputs = Inputs(request.method, params or {}, self._methods.seal, subject)
+        call = partial(self._call, request.id) if inputs is None else inputs.call
+        state = {} if inputs is None else inputs.state
+        log, notify = partial(self._log_about, request), partial(self._notify, request)
+        context = Context(request, rules, params or {}, log, call, notify, self._methods, exchange, state)
         if not _is_async(method):
             result = method(params or {}, context)
             return result if asyncio.isfuture(result) else self._complete(request, result, rules)
@@ -206,6 +210,8 @@ class ServerConnection:
             result = inputs.result()
         elif isinstance(result, dict) and result.get("resultType") == "input_required":
             check_input_required(request.method, result, rules)
+            if inputs is not None:
+                result = inputs.result(result)
         return self._complete(request, result, rules)
 
     def _complete(self, request: SessionContext, result: Any, rules: RequestRules) -> Any:

@@ -89,7 +89,7 @@ class Context:
             ...
     """
 
-    __slots__ = ("_call", "_exchange", "_log", "_notify", "_params", "_request", "_rules", "_server")
+    __slots__ = ("_call", "_exchange", "_log", "_notify", "_params", "_request", "_rules", "_server", "_state")
 
     def __init__(
         self,
@@ -101,6 +101,7 @@ class Context:
         notify: Notify,
         server: ServerFunctions,
         exchange: HttpExchange | None = None,
+        state: dict[str, Any] | None = None,
     ) -> None:
         self._request = request
         self._rules = rules
@@ -110,6 +111,7 @@ class Context:
         self._notify = notify
         self._server = server
         self._exchange = exchange
+        self._state = {} if state is None else state
 
     @property
     def request_id(self) -> MessageId:
@@ -120,10 +122,24 @@ class Context:
     def params(self) -> Mapping[str, Any]:
         """The params as the client sent them, including `_meta`, `task`, `inputResponses` and `requestState`.
 
-        They are not checked, with one exception: in 2026-07-28 `inputResponses` is an object of objects and
-        `requestState` a string, if present.
+        They are not checked, with one exception: in 2026-07-28 `inputResponses` is an object of objects, and
+        `requestState` comes from this server, for this request; if present.
         """
         return self._params
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The function's own values, by name, which the next run finds after a `call` that stopped this one.
+
+            if "price" not in context.state:
+                context.state["price"] = await quote(item)
+            answer = await context.elicit(f"Buy for {context.state['price']}?", Confirmation)
+
+        Up to 2025-11-25 a function runs once, and gets an empty dict. In 2026-07-28 the client carries the values from
+        round to round. It cannot alter them, or use them for another call; unless `Server(state_key=…)` is a cipher, it
+        can read them. The next run finds them as JSON has them: a tuple as a list, a dataclass as a dict.
+        """
+        return self._state
 
     @property
     def meta(self) -> Mapping[str, Any]:
@@ -222,7 +238,8 @@ class Context:
 
         In 2026-07-28 the function stops here if the client has not sent the result yet. It runs again from the start
         once the client has. So everything before the last `call` must be repeatable, and must make the same requests
-        with the same params. Concurrent requests, as with `asyncio.gather`, take one round; clients allow about ten.
+        with the same params; what must not change, such as a price or a random value, is kept in `state`. Concurrent
+        requests, as with `asyncio.gather`, take one round; clients allow about ten.
 
         Args:
             method: The method of the request.
@@ -230,7 +247,7 @@ class Context:
             timeout: Seconds to wait for the result; None: no limit. By default the session's timeout. Ignored in
                 2026-07-28.
             key: The name of the request in `inputRequests`, if it matters to the client (2026-07-28). Each request of a
-                function needs a name of its own.
+                function needs a name of its own. A client that knows the name may respond before it is asked.
 
         Returns:
             The client's result, not validated.

@@ -6,10 +6,9 @@ Rules:
   - What a run returns or raises is ignored if a response is missing.
   - A response belongs to a request with the same method and params; the same request sent twice has two responses. A
     request with a key of the function's own is identified by this key only.
-  - A client sends only the responses of the last round. Those of earlier rounds travel in `requestState`, which holds
-    nothing else: nothing secret, nothing to trust. A client that changes it only changes its own responses; they are
-    read with the same limits. A function with a `requestState` of its own returns a `WholeResult` and reads the
-    responses and the state from `Context.params`.
+  - A client sends only the responses of the last round. `requestState` (request_state.py) carries those of earlier
+    rounds, the keys of the requests that were made, and the values of `Context.state`.
+  - A response to a request that was not made is ignored, unless the key is the function's own.
   - Only `tools/call`, `prompts/get` and `resources/read` may need input, and only of kinds that the client declared.
 
 Source: specification 2026-07-28, "Multi Round-Trip Requests".
@@ -29,9 +28,8 @@ from ...errors import EncodeError, RpcError, invalid_params
 from ...types import Unset
 from ..protocol.meta import MAX_INPUTS
 from .handshake import RequestRules
-
-MAX_STATE_BYTES: Final = 1024 * 1024
-"""Maximum size of `requestState`, the responses of all rounds but the last."""
+from .json_values import to_json
+from .request_state import MAX_STATE_BYTES, StateSeal
 
 _MAY_NEED_INPUT: Final = frozenset({"prompts/get", "resources/read", "tools/call"})
 _INPUT_REQUESTS: Final = frozenset({"elicitation/create", "roots/list", "sampling/createMessage"})
@@ -42,28 +40,38 @@ class InputRequired(BaseException):
 
 
 class Inputs:
-    """The input responses of one request: those the client sent, and those that are missing.
+    """The input of one request: the responses that the client sent, those that are missing, and the function's values.
 
     Args:
         method: The method of the request.
         params: The params of the request.
+        seal: Makes and opens `requestState`.
+        subject: Who sent the request, as in `Context.subject`.
+
+    Attributes:
+        state: The values of the function: see `Context.state`.
 
     Raises:
         RpcError: `inputResponses` or `requestState` is invalid (-32602).
     """
 
-    def __init__(self, method: str, params: Mapping[str, Any]) -> None:
+    def __init__(self, method: str, params: Mapping[str, Any], seal: StateSeal, subject: object) -> None:
+        self._method, self._params, self._seal, self._subject = method, params, seal, subject
         self._may_need_input = method in _MAY_NEED_INPUT
         self._responses: dict[str, bytes] = {}  # as JSON: a function may change what it gets
-        if self._may_need_input:
-            if "inputResponses" in params:
-                self._responses = _read_responses("inputResponses", params["inputResponses"])
-            # It may be the function's own, so it is read only when the function makes its first request.
-            self._state: str | None = _read_state(params.get("requestState", "{}"))
+        self._asked: frozenset[str] = frozenset()  # the keys of the requests that were made in earlier rounds
         self._digests: dict[str, str] = {}  # of the requests, by key
         self._used: dict[str, bytes] = {}
         self._missing: dict[str, dict[str, Any]] = {}
         self._repeats: dict[str, int] = {}
+        self.state: dict[str, Any] = {}
+        if self._may_need_input:
+            if "inputResponses" in params:
+                self._responses = _read_responses(params["inputResponses"])
+            if "requestState" in params:
+                contents = loads(seal.open(params["requestState"], method, params, subject))
+                self._responses |= _written(contents["responses"])  # what was answered before stays
+                self._asked, self.state = frozenset(contents["asked"]), contents["values"]
 
     @property
     def are_missing(self) -> bool:
@@ -83,21 +91,20 @@ class Inputs:
 
         Raises:
             InputRequired: There is no response yet.
-            RpcError: The client cannot receive this request, or its `requestState` is invalid.
+            RpcError: The client cannot receive this request.
             ValueError: Two requests of one run have the same key.
         """
         if not self._may_need_input or method not in _INPUT_REQUESTS:
             raise cannot_send()
         request = {"method": method} if params is None else {"method": method, "params": dict(params)}
         digest = hashlib.sha256(dumps(request)).hexdigest()[:32]
+        is_named = key is not None
         if key is None:
             self._repeats[digest] = self._repeats.get(digest, 0) + 1
             key = f"{digest}-{self._repeats[digest]}"
         if self._digests.setdefault(key, digest) != digest:
             raise ValueError("the key belongs to another request")
-        if self._state is not None:
-            self._responses, self._state = _earlier_responses(self._state) | self._responses, None
-        if key not in self._responses:
+        if key not in self._responses or not (is_named or key in self._asked):
             self._missing[key] = request
             await _next_turn()  # eager tasks get to make their requests in the same round
             raise InputRequired
@@ -105,19 +112,25 @@ class Inputs:
         response: dict[str, Any] = loads(self._responses[key])
         return response
 
-    def result(self) -> dict[str, Any]:
+    def result(self, whole: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the `InputRequiredResult` with the missing requests.
+
+        Args:
+            whole: Such a result that the function made itself, without a `requestState`.
 
         Raises:
             RpcError: `requestState` would be too large (-32603).
+            EncodeError: A value of the function cannot be written as JSON.
         """
-        result = {"resultType": "input_required", "inputRequests": dict(self._missing)}
-        if not self._used:
-            return result
-        state = b"{%b}" % b",".join([b"%b:%b" % (dumps(key), response) for key, response in self._used.items()])
+        if whole is None:
+            whole = {"resultType": "input_required", "inputRequests": dict(self._missing)}
+        asked = [*self._used, *whole.get("inputRequests", ())]
+        responses = b",".join([b"%b:%b" % (dumps(key), response) for key, response in self._used.items()])
+        values = dumps(to_json(self.state))
+        state = b'{"asked":%b,"responses":{%b},"values":%b}' % (dumps(asked), responses, values)
         if len(state) > MAX_STATE_BYTES:
             raise RpcError(ErrorCode.INTERNAL_ERROR, f"the input responses have more than {MAX_STATE_BYTES} bytes")
-        return {**result, "requestState": state.decode()}
+        return {**whole, "requestState": self._seal.seal(state, self._method, self._params, self._subject)}
 
 
 def capability_for(method: str, params: Mapping[str, Any] | None) -> str | None:
@@ -156,13 +169,11 @@ def check_input_required(method: str, result: Mapping[str, Any], rules: RequestR
     """
     if method not in _MAY_NEED_INPUT or not rules.revision.is_modern:
         raise cannot_send()
-    requests, state = result.get("inputRequests", {}), result.get("requestState", "")
-    if not isinstance(requests, Mapping) or not isinstance(state, str):
-        raise TypeError("inputRequests must be a mapping, requestState a str")
-    if not requests and "requestState" not in result:
-        raise ValueError("an input_required result must have inputRequests or a requestState")
-    if len(state) > MAX_STATE_BYTES:
-        raise ValueError(f"requestState has more than {MAX_STATE_BYTES} bytes")
+    if "requestState" in result:
+        raise ValueError("the server makes requestState itself: use Context.state")
+    requests = result.get("inputRequests", {})
+    if not isinstance(requests, Mapping):
+        raise TypeError("inputRequests must be a mapping")
     for request in requests.values():
         if not isinstance(request, Mapping) or request.get("method") not in _INPUT_REQUESTS:
             raise ValueError(f"inputRequests must be requests for {', '.join(sorted(_INPUT_REQUESTS))}")
@@ -175,26 +186,16 @@ def _next_turn() -> Generator[None, None, None]:
     yield
 
 
-def _read_state(text: object) -> str:
-    if not isinstance(text, str) or len(text) > MAX_STATE_BYTES:
-        raise invalid_params(f"requestState must be a string of at most {MAX_STATE_BYTES} bytes")
-    return text
-
-
-def _earlier_responses(state: str) -> dict[str, bytes]:
-    try:
-        responses = loads(state)
-    except ValueError:
-        raise invalid_params("requestState did not come from this server") from None
-    return _read_responses("requestState", responses)
-
-
-def _read_responses(name: str, members: object) -> dict[str, bytes]:
+def _read_responses(members: object) -> dict[str, bytes]:
     if isinstance(members, dict) and len(members) > MAX_INPUTS:
-        raise invalid_params(f"{name} has more than {MAX_INPUTS} members")
+        raise invalid_params(f"inputResponses has more than {MAX_INPUTS} members")
     if not isinstance(members, dict) or not all(isinstance(response, dict) for response in members.values()):
-        raise invalid_params(f"{name} must be an object of results")
+        raise invalid_params("inputResponses must be an object of results")
     try:
-        return {key: dumps(response) for key, response in members.items()}
+        return _written(members)
     except EncodeError:
-        raise invalid_params(f"{name} nests too deep") from None
+        raise invalid_params("inputResponses nests too deep") from None
+
+
+def _written(responses: Mapping[str, Any]) -> dict[str, bytes]:
+    return {key: dumps(response) for key, response in responses.items()}

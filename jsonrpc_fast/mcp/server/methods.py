@@ -35,6 +35,7 @@ from .json_values import to_json
 from .lifespan import Lifespan
 from .paging import paginate
 from .registry import Completer, RegisteredTool, Registry
+from .request_state import STATE_SECONDS, StateSeal
 from .results import ToolError, WholeResult
 from .task_store import TASK_METHODS, TaskStore
 from .tools import error_result
@@ -59,9 +60,11 @@ class Methods:
         page_size: Number of items on one page of a list.
         lifespan: The lifespan of the server, if it has one.
         tasks: The tasks; by default a store of its own.
+        seal: Makes and opens the `requestState` of modern clients; by default with a random key.
 
     Attributes:
         tasks: The tasks.
+        seal: The same.
 
     Raises:
         ValueError: `page_size` is less than 1.
@@ -74,10 +77,12 @@ class Methods:
         *,
         lifespan: Lifespan | None = None,
         tasks: TaskStore | None = None,
+        seal: StateSeal | None = None,
     ) -> None:
         if page_size < 1:
             raise ValueError("page_size must be 1 or more")
         self.tasks: TaskStore = TaskStore() if tasks is None else tasks
+        self.seal: StateSeal = StateSeal(None, "", STATE_SECONDS) if seal is None else seal
         self._registry = registry
         self._lifespan = lifespan
         self._page_size = page_size

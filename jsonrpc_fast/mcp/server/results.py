@@ -39,9 +39,7 @@ class WholeResult:
     """The whole result of a request, returned by the function of a tool, a prompt or a resource.
 
         return WholeResult({"resultType": "task", "taskId": id, …})       # of an extension that the client declares
-        return WholeResult({"resultType": "input_required", "inputRequests": {"login": {…}}, "requestState": state})
-
-    A client can send any `requestState` back. Sign it if it must not be altered, and check whose it is.
+        return WholeResult({"resultType": "input_required", "inputRequests": {"login": {…}}})     # see `Context.state`
 
     Args:
         members: The members of the result. Without `resultType` it is "complete"; before 2026-07-28 it is left out.

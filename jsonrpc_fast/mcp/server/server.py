@@ -42,6 +42,7 @@ from .handshake import ServerHandshake
 from .in_process import InProcess
 from .lifespan import Lifespan, MakeLifespan
 from .methods import Methods
+from .request_state import STATE_SECONDS, StateKey, StateSeal
 from .task_store import TASK_METHODS, TaskStore
 from .tasks import Task
 
@@ -81,13 +82,19 @@ class Server(Decorators):
             tasks, experimental. Register their methods with `method`; functions return their results as `WholeResult`.
             The declared `extensions` are added to the registered ones.
         tasks: Where the tasks of tools with task support are kept; by default in a `TaskStore` with its own limits.
+        state_key: What protects the state that modern clients carry between the rounds of a request: 32 random bytes or
+            more to sign with; several of these, of which the first one signs and all are accepted; or a cipher, such as
+            `cryptography.fernet.Fernet`, which also hides it. All processes of a server need the same. By default a
+            random key of this process.
+        state_seconds: How long such a state is valid, that is, how long a user may take to answer.
 
     Attributes:
         tasks: The tasks. `serve_stdio` and the ASGI application close them at the end; other programs do it themselves.
         lifespan: The lifespan, an async context manager. `run` enters it; it begins once, for all connections.
 
     Raises:
-        ValueError: A version is unknown, there is none, or `page_size` is less than 1.
+        TypeError: `state_key` is none of these.
+        ValueError: A version is unknown, there is none, `page_size` is less than 1, or `state_key` is too short.
     """
 
     def __init__(
@@ -107,6 +114,8 @@ class Server(Decorators):
         cache_scope: Literal["private", "public"] = "private",
         capabilities: ServerCapabilities | None = None,
         tasks: TaskStore | None = None,
+        state_key: StateKey | None = None,
+        state_seconds: float = STATE_SECONDS,
     ) -> None:
         super().__init__(provider=name)
         texts: dict[str, Any] = {"title": title, "description": description, "website_url": website_url}
@@ -121,7 +130,8 @@ class Server(Decorators):
         self.lifespan: Lifespan = Lifespan(lifespan, self)
         self.tasks: TaskStore = TaskStore() if tasks is None else tasks
         self.tasks.on_change = self._task_changed
-        self._methods = Methods(self, page_size, lifespan=self.lifespan, tasks=self.tasks)
+        seal = StateSeal(state_key, name, state_seconds)
+        self._methods = Methods(self, page_size, lifespan=self.lifespan, tasks=self.tasks, seal=seal)
         self.connections: set[ServerConnection] = set()
         self.changes: int = 0  # of what is registered
 

@@ -17,7 +17,7 @@ from typing_extensions import NotRequired, TypedDict
 from jsonrpc_fast.mcp.server import Context, Elicited, Server, UserMessage
 from jsonrpc_fast.mcp.server.forms import form_of
 
-from ...support.mcp_conversation import Conversation, converse
+from ...support.mcp_conversation import Conversation, answered, converse
 from ...support.mcp_schemas import schema_of
 
 MODERN = "2026-07-28"
@@ -164,8 +164,8 @@ async def reply(client: Conversation, name: str, response: dict[str, Any]) -> tu
     """Call a tool, and answer its one request. Return the request and the result."""
     if client.version == MODERN:
         first = await client.result("tools/call", {"name": name})
-        [(key, asked)] = first["inputRequests"].items()
-        result = await client.result("tools/call", {"name": name, "inputResponses": {key: response}})
+        [asked] = first["inputRequests"].values()
+        result = await client.result("tools/call", {"name": name, **answered(first, response)})
         return asked, result
     id = client.request("tools/call", {"name": name})
     while not client.notifications:

@@ -23,7 +23,7 @@ from jsonrpc_fast.transports import memory_pair
 
 from ...peers import asking_server
 from ...peers.node import node_command
-from ...support.mcp_conversation import Conversation, converse
+from ...support.mcp_conversation import Conversation, answered, converse
 from ...support.mcp_schemas import Schemas
 from ...support.places import PEERS
 
@@ -51,6 +51,21 @@ def asking(*methods: str, params: dict[str, Any] | None = None, **options: Any) 
         return {"answers": [await context.call(method, params, **options) for method in methods]}
 
     return server
+
+
+class Plain:
+    """A cipher that hides nothing."""
+
+    def encrypt(self, data: bytes) -> bytes:
+        return data.hex().encode()
+
+    def decrypt(self, token: bytes) -> bytes:
+        return bytes.fromhex(token.decode())
+
+
+def contents_of(result: dict[str, Any]) -> Any:
+    """What `Plain` wrote into a `requestState`, without what comes before the JSON text."""
+    return json.loads(b"{" + bytes.fromhex(result["requestState"]).split(b"{", 1)[1])
 
 
 def answer(client: Conversation, request: dict[str, Any], **outcome: Any) -> None:
@@ -164,9 +179,10 @@ async def rounds(client: Conversation, method: str, params: dict[str, Any], sche
         assert "ttlMs" not in result
         requests = result["inputRequests"]
         asked.append([request["method"] for request in requests.values()])
-        inputs = {"inputResponses": {key: KINDS[request["method"]][1] for key, request in requests.items()}}
-        if "requestState" in result:
-            inputs["requestState"] = result["requestState"]
+        inputs = {
+            "inputResponses": {key: KINDS[request["method"]][1] for key, request in requests.items()},
+            "requestState": result["requestState"],
+        }
 
 
 async def test_a_modern_client_gets_input_required_results(schemas: Schemas) -> None:
@@ -184,15 +200,14 @@ async def test_a_modern_client_gets_input_required_results(schemas: Schemas) -> 
         assert client.notifications == []  # and no requests
 
 
-async def test_the_same_request_sent_twice_has_two_responses(schemas: Schemas) -> None:
+async def test_the_same_request_sent_twice_has_two_answered(schemas: Schemas) -> None:
     async with converse(asking("roots/list", "roots/list"), MODERN, ALL) as client:
         first = await client.result("tools/call", {"name": "ask"})
         [key] = first["inputRequests"]
-        second = await client.result("tools/call", {"name": "ask", "inputResponses": {key: {"roots": []}}})
+        second = await client.result("tools/call", {"name": "ask", **answered(first, {"roots": []})})
         [other] = second["inputRequests"]
-        assert json.loads(second["requestState"]) == {key: {"roots": []}}
-        given = {"inputResponses": {other: ROOTS}, "requestState": second["requestState"]}
-        last = await client.result("tools/call", {"name": "ask", **given})
+        assert other != key
+        last = await client.result("tools/call", {"name": "ask", **answered(second, ROOTS)})
         assert last["structuredContent"] == {"answers": [{"roots": []}, ROOTS]}
 
 
@@ -209,9 +224,7 @@ async def test_a_response_belongs_to_its_request_only(schemas: Schemas) -> None:
 
     async with converse(server, MODERN, ALL) as client:
         first = await client.result("tools/call", {"name": "delete"})
-        [key] = first["inputRequests"]
-        answers = {"inputResponses": {key: {"action": "accept"}}}
-        second = await client.result("tools/call", {"name": "delete", **answers})
+        second = await client.result("tools/call", {"name": "delete", **answered(first, {"action": "accept"})})
         assert second["resultType"] == "input_required"
         [request] = second["inputRequests"].values()
         assert request["params"]["message"] == "Delete b?"
@@ -287,8 +300,7 @@ async def test_the_outcome_of_a_run_without_a_response_is_ignored(
             wants = await client.result("tools/call", {"name": name})
             assert wants["resultType"] == "input_required"
             assert len(wants["inputRequests"]) == (2 if name == "grouped" else 1)
-            answers = dict.fromkeys(wants["inputRequests"], ROOTS)
-            result = await client.result("tools/call", {"name": name, "inputResponses": answers})
+            result = await client.result("tools/call", {"name": name, **answered(wants, ROOTS)})
             assert result["resultType"] == "complete"
             assert "isError" not in result
     assert done == ["cleaned up", "cleaned up"]
@@ -317,15 +329,15 @@ async def test_requests_that_2026_07_28_does_not_allow() -> None:
         {"inputResponses": {"x": {"action": "accept"}, "y": None}},
         {"requestState": 1},
         {"requestState": None},
-        {"requestState": "no JSON"},
+        {"requestState": ""},
+        {"requestState": "not base64"},
+        {"requestState": "AAAA"},
         {"requestState": "\udcff"},
-        {"requestState": "[]"},
-        {"requestState": '{"x": "not an object"}'},
-        {"requestState": '{"x":' + '{"a":' * 300 + "{}" + "}" * 301},
-        {"requestState": " " * MAX_STATE_BYTES + "{}"},
+        {"requestState": '{"asked":[],"responses":{},"values":{}}'},
+        {"requestState": "A" * 3 * MAX_STATE_BYTES},
     ],
 )
-async def test_invalid_input_responses(given: dict[str, Any]) -> None:
+async def test_invalid_input_answered(given: dict[str, Any]) -> None:
     async with converse(asking("roots/list"), MODERN, ALL) as client:
         if given.get("requestState") == "\udcff":
             client.transport.send(
@@ -341,11 +353,40 @@ async def test_invalid_input_responses(given: dict[str, Any]) -> None:
 
 
 async def test_responses_to_unknown_requests_are_ignored_and_not_kept() -> None:
+    server = Server("asking", "1", state_key=Plain())
+
+    @server.tool()
+    async def ask(context: Context) -> None:
+        await context.call("roots/list")
+
+    async with converse(server, MODERN, ALL) as client:
+        result = await client.result("tools/call", {"name": "ask", "inputResponses": {"unknown": ROOTS}})
+        assert list(contents_of(result)["responses"]) == []
+        result = await client.result("tools/call", {"name": "ask", **answered(result, ROOTS)})
+        assert result["resultType"] == "complete"
+
+
+async def test_a_response_to_a_request_that_was_not_made_is_ignored() -> None:
     async with converse(asking("roots/list"), MODERN, ALL) as client:
-        given = {"inputResponses": {"unknown": ROOTS}, "requestState": '{"other": {"a": 1}}'}
+        first = await client.result("tools/call", {"name": "ask"})
+        given = {"inputResponses": answered(first, ROOTS)["inputResponses"]}  # without the state
+        again = await client.result("tools/call", {"name": "ask", **given})
+        assert again["resultType"] == "input_required"
+    # A name is the function's own, so a client may know it.
+    async with converse(asking("roots/list", key="folders"), MODERN, ALL) as client:
+        given = {"inputResponses": {"folders": ROOTS}}
         result = await client.result("tools/call", {"name": "ask", **given})
-        assert result["resultType"] == "input_required"
-        assert "requestState" not in result
+        assert result["structuredContent"] == {"answers": [ROOTS]}
+
+
+async def test_a_response_stays_as_it_was_given_first() -> None:
+    async with converse(asking("roots/list", "roots/list"), MODERN, ALL) as client:
+        first = await client.result("tools/call", {"name": "ask"})
+        second = await client.result("tools/call", {"name": "ask", **answered(first, {"roots": []})})
+        given = answered(second, ROOTS)
+        given["inputResponses"] |= dict.fromkeys(first["inputRequests"], ROOTS)
+        result = await client.result("tools/call", {"name": "ask", **given})
+        assert result["structuredContent"] == {"answers": [{"roots": []}, ROOTS]}
 
 
 async def test_a_function_chooses_the_keys_of_its_requests(schemas: Schemas) -> None:
@@ -369,12 +410,10 @@ async def test_a_function_chooses_the_keys_of_its_requests(schemas: Schemas) -> 
         first = await client.result("tools/call", {"name": "login"})
         schemas.check(MODERN, "InputRequiredResult", first)
         assert first["inputRequests"] == {"github_login": LOGIN}
-        inputs = {"inputResponses": {"github_login": ACCEPTED}}
-        second = await client.result("tools/call", {"name": "login", **inputs})
+        second = await client.result("tools/call", {"name": "login", **answered(first, ACCEPTED)})
         assert list(second["inputRequests"]) == ['the "code"']
-        assert json.loads(second["requestState"]) == {"github_login": ACCEPTED}
-        inputs = {"inputResponses": {'the "code"': ACCEPTED}, "requestState": second["requestState"]}
-        assert text_of(await client.result("tools/call", {"name": "login", **inputs})) == "Ada Ada Ada"
+        result = await client.result("tools/call", {"name": "login", **answered(second, ACCEPTED)})
+        assert text_of(result) == "Ada Ada Ada"
         # Of two requests with one key only the first one is sent.
         result = await client.result("tools/call", {"name": "twice"})
         assert result["inputRequests"] == {"same": {"method": "roots/list"}}
@@ -391,26 +430,27 @@ LOGIN = {"method": "elicitation/create", "params": {"message": "Who?", "requeste
 
 
 def stateful(result: Any) -> Server:
-    """A server whose functions return input_required results."""
+    """A server whose functions return input_required results, and then what they kept."""
     server = Server("stateful", "1")
+
+    def serve(context: Context) -> Any:
+        if "round" in context.state:
+            return [json.dumps([context.state["round"], context.params.get("inputResponses")])]
+        context.state["round"] = 1
+        return WholeResult(result)
 
     @server.tool()
     async def login(context: Context) -> Any:
-        if "requestState" not in context.params:
-            return WholeResult(result)
-        return [context.params["requestState"], context.params.get("inputResponses")]
+        return serve(context)
 
     @server.prompt()
     def greet(context: Context) -> Any:
-        if "requestState" not in context.params:
-            return WholeResult(result)
-        return context.params["requestState"]
+        return serve(context)
 
     @server.resource("memo://one")
     def memo(context: Context) -> Any:
-        if "requestState" not in context.params:
-            return WholeResult(result)
-        return context.params["requestState"]
+        kept = serve(context)
+        return kept if isinstance(kept, WholeResult) else kept[0]
 
     @server.method("vendor/own")
     def own() -> Any:
@@ -428,7 +468,7 @@ REQUESTS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("requests", [{"github_login": LOGIN, "more": {"method": "roots/list"}}, None])
 async def test_a_function_returns_an_input_required_result(schemas: Schemas, requests: Any) -> None:
-    required = {"resultType": "input_required", "requestState": "not JSON, and signed"}
+    required: dict[str, Any] = {"resultType": "input_required"}
     if requests is not None:
         required["inputRequests"] = requests
 
@@ -436,11 +476,12 @@ async def test_a_function_returns_an_input_required_result(schemas: Schemas, req
         for method, params in REQUESTS:
             result = await client.result(method, params)
             schemas.check(MODERN, "InputRequiredResult", result)
+            state = result.pop("requestState")
             assert {name: value for name, value in result.items() if name != "_meta"} == required
-            given = {"requestState": result["requestState"], "inputResponses": {"github_login": ACCEPTED}}
+            given = {"requestState": state, "inputResponses": {"github_login": ACCEPTED}}
             result = await client.result(method, {**params, **given})
             assert result["resultType"] == "complete"
-            assert "not JSON, and signed" in json.dumps(result)
+            assert json.dumps(json.dumps([1, given["inputResponses"]])) in json.dumps(result)
     async with converse(stateful(required), "2025-11-25", ALL) as client:
         for method, params in REQUESTS:
             assert await client.error(method, params) == (-32600, "the client cannot receive this message", None)
@@ -449,13 +490,10 @@ async def test_a_function_returns_an_input_required_result(schemas: Schemas, req
 @pytest.mark.parametrize(
     "wrong",
     [
-        {},
-        {"inputRequests": {}},
         {"inputRequests": [LOGIN]},
         {"inputRequests": {"a": "elicitation/create"}},
         {"inputRequests": {"a": {"method": "tools/list"}}},
-        {"requestState": 5},
-        {"requestState": "x" * (MAX_STATE_BYTES + 1)},
+        {"requestState": "one of the function's own"},
     ],
 )
 async def test_an_invalid_input_required_result_is_an_error(
@@ -480,14 +518,14 @@ async def test_an_input_required_result_that_the_client_does_not_support() -> No
 
 async def test_responses_that_are_too_large_for_the_state() -> None:
     async with converse(asking("roots/list", "roots/list"), MODERN, ALL) as client:
-        [key] = (await client.result("tools/call", {"name": "ask"}))["inputRequests"]
+        first = await client.result("tools/call", {"name": "ask"})
         large = {"roots": [{"uri": "file:///" + "x" * MAX_STATE_BYTES}]}
-        error = await client.error("tools/call", {"name": "ask", "inputResponses": {key: large}})
+        error = await client.error("tools/call", {"name": "ask", **answered(first, large)})
         assert error == (-32603, "the input responses have more than 1048576 bytes", None)
 
 
 async def test_a_response_that_the_function_changes_is_kept_unchanged() -> None:
-    server = Server("asking", "1")
+    server = Server("asking", "1", state_key=Plain())
 
     @server.tool()
     async def ask(context: Context) -> str:
@@ -496,9 +534,9 @@ async def test_a_response_that_the_function_changes_is_kept_unchanged() -> None:
         return ""
 
     async with converse(server, MODERN, ALL) as client:
-        [key] = (await client.result("tools/call", {"name": "ask"}))["inputRequests"]
-        wants = await client.result("tools/call", {"name": "ask", "inputResponses": {key: ROOTS}})
-        assert json.loads(wants["requestState"]) == {key: ROOTS}
+        first = await client.result("tools/call", {"name": "ask"})
+        second = await client.result("tools/call", {"name": "ask", **answered(first, ROOTS)})
+        assert list(contents_of(second)["responses"].values()) == [ROOTS]
 
 
 HANDLERS: Any = {method: lambda params, result=result: result for method, (_, result) in KINDS.items()}

@@ -12,7 +12,7 @@ import pytest
 from jsonrpc_fast.mcp.protocol.meta import TASKS_EXTENSION
 from jsonrpc_fast.mcp.server import Context, Server
 
-from ...support.mcp_conversation import converse
+from ...support.mcp_conversation import answered, converse
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -76,8 +76,7 @@ async def test_the_context_in_a_thread(version: str) -> None:
         params: dict[str, Any] = {"name": "work", "_meta": meta}
         if version == MODERN:
             first = await client.result("tools/call", params)
-            [key] = first["inputRequests"]
-            params["inputResponses"] = {key: response}
+            params |= answered(first, response)
             id = client.request("tools/call", params)
         else:
             id = client.request("tools/call", params)

@@ -7,23 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
-import hmac
 import json
-import secrets
 import sys
 from typing import Annotated, Any, Final
 
 from jsonrpc_fast.codes import ErrorCode
 from jsonrpc_fast.errors import RpcError
-from jsonrpc_fast.mcp.server import Context, Server, ToolResult, WholeResult
+from jsonrpc_fast.mcp.server import Context, Server, ToolResult
 
 HOST: Final = "127.0.0.1"
 IMAGE: Final = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="  # a red pixel
 )
 AUDIO: Final = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="  # an empty WAV file
-_SECRET: Final = secrets.token_bytes(32)
 
 JSON_SCHEMA_2020_12: Final[dict[str, Any]] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -257,42 +253,8 @@ def _form(message: str, **properties: str) -> dict[str, Any]:
     return {"message": message, "requestedSchema": schema}
 
 
-def _question(message: str, **properties: str) -> dict[str, Any]:
-    return {"method": "elicitation/create", "params": _form(message, **properties)}
-
-
 def _sampling(prompt: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text(prompt)}], "maxTokens": 100}
-
-
-def _signed(**state: Any) -> str:
-    data = json.dumps({**state, "nonce": secrets.token_hex(8)}).encode()
-    return base64.b64encode(hmac.digest(_SECRET, data, hashlib.sha256) + data).decode()
-
-
-def _verified(context: Context) -> dict[str, Any] | None:
-    """Return the state that the client sends back, or None without one. A state that was altered is error -32602."""
-    state = context.params.get("requestState")
-    if state is None:
-        return None
-    try:
-        signed = base64.b64decode(state, validate=True)
-    except ValueError:
-        signed = b""
-    signature, data = signed[:32], signed[32:]
-    if not hmac.compare_digest(signature, hmac.digest(_SECRET, data, hashlib.sha256)):
-        raise RpcError(ErrorCode.INVALID_PARAMS, "requestState was altered")
-    verified: dict[str, Any] = json.loads(data)
-    return verified
-
-
-def _answers(context: Context) -> dict[str, Any]:
-    answers: dict[str, Any] = context.params.get("inputResponses", {})
-    return answers
-
-
-def _ask(questions: dict[str, Any], state: str) -> WholeResult:
-    return WholeResult({"resultType": "input_required", "inputRequests": questions, "requestState": state})
 
 
 @server.tool
@@ -317,46 +279,38 @@ async def test_input_required_result_list_roots(context: Context) -> str:
 
 
 @server.tool
-def test_input_required_result_request_state(context: Context) -> str | WholeResult:
-    """Ask with a state of its own."""
-    if _verified(context) is None or "confirm" not in _answers(context):
-        return _ask({"confirm": _question("Please confirm", ok="boolean")}, _signed(kind="request-state"))
-    return "state-ok: requestState validated"
+async def test_input_required_result_request_state(context: Context) -> str:
+    """Keep a value while the user answers."""
+    context.state["asked"] = True
+    answer = await context.call("elicitation/create", _form("Please confirm", ok="boolean"), key="confirm")
+    return f"state-ok: {answer['action']}"
 
 
 @server.tool
-def test_input_required_result_multiple_inputs(context: Context) -> str | WholeResult:
+async def test_input_required_result_multiple_inputs(context: Context) -> str:
     """Ask three questions at once."""
-    questions = {
-        "user_name": _question("What is your name?", name="string"),
-        "greeting": {"method": "sampling/createMessage", "params": _sampling("Generate a greeting")},
-        "client_roots": {"method": "roots/list", "params": {}},
-    }
-    answers = _answers(context)
-    if _verified(context) is None or not questions.keys() <= answers.keys():
-        return _ask(questions, _signed(kind="multiple-inputs"))
-    return f"Name: {answers['user_name']['content']['name']}; Roots: {len(answers['client_roots']['roots'])}"
+    user, greeting, roots = await asyncio.gather(
+        context.call("elicitation/create", _form("What is your name?", name="string"), key="user_name"),
+        context.call("sampling/createMessage", _sampling("Generate a greeting"), key="greeting"),
+        context.call("roots/list", {}, key="client_roots"),
+    )
+    return f"{greeting['content']['text']} {user['content']['name']}, {len(roots['roots'])} roots"
 
 
 @server.tool
-def test_input_required_result_multi_round(context: Context) -> str | WholeResult:
+async def test_input_required_result_multi_round(context: Context) -> str:
     """Ask twice."""
-    state, answers = _verified(context), _answers(context)
-    if state is None or not {"step1", "step2"} & answers.keys():
-        return _ask({"step1": _question("Step 1: What is your name?", name="string")}, _signed(round=1))
-    if state["round"] == 1:
-        name = answers["step1"]["content"]["name"]
-        question = _question("Step 2: What is your favorite color?", color="string")
-        return _ask({"step2": question}, _signed(round=2, name=name))
-    return f"Multi-round complete for {state['name']} who likes {answers['step2']['content']['color']}"
+    name = await context.call("elicitation/create", _form("Step 1: What is your name?", name="string"), key="step1")
+    question = _form("Step 2: What is your favorite color?", color="string")
+    color = await context.call("elicitation/create", question, key="step2")
+    return f"{name['content']['name']} likes {color['content']['color']}"
 
 
 @server.tool
-def test_input_required_result_tampered_state(context: Context) -> str | WholeResult:
-    """Check that its state was not altered."""
-    if _verified(context) is None or "confirm" not in _answers(context):
-        return _ask({"confirm": _question("Please confirm", ok="boolean")}, _signed(kind="tamper-test"))
-    return "integrity-ok: state verified"
+async def test_input_required_result_tampered_state(context: Context) -> str:
+    """Ask, with a state that the client may try to alter."""
+    answer = await context.call("elicitation/create", _form("Please confirm", ok="boolean"), key="confirm")
+    return f"integrity-ok: {answer['action']}"
 
 
 @server.tool
