@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS
@@ -55,7 +55,7 @@ class Envelope(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A whole text: one message, or the messages of a batch, and whether it has more than the maximum."""
+    """A whole text: one message, or the messages of a batch. `too_many`: there are more, which were not read."""
 
     is_batch: bool
     envelopes: list[Envelope]
@@ -114,11 +114,10 @@ def _scan_batch(text: bytes, at: int, any_width: bool, batch_items: int) -> Text
         if _byte(text, at) == _CLOSE_ARRAY:
             _end_of_text(text, at + 1)
             return Text(True, envelopes)
-        at = _skip_space(text, _expect(text, at, _COMMA))
+        at = _expect(text, at, _COMMA)
         if len(envelopes) == batch_items:
-            end = _walk(text, at, any_width, _NEXT, bytearray(b"]"), id_level=2)[0]
-            _end_of_text(text, end)
             return Text(True, envelopes, too_many=True)
+        at = _skip_space(text, at)
 
 
 def without_surrogates(text: bytes) -> bytes:
@@ -368,28 +367,19 @@ _SMALL_PIECE: Final = 128
 _LARGE_PIECE: Final = 65536
 
 
-def _walk(
-    text: bytes, at: int, any_width: bool, state: int, due: bytearray, id_level: int = -1
-) -> tuple[int, int, bool]:
+def _walk(text: bytes, at: int, any_width: bool, state: int, due: bytearray) -> tuple[int, int, bool]:
     """Continue inside the containers whose closing brackets are `due`, to the end of the outermost.
 
     Returns the end, the depth, and whether there is an integer beyond 64 bits. Reads token by token, but hands long
     texts to orjson in pieces, each with its brackets completed.
-
-    id_level: the depth of objects whose member "id" may be an integer of any width.
     """
     depth = len(due)
-    wide = in_id = False
+    wide = False
     size = _SMALL_PIECE
     slow_until = at + _SMALL_PIECE
     while True:
         if at >= slow_until and due:
-            piece = _prove_piece(text, at, size, any_width or in_id, state, due, -1 if in_id else id_level)
-            leaves_id = False
-            if piece is not None and len(due) - len(piece.closing) <= id_level:
-                leaves_id = in_id
-                if in_id or (piece.is_cut(id_level - len(due) + 1) and _has_id(text, at, piece.end)):
-                    piece = None  # the beginning and end of an id are found token by token
+            piece = _prove_piece(text, at, size, any_width, state, due)
             if piece is not None:
                 depth = max(depth, len(due) + piece.depth) if len(due) + piece.opened > depth else depth
                 wide = wide or _holds_wide(piece.outside)
@@ -402,7 +392,7 @@ def _walk(
             if size > _SMALL_PIECE:
                 size = max(size // 8, _SMALL_PIECE)
                 continue
-            slow_until = len(text) if leaves_id else at + size
+            slow_until = at + size
         at = _skip_space(text, at)
         byte = _byte(text, at)
         if state == _AFTER or (state == _FIRST and byte == due[-1]):
@@ -410,22 +400,13 @@ def _walk(
                 due.pop()
                 at += 1
                 state = _AFTER
-                if in_id and len(due) < id_level:
-                    in_id = False
-                    slow_until = at
                 if not due:
                     return at, depth, wide
             else:
                 at = _expect(text, at, _COMMA)
                 state = _NEXT
-                if in_id and len(due) == id_level:
-                    in_id = False
-                    slow_until = at
         elif state != _VALUE and due[-1] == _CLOSE_OBJECT:
-            end = _scan_string(text, at)
-            if len(due) == id_level:
-                in_id = _member_name(text[at:end]) == "id"
-            at = _expect(text, _skip_space(text, end), _COLON)
+            at = _expect(text, _skip_space(text, _scan_string(text, at)), _COLON)
             state = _VALUE
         elif byte in (_OPEN_OBJECT, _OPEN_ARRAY):
             due.append(_CLOSE_OBJECT if byte == _OPEN_OBJECT else _CLOSE_ARRAY)
@@ -436,7 +417,7 @@ def _walk(
             if byte == _QUOTE:
                 at = _scan_string(text, at)
             elif byte in _DIGITS_AND_MINUS:
-                end = _scan_number(text, at, any_width or in_id)
+                end = _scan_number(text, at, any_width)
                 wide = wide or is_wide_integer(text[at:end])
                 at = end
             else:
@@ -461,14 +442,6 @@ class Piece(NamedTuple):
     def state(self) -> int:
         return _STATES.get(self.outside[-1], _AFTER)
 
-    def is_cut(self, level: int) -> bool:
-        """Whether it ends inside a member's value, or inside an item, of the container `level` above its beginning.
-
-        level: 1 is the container in which it begins.
-        """
-        rise = 1 + len(self.due) - len(self.closing)
-        return rise > level or (rise == level and self.state == _VALUE)
-
     @property
     def depth(self) -> int:
         """Its depth, relative to its beginning."""
@@ -479,12 +452,10 @@ _NOT_STRUCTURE: Final = bytes(sorted(set(range(256)) - set(b"{}[],:")))
 _NO_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"{}[]")))
 _STEPS: Final = bytes.maketrans(b"{[}]", b"\x01\x01\xff\xff")
 _MIRRORED: Final = bytes.maketrans(b"{[}]", b"}]{[")
-_brackets = re.compile(rb"[][{}]").finditer
 _closed_and_opened = re.compile(rb"([\]}]*)([\[{]*)").fullmatch
 _long_integer = re.compile(rb"((?<![0-9.eE+-])-?[0-9]{17})[0-9]{291,}(?![0-9.eE])")
 _wide_integers = re.compile(rb"(?<![0-9.eE+-])-?[0-9]{19,}(?![0-9.eE])").finditer
 _CLOSING: Final = b"]}"
-_has_id = re.compile(rb'"(?:i|\\u0069)(?:d|\\u0064)"').search
 _NO_NAME: Final = uuid.uuid4().hex  # unpredictable, so that no text holds it
 _NO_MEMBER: Final = b'"%b":0' % _NO_NAME.encode()
 _BEGINNINGS: Final = {
@@ -494,13 +465,10 @@ _BEGINNINGS: Final = {
 }
 
 
-def _prove_piece(
-    text: bytes, at: int, size: int, any_width: bool, state: int, due: bytearray, level: int = -1
-) -> Piece | None:
+def _prove_piece(text: bytes, at: int, size: int, any_width: bool, state: int, due: bytearray) -> Piece | None:
     """The longest piece of up to `size` bytes from `at` that ends in a comma, colon or bracket, if orjson accepts it.
 
     The brackets that the piece closes are put before it, and those that it leaves open are closed after it.
-    level: the maximum depth at its end, if not -1.
     """
     window = text[at : at + size]
     masked = window.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in window else window
@@ -509,10 +477,6 @@ def _prove_piece(
     if not outside:
         return None
     brackets = outside.translate(None, _NO_BRACKETS)
-    if level >= 0:
-        outside, brackets = _up_to_level(outside, brackets, level - len(due))
-        if not outside:
-            return None
     strings = outside.count(b'"')
     length = len(outside) - outside.rfind(b'"') - 1
     if strings:
@@ -542,22 +506,6 @@ def _prove_piece(
         return None
     opened = brackets.count(b"[") + brackets.count(b"{")
     return Piece(at + length, closing, opened_due, opened, brackets, outside, value)
-
-
-def _up_to_level(outside: bytes, brackets: bytes, rise: int) -> tuple[bytes, bytes]:
-    """Both, cut after the last bracket at which the depth is at most `rise`; never after a colon."""
-    levels = list(accumulate(memoryview(brackets.translate(_STEPS)).cast("b")))
-    count = len(levels)
-    while count and levels[count - 1] > rise:
-        count -= 1
-    if count == len(levels):
-        if outside.endswith(b":"):
-            outside = outside[: max(outside.rfind(b","), outside.rfind(b"{")) + 1]
-        return outside, brackets
-    if not count:
-        return b"", b""
-    last = next(islice(_brackets(outside), count - 1, None))
-    return outside[: last.end()], brackets[:count]
 
 
 def _without_pairs(brackets: bytes) -> bytes:

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 import jsonrpc_fast
-from jsonrpc_fast.profile import JSONRPC, Limits, Profile
+from jsonrpc_fast.profile import JSONRPC, MCP_2025_11_25, Limits, Profile
 
 from ..support.describe import Description, describe, fault, fill, notification, request, result, text_fault
 
@@ -159,6 +159,19 @@ class TestBatchItems:
         text = '[{"id":1,"id":1},1,{}]'
         assert describe(impl.decode(text, limited(batch_items=2))) == fault("BATCH_TOO_LARGE")
         assert len(impl.decode(text, limited(batch_items=3))) == 3
+
+    def test_what_follows_the_limit_is_not_read(self, impl: ModuleType) -> None:
+        item = b'{"jsonrpc":"2.0","id":1,"method":"m"}'
+        for items in (b"[1,1,x", b"[{},1,", b"[" + item + b" , " + item + b" ,]", b"[1,1,1]x"):
+            for raw in (False, True):
+                assert describe(impl.decode(items, limited(batch_items=2), raw=raw)) == fault("BATCH_TOO_LARGE")
+        assert describe(impl.decode(b"[1,1,x", limited(batch_items=3))) == text_fault("MALFORMED_JSON", 5)
+        assert describe(impl.decode(b'[1,1,"\xff"', limited(batch_items=2))) == text_fault("INVALID_UTF8", 6)
+        assert describe(impl.decode(b"[1,1,x", MCP_2025_11_25.replace(limits=Limits(batch_items=2)))) == fault(
+            "BATCH_NOT_ALLOWED"
+        )
+        many = b"[" + 10_000 * b"1," + b"x"
+        assert describe(impl.decode(many)) == fault("BATCH_TOO_LARGE")
 
     def test_default(self, impl: ModuleType) -> None:
         assert len(impl.decode("[" + ",".join(10_000 * ["1"]) + "]")) == 10_000

@@ -26,7 +26,9 @@ PAIRS = [
     ("JSON, then depth", TINY, '{"id":1,"params":[[[]]],}', text_fault("MALFORMED_JSON", 24)),
     ("JSON, then method's length", TINY, '{"id":1,"method":"mmmmm",}', text_fault("MALFORMED_JSON", 25)),
     ("JSON, then id's length", TINY, fill('{"id":%s,}', LONG_ID), text_fault("MALFORMED_JSON", 42)),
-    ("JSON, then batch items", TINY, "[1,2,3,]", text_fault("MALFORMED_JSON", 7)),
+    ("JSON up to the allowed items, then batch items", TINY, "[1,x,3,4]", text_fault("MALFORMED_JSON", 3)),
+    ("UTF-8, then batch items", TINY, b'[1,2,"\xff"]', text_fault("INVALID_UTF8", 6)),
+    ("batch items, then JSON behind them", TINY, "[1,2,3,]", fault("BATCH_TOO_LARGE")),
     ("JSON, then batches at all", STRICT, "[1,2,3,]", text_fault("MALFORMED_JSON", 7)),
     ("JSON, then an object", TINY, "1 2", text_fault("MALFORMED_JSON", 2)),
     ("JSON, then a duplicate", TINY, '{"id":1,"id":2', text_fault("MALFORMED_JSON", 14)),
@@ -152,7 +154,7 @@ def test_decode(impl: ModuleType, name: str, profile: Profile, text: str | bytes
 
 @pytest.mark.parametrize(
     ("name", "profile", "text", "expected"),
-    [pair for pair in PAIRS if not has_text_fault(pair[3]) and "duplicate" not in pair[0]],
+    [pair for pair in PAIRS if not has_text_fault(pair[3]) and "duplicate" not in pair[0] and "behind" not in pair[0]],
 )
 def test_parse(impl: ModuleType, name: str, profile: Profile, text: str, expected: Description) -> None:
     assert describe(impl.parse(orjson.loads(text), profile)) == expected

@@ -50,7 +50,7 @@ def is_utf_8(text: bytes) -> bool:
 def fault_of(text: bytes, any_width: bool = False) -> int | None:
     """Where the scanner says that a text stops being JSON, or None."""
     try:
-        scan(text, any_width=any_width, batch_items=10_000)
+        scan(text, any_width=any_width, batch_items=10**9)
     except Malformed as malformed:
         return malformed.offset
     return None
@@ -200,8 +200,9 @@ class TestEnvelopes:
         assert (len(found.envelopes), found.too_many) == (2, True)
         found = envelopes(b"[1,2]", batch_items=2)
         assert (len(found.envelopes), found.too_many) == (2, False)
+        assert envelopes(b"[1,2,x", batch_items=2).too_many
         with pytest.raises(Malformed):
-            envelopes(b"[1,2,3,x]", batch_items=2)
+            envelopes(b"[1,x", batch_items=2)
 
 
 # Long texts are handed to orjson in pieces. The result is the same as without pieces.

@@ -313,12 +313,13 @@ def _decode_slow(bytes text not None, profile, raw):
 cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw, bint fast_items):
     """The messages of a batch, checked as they are read; the rest of the text may still not be JSON.
 
-    After a sixteenth of the allowed items the rest is counted once, so that a batch over the limit costs little.
+    A batch over the limit is not read further. After a sixteenth of the allowed items the rest is counted once, so that
+    no messages are made for it.
     """
     cdef Envelope envelope
     cdef Cursor saved
     cdef Py_ssize_t count = 0
-    cdef Py_ssize_t maximum = rules.batch_items if rules.batches else 0
+    cdef Py_ssize_t maximum = rules.batch_items
     cdef Py_ssize_t count_at = maximum // 16
     cdef list messages = []
     cdef PyObject* message
@@ -331,20 +332,20 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw,
     else:
         while True:
             # An item and its comma or bracket take at least two bytes.
-            if count == count_at and count_at < maximum and (cursor.end - cursor.at) // 2 > maximum - count:
+            if count == count_at and (cursor.end - cursor.at) // 2 > maximum - count:
                 saved = cursor[0]
                 if count_items(cursor, maximum - count + 1) > maximum - count:
-                    maximum = 0
+                    return fault_of_many(start, cursor, rules)
                 cursor[0] = saved
             message = NULL
-            if fast_items and count < maximum and cursor.at < cursor.end and cursor.at[0] == c"{":
+            if fast_items and rules.batches and cursor.at < cursor.end and cursor.at[0] == c"{":
                 message = read_object_fast(&reader, cursor.at, rules, NULL if raw is None else <PyObject*>raw, True)
             if message != NULL:
                 cursor.at = reader.at
                 append_owned(messages, message)
             elif not read_message(cursor, &envelope):
                 return fault_of_text(start, cursor, rules)
-            elif count < maximum:
+            elif rules.batches:
                 messages.append(check_envelope(&envelope, rules, count, raw))
             count += 1
             skip_space(cursor)
@@ -353,11 +354,21 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw,
                 break
             if not expect(cursor, c","):
                 return fault_of_text(start, cursor, rules)
+            if count == maximum:
+                return fault_of_many(start, cursor, rules)
             skip_space(cursor)
     if not read_end(cursor):
         return fault_of_text(start, cursor, rules)
     fault = batch_fault(count, rules)
     return messages if fault is None else fault
+
+
+cdef object fault_of_many(const uint8_t* start, Cursor* cursor, Rules rules):
+    """The fault of a batch that goes on after the allowed items; invalid UTF-8 comes first."""
+    cdef const uint8_t* invalid = find_invalid(start, cursor.end)
+    if invalid != NULL:
+        return make_fault(INVALID_UTF8, None, invalid - start)
+    return batch_fault(rules.batch_items + 1, rules)
 
 
 cdef Py_ssize_t count_items(Cursor* cursor, Py_ssize_t maximum) noexcept:
