@@ -1,9 +1,15 @@
-"""What the ASGI and the WSGI endpoint share: their options, and the answers that no function gives."""
+"""What the endpoints share: their options, the checks of a request, and the answers that no function gives.
+
+Rules:
+  - every way into an endpoint makes the same checks in the same order: those of the headers before the body is read,
+    those of the body before it is decoded;
+  - a body that has not its declared length is refused: a framework has read it before, or a part of it is lost.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias, TypedDict
 
 from .._checks import check_count
@@ -11,11 +17,23 @@ from ..codec._json import Default, check_option
 from ..handlers import Handlers
 from ..handlers.dispatch import Dispatch
 from ..profile import JSONRPC, Profile
-from .requests import Access, Header, Refusal, check_content, check_status, checked_fields, declared_length
+from .requests import (
+    Access,
+    Header,
+    Refusal,
+    check_content,
+    check_repeated,
+    check_status,
+    checked_fields,
+    declared_length,
+    is_loopback,
+)
 
 Respond: TypeAlias = "Callable[[Any, bytes], tuple[int, Iterable[Header]]]"
 Answer: TypeAlias = "tuple[int, list[Header], bytes]"
 """Status, headers and body."""
+HttpHeaders: TypeAlias = "Mapping[str, str] | Iterable[tuple[str, str]]"
+"""The headers of a request as a framework holds them: by name, or as pairs."""
 
 JSON_TYPE: Final = (b"content-type", b"application/json")
 _TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
@@ -33,8 +51,9 @@ class EndpointOptions(TypedDict, total=False):
         max_body: The maximum size of a request's body in bytes; by default that of the profile's limits.
         allowed_hosts: As in `Access`.
         allowed_origins: As in `Access`.
-        context: Called with the ASGI scope or the WSGI environment, before the body is read. What it returns is
-            `RequestContext.context` for the functions; it may raise a `Refusal`. By default that is the scope itself.
+        context: Called with the ASGI scope, the WSGI environment, or the `request` of a framework, before the body is
+            read. What it returns is `RequestContext.context` for the functions; it may raise a `Refusal`. By default
+            that is the scope itself.
         respond: Called with the context and the reply, b"" if there is none. Returns the status and further headers,
             with names in lower case. It is not async.
         health: The path, below where the application is mounted, that answers a GET with 200; None: no path.
@@ -89,20 +108,21 @@ class BaseEndpoint:
         self._health = health
         self._admitted: set[tuple[bool, bytes | None, bytes | None, bytes | None, bytes | None]] = set()
 
-    def _admit(self, headers: Mapping[bytes, bytes], is_loopback: bool) -> int | None:
+    def _admit(self, headers: Mapping[bytes, bytes], is_local: bool) -> int | None:
         """Check a POST before its body is received, and return the declared length of the body."""
         get = headers.get
-        key = is_loopback, get(b"host"), get(b"origin"), get(b"content-type"), get(b"content-encoding")
+        key = is_local, get(b"host"), get(b"origin"), get(b"content-type"), get(b"content-encoding")
         if key not in self._admitted:
-            self._access.check(key[1], key[2], is_loopback)
+            self._access.check(key[1], key[2], is_local)
             check_content(headers)
             if len(self._admitted) < _MAX_ADMITTED and sum(map(len, filter(None, key[1:]))) < _MAX_ADMITTED_BYTES:
                 self._admitted.add(key)
         length = get(b"content-length")
         return None if length is None else declared_length(length, self._max_body)
 
-    def _answer_other_method(self, method: str, path: str) -> Answer:
+    def _answer_other_method(self, method: str, path: str, headers: Mapping[bytes, bytes], is_local: bool) -> Answer:
         """Answer a request that is not a POST."""
+        self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
         is_health = path == self._health
         allow = _ALLOW_HEALTH if is_health else _ALLOW
         if method == "OPTIONS":
@@ -133,6 +153,35 @@ def check_function(name: str, function: object, *, may_be_async: bool = False) -
         raise TypeError(f"{name} must be callable, not {type(function).__name__}")
     if inspect.iscoroutinefunction(function) and not may_be_async:
         raise TypeError(f"{name} must not be async")
+
+
+def checked_headers(headers: HttpHeaders) -> dict[bytes, bytes]:
+    """Return the headers of a request, with names in lower case.
+
+    Raises:
+        Refusal: One of those that are checked has two values (400).
+    """
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    fields = [(name.lower().encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in pairs]
+    found = dict(fields)
+    if len(found) != len(fields):
+        check_repeated(fields)
+    return found
+
+
+def may_be_local(address: Sequence[Any] | None) -> bool:
+    """Return whether an address is this machine's, or is not known."""
+    return not address or not address[0] or is_loopback(address[0])
+
+
+def joined(answer: Answer) -> tuple[int, dict[str, str], bytes]:
+    """Return an answer for a framework. The values of a repeated header are joined with a comma."""
+    status, headers, body = answer
+    found: dict[str, str] = {}
+    for field in headers:
+        name, value = (part.decode("latin-1") for part in field)
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return status, found, body
 
 
 def text_answer(status: int, text: bytes, method: str, fields: Iterable[Header] = ()) -> Answer:

@@ -2,6 +2,8 @@
 
     app = Endpoint({"add": lambda a, b: a + b})  # uvicorn module:app
 
+`serve` is the same endpoint for frameworks that speak no ASGI, such as aiohttp, or have received the body already.
+
 Rules:
   - a message or a batch in the body of a POST is answered with 200 and the reply, or with 204 if there is nothing to
     reply. JSON-RPC errors have the status 200 too, unless `respond` says otherwise;
@@ -13,16 +15,26 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from .._checks import check_count, check_seconds
 from ..handlers import Handlers, is_awaitable
 from ..handlers.cancellation import is_stray
-from .base import JSON_TYPE, BaseEndpoint, EndpointOptions, refusal_answer
+from .base import (
+    JSON_TYPE,
+    Answer,
+    BaseEndpoint,
+    EndpointOptions,
+    HttpHeaders,
+    checked_headers,
+    joined,
+    may_be_local,
+    refusal_answer,
+)
 from .failures import PlainFailures
 from .guard import Guarded
-from .requests import Header, Receive, Refusal, Scope, Send, check_repeated, is_loopback, read_body
+from .requests import Header, Receive, Refusal, Scope, Send, check_body, check_repeated, is_loopback, read_body
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -81,54 +93,116 @@ class Endpoint(BaseEndpoint):
             if len(headers) != len(fields):
                 check_repeated(fields)
             if scope["method"] == "POST":
-                declared = self._admit(headers, is_local)
-                context: Any = scope
-                if self._context is not None:
-                    with PlainFailures():
-                        context = self._context(scope)
-                        if is_awaitable(context):
-                            context = await context
-                reading = read_body(receive, self._max_body, declared)
-                try:
-                    waiting = reading.send(None)
-                except StopIteration as end:  # it is here already
-                    body = end.value
-                else:
-                    guarded = Guarded(reading, waiting, seconds=self._body_seconds)
-                    body = await guarded
-                    if guarded.is_cancelled:
-                        raise Refusal(408, "The body did not arrive in time.")
-                if body is None:
+                answer = await self._post(headers, is_local, scope, scope.get("client"), receive, None)
+                if answer is None:
                     return
-                try:
-                    reply: Any = self._dispatch.start(
-                        body, context, scope.get("client"), self._timeout, self._max_handlers
-                    )
-                    if type(reply) is not bytes:
-                        try:
-                            reply = await Guarded(reply, reply.send(None), receive=receive)
-                        except StopIteration as end:
-                            reply = end.value
-                        if reply is None:
-                            return
-                except BaseException as error:
-                    if not is_stray(error):
-                        raise
-                    reply = self._dispatch.failed(body, error)
-                if self._respond is None and reply:
-                    status, body = 200, reply
-                    fields = [JSON_TYPE, (b"content-length", b"%d" % len(reply))]
-                else:
-                    with PlainFailures():
-                        status, fields, body = self._answer_reply(context, reply)
+                status, fields, body = answer
             else:
-                self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
                 path = scope["path"].removeprefix(scope.get("root_path", ""))
-                status, fields, body = self._answer_other_method(scope["method"], path)
+                status, fields, body = self._answer_other_method(scope["method"], path, headers, is_local)
         except Refusal as refusal:
             status, fields, body = refusal_answer(refusal, scope["method"], _closing(scope, headers))
         await send({"type": "http.response.start", "status": status, "headers": fields})
         await send({"type": "http.response.body", "body": body})
+
+    async def serve(
+        self,
+        method: str,
+        headers: HttpHeaders,
+        body: bytes | Callable[[], bytes | Awaitable[bytes]],
+        *,
+        client: Sequence[Any] | None = None,
+        request: Any = None,
+        path: str = "",
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Serve a request that any framework has received. All checks of the endpoint are made.
+
+        Args:
+            method: The method: "POST".
+            headers: The headers of the request.
+            body: The body; or a function, sync or async, that reads it: it is called when the headers are checked.
+            client: The address of the client, for `RequestContext.peer`: host and port, as far as they are known. If it
+                is this machine's, or None, only its loopback names are accepted as the host, as `allowed_hosts` says.
+            request: The framework's request: `RequestContext.context` for the functions, or what the hook `context`
+                gets.
+            path: The path, for `health`.
+
+        Returns:
+            The status, the headers and the body of the answer. The values of a repeated header are joined with a comma.
+
+        Raises:
+            TypeError: The body is not bytes.
+        """
+        answer: Answer | None
+        try:
+            found = checked_headers(headers)
+            if method == "POST":
+                answer = await self._post(found, may_be_local(client), request, client, None, body)
+                assert answer is not None
+            else:
+                answer = self._answer_other_method(method, path, found, may_be_local(client))
+        except Refusal as refusal:
+            answer = refusal_answer(refusal, method)
+        return joined(answer)
+
+    async def _post(
+        self,
+        headers: Mapping[bytes, bytes],
+        is_local: bool,
+        request: Any,
+        peer: Any,
+        receive: Receive | None,
+        given: Any,
+    ) -> Answer | None:
+        """Serve a POST whose body is received with `receive` or was given; return None if the client is gone."""
+        declared = self._admit(headers, is_local)
+        context: Any = request
+        if self._context is not None:
+            with PlainFailures():
+                context = self._context(request)
+                if is_awaitable(context):
+                    context = await context
+        if receive is None:
+            reading = self._read_given(given, declared)
+        else:
+            reading = read_body(receive, self._max_body, declared)
+        body: Any
+        try:
+            waiting = reading.send(None)
+        except StopIteration as end:  # it is here already
+            body = end.value
+        else:
+            guarded = Guarded(reading, waiting, seconds=self._body_seconds)
+            body = await guarded
+            if guarded.is_cancelled:
+                raise Refusal(408, "The body did not arrive in time.")
+        if body is None:
+            return None
+        try:
+            reply: Any = self._dispatch.start(body, context, peer, self._timeout, self._max_handlers)
+            if type(reply) is not bytes:
+                try:
+                    reply = await Guarded(reply, reply.send(None), receive=receive)
+                except StopIteration as end:
+                    reply = end.value
+                if reply is None:
+                    return None
+        except BaseException as error:
+            if not is_stray(error):
+                raise
+            reply = self._dispatch.failed(body, error)
+        if self._respond is None and reply:
+            return 200, [JSON_TYPE, (b"content-length", b"%d" % len(reply))], reply
+        with PlainFailures():
+            return self._answer_reply(context, reply)
+
+    async def _read_given(self, given: bytes | Callable[[], bytes | Awaitable[bytes]], declared: int | None) -> Any:
+        """Return a body, or what a function reads."""
+        body: Any = given() if callable(given) else given
+        if is_awaitable(body):
+            body = await body
+        check_body(body, self._max_body, declared)
+        return body
 
 
 def _closing(scope: Scope, headers: Mapping[bytes, bytes]) -> list[Header]:

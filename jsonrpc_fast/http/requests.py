@@ -231,6 +231,22 @@ def declared_length(length: bytes, limit: int) -> int:
     return declared
 
 
+def check_body(body: object, limit: int, declared: int | None) -> None:
+    """Check a body that was received.
+
+    Raises:
+        Refusal: It is larger than `limit` (413), or has not its declared length (400): something has read a part of it
+            before, or a part is lost.
+        TypeError: It is not bytes.
+    """
+    if not isinstance(body, (bytes, bytearray)):
+        raise TypeError(f"the body must be bytes, not {type(body).__name__}")
+    if len(body) > limit:
+        raise too_large(limit)
+    if declared is not None and len(body) != declared:
+        raise Refusal(400, "The body has not its declared length.")
+
+
 async def read_body(receive: Receive, limit: int, declared: int | None) -> bytes | bytearray | None:
     """Receive the body of an ASGI request.
 
@@ -243,7 +259,8 @@ async def read_body(receive: Receive, limit: int, declared: int | None) -> bytes
         The body; None if the client disconnected.
 
     Raises:
-        Refusal: The body is larger than `limit` (413). Nothing more was received.
+        Refusal: The body is larger than `limit` (413), and nothing more was received; or it has not its declared length
+            (400).
     """
     message = await receive()
     body: bytes | bytearray = message.get("body", b"")
@@ -251,6 +268,8 @@ async def read_body(receive: Receive, limit: int, declared: int | None) -> bytes
         if len(body) > limit:
             raise too_large(limit)
         if not message.get("more_body") or (len(body) == declared and declared):
+            if len(body) != declared:
+                check_body(body, limit, declared)
             return body
         if isinstance(body, bytes):
             body = bytearray(body)

@@ -8,14 +8,15 @@ matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
 from ..handlers import is_awaitable
 from ..types import UNSET
-from .base import BaseEndpoint, refusal_answer
-from .requests import Refusal, is_loopback, too_large
+from .base import Answer, BaseEndpoint, HttpHeaders, checked_headers, joined, may_be_local, refusal_answer
+from .requests import Refusal, check_body, is_loopback
 
 _HEADERS: Final = {
     b"host": "HTTP_HOST",
@@ -40,51 +41,84 @@ class WsgiEndpoint(BaseEndpoint):
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
         """Serve a request, as PEP 3333 says."""
-        status, headers, body = self._serve(environ, UNSET)
+        status, fields, body = self._answer(environ, environ, None)
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in fields]
         start_response(f"{status} {_phrase(status)}", headers)
         return [body]
 
-    def answer(self, environ: dict[str, Any], context: Any = UNSET) -> tuple[int, dict[str, str], bytes]:
+    def answer(
+        self, environ: dict[str, Any], request: Any = UNSET, body: bytes | Callable[[], bytes] | None = None
+    ) -> tuple[int, dict[str, str], bytes]:
         """Serve a request in a view of a framework.
 
         Args:
-            environ: The WSGI environment, whose `wsgi.input` has not been read.
-            context: `RequestContext.context` for the functions, such as the framework's request. By default that is
-                what the hook `context` returns.
+            environ: The WSGI environment.
+            request: The framework's request: `RequestContext.context` for the functions, or what the hook `context`
+                gets. `environ` by default.
+            body: The body, or a function that reads it: it is called when the headers are checked. None: it is read
+                from `wsgi.input`. Then nothing may have read it before: some servers wait for a second one.
 
         Returns:
             The status, the headers and the body of the answer. The values of a repeated header are joined with a comma.
-        """
-        status, headers, body = self._serve(environ, context)
-        joined: dict[str, str] = {}
-        for name, value in headers:
-            joined[name] = f"{joined[name]}, {value}" if name in joined else value
-        return status, joined, body
 
-    def _serve(self, environ: dict[str, Any], context: Any) -> tuple[int, list[tuple[str, str]], bytes]:
+        Raises:
+            TypeError: The body is not bytes.
+        """
+        return joined(self._answer(environ, environ if request is UNSET else request, body))
+
+    def serve(
+        self,
+        method: str,
+        headers: HttpHeaders,
+        body: bytes | Callable[[], bytes],
+        *,
+        client: Sequence[Any] | None = None,
+        request: Any = None,
+        path: str = "",
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Serve a request that any framework has received, without WSGI; see `Endpoint.serve`."""
+        try:
+            found = checked_headers(headers)
+        except Refusal as refusal:
+            return joined(refusal_answer(refusal, method))
+        read = partial(_given_body, body)
+        return joined(self._serve(method, path, found, may_be_local(client), request, client, read))
+
+    def _answer(self, environ: dict[str, Any], request: Any, body: bytes | Callable[[], bytes] | None) -> Answer:
         headers = {name: environ[key].encode("latin-1") for name, key in _HEADERS.items() if key in environ}
         for name in (b"content-type", b"content-length"):
             if not headers.get(name):  # an empty one may mean that there is none (PEP 3333)
                 headers.pop(name, None)
-        method: str = environ["REQUEST_METHOD"]
+        # Some servers do not name the address that they listen on.
+        is_local = is_loopback(environ["SERVER_NAME"]) or is_loopback(environ.get("REMOTE_ADDR", ""))
+        peer = environ.get("REMOTE_ADDR"), environ.get("REMOTE_PORT")
+        read = partial(self._read, environ) if body is None else partial(_given_body, body)
+        path = environ.get("PATH_INFO", "")
+        return self._serve(environ["REQUEST_METHOD"], path, headers, is_local, request, peer, read)
+
+    def _serve(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[bytes, bytes],
+        is_local: bool,
+        request: Any,
+        peer: Any,
+        read: Callable[[int | None], bytes],
+    ) -> Answer:
+        """Serve a request. `read` returns the body; it gets the declared length."""
         try:
-            # Some servers do not name the address that they listen on.
-            is_local = is_loopback(environ["SERVER_NAME"]) or is_loopback(environ.get("REMOTE_ADDR", ""))
-            if method == "POST":
-                declared = self._admit(headers, is_local)
-                if context is UNSET:
-                    context = environ if self._context is None else self._context(environ)
-                    if is_awaitable(context):
-                        raise TypeError("context must not be async")
-                text = self._read(environ, declared)
-                peer = environ.get("REMOTE_ADDR"), environ.get("REMOTE_PORT")
-                status, fields, body = self._answer_reply(context, self._dispatch.serve(text, context, peer))
-            else:
-                self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
-                status, fields, body = self._answer_other_method(method, environ.get("PATH_INFO", ""))
+            if method != "POST":
+                return self._answer_other_method(method, path, headers, is_local)
+            declared = self._admit(headers, is_local)
+            context = request if self._context is None else self._context(request)
+            if self._context is not None and is_awaitable(context):
+                raise TypeError("context must not be async")
+            body = read(declared)
+            check_body(body, self._max_body, declared)
+            return self._answer_reply(context, self._dispatch.serve(body, context, peer))
         except Refusal as refusal:
-            status, fields, body = refusal_answer(refusal, method)
-        return status, [(name.decode("latin-1"), value.decode("latin-1")) for name, value in fields], body
+            return refusal_answer(refusal, method)
 
     def _read(self, environ: dict[str, Any], declared: int | None) -> bytes:
         """Read the body: to its declared length, or to its end where the server marks it."""
@@ -99,9 +133,11 @@ class WsgiEndpoint(BaseEndpoint):
             if not chunk:
                 break
             body += chunk
-        if len(body) > self._max_body:
-            raise too_large(self._max_body)
         return bytes(body)
+
+
+def _given_body(body: bytes | Callable[[], bytes], _: int | None) -> bytes:
+    return body() if callable(body) else body
 
 
 def _phrase(status: int) -> str:

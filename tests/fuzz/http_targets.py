@@ -170,6 +170,10 @@ def _check_wsgi(wsgi: WsgiEndpoint, parsed: Parsed, answer: _Answer) -> None:
     if b'"error"' not in body and b'"error"' not in answer.body:  # async functions are an error there
         check(body == bytes(answer.body), "WSGI answers", body, "ASGI", answer.body)
     check(CANARY not in str(headers), "the input is in a header", headers)
+    fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in parsed.headers]
+    client = answer.scope["server"][:1]  # an address of this machine on one side is one on both
+    served = wsgi.serve(parsed.method, fields, parsed.body, client=client, path=parsed.path)
+    check(served == (status, headers, body), "serve answers", served, "WSGI", (status, headers, body))
 
 
 _HEADERS: Final = (

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import sys
 import threading
+import wsgiref.simple_server
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +55,23 @@ async def check_async(client: AsyncHttpClient) -> None:
     assert caught.value.status == 415
 
 
-def check_sync(app: Any) -> None:
-    with HttpClient(URL, transport=httpx.WSGITransport(app)) as client:
-        assert client.call("add", [1, 2]) == 3
-        assert client.batch([("add", [1, 2]), ("add", {"a": 3, "b": 4})]) == [3, 7]
-        client.notify("add", [1, 2])
+def check_sync(app: Any, url: str = URL) -> None:
+    with HttpClient(url, transport=httpx.WSGITransport(app)) as client:
+        check_calls(client)
+
+
+def check_calls(client: HttpClient) -> None:
+    assert client.call("add", [1, 2]) == 3
+    assert client.batch([("add", [1, 2]), ("add", {"a": 3, "b": 4})]) == [3, 7]
+    client.notify("add", [1, 2])
+    for changes, status in (
+        ({"content-type": "text/plain"}, 415),
+        ({"content-encoding": "gzip"}, 415),
+        ({"content-length": "99999999999"}, 413),
+    ):
         with pytest.raises(HttpStatusError) as caught:
-            client.call("add", [1, 2], headers={"content-type": "text/plain"})
-        assert caught.value.status == 415
+            client.call("add", [1, 2], headers=changes)
+        assert caught.value.status == status
 
 
 @pytest.mark.parametrize(("name", "framework"), [("starlette_app", "starlette"), ("fastapi_app", "fastapi")])
@@ -111,21 +123,97 @@ async def test_below_middleware_of_starlette() -> None:
 
 def test_flask(scripts: dict[str, Path]) -> None:
     pytest.importorskip("flask")
+    from flask import request
+
     check_sync(load(scripts["flask_app"]).app)
+    app = load(scripts["flask_app"]).app
+
+    @app.before_request
+    def read_body() -> None:  # as what logs or signs
+        if int(request.headers["content-length"]) < 1000:  # Flask would refuse a body that is not all there
+            request.get_data()
+
+    check_sync(app)
+    with served(app) as url, HttpClient(url) as client:  # whose `wsgi.input` waits for bytes that do not come
+        assert client.call("add", [1, 2]) == 3
 
 
-def test_django(scripts: dict[str, Path]) -> None:
+@contextlib.contextmanager
+def served(app: Any) -> Iterator[str]:
+    """Serve a WSGI application with the server of the standard library."""
+
+    class Quiet(wsgiref.simple_server.WSGIRequestHandler):
+        def log_message(self, *_: Any) -> None: ...
+
+    with wsgiref.simple_server.make_server("127.0.0.1", 0, app, handler_class=Quiet) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/rpc"
+        finally:
+            server.shutdown()
+            thread.join(20)
+
+
+@pytest.fixture
+def django_urls(scripts: dict[str, Path]) -> str:
+    """The views of both recipes, below middleware that reads the body of what is sent to `logged/…`."""
     django = pytest.importorskip("django")
     from django.conf import settings
-    from django.core.wsgi import get_wsgi_application
 
     if not settings.configured:
-        settings.configure(ALLOWED_HOSTS=["localhost"], ROOT_URLCONF="recipe_urls", SECRET_KEY="test")
-    view = load(scripts["django_app"]).rpc
+        settings.configure(
+            ALLOWED_HOSTS=["localhost", "127.0.0.1"],
+            DATA_UPLOAD_MAX_MEMORY_SIZE=None,  # the middleware would refuse what the endpoint has to
+            MIDDLEWARE=["recipe_urls.read_body"],
+            SECRET_KEY="test",
+        )
+    settings.ROOT_URLCONF = "recipe_urls"
     urls: Any = type(sys)("recipe_urls")
-    urls.urlpatterns = [django.urls.path("rpc", view)]
     sys.modules["recipe_urls"] = urls
-    check_sync(get_wsgi_application())
+    urls.read_body = importlib.import_module("django.utils.decorators").sync_and_async_middleware(reading_middleware)
+    views = load(scripts["django_app"]).rpc, load(scripts["django_async_app"]).rpc
+    urls.urlpatterns = [
+        django.urls.path(f"{before}{name}", view)
+        for before in ("", "logged/")
+        for name, view in zip(("rpc", "async"), views, strict=True)
+    ]
+    return "http://localhost/"
+
+
+def reading_middleware(get_response: Any) -> Any:
+    if asyncio.iscoroutinefunction(get_response):
+
+        async def read_later(request: Any) -> Any:
+            assert not request.path.startswith("/logged/") or request.body
+            return await get_response(request)
+
+        return read_later
+
+    def read(request: Any) -> Any:
+        assert not request.path.startswith("/logged/") or request.body
+        return get_response(request)
+
+    return read
+
+
+def test_django(django_urls: str) -> None:
+    from django.core.wsgi import get_wsgi_application
+
+    app = get_wsgi_application()
+    for path in ("rpc", "logged/rpc", "async", "logged/async"):
+        check_sync(app, django_urls + path)
+    with served(app) as url, HttpClient(url.replace("/rpc", "/logged/rpc")) as client:
+        assert client.call("add", [1, 2]) == 3
+
+
+async def test_django_under_asgi(django_urls: str) -> None:
+    from django.core.asgi import get_asgi_application
+
+    transport = httpx.ASGITransport(get_asgi_application())
+    for path in ("async", "logged/async"):
+        async with AsyncHttpClient(django_urls + path, transport=transport) as client:
+            await check_async(client)
 
 
 async def test_aiohttp(scripts: dict[str, Path]) -> None:
