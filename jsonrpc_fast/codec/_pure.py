@@ -13,7 +13,6 @@ from __future__ import annotations
 import codecs
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAlias, final, overload
 
@@ -927,13 +926,15 @@ def decode(
         value = loads(data)
     except JSONDecodeError:
         return _decode_slow(data, profile, raw)
+    if raw:
+        return _decode_proven(data, value, profile, True)
     # A shortcut for the smallest messages: a request without params, a result that is a string.
     try:
         if len(value) == 3 == data.count(b":"):
             id = value["id"]
             if type(id) is int and value["jsonrpc"] == "2.0":
                 if "result" in value:
-                    if type(value["result"]) is str and not profile.object_results and not raw:
+                    if type(value["result"]) is str and not profile.object_results:
                         return _make_response(id, value["result"], None)
                 else:
                     method = value["method"]
@@ -945,15 +946,11 @@ def decode(
                         return request
     except (KeyError, TypeError):  # another member, or not an object
         pass
-    if type(value) is list and (fault := _batch_fault(len(value), profile)) is not None:
-        return fault
-    if raw:
-        return _decode_raw(data, value, profile)
     if type(value) is dict and _is_lossless(data, value, profile):
         return _check_fast(value, profile) or _check_message(value, profile)
-    if type(value) is list and _is_lossless(data, value, profile):
+    if type(value) is list and _batch_fault(len(value), profile) is None and _is_lossless(data, value, profile):
         return _check_items(value, profile)
-    return _decode_proven(data, value, profile, raw)
+    return _decode_proven(data, value, profile, False)
 
 
 def _to_bytes(data: object) -> bytes | ParseError:
@@ -983,7 +980,7 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
 
 
 _SMALL_BYTES: Final = 768  # for smaller texts, dicts are faster
-_BATCH_ITEM_BYTES: Final = {False: 2048, True: 128}  # by raw: for smaller items, dicts are faster
+_BATCH_ITEM_BYTES: Final = 2048  # for smaller items, dicts are faster
 _TAIL_BYTES: Final = 128
 _head = _pattern(rb'S\{S(V)?(?:I)?(V)?(?:M)?(V)?(?:I)?(?:"(params|result|error)"S:S|\})').match
 _tail = _pattern(rb"(V)?(?:I)?\}").fullmatch
@@ -1001,10 +998,10 @@ def _decode_fast(text: bytes, profile: Profile, raw: bool) -> Message | list[Mes
     begin = text[:_TAIL_BYTES].lstrip(_SPACE)
     if not begin.startswith(b"[") or not stripped.endswith(b"]") or not profile.batches:
         return None
-    size = _BATCH_ITEM_BYTES[raw]
-    first_items = text[: 4 * size]
-    if len(first_items) < size * first_items.count(_QUOTED["jsonrpc"]):
-        return None
+    if not raw:
+        first_items = text[: 4 * _BATCH_ITEM_BYTES]
+        if len(first_items) < _BATCH_ITEM_BYTES * first_items.count(_QUOTED["jsonrpc"]):
+            return None
     at = text.index(b"[") + 1
     last = len(stripped[:-1].rstrip(_SPACE)) - 1
     messages: list[Message] = []
@@ -1054,7 +1051,7 @@ def _read_fast(text: bytes, head: re.Match[bytes], last: int, profile: Profile, 
         if at != last + 1:
             return None
     else:
-        token = text[at:end]
+        token = text[at:end].strip(_SPACE)
         try:
             values = loads(b"[%b]" % token)  # as deep as in the message
         except JSONDecodeError:
@@ -1063,7 +1060,7 @@ def _read_fast(text: bytes, head: re.Match[bytes], last: int, profile: Profile, 
             return None
         payload = value = values[0]
         if raw:
-            payload = _make_raw(token.rstrip(_SPACE), False)
+            payload = _make_raw(token, False)
     id: int | str | None = None
     if id_token is not None:
         if not id_token.startswith(b'"'):
@@ -1086,19 +1083,25 @@ def _read_fast(text: bytes, head: re.Match[bytes], last: int, profile: Profile, 
     if name == b"result" and (not profile.object_results or type(value) is dict):
         return _make_response(id, payload, None)
     if name == b"error" and type(value) is dict and (profile.extra_members or value.keys() <= ERROR_MEMBERS):
-        message = {"error": value}
-        if not raw or _make_error_data_raw(message, token.rstrip(_SPACE)):
-            error = _check_error_object(message["error"], profile)
-            if type(error) is Error:
-                return _make_response(id, None, error)
+        if raw and "data" in value:
+            value["data"] = _raw_data(token)
+        error = _check_error_object(value, profile)
+        if type(error) is Error:
+            return _make_response(id, None, error)
     return None
+
+
+def _raw_data(token: bytes) -> Raw:
+    """The data in `token`, an error object that has data."""
+    found = scan_error(token, Value(0, len(token), 0, False))
+    data = found.members["data"]  # type: ignore[union-attr, index]  # it is an object
+    return _make_raw(token[data.start : data.end], False)
 
 
 # A text that orjson reads is JSON, and the dict shows nearly everything in it, except duplicate members, wide integers
 # that became floats, and the places of payloads. `_decode_slow` reads every byte; tests compare the two.
 
 _QUOTED: Final = {name: b'"%b"' % name.encode() for name in ENVELOPE_MEMBERS}
-_PAYLOADS: Final = frozenset({"params", "result", "error"})
 _SPACE: Final = b" \t\n\r"
 _COMMA: Final = ord(",")
 _PROVEN_BYTES: Final = 256 * 1024  # for larger texts, the strict scanner is as fast
@@ -1174,26 +1177,6 @@ def _has_wide_integer(text: bytes) -> bool:
     return b"0" * 19 in text.translate(_DIGITS_AS_ZEROS)
 
 
-def _count_members(items: list[dict[str, Any]]) -> dict[str, int]:
-    """The number of dicts that have each member of an envelope."""
-    if len(items) == 1:
-        return {name: 1 for name in items[0] if name in ENVELOPE_MEMBERS}
-    counts: dict[str, int] = {}
-    for names, number in Counter(map(tuple, items)).items():
-        for name in names:
-            if name in ENVELOPE_MEMBERS:
-                counts[name] = counts.get(name, 0) + number
-    return counts
-
-
-def _are_names_unique(text: bytes, counts: dict[str, int]) -> bool:
-    """Whether `text`, in which no letter is escaped, holds the names of the members only as often as counted."""
-    for name, count in counts.items():
-        if text.count(_QUOTED[name]) != count:
-            return False
-    return True
-
-
 def _check_fast(obj: dict[str, Any], profile: Profile) -> Message | None:
     """Fast path: the valid message in a dict of a usual form; None for any other dict."""
     id = obj.get("id", _ABSENT)
@@ -1238,103 +1221,10 @@ def _check_items(items: list[Any], profile: Profile) -> list[Message]:
     ]
 
 
-def _decode_raw(text: bytes, value: object, profile: Profile) -> Message | list[Message]:
-    """`decode` with raw payloads, for a text that orjson reads as `value`."""
-    if not _is_within_limits(text, profile):
-        return _decode_slow(text, profile, True)
-    if type(value) is dict:
-        if type(value.get("id")) is float and not _make_id_exact(text, value, profile):
-            return _decode_proven(text, value, profile, True)
-        is_flat = text.count(b":") == len(value)
-        if is_flat and (name := next(reversed(value), "")) in ("params", "result") and text.count(_QUOTED[name]) == 1:
-            at = text.index(b":", text.index(_QUOTED[name])) + 1
-            value[name] = _make_raw(text[at : text.rindex(b"}")].strip(_SPACE), False)
-            message = _check_fast(value, profile)
-            if message is not None:
-                return message
-        if _make_payloads_raw(text, [value], is_flat):
-            return _check_fast(value, profile) or _check_message(value, profile)
-    elif (
-        type(value) is list
-        and set(map(type, value)) == {dict}
-        and float not in {type(item.get("id")) for item in value}
-        and _make_payloads_raw(text, value, False)
-    ):
-        return _check_items(value, profile)
-    return _decode_proven(text, value, profile, True)
-
-
-def _make_payloads_raw(text: bytes, items: list[dict[str, Any]], is_flat: bool) -> bool:
-    """Make the payloads of messages raw. Return False if their places are not certain.
-
-    The text holds the name of a member once for each message that has it, so in the order of the dicts.
-    is_flat: every colon in the text belongs to a member of the envelope.
-    """
-    if not is_flat and not (
-        (b"\\u00" not in text or not _has_escaped_letter(text)) and _are_names_unique(text, _count_members(items))
-    ):
-        return False
-    at = 0
-    rest = iter(items)
-    next(rest)
-    for item in items:
-        following = next(rest, None)
-        if not is_flat and not item.keys() <= _QUOTED.keys():
-            return False  # another member may be duplicate, and the dict keeps its first place
-        count = ("params" in item) + ("result" in item) + ("error" in item)
-        if count == 0:
-            continue
-        if count > 1:
-            return False
-        name = last = next(reversed(item))
-        if name not in _PAYLOADS:
-            name = "params" if "params" in item else "result" if "result" in item else "error"
-        quoted = _QUOTED[name]
-        if is_flat and text.count(quoted) != 1:
-            return False
-        at = text.index(b":", text.index(quoted, at)) + 1
-        if last != name:
-            names = list(item)
-            after = _QUOTED.get(names[names.index(name) + 1])
-            if after is None or (is_flat and text.count(after) != 1):
-                return False
-            token = text[at : text.index(after, at)].rstrip(_SPACE)[:-1]
-        elif following is None:
-            token = text[at : text.rindex(b"}")]
-        else:
-            after = _QUOTED.get(next(iter(following), ""))
-            if after is None:
-                return False
-            end = text.index(after, at)
-            if text.startswith(b"},{", end - 3):
-                token = text[at : end - 3]
-            else:
-                token = text[at : text.rindex(b"}", at, text.rindex(b"{", at, end))]
-        token = token.strip(_SPACE)
-        if name != "error":
-            item[name] = _make_raw(token, False)
-        elif not _make_error_data_raw(item, token):
-            return False
-    return True
-
-
-def _make_error_data_raw(message: dict[str, Any], token: bytes) -> bool:
-    """Make the data of an error raw. Return False if its place is not certain."""
-    error = message["error"]
-    if type(error) is not dict or "data" not in error:
-        return True
-    for member in error:
-        if member not in ERROR_MEMBERS or token.count(b'"%b"' % member.encode()) != 1:
-            return False
-    if next(reversed(error)) != "data":
-        return False
-    start = token.index(b":", token.index(b'"data"') + 6) + 1
-    message["error"] = {**error, "data": _make_raw(token[start:-1].strip(_SPACE), False)}
-    return True
-
-
 def _decode_proven(text: bytes, value: object, profile: Profile, raw: bool) -> Message | list[Message]:
     """As `_decode_slow`, for a text that orjson reads as `value`."""
+    if type(value) is list and (fault := _batch_fault(len(value), profile)) is not None:
+        return fault
     if len(text) > _PROVEN_BYTES:
         return _decode_slow(text, profile, raw)
     items = [value] if type(value) is dict else value

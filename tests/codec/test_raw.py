@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import random
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,25 @@ from typing import Any
 import msgspec
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from jsonrpc_fast import JSONRPC, LENIENT, MCP_2025_11_25, EncodeError, Limits, ParseErrorCode
+from jsonrpc_fast import JSONRPC, LENIENT, MCP_2025_11_25, EncodeError, Limits, ParseErrorCode, Profile
 from jsonrpc_fast.errors import ParseError
+from jsonrpc_fast.framing import frame
+from jsonrpc_fast.handlers import Handlers
+
+from ..fuzz.mutate import confusing
+from ..support.raw_laws import broken_law, broken_law_of_stream
+
+PROFILES = [
+    JSONRPC,
+    LENIENT,
+    MCP_2025_11_25,
+    JSONRPC.replace(extra_members="keep"),
+    JSONRPC.replace(extra_members=False, big_ints="exact"),
+    JSONRPC.replace(optional_jsonrpc=True, null_companions=True, errors_without_id=True),
+]
 
 
 def code_of(call: Any, *arguments: Any) -> tuple[ParseErrorCode, int | None]:
@@ -146,6 +163,75 @@ def test_error_data(impl: ModuleType) -> None:
 def test_checks_are_the_same(impl: ModuleType, text: bytes, code: ParseErrorCode) -> None:
     assert impl.decode(text, raw=True).code is code
     assert impl.decode(text, raw=True) == impl.decode(text)
+
+
+# Texts whose values are names of members, and in which the name of the payload, or of what follows it, is escaped.
+CONFUSING: list[tuple[bytes, bytes]] = [
+    (
+        b'{"jsonrpc":"2.0","method":"id","params":[1],"\\u0069d":1}',
+        b'{"jsonrpc":"2.0","id":1,"method":"id","params":[1]}',
+    ),
+    (
+        b'{"jsonrpc":"2.0","method":"x","params":[1,"id"],"\\u0069d":1}',
+        b'{"jsonrpc":"2.0","id":1,"method":"x","params":[1,"id"]}',
+    ),
+    (
+        b'{"jsonrpc":"2.0","x":"params","y":[],"id":3,"method":"orders.add","par\\u0061ms":["evil"]}',
+        b'{"jsonrpc":"2.0","id":3,"method":"orders.add","params":["evil"]}',
+    ),
+    (
+        b'{"jsonrpc":"2.0","id":"params","x":[],"method":"admin","par\\u0061ms":[1]}',
+        b'{"jsonrpc":"2.0","id":"params","method":"admin","params":[1]}',
+    ),
+    (b'{"jsonrpc":"2.0","result":["id"],"i\\u0064":3}', b'{"jsonrpc":"2.0","id":3,"result":["id"]}'),
+    (b'{"jsonrpc":"2.0","id":"result","x":7,"re\\u0073ult":3}', b'{"jsonrpc":"2.0","id":"result","result":3}'),
+    (
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","d\\u0061ta":{"data":5}}}',
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":{"data":5}}}',
+    ),
+    (
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"data","d\\u0061ta":5}}',
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"data","data":5}}',
+    ),
+    (
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b" " * 70 + b'{"a":1}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}',
+    ),
+]
+
+
+def test_a_value_is_not_taken_for_the_name_of_a_member(impl: ModuleType) -> None:
+    for text, written in CONFUSING:
+        message = impl.decode(text, raw=True)
+        assert message.to_bytes() == written, text
+        assert impl.encode(impl.decode(b"[" + text + b"," + text + b"]", raw=True), delimited=False) == (
+            b"[" + written + b"," + written + b"]"
+        )
+        assert impl.decode(impl.encode_dict(impl.decode_dict(text))) == impl.decode(written)
+    lines = b"".join([text + b"\n" for text, _ in CONFUSING])
+    assert impl.encode_many(impl.Decoder(raw=True).feed(lines)) == b"".join([line + b"\n" for _, line in CONFUSING])
+
+
+def test_a_raw_dispatcher_reads_the_names_of_members() -> None:
+    handlers = Handlers({"x": lambda *params: list(params)})
+    for name in (b'"id"', b'"\\u0069d"', b'"i\\u0064"'):
+        text = b'{"jsonrpc":"2.0","method":"x","params":[1,"id"],%b:1}' % name
+        assert handlers.dispatch(text, raw=True) == b'{"jsonrpc":"2.0","id":1,"result":[1,"id"]}\n'
+
+
+@given(seed=st.integers(min_value=0), profile=st.sampled_from(PROFILES))
+def test_the_laws_of_raw_payloads(impl: ModuleType, seed: int, profile: Profile) -> None:
+    rng = random.Random(seed)
+    texts = [confusing(rng) for _ in range(10)]
+    for text in texts:
+        assert broken_law(impl, text, profile) is None
+    stream = b" ".join(texts)
+    for framing in ("concatenated", "sse"):
+        data = stream if framing == "concatenated" else b"".join([frame(text, framing) for text in texts])
+        raw, eager = [impl.Decoder(framing, profile, raw=raw) for raw in (True, False)]
+        assert (
+            broken_law_of_stream(impl, raw.feed(data) + raw.close(), eager.feed(data) + eager.close(), profile) is None
+        )
 
 
 def test_profiles_check_raw_payloads(impl: ModuleType) -> None:

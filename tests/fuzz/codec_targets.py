@@ -7,7 +7,6 @@ sizes of the chunks.
 from __future__ import annotations
 
 import json
-import marshal
 import random
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -18,6 +17,7 @@ from jsonrpc_fast.codec import _core, _pure
 from jsonrpc_fast.codes import ParseErrorCode
 from jsonrpc_fast.errors import EncodeError, ParseError
 
+from ..support.raw_laws import broken_law_of_stream, payload_fault
 from .differential import (
     PROFILES,
     disagreement,
@@ -115,7 +115,12 @@ def decoder(framing: str, data: bytes) -> Hashable:
         (_pure, [stream], None),
         (_pure, chunks(stream, data[1]), bound),
     ):
-        found.append([shown(module, item) for item in _read(module, framing, pieces, items, profile, raw)])
+        read = _read(module, framing, pieces, items, profile, raw)
+        found.append([shown(module, item) for item in read])
+        if raw:
+            plain = _read(module, framing, [stream], None, profile, False)
+            broken = broken_law_of_stream(module, read, plain, profile)
+            check(broken is None, framing, profile, broken)
     check(found[0] == found[1] == found[2] == found[3], framing, profile, raw, found)
     items = _read(_core, framing, [stream], None, profile, raw)
     for item in items:
@@ -152,7 +157,9 @@ def _raw(module: Any, data: bytes) -> tuple[Hashable, ...]:
     check(written.count(b"\n") == 1 and written.endswith(b"\n"), "a line break", written)
     again = module.decode(written)
     check(type(again) is module.Response, "what was written is not a response", again)
-    return "valid", bytes(value), written, marshal.dumps(again.result, 0) == marshal.dumps(value.decode(), 0)
+    broken = payload_fault(value, again.result)
+    check(broken is None, broken)
+    return "valid", bytes(value), written
 
 
 def reader(data: bytes) -> Hashable:

@@ -5,8 +5,9 @@
 The core's fast path, its slow path and the pure backend decode each text, eagerly or raw, in one of the profiles; some
 texts go through the other functions, too, as bytes and as a str; the fast path and orjson decode payloads, and both
 backends and orjson write objects; now and then the decoders of both read a stream of texts in different chunks. Any
-difference in class, values, types, error fields or bytes written is printed with the text, and the exit status is 1.
-Another seed gives other texts; --seconds bounds the time instead.
+difference in class, values, types, error fields or bytes written is printed with the text, and so is a law that a raw
+payload breaks (`tests/support/raw_laws.py`); the exit status is 1. Another seed gives other texts; --seconds bounds the
+time instead.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from jsonrpc_fast.framing.frames import FRAMINGS
 
 from ..support.comparison import plain
 from ..support.places import WIRE
+from ..support.raw_laws import broken_law, broken_law_of_stream
 from .mutate import Values, message
 from .objects import Objects
 
@@ -84,7 +86,7 @@ def _is_writable(item: Any) -> bool:
 
 
 def disagreement(text: bytes, profile: Profile, raw: bool) -> str | None:
-    """Return a difference between paths or backends for one text, or None."""
+    """Return a difference between paths or backends for one text, or a law that a raw payload breaks, or None."""
     # The bytes of an array end where its memory does, without a zero byte after them.
     fast = shown(_core, _core.decode(memoryview(array("B", text)), profile, raw=raw))
     if len(text) <= profile.limits.message_bytes:
@@ -98,7 +100,7 @@ def disagreement(text: bytes, profile: Profile, raw: bool) -> str | None:
             return f"pure {pure!r}, its slow path {slow!r}"
     if fast != pure:
         return f"core {fast!r}, pure {pure!r}"
-    return None
+    return next(filter(None, [broken_law(module, text, profile) for module in (_core, _pure) if raw]), None)
 
 
 def value_disagreement(text: bytes) -> str | None:
@@ -193,7 +195,8 @@ def _written(module: Any, value: Any) -> bytes | str:
 
 
 def stream_disagreement(rng: random.Random, texts: list[bytes], profile: Profile, raw: bool) -> str | None:
-    """Return a difference between the backends for one stream in different chunks, or None."""
+    """Return a difference between the backends for one stream in different chunks, or a law that a raw payload breaks,
+    or None."""
     framing = rng.choice(("newline", "newline", *FRAMINGS))
     stream = b"".join([framed(rng, text, framing) for text in texts])
     cuts = sorted([rng.randrange(len(stream) + 1) for _ in range(rng.randrange(8))])
@@ -204,6 +207,11 @@ def stream_disagreement(rng: random.Random, texts: list[bytes], profile: Profile
         bound = rng.choice((None, 1, 2))
         items = [item for piece in pieces for item in _fed(decoder, piece, bound)] + decoder.close()
         found.append([shown(module, item) for item in items])
+        if raw:
+            decoder = module.Decoder(framing, profile)
+            broken = broken_law_of_stream(module, items, decoder.feed(stream) + decoder.close(), profile)
+            if broken is not None:
+                return broken
     if found[0] != found[1] or found[0] != found[2]:
         return f"{framing} {chunks!r}: in chunks {found[0]!r}, at once {found[1]!r}, pure {found[2]!r}"
     return None

@@ -63,10 +63,12 @@ _VALID = [token for token in _NUMBERS + _STRINGS + _OTHERS if _is_json(token)]
 def message(rng: random.Random, seeds: list[bytes]) -> bytes:
     """One text: a seed or one of the grammar, alone or in a batch, mutated or not."""
     choice = rng.random()
-    if choice < 0.45:
+    if choice < 0.4:
         text = rng.choice(seeds)
-    elif choice < 0.93:
+    elif choice < 0.78:
         text = _object(rng)
+    elif choice < 0.93:
+        text = confusing(rng)
     else:
         items = [_object(rng) if rng.random() < 0.8 else _value(rng, 0) for _ in range(rng.randrange(5))]
         text = b"[" + b",".join(items) + b"]"
@@ -119,6 +121,71 @@ def _of(rng: random.Random, name: bytes) -> bytes:
             _value(rng, 1),
         )
     return _value(rng, 0) if name == b"result" or rng.random() < 0.2 else rng.choice(_PARAMS)
+
+
+_MEMBERS = ("jsonrpc", "id", "method", "params", "result", "error", "code", "message", "data", "x")
+
+
+def confusing(rng: random.Random) -> bytes:
+    """A message, or a batch, whose values are names of members, in which names are escaped, and whose payloads have the
+    members of an envelope. Its members are those of a valid message, and sometimes one more."""
+    if rng.random() < 0.15:
+        return b"[" + b",".join([_confusing_message(rng) for _ in range(rng.randrange(1, 4))]) + b"]"
+    return _confusing_message(rng)
+
+
+def _confusing_message(rng: random.Random) -> bytes:
+    members = [("jsonrpc", b'"2.0"')]
+    kind = rng.randrange(4)
+    if kind < 2:
+        params = (_confusing_value(rng, 2), b"[%b]", b"{%b:%%b}" % _confusing_name(rng))[rng.randrange(3)]
+        members.append(("method", _confusing_name(rng)))
+        members.append(("params", params % _confusing_value(rng, 1) if b"%b" in params else params))
+    elif kind == 2:
+        members.append(("result", _confusing_value(rng, 2)))
+    else:
+        inside = [("code", b"1"), ("message", _confusing_name(rng))]
+        inside += [(name, _confusing_value(rng, 1)) for name in ("data", "x") if rng.random() < 0.5]
+        rng.shuffle(inside)
+        members.append(("error", b"{%b}" % _confusing_members(rng, inside, b"")))
+    if rng.random() < 0.8:
+        members.append(("id", rng.choice((b"1", b"null", b"1.5", _confusing_name(rng)))))
+    if rng.random() < 0.3:
+        members.append((rng.choice(_MEMBERS), _confusing_value(rng, 2)))
+    rng.shuffle(members)
+    space = rng.choice((b"", b"", b" ", b"\n  ", b" " * 70))
+    return b"{%b}" % _confusing_members(rng, members, space)
+
+
+def _confusing_members(rng: random.Random, members: list[tuple[str, bytes]], space: bytes) -> bytes:
+    written = [_escaped(rng, name) + space + b":" + space + value for name, value in members]
+    return space + (space + b"," + space).join(written) + space
+
+
+def _confusing_value(rng: random.Random, level: int) -> bytes:
+    choice = rng.randrange(9)
+    if choice < 3 or (level == 0 and choice < 8):
+        return _confusing_name(rng)
+    if choice == 3:
+        return rng.choice((b"1", b"-2", b"null", b"true", b"1.5", b"[]", b"{}", b'":"', b'"}"', b'"],"'))
+    if choice < 6:
+        return b"[%b]" % b",".join([_confusing_value(rng, level - 1) for _ in range(rng.randrange(4))])
+    if choice < 8:
+        members = [(rng.choice(_MEMBERS), _confusing_value(rng, level - 1)) for _ in range(rng.randrange(3))]
+        return b"{%b}" % _confusing_members(rng, members, b"")
+    return b'"{\\"%b\\":1,\\"id\\":2}"' % rng.choice(_MEMBERS).encode()
+
+
+def _confusing_name(rng: random.Random) -> bytes:
+    return _escaped(rng, rng.choice(_MEMBERS))
+
+
+def _escaped(rng: random.Random, name: str) -> bytes:
+    """A string, with one letter escaped now and then."""
+    if rng.random() < 0.75:
+        return b'"%b"' % name.encode()
+    at = rng.randrange(len(name))
+    return b'"%b\\u%04x%b"' % (name[:at].encode(), ord(name[at]), name[at + 1 :].encode())
 
 
 def _value(rng: random.Random, level: int) -> bytes:

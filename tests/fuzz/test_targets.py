@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import decode
+from jsonrpc_fast import JSONRPC, Raw, Request, decode
+from jsonrpc_fast.codec import _pure
 from jsonrpc_fast.session.peer import Peer
 
 from ..conftest import is_pure_only
+from ..support.raw_laws import broken_law_of_stream
 
 try:
+    from jsonrpc_fast.codec import _core
+
     from . import __main__ as command
 except ImportError:  # the core is missing, which the targets compare
     pytest.skip("the targets need the core", allow_module_level=True)
@@ -111,6 +115,34 @@ def test_the_oracle_of_replies() -> None:
 def test_the_oracle_of_replies_fails(sent: bytes) -> None:
     with pytest.raises(Finding):
         check_replies(ITEMS, Replies(sent), 0)
+
+
+@pytest.mark.parametrize(
+    ("payload", "value"),
+    [('["a"]', ["b"]), ("[1]", [1.0]), ("[-0.0]", [0.0]), ('{"a":1}', {"a": 1, "b": 2}), ("[1]", None)],
+)
+def test_the_laws_of_raw_payloads_fail(payload: str, value: Any) -> None:
+    raw, eager = Request(1, "m", Raw(payload)), Request(1, "m", value)
+    assert broken_law_of_stream(_core, [raw], [eager], JSONRPC) is not None
+    assert broken_law_of_stream(_core, [raw], [Request(1, "m", Raw(payload).decode())], JSONRPC) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":987654321,"method":"m","params":[]}',
+        b'{"jsonrpc":"2.0","id":987654321,"method":"m","params":[1}\n',
+        b'{"jsonrpc":"2.0","id":987654321,"method":"n","params":[1]}\n',
+        b'{"jsonrpc":"2.0","id":987654321,"method":"m","params":[1],"id":3}\n',
+        b'{"jsonrpc":"2.0","id":3,"id":987654321,"method":"m","params":[1]}\n',
+    ],
+)
+def test_a_gateway_that_writes_another_message_is_found(monkeypatch: pytest.MonkeyPatch, line: bytes) -> None:
+    monkeypatch.setattr(_pure, "encode_request", lambda *_: line)
+    messages = [_pure.decode(b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}', raw=raw) for raw in (True, False)]
+    found = broken_law_of_stream(_pure, [messages[0]], [messages[1]], JSONRPC)
+    assert found is not None
+    assert "987654321" in found
 
 
 def test_a_peer_that_answers_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

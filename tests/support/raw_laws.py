@@ -1,0 +1,211 @@
+"""The two laws of raw payloads, as an oracle for fuzz targets and property tests.
+
+- `json.loads` accepts each `Raw`, and reads from it the value of the plain decode.
+- What a gateway writes from a raw message decodes to the message that it passes on. A reader that takes the last of
+  two equal members sees the same message as one that refuses duplicates.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, Final
+
+import orjson
+
+from jsonrpc_fast import JSONRPC, Limits, Profile
+from jsonrpc_fast.errors import EncodeError, ParseError
+from jsonrpc_fast.types import UNSET
+
+from .comparison import plain
+
+NEW_ID: Final = 987_654_321
+"""The id that a gateway gives to a message."""
+
+
+def _integer(token: str) -> int | float:
+    """Read an integer as orjson does, where the profile has `big_ints="float"`."""
+    number = int(token)
+    return number if -(2**63) <= number < 2**64 else float(token)
+
+
+def _refuse(token: str) -> None:
+    raise ValueError(f"{token} is not JSON")
+
+
+_EXACT: Final = json.JSONDecoder(parse_constant=_refuse)
+_FLOATS: Final = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse)
+
+
+def broken_law(module: ModuleType, text: bytes, profile: Profile) -> str | None:
+    """Return which law a text breaks that a backend decodes with `raw=True`, or None."""
+    raw = module.decode(text, profile, raw=True)
+    eager = module.decode(text, profile)
+    return broken_law_of_item(module, raw, eager, profile) or _broken_dict_law(module, text, eager, profile)
+
+
+def broken_law_of_stream(module: ModuleType, raw: list[Any], eager: list[Any], profile: Profile) -> str | None:
+    """Return which law a stream breaks that a backend decoded with `raw=True`, and plainly as `eager`; or None."""
+    if len(raw) != len(eager):
+        return f"raw {raw!r}, plain {eager!r}"
+    found = [broken_law_of_item(module, *pair, profile) for pair in zip(raw, eager, strict=True)]
+    return next(filter(None, found), None)
+
+
+def broken_law_of_item(module: ModuleType, raw: Any, eager: Any, profile: Profile) -> str | None:
+    """Return which law an item breaks that a backend decoded with `raw=True`, and plainly as `eager`; or None."""
+    if isinstance(raw, list) and isinstance(eager, list):
+        return broken_law_of_stream(module, raw, eager, profile) or _broken_batch_law(module, raw, eager, profile)
+    if type(raw) is not type(eager) or isinstance(raw, ParseError):
+        return None if plain(module, raw) == plain(module, eager) else f"raw {raw!r}, plain {eager!r}"
+    return _broken_payload_law(module, raw, eager, profile) or _broken_gateway_law(module, raw, eager, profile)
+
+
+def payload_fault(raw: Any, value: Any, profile: Profile = JSONRPC) -> str | None:
+    """Return how a `Raw` differs from the value of its text, or None."""
+    try:
+        found = _loads(bytes(raw), profile)
+    except RecursionError:  # the json module nests as deep as the stack of its caller allows
+        found = orjson.loads(bytes(raw))
+    except ValueError as error:
+        return f"{bytes(raw)!r} is not JSON: {error}"
+    for which, other in (("the plain decode", value), ("Raw.decode", raw.decode())):
+        if marshal.dumps(found, 0) != marshal.dumps(other, 0):
+            return f"json.loads reads {found!r}, {which} {other!r}"
+    return None
+
+
+def _loads(text: bytes, profile: Profile) -> Any:
+    return (_EXACT if profile.big_ints == "exact" else _FLOATS).decode(text.decode())
+
+
+def _broken_payload_law(module: ModuleType, raw: Any, eager: Any, profile: Profile) -> str | None:
+    if isinstance(raw, module.Response):
+        pairs = [(raw.result, eager.result)] if raw.error is None else [(raw.error.data, eager.error.data)]
+    else:
+        pairs = [(raw.params, eager.params)]
+    for payload, value in pairs:
+        if not isinstance(payload, module.Raw):
+            if payload is not value or (payload is not None and payload is not UNSET):
+                return f"{payload!r} is no Raw"
+            continue
+        found = payload_fault(payload, value, profile)
+        if found is not None:
+            return found
+    return None
+
+
+def _broken_gateway_law(module: ModuleType, raw: Any, eager: Any, profile: Profile) -> str | None:
+    for line, message in _passed_on(module, raw, eager):
+        found = _difference(module, line, message, profile)
+        if found is not None:
+            return found
+    return None
+
+
+def _broken_batch_law(module: ModuleType, raw: list[Any], eager: list[Any], profile: Profile) -> str | None:
+    """Check the messages that a gateway passes on as a batch."""
+    messages = [item for item in raw if not isinstance(item, ParseError)]
+    try:
+        line = module.encode(messages)
+    except EncodeError:  # an extra member that cannot be written
+        return None
+    found = module.decode(line, _reading(profile)) if messages else []
+    expected = [item for item in eager if not isinstance(item, ParseError)]
+    return None if plain(module, found) == plain(module, expected) else f"{line!r} decodes to {found!r}"
+
+
+def _broken_dict_law(module: ModuleType, text: bytes, eager: Any, profile: Profile) -> str | None:
+    """Check what `decode_dict` and `encode_dict` pass on."""
+    if isinstance(eager, ParseError):
+        return None
+    dicts = module.decode_dict(text, profile)
+    items = eager if isinstance(eager, list) else [eager]
+    valid = [item for item in items if not isinstance(item, ParseError)]
+    kept = [item for item in (dicts if isinstance(dicts, list) else [dicts]) if not isinstance(item, ParseError)]
+    for value, message in zip(kept, valid, strict=True):
+        read = module.parse(value, profile)
+        if plain(module, read) != plain(module, message):
+            return f"decode_dict returned {value!r}, which is {read!r}"
+        try:
+            line = module.encode_dict(value, profile)
+        except EncodeError:  # too deep, or an integer too wide to write
+            continue
+        found = module.decode(line, profile.replace(limits=_reading(profile).limits))
+        if plain(module, found) != plain(module, message):
+            return f"encode_dict wrote {line!r}"
+    return None
+
+
+def _passed_on(module: ModuleType, raw: Any, eager: Any) -> Iterator[tuple[bytes, Any]]:
+    """Yield each line that a gateway writes from a raw message, with the message that it means."""
+    if isinstance(raw, module.Request):
+        yield module.encode_request(NEW_ID, raw.method, raw.params), _with_id(module, eager, NEW_ID)
+        answered = module.answer(raw, lambda request: module.Response(request.id, request.params))
+        yield answered, module.Response(eager.id, eager.params)
+    elif isinstance(raw, module.Notification):
+        yield module.encode_notification(raw.method, raw.params), _with_id(module, eager, None)
+    elif raw.error is None:
+        yield module.encode_result(NEW_ID, raw.result), _with_id(module, eager, NEW_ID)
+    else:
+        error = raw.error
+        yield module.encode_error(NEW_ID, error.code, error.message, error.data), _with_id(module, eager, NEW_ID)
+    try:
+        lines = module.encode(raw), module.encode_many([raw]), raw.to_bytes_delimited(), raw.to_bytes() + b"\n"
+    except EncodeError:  # an extra member that cannot be written
+        return
+    for line in lines:
+        yield line, eager
+
+
+def _with_id(module: ModuleType, eager: Any, id: int | None) -> Any:
+    """Return a message with another id, and without extra members."""
+    if isinstance(eager, module.Request):
+        return module.Request(id, eager.method, eager.params)
+    if isinstance(eager, module.Notification):
+        return module.Notification(eager.method, eager.params)
+    if eager.error is None:
+        return module.Response(id, eager.result)
+    return module.Response(id, error=module.Error(eager.error.code, eager.error.message, eager.error.data))
+
+
+def _reading(profile: Profile) -> Profile:
+    """Return the profile of a reader that knows no more than JSON-RPC."""
+    extra = "keep" if profile.extra_members == "keep" else True
+    return JSONRPC.replace(
+        big_ints=profile.big_ints, extra_members=extra, limits=Limits(id_bytes=640, method_bytes=2**30)
+    )
+
+
+def _difference(module: ModuleType, line: bytes, message: Any, profile: Profile) -> str | None:
+    """Return how a line differs from the message that it means, for this decoder and for `json.loads`; or None."""
+    if line.count(b"\n") != 1 or not line.endswith(b"\n"):
+        return f"{line!r} is not a line"
+    found = module.decode(line, _reading(profile))
+    if plain(module, found) != plain(module, message):
+        return f"{line!r} decodes to {found!r}, not to {message!r}"
+    try:
+        value = _loads(line, profile)
+        id = _EXACT.decode(line.decode()).get("id", UNSET)
+    except RecursionError:
+        return None
+    except ValueError as error:
+        return f"{line!r} is not JSON: {error}"
+    if (type(id), id) != ((type(message.id), message.id) if hasattr(message, "id") else (type(UNSET), UNSET)):
+        return f"{line!r} has another id for json.loads"
+    value.pop("id", None)
+    expected = message.to_dict()
+    expected.pop("id", None)
+    if _shape(value) != _shape(expected):
+        return f"{line!r} is another message for json.loads"
+    return None
+
+
+def _shape(members: dict[str, Any]) -> dict[str, object]:
+    """Return the members of a message as values that are equal for equal types and values alone, in any order."""
+    return {
+        name: _shape(value) if name == "error" and isinstance(value, dict) else marshal.dumps(value, 0)
+        for name, value in members.items()
+    }
