@@ -8,6 +8,7 @@ Sessions, HTTP endpoints and brokers stand on it.
 
 from __future__ import annotations
 
+from .dispatch import DispatchOptions
 from .handler import NEVER_AWAITABLE, Handler, RequestContext, is_awaitable
 from .middleware import CallNext, Middleware
 from .options import HandlerOptions
@@ -17,6 +18,7 @@ from .results import to_jsonable
 __all__ = [
     "NEVER_AWAITABLE",
     "CallNext",
+    "DispatchOptions",
     "Function",
     "Handler",
     "HandlerOptions",

@@ -72,6 +72,7 @@ class Handler:
         "_context_keyword",
         "_context_name",
         "_function",
+        "_is_plain",
         "_max_positional",
         "_min_positional",
         "_names",
@@ -86,6 +87,7 @@ class Handler:
             raise TypeError(f"a handler must be callable, not {type(function).__name__}")
         self._function = function
         self._unpack = unpack
+        self._is_plain = unpack  # the params are the arguments, and nothing else is
         self.wants_context: bool = False
         self._context_name: str | None = None  # the peer must not pass it
         self._context_keyword: str | None = None  # None: the context is the first positional argument
@@ -107,6 +109,7 @@ class Handler:
                 elif index:
                     raise TypeError("the RequestContext must be the first parameter, or a keyword-only one")
                 self.wants_context = True
+                self._is_plain = False
                 if parameter.kind is not Parameter.POSITIONAL_ONLY:
                     self._context_name = parameter.name
                 del parameters[index]
@@ -139,19 +142,28 @@ class Handler:
             RpcError: The params do not fit the signature (-32602).
             Exception: Whatever the function raises.
         """
+        try:
+            if self._is_plain:
+                if type(params) is dict:
+                    return self._function(**params)
+                if type(params) is list:
+                    return self._function(*params)
+            return self._invoke_otherwise(params, context)
+        except TypeError:
+            # Checking the params only after a failure saves the check in each successful call.
+            if not self._unpack or self._fits(params):
+                raise
+        raise standard_error(ErrorCode.INVALID_PARAMS)
+
+    def _invoke_otherwise(self, params: Any, context: RequestContext | None) -> Any:
+        """Call a function that takes the context or the params as one argument, or one without decoded params."""
         if not self._unpack:
             return self._invoke_with_context([params], context) if self.wants_context else self._function(params)
         if type(params) is Raw:
             params = params.decode()
-        try:
-            if self.wants_context:
-                return self._invoke_with_context(params, context)
-            return self._function(**params) if type(params) is dict else self._function(*(params or ()))
-        except TypeError:
-            # Checking the params only after a failure saves the check in each successful call.
-            if self._fits(params):
-                raise
-        raise standard_error(ErrorCode.INVALID_PARAMS)
+        if self.wants_context:
+            return self._invoke_with_context(params, context)
+        return self._function(**params) if type(params) is dict else self._function(*(params or ()))
 
     def _invoke_with_context(self, params: Any, context: RequestContext | None) -> Any:
         if type(params) is not dict:
@@ -165,6 +177,8 @@ class Handler:
         return self._function(context, *positional, **named)
 
     def _fits(self, params: Any) -> bool:
+        if type(params) is Raw:
+            params = params.decode()
         if type(params) is not dict:
             return self._min_positional <= len(params or ()) <= self._max_positional
         if not self._takes_object or self._context_name in params:

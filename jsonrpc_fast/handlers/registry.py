@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .._checks import check_seconds
 from ..codec import Message, RawMessage
-from ..codec._json import Default, check_option
 from ..profile import JSONRPC, Profile
-from .dispatch import Dispatch
+from .dispatch import Dispatch, DispatchOptions
 from .handler import Handler
 from .middleware import Middleware
 from .options import HandlerOptions, make_handler
@@ -45,6 +44,7 @@ class Handlers:
         self._handlers: dict[str, Handler] = {}
         self._middleware = tuple(middleware)
         self._timeout = timeout
+        self._dispatch = Dispatch(self.finder())
         for method, function in (functions or {}).items():
             self.register(method, function)
 
@@ -93,13 +93,7 @@ class Handlers:
         self,
         data: bytes | bytearray | memoryview | str | Message | RawMessage | list[Any],
         profile: Profile = JSONRPC,
-        *,
-        context: Any = None,
-        peer: Any = None,
-        raw: bool = False,
-        delimited: bool = True,
-        default: Default = None,
-        option: int = 0,
+        **options: Unpack[DispatchOptions],
     ) -> bytes:
         """Serve a text with sync functions and return the reply.
 
@@ -111,37 +105,27 @@ class Handlers:
             data: One JSON text (a message or a batch), or what `decode` returned.
             profile: The rules and limits for decoding. `Limits.batch_items` bounds the number of functions that one
                 text calls.
-            context: Any object, for functions that take a `RequestContext`.
-            peer: Who sent the text, such as an address, for the same functions.
-            raw: Decode with `raw=True`, so that functions registered with `unpack=False` get `Raw` params.
-            delimited: End the reply with a newline.
-            default: As in `encode`, for results and error data; by default `to_jsonable`, which writes models of
-                msgspec and pydantic.
-            option: As in `encode`.
+            options: See `DispatchOptions`.
 
         Returns:
             The reply as one line of JSON; b"" if there is nothing to reply.
 
         Raises:
-            TypeError: `data` is of another type.
+            TypeError: `data` is of another type, or an option does not exist.
             ValueError: `option` adds line breaks.
         """
-        check_option(option)
-        return Dispatch(self.finder(), profile, raw, delimited, default, option).serve(data, context, peer)
+        if profile is JSONRPC and not options:
+            return self._dispatch.serve(data)
+        return self._prepare(profile, options).serve(data, options.get("context"), options.get("peer"))
 
     async def dispatch_async(
         self,
         data: bytes | bytearray | memoryview | str | Message | RawMessage | list[Any],
         profile: Profile = JSONRPC,
         *,
-        context: Any = None,
-        peer: Any = None,
         timeout: float | None = None,
         max_handlers: int = 256,
-        raw: bool = False,
-        delimited: bool = True,
-        default: Default = None,
-        option: int = 0,
+        **options: Unpack[DispatchOptions],
     ) -> bytes:
         """Serve a text with sync and async functions and return the reply.
 
@@ -159,13 +143,21 @@ class Handlers:
             The reply as one line of JSON; b"" if there is nothing to reply.
 
         Raises:
-            TypeError: `data` is of another type.
+            TypeError: `data` is of another type, or an option does not exist.
             ValueError: `option` adds line breaks, `timeout` is negative or NaN, or `max_handlers` is less than 1.
             RuntimeError: There is a `timeout`, but the event loop is not asyncio's.
         """
         if max_handlers < 1:
             raise ValueError("max_handlers must be 1 or more")
-        check_option(option)
-        dispatch = Dispatch(self.finder(), profile, raw, delimited, default, option)
-        reply = dispatch.start(data, context, peer, timeout, max_handlers)
+        context, peer = options.get("context"), options.get("peer")
+        reply = self._prepare(profile, options).start(data, context, peer, timeout, max_handlers)
         return reply if isinstance(reply, bytes) else await reply
+
+    def _prepare(self, profile: Profile, options: DispatchOptions) -> Dispatch:
+        prepared: Any = {name: value for name, value in options.items() if name not in ("context", "peer")}
+        if profile is JSONRPC and not prepared:
+            return self._dispatch
+        for name in prepared:
+            if name not in DispatchOptions.__annotations__:
+                raise TypeError(f"dispatch has no option {name!r}")
+        return Dispatch(self.finder(), profile, **prepared)

@@ -100,7 +100,7 @@ class BaseEndpoint:
         check_function("context", context, may_be_async=self._is_async)
         check_function("respond", respond)
         found = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
-        self._dispatch = Dispatch(found.finder(), profile, raw, False, default, option)
+        self._dispatch = Dispatch(found.finder(), profile, raw=raw, delimited=False, default=default, option=option)
         self._max_body = profile.limits.message_bytes if max_body is None else max_body
         self._access = Access(allowed_hosts, allowed_origins)
         self._context = context

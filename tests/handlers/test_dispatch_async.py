@@ -10,7 +10,6 @@ import json
 import sys
 import time
 from collections.abc import Generator, Iterator
-from types import ModuleType
 from typing import Any, Final
 
 import pytest
@@ -26,13 +25,8 @@ from ..support.dispatching import (
     exit_now,
     fail,
     on_another_loop,
-    use_backend,
 )
-
-
-@pytest.fixture(autouse=True)
-def backend(impl: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    use_backend(impl, monkeypatch)
+from ..support.tables import rows
 
 
 async def echo(value: Any) -> Any:
@@ -83,7 +77,7 @@ ASYNC_CALLS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "reply"), ASYNC_CALLS)
+@rows("text, reply", ASYNC_CALLS)
 async def test_async_functions(text: str, reply: bytes) -> None:
     assert await ASYNC.dispatch_async(text, delimited=False) == reply
 

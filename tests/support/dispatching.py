@@ -5,25 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Awaitable, Generator
-from types import ModuleType
 from typing import Any
 
-import pytest
-
-from jsonrpc_fast.handlers import dispatch as dispatch_module
-from jsonrpc_fast.handlers import handler as handler_module
-
 SECRET = "the secret text"
-
-
-def use_backend(impl: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let dispatch use the codec of one backend."""
-    for name in (
-        *("Notification", "ParseError", "Request", "Response"),
-        *("decode", "encode", "encode_error", "encode_result"),
-    ):
-        monkeypatch.setattr(dispatch_module, name, getattr(impl, name))
-    monkeypatch.setattr(handler_module, "Raw", impl.Raw)
 
 
 def on_another_loop(work: Awaitable[bytes]) -> bytes:
