@@ -30,6 +30,7 @@ class DeadlineHandler(Handler):
 
     def __init__(self, inner: Handler, seconds: float) -> None:
         self.wants_context: bool = inner.wants_context
+        self.takes_raw: bool = inner.takes_raw
         self._inner = inner
         self._seconds = seconds
 

@@ -18,7 +18,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final, TypeAlias, TypedDict
 
-from ..codec import Notification, ParseError, Request, Response, decode, encode, encode_error, encode_result
+from ..codec import Notification, ParseError, Raw, Request, Response, decode, encode, encode_error, encode_result
 from ..codec._json import Default, check_option
 from ..codes import DEADLINE_MESSAGE, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, EncodeError, RpcError, internal_error, standard_error
@@ -65,19 +65,21 @@ class Dispatch:
     Args:
         find: Returns the handler of a method, or None.
         profile: The rules and limits for decoding.
+        has_typed: Whether to read `Raw` params for the handlers that take them, and to decode them for the others.
         raw: See `DispatchOptions`, as for the other options.
 
     Raises:
         ValueError: `option` adds line breaks.
     """
 
-    __slots__ = ("_decode", "_default", "_delimited", "_encode_result", "_find", "_option")
+    __slots__ = ("_decode", "_default", "_delimited", "_encode_result", "_find", "_is_for_typed", "_option")
 
     def __init__(
         self,
         find: Callable[[str], Handler | None],
         profile: Profile = JSONRPC,
         *,
+        has_typed: bool = False,
         raw: bool = False,
         delimited: bool = True,
         default: Default = None,
@@ -89,8 +91,9 @@ class Dispatch:
         self._default = default
         self._option = option
         self._decode: Callable[[Any], Any] = decode
-        if profile is not JSONRPC or raw:
-            self._decode = partial(decode, profile=profile, raw=raw)
+        self._is_for_typed = has_typed and not raw
+        if profile is not JSONRPC or raw or has_typed:
+            self._decode = partial(decode, profile=profile, raw=raw or has_typed)
         self._encode_result: Callable[[Any, Any], bytes] = encode_result
         if not delimited or default is not None or option:
             self._encode_result = partial(encode_result, delimited=delimited, default=default, option=option)
@@ -107,7 +110,10 @@ class Dispatch:
                 if handler is None:
                     raise standard_error(ErrorCode.METHOD_NOT_FOUND)
                 shown = _context_of(received, context, peer) if handler.wants_context else None
-                result = handler.invoke(received.params, shown)
+                params = received.params
+                if self._is_for_typed and not handler.takes_raw and type(params) is Raw:
+                    params = params.decode()
+                result = handler.invoke(params, shown)
             except HANDLER_FAILURES as error:
                 return self._fail(received, error, self._delimited)
             if type(result) not in NEVER_AWAITABLE and hasattr(type(result), "__await__"):
@@ -252,7 +258,10 @@ class Dispatch:
             if handler is None:
                 raise standard_error(ErrorCode.METHOD_NOT_FOUND)
             shown = _context_of(item, context, peer) if handler.wants_context else None
-            result = handler.invoke(item.params, shown)
+            params = item.params
+            if self._is_for_typed and not handler.takes_raw and type(params) is Raw:
+                params = params.decode()
+            result = handler.invoke(params, shown)
         except HANDLER_FAILURES as error:
             return self._fail(item, error, is_line)
         kind = type(result)

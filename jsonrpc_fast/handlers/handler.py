@@ -63,6 +63,10 @@ class Handler:
         function: A sync or async function.
         unpack: If False, pass the params as one argument, as received: a dict, a list, a `Raw` or None.
 
+    Attributes:
+        takes_raw: Whether `invoke` is faster with `Raw` params.
+        wants_context: Whether `invoke` needs the context.
+
     Raises:
         TypeError: `function` is not callable, or its context parameter is in the wrong place.
     """
@@ -79,6 +83,7 @@ class Handler:
         "_required",
         "_takes_object",
         "_unpack",
+        "takes_raw",
         "wants_context",
     )
 
@@ -89,6 +94,7 @@ class Handler:
         self._unpack = unpack
         self._is_plain = unpack  # the params are the arguments, and nothing else is
         self.wants_context: bool = False
+        self.takes_raw: bool = False
         self._context_name: str | None = None  # the peer must not pass it
         self._context_keyword: str | None = None  # None: the context is the first positional argument
         self._min_positional, self._max_positional = 0, sys.maxsize

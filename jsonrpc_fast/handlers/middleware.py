@@ -46,6 +46,7 @@ class MiddlewareHandler(Handler):
         if not callable(middleware):
             raise TypeError(f"a middleware must be callable, not {type(middleware).__name__}")
         self.wants_context: bool = True
+        self.takes_raw: bool = False
         self._inner = inner
         self._middleware = middleware
         is_async = inspect.iscoroutinefunction(middleware) or inspect.iscoroutinefunction(type(middleware).__call__)

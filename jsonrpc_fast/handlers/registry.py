@@ -44,7 +44,9 @@ class Handlers:
         self._handlers: dict[str, Handler] = {}
         self._middleware = tuple(middleware)
         self._timeout = timeout
+        self._has_typed = False
         self._dispatch = Dispatch(self.finder())
+        self._last: tuple[Profile, Any, Dispatch] | None = None  # made for other options
         for method, function in (functions or {}).items():
             self.register(method, function)
 
@@ -78,7 +80,12 @@ class Handlers:
             return lambda decorated: self.register(method, decorated, **options)
         if method in self._handlers:
             raise ValueError("the method has a handler already")
-        self._handlers[method] = make_handler(function, options, self._middleware, self._timeout)
+        handler = make_handler(function, options, self._middleware, self._timeout)
+        self._handlers[method] = handler
+        if handler.takes_raw and not self._has_typed:
+            self._has_typed = True
+            self._dispatch = Dispatch(self.finder(), has_typed=True)
+            self._last = None
         return function
 
     def find(self, method: str) -> Handler | None:
@@ -154,10 +161,16 @@ class Handlers:
         return reply if isinstance(reply, bytes) else await reply
 
     def _prepare(self, profile: Profile, options: DispatchOptions) -> Dispatch:
+        """Return what serves texts with these options: the same object as long as the options are the same."""
         prepared: Any = {name: value for name, value in options.items() if name not in ("context", "peer")}
         if profile is JSONRPC and not prepared:
             return self._dispatch
+        last = self._last
+        if last is not None and last[0] is profile and last[1] == prepared:
+            return last[2]
         for name in prepared:
             if name not in DispatchOptions.__annotations__:
                 raise TypeError(f"dispatch has no option {name!r}")
-        return Dispatch(self.finder(), profile, **prepared)
+        dispatch = Dispatch(self.finder(), profile, has_typed=self._has_typed, **prepared)
+        self._last = profile, prepared, dispatch
+        return dispatch

@@ -16,7 +16,9 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from inspect import Parameter
+from operator import attrgetter
 from typing import Any, Final, get_args
 
 from ..codec import Raw
@@ -53,6 +55,7 @@ class TypedHandler(Handler):
 
     def __init__(self, inner: Handler, decode: Decode) -> None:
         self.wants_context: bool = inner.wants_context
+        self.takes_raw: bool = True
         self._inner = inner
         self._decode = decode
 
@@ -87,10 +90,10 @@ def handler_of_annotations(function: Callable[..., Any]) -> Handler:
     for parameter in parameters:
         if parameter.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
             raise TypeError(f"typed needs parameters with a name of their own, unlike {parameter}")
-    types = {each.name: Any if each.annotation is Parameter.empty else each.annotation for each in parameters}
-    optional = {each.name for each in parameters if each.default is not Parameter.empty}
-    make = _pydantic_arguments if any(map(_has_pydantic, types.values())) else _msgspec_arguments
-    decode = make(types, optional)
+    make = _msgspec_arguments
+    if any(_has_pydantic(each.annotation) for each in parameters):
+        make = _pydantic_arguments
+    decode = make(parameters)
     names = [each.name for each in parameters if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
 
     def decode_both(params: Any) -> Any:
@@ -103,6 +106,10 @@ def handler_of_annotations(function: Callable[..., Any]) -> Handler:
         return decode(params)
 
     return TypedHandler(Handler(function), decode_both)
+
+
+def _type_of(parameter: Parameter) -> Any:
+    return Any if parameter.annotation is Parameter.empty else parameter.annotation
 
 
 def _invalid(problems: Iterable[tuple[str, str]]) -> RpcError:
@@ -150,20 +157,44 @@ def _msgspec_problem(error: Exception, path_of: Callable[[str], str]) -> tuple[s
     return path_of(path[:-1].removeprefix("key` in `")), reason
 
 
-def _msgspec_arguments(types: dict[str, Any], optional: set[str]) -> Decode:
+def _msgspec_arguments(parameters: list[Parameter]) -> Decode:
+    """Return what decodes an object of arguments: into a list of them, or a dict if one of them is keyword-only.
+
+    The arguments are the fields of one Struct, so msgspec reads them in one pass.
+    """
     try:
-        from msgspec import UNSET, defstruct
+        from msgspec import defstruct, field
     except ImportError:
         return _msgspec_decoder(None)  # raises
-    fields = [(name, type_, UNSET) if name in optional else (name, type_) for name, type_ in types.items()]
-    struct = defstruct("Params", fields, kw_only=True, forbid_unknown_fields=True)
+    # Fields have names of their own: those of the parameters could be names of Struct's own.
+    fields = {f"field_{index}": parameter for index, parameter in enumerate(parameters)}
+    struct = defstruct(
+        "Params",
+        [
+            (name, _type_of(each))
+            if each.default is Parameter.empty
+            else (name, _type_of(each), field(default_factory=partial(_same, each.default)))
+            for name, each in fields.items()
+        ],
+        kw_only=True,
+        forbid_unknown_fields=True,
+        rename={name: each.name for name, each in fields.items()},
+    )
     decode = _msgspec_decoder(struct)
+    if any(each.kind is Parameter.KEYWORD_ONLY for each in parameters):
+        return lambda params: _named(decode(params), fields)
+    if len(fields) < 2:
+        return lambda params: [getattr(decode(params), name) for name in fields]
+    values = attrgetter(*fields)
+    return lambda params: list(values(decode(params)))
 
-    def decode_arguments(params: Any) -> Any:
-        decoded = decode(params)
-        return {name: value for name in types if (value := getattr(decoded, name)) is not UNSET}
 
-    return decode_arguments
+def _same(value: Any) -> Any:
+    return value
+
+
+def _named(arguments: Any, fields: dict[str, Parameter]) -> dict[str, Any]:
+    return {parameter.name: getattr(arguments, name) for name, parameter in fields.items()}
 
 
 def _msgspec_names(type_: Any) -> set[str]:
@@ -241,10 +272,13 @@ def _pydantic_decoder(type_: Any) -> Decode:
     return decode_params
 
 
-def _pydantic_arguments(types: dict[str, Any], optional: set[str]) -> Decode:
+def _pydantic_arguments(parameters: list[Parameter]) -> Decode:
     from typing_extensions import NotRequired, Required, TypedDict  # pydantic needs it
 
-    items = {name: NotRequired[type_] if name in optional else Required[type_] for name, type_ in types.items()}
+    items = {
+        each.name: Required[_type_of(each)] if each.default is Parameter.empty else NotRequired[_type_of(each)]
+        for each in parameters
+    }
     arguments = TypedDict("Params", items)  # type: ignore[misc]
     setattr(arguments, "__pydantic_config__", {"extra": "forbid"})  # noqa: B010  # type checkers know no such attribute
     return _pydantic_decoder(arguments)

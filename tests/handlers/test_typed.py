@@ -418,3 +418,46 @@ for options in ({"typed": True}, {"params": int}):
         raise AssertionError
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_typed_and_other_methods_in_one_table() -> None:
+    handlers = Handlers()
+    handlers.register("before", lambda params: params, unpack=False)
+    handlers.register("typed", lambda values: values, params=list[int])
+    handlers.register("arguments", lambda *values: values)
+    handlers.register("whole", lambda params: type(params).__name__, unpack=False)
+
+    @handlers.register("annotated", typed=True)
+    def annotated(context: RequestContext, first: int, *, last: list[int] = [3]) -> object:  # noqa: B006
+        return [context.method, first, last]
+
+    def result(method: str, params: str, **options: Any) -> Any:
+        return json.loads(handlers.dispatch(CALL % (method, params), **options))["result"]
+
+    assert result("before", "[1,2]") == [1, 2]
+    assert result("typed", "[1,2]") == [1, 2]
+    assert result("arguments", "[1,2]") == [1, 2]
+    assert result("whole", "[1,2]") == "list"
+    assert result("whole", "[1,2]", raw=True) == "Raw"
+    assert result("whole", "[1,2]", default=str) == "list"
+    assert result("annotated", '{"first":1}') == ["annotated", 1, [3]]
+    assert result("annotated", "[1]") == ["annotated", 1, [3]]
+    assert result("annotated", '{"first":1,"last":[4]}') == ["annotated", 1, [4]]
+    batch = json.loads(handlers.dispatch(f"[{CALL % ('whole', '[1]')},{CALL % ('typed', '[1]')}]"))
+    assert [response["result"] for response in batch] == ["list", [1]]
+
+
+def test_integers_of_any_width_reach_a_typed_method() -> None:
+    handlers = Handlers()
+    handlers.register("m", lambda value: str(value), params=list[int])
+    assert json.loads(handlers.dispatch(CALL % ("m", f"[{2**70}]")))["result"] == f"[{2**70}]"
+
+
+def test_names_that_a_struct_has_itself() -> None:
+    handlers = Handlers()
+
+    @handlers.register("m", typed=True)
+    def method(__struct_fields__: int, field_1: int = 2, field_0: int = 3) -> list[int]:
+        return [__struct_fields__, field_1, field_0]
+
+    assert json.loads(handlers.dispatch(CALL % ("m", '{"__struct_fields__":1,"field_0":5}')))["result"] == [1, 2, 5]
