@@ -28,7 +28,7 @@ Each backend derives a `ParseError` from the one here, whose `to_response` makes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ._repr import shorten
 from .codes import RPC_MESSAGES, ErrorCode, Hint, ParseErrorCode, plain_error_code
@@ -46,8 +46,30 @@ class StateError(RuntimeError):
     """The state of a transport or a session does not allow the call: not connected, already started, closed."""
 
 
+class ProgramReport(NamedTuple):
+    """What is known of a program that serves over stdio, for the error about it.
+
+    Attributes:
+        command: The program and its arguments.
+        exit_status: Its exit code, -N if signal N ended it; None while it runs.
+        stderr: The last lines of its stderr.
+        noise: The first lines of its stdout that are no messages.
+    """
+
+    command: tuple[str, ...]
+    exit_status: int | None
+    stderr: str
+    noise: str
+
+
 class HandshakeError(RuntimeError):
-    """The handshake failed: no common version, or a malformed answer. `__cause__` is the peer's error, if any."""
+    """The handshake failed: no common version, or a malformed answer. `__cause__` is the peer's error, if any.
+
+    Attributes:
+        program: What is known of a program that an MCP client started; None for other peers.
+    """
+
+    program: ProgramReport | None = None
 
 
 class InvalidResponse(ValueError):
@@ -74,7 +96,13 @@ class HttpStatusError(RuntimeError):
 
 
 class ConnectionLost(ConnectionError):
-    """The channel to the peer is closed or broke. `__cause__` is the reason, if it is known."""
+    """The channel to the peer is closed or broke. `__cause__` is the reason, if it is known.
+
+    Attributes:
+        program: What is known of a program that an MCP client started; None for other peers.
+    """
+
+    program: ProgramReport | None = None
 
 
 class CallTimeout(TimeoutError):

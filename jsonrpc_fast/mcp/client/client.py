@@ -12,23 +12,27 @@ Rules:
     extension, otherwise it is a ValueError.
   - A timeout covers the whole method: all pages of a list, and all rounds including the handlers between them.
   - A call that is cancelled or times out is also cancelled at the server.
-  - In mode "auto", a program that exits when it is probed is started once more, without the probe.
+  - Entering the `async with` block takes no longer than the client's timeout, the end of a program included.
+  - In mode "auto", a program that reads the probe and exits is started once more, without the probe.
+  - A program that ends by itself fails the calls in flight. The next call starts it again, with a new handshake, at
+    most `max_restarts` times in RESTART_SECONDS.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
-from ..._checks import check_seconds
+from ..._checks import check_count, check_seconds
 from ..._version import __version__
 from ...codec._payloads import decoded
 from ...codes import McpErrorCode
-from ...errors import ConnectionLost, RpcError, StateError
+from ...errors import CallTimeout, ConnectionLost, HandshakeError, RpcError, StateError
 from ...session import DEFAULT_TIMEOUT, SessionOptions
 from ...transports.protocol import Transport
 from ...types import UNSET, Unset
@@ -41,6 +45,7 @@ from ..protocol.versions import REVISIONS, VERSIONS
 from .deadlines import seconds_left, wait_until
 from .handshake import PROBE_SECONDS, ClientHandshake, ServerContext
 from .paging import all_pages
+from .program import EXIT_SECONDS, ProgramTransport, explained
 from .progress import ProgressQueue
 from .results import check_completion, check_items, checked_tool_result, invalid_result
 from .session import (
@@ -56,6 +61,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_LATE_INPUT: Final = "the handlers did not return the requested input in time"
+RESTART_SECONDS: Final = 60.0
+"""The time in which a program is started again at most `max_restarts` times."""
+_MAX_EXIT_SECONDS: Final = 2.0
+"""How much of the time for connecting is kept for the end of a program, if it fails; at most a tenth."""
 MAX_ROUNDS: Final = 10
 """Maximum number of times a request is repeated with the input that its result asks for."""
 
@@ -75,8 +85,9 @@ class Client:
     for arguments that the protocol does not allow, and ValueError for results that break it.
 
     Args:
-        transport: A transport that is not started, made with an MCP profile.
-        restart: Returns a new transport to the server, for a server that exits when it is probed.
+        transport: A transport that is not started, made with an MCP profile; None with `start`.
+        start: Returns a new transport to a server that is a program, which is not started.
+        max_restarts: As in `connect`.
         options: Options of `Session`.
 
     The other arguments are those of `connect`.
@@ -88,14 +99,15 @@ class Client:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: Transport | None = None,
         *,
+        start: Callable[[], ProgramTransport] | None = None,
+        max_restarts: int = 0,
         mode: str = "auto",
         handlers: Mapping[str, ServerRequestHandler | NotificationHandler] | None = None,
         on_notification: Callable[[str, dict[str, Any]], object] | None = None,
         info: Implementation | None = None,
         capabilities: ClientCapabilities | None = None,
-        restart: Callable[[], Transport] | None = None,
         **options: Unpack[SessionOptions],
     ) -> None:
         info = Implementation(name="jsonrpc_fast", version=__version__) if info is None else info
@@ -103,40 +115,85 @@ class Client:
         self._declares_extensions = bool(capabilities.extensions)
         # A server always answers over HTTP, but a person may have to authorize the client first.
         probe_seconds = None if getattr(transport, "has_exchanges", False) else PROBE_SECONDS
-        self._handshake = _handshake(mode, info, capabilities, probe_seconds)
-        self._make_session = partial(
-            ClientSession,
-            handshake=self._handshake,
-            handlers=handlers or {},
-            on_notification=on_notification,
-            **options,
-        )
-        self.session: ClientSession = self._make_session(transport)
-        self._restart = restart
+        self._make_handshake = partial(_handshake, mode, info, capabilities, probe_seconds)
+        self._make_session = partial(ClientSession, handlers=handlers or {}, on_notification=on_notification, **options)
+        check_count("max_restarts", max_restarts, 0)
+        self._start = start
+        self._program: ProgramTransport | None = None
+        if transport is None and start is not None:
+            transport = self._program = start()
+        assert transport is not None
+        self._handshake = self._make_handshake()
+        self.session: ClientSession = self._make_session(transport, self._handshake)
+        self._max_restarts = max_restarts
+        self._restarts: deque[float] = deque()  # the times of the last ones, by the loop's clock
+        self._restarting = asyncio.Lock()
+        self._server: ServerContext | None = None
+        self._is_closed = False
         self._timeout = options.get("timeout", DEFAULT_TIMEOUT)
         self._log_level: str | None = None
         self._output_schemas: dict[str, dict[str, Any] | Schema | None] = {}
 
     async def __aenter__(self) -> Self:
-        try:
-            await self._begin()
-        except BaseException:
-            await self.session.close()
-            raise
+        await self._connect(self._deadline(UNSET))
         return self
 
-    async def _begin(self) -> None:
+    async def _connect(self, deadline: float) -> None:
+        """Open the session and perform the handshake; leave nothing open if that fails."""
+        left = seconds_left(deadline)
+        kept = _MAX_EXIT_SECONDS if left is None else min(_MAX_EXIT_SECONDS, left / 10)
+        try:
+            await wait_until(deadline - kept / 2, self._begin(deadline - kept), "the server cannot be reached in time")
+        except BaseException as error:
+            if isinstance(error, (ConnectionLost, HandshakeError)):
+                await _explain(error, self._program, kept / 4)
+            await self._end(deadline - kept / 2, kept / 2)
+            raise
+        self._server = self._handshake.server
+
+    async def _begin(self, deadline: float) -> None:
         await self.session.start()
         try:
-            await self.session.shake_hands(self._handshake.start())
+            await self.session.shake_hands(self._handshake.start(), deadline)
         except ConnectionLost:
-            step = None if self._restart is None else self._handshake.restarted()
-            if step is None or self._restart is None:
+            if self._program is None or self._start is None:
+                raise
+            await self._program.report()
+            step = self._handshake.restarted() if self._program.has_read else None
+            if step is None:
                 raise
             await self.session.close()
-            self.session = self._make_session(self._restart())
+            self._program = self._start()
+            self.session = self._make_session(self._program, self._handshake)
             await self.session.start()
-            await self.session.shake_hands(step)
+            await self.session.shake_hands(step, deadline)
+
+    async def _end(self, deadline: float, kill_seconds: float) -> None:
+        """Close the session until a deadline; then end a program within `kill_seconds`."""
+        closing = asyncio.ensure_future(self.session.close())
+        if self._program is not None:
+            await asyncio.wait([closing], timeout=seconds_left(deadline))
+            if not closing.done():
+                await self._program.end(kill_seconds)
+        await closing
+
+    async def _restart(self, deadline: float) -> None:
+        """Start a program again that has ended, unless that was done too often: then the call fails as the last one."""
+        await wait_until(deadline, self._restarting.acquire(), "the server was not started again in time")
+        try:
+            now = asyncio.get_running_loop().time()
+            while self._restarts and self._restarts[0] <= now - RESTART_SECONDS:
+                self._restarts.popleft()
+            if self._start is None or self.session.is_connected or len(self._restarts) >= self._max_restarts:
+                return
+            self._restarts.append(now)
+            await self.session.close()
+            self._program = self._start()
+            self._handshake = self._make_handshake()
+            self.session = self._make_session(self._program, self._handshake)
+            await self._connect(deadline)
+        finally:
+            self._restarting.release()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -145,6 +202,7 @@ class Client:
 
     async def close(self) -> None:
         """Settle the calls in flight and close the connection. A program that `connect` started has exited then."""
+        self._is_closed = True
         await self.session.close()
 
     @property
@@ -156,10 +214,9 @@ class Client:
         Raises:
             StateError: The client is not connected.
         """
-        server = self._handshake.server
-        if server is None:
+        if self._server is None:
             raise StateError("the client is not connected")
-        return server
+        return self._server
 
     async def call(
         self,
@@ -205,20 +262,28 @@ class Client:
         on_progress: Callable[[Any], object] | None,
     ) -> dict[str, Any]:
         server = self.server
+        if self._start is not None and not self._is_closed and not self.session.is_connected:
+            await self._restart(deadline)
+            server = self.server
         is_modern = server.revision.is_modern
         meta = {LOG_LEVEL_KEY: self._log_level} if is_modern and self._log_level is not None else {}
         given = dict(params or {})
+        program = self._program
         repeats = 0
         while True:
-            result = decoded(
-                await self.session.call(
-                    method,
-                    server.params(given or params, **meta),
-                    timeout=seconds_left(deadline),
-                    idle_timeout=idle_timeout,
-                    on_progress=on_progress,
+            try:
+                result = decoded(
+                    await self.session.call(
+                        method,
+                        server.params(given or params, **meta),
+                        timeout=seconds_left(deadline),
+                        idle_timeout=idle_timeout,
+                        on_progress=on_progress,
+                    )
                 )
-            )
+            except ConnectionLost as error:
+                await _explain(error, program)
+                raise
             if not isinstance(result, dict):  # a transport without an MCP profile
                 raise invalid_result(method, "it must be an object")
             kind = result.get("resultType", "complete") if is_modern else "complete"
@@ -228,7 +293,7 @@ class Client:
                 return result
             if repeats == MAX_ROUNDS:
                 raise invalid_result(method, f"it asks for input more than {MAX_ROUNDS} times")
-            inputs = await wait_until(deadline, self.session.inputs(method, result, repeats))
+            inputs = await wait_until(deadline, self.session.inputs(method, result, repeats), _LATE_INPUT)
             given = {**(params or {}), **inputs}
             repeats += 1
 
@@ -459,6 +524,18 @@ class Client:
     async def _list(self, method: str, name: str, key: str, timeout: float | Unset | None) -> list[dict[str, Any]]:
         deadline = self._deadline(timeout)
         return await all_pages(method, name, key, lambda params: self._call(method, params, deadline, None, None))
+
+
+async def _explain(
+    error: ConnectionLost | HandshakeError, program: ProgramTransport | None, seconds: float = EXIT_SECONDS
+) -> None:
+    """Add to an error what is known of the program that it is about."""
+    if program is None or error.program is not None:
+        return
+    error.program = report = await program.report(min(EXIT_SECONDS, seconds))
+    is_silent = isinstance(error, HandshakeError) and isinstance(error.__cause__, CallTimeout)
+    if report.exit_status is not None or is_silent:
+        error.args = (explained(str(error), report),)
 
 
 def _handshake(

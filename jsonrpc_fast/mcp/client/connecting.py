@@ -14,6 +14,7 @@ from ...transports.protocol import Transport
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.versions import REVISIONS
 from .client import Client
+from .program import ProgramTransport
 from .session import NotificationHandler, ServerRequestHandler
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def connect(
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     stderr: Literal["inherit", "discard"] | Callable[[str], None] = "inherit",
+    max_restarts: int = 3,
     headers: Mapping[str, str] | None = None,
     auth: HttpAuth | None = None,
     http_client: httpx.AsyncClient | Any | None = None,
@@ -69,7 +71,12 @@ def connect(
             tools = await client.list_tools()
 
     Entering the `async with` block raises OSError if the program cannot be started, HandshakeError if the handshake
-    fails, ConnectionLost and CallTimeout.
+    fails, ConnectionLost and CallTimeout, within the `timeout` of the options. A program that failed has been ended
+    then. The text of an error about it, and `program` of the error, show the command, the exit status, the last lines
+    of stderr, and what it printed to stdout that is no message.
+
+    A program that ends by itself fails the calls in flight with ConnectionLost. The next call starts it again; what
+    belonged to the old process is lost with it, such as subscriptions and the level of log messages (2025-11-25).
 
     Args:
         server: The program, searched for on PATH; a URL that begins with http:// or https://; or a transport that is
@@ -88,13 +95,15 @@ def connect(
         env: Variables for the program in addition to those that every program gets: PATH, HOME, LOGNAME, SHELL, TERM
             and USER; on Windows PATH, APPDATA, SYSTEMROOT, TEMP, USERPROFILE and a few more. `os.environ` passes all.
         cwd: The working directory of the program; None: the current one.
-        stderr: Where the program's stderr goes, as for `StdioClient`.
+        stderr: Where the program's stderr goes: "inherit" (to `sys.stderr`, line by line), "discard", or a function
+            that is called with each line, without the line ending.
+        max_restarts: How often a program that ended by itself is started again within 60 seconds; 0: never.
         headers: Further headers of every HTTP request.
         auth: Authorization over HTTP, as in `StreamableHttpClient`: any `httpx.Auth`, or user and password.
         http_client: The `httpx.AsyncClient` to use, with its own `auth`, proxies and certificates. It is not closed.
-        options: Options of `Session`: `timeout` (seconds that a method may take unless it says otherwise, 300 by
-            default; None: no timeout), `hooks`, `max_handlers`, … The convention is MCP's and the reply policy "never",
-            unless the options say otherwise.
+        options: Options of `Session`: `timeout` (seconds that entering the block may take, and each method unless it
+            says otherwise, 300 by default; None: no timeout), `hooks`, `max_handlers`, … The convention is MCP's and
+            the reply policy "never", unless the options say otherwise.
 
     Raises:
         TypeError: There are arguments for a program but no program, or for HTTP but no URL; or an option has the wrong
@@ -102,7 +111,7 @@ def connect(
         ValueError: The mode is unknown, or an option is out of range.
         ImportError: The server is a URL, and the extra `http` is not installed.
     """
-    restart: Callable[[], Transport] | None = None
+    start: Callable[[], ProgramTransport] | None = None
     is_url = isinstance(server, str) and server.lower().startswith(("http://", "https://"))
     if not is_url and (headers is not None or auth is not None or http_client is not None):
         raise TypeError("headers, auth and http_client apply to a URL")
@@ -118,25 +127,23 @@ def connect(
             cast("str", server), headers=headers, auth=auth, http_client=http_client, profile=profile
         )
     elif isinstance(server, (str, os.PathLike)):
-        from ...transports.stdio.client import StdioClient  # not needed with another transport
-
-        restart = partial(
-            StdioClient,
+        start = partial(
+            ProgramTransport,
             [server, *arguments],
             env={**_safe_environment(), **(env or {})},
             cwd=cwd,
             stderr=stderr,
             profile=profile,
         )
-        server = restart()
     return Client(
-        server,
+        None if isinstance(server, (str, os.PathLike)) else server,
+        start=start,
+        max_restarts=max_restarts,
         mode=mode,
         handlers=handlers,
         on_notification=on_notification,
         info=info,
         capabilities=capabilities,
-        restart=restart,
         **options,
     )
 

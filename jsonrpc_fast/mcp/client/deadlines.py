@@ -17,15 +17,15 @@ def seconds_left(deadline: float) -> float | None:
     return None if deadline == inf else max(0.0, deadline - asyncio.get_running_loop().time())
 
 
-async def wait_until(deadline: float, work: Awaitable[T]) -> T:
-    """Await something until the deadline. Raises CallTimeout then, and cancels it."""
+async def wait_until(deadline: float, work: Awaitable[T], late: str) -> T:
+    """Await something until the deadline. Raises CallTimeout with the text `late` then, and cancels it."""
     if (seconds := seconds_left(deadline)) is None:
         return await work
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait([task], timeout=seconds)
         if not task.done():
-            raise CallTimeout("the handlers did not return the requested input in time")
+            raise CallTimeout(late)
         return task.result()
     finally:
         task.cancel()

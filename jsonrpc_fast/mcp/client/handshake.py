@@ -222,7 +222,9 @@ class ClientHandshake:
 
     def _discover(self, version: str) -> SendRequest:
         self._asked = "server/discover"
-        return SendRequest("server/discover", {"_meta": self._meta(version)}, self._probe_seconds)
+        # Where there is nothing else to try, it is no probe.
+        seconds = self._probe_seconds if self._legacy_versions else None
+        return SendRequest("server/discover", {"_meta": self._meta(version)}, seconds)
 
     def _initialize(self) -> SendRequest:
         self._asked = "initialize"

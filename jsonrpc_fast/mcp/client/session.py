@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -21,13 +22,13 @@ from ...errors import CallTimeout, HttpStatusError, RpcError, StateError, invali
 from ...profile import MCP_2025_11_25
 from ...session import McpConvention, SessionContext, SessionOptions
 from ...transports.protocol import Transport, is_strict_enough
-from ...types import UNSET
 from ...validator import JsonRpcValidator
 from ..protocol.capabilities import ClientCapabilities, Elicitation, Roots, Sampling
 from ..protocol.meta import MAX_INPUTS, HandshakeReply, method_not_found
 from ..protocol.records import EmptyObject
 from ..protocol.versions import Revision
 from ..session import McpSession
+from .deadlines import seconds_left
 from .handshake import ClientHandshake, Done, SendRequest
 from .results import invalid_result
 
@@ -84,11 +85,12 @@ class ClientSession(McpSession):
         """Report a fault of the server that no call raises."""
         self._hooks.peer_fault(fault)
 
-    async def shake_hands(self, step: SendRequest | Done) -> None:
+    async def shake_hands(self, step: SendRequest | Done, deadline: float = inf) -> None:
         """Perform the handshake.
 
         Args:
             step: The first step.
+            deadline: When it must be done, by the loop's clock. A probe takes at most half of the time.
 
         Raises:
             HandshakeError: The handshake failed.
@@ -96,7 +98,9 @@ class ClientSession(McpSession):
             ConnectionLost: The connection was lost before its end.
         """
         while isinstance(step, SendRequest):
-            timeout = UNSET if step.timeout_seconds is None else step.timeout_seconds
+            timeout = seconds_left(deadline)
+            if step.timeout_seconds is not None:
+                timeout = step.timeout_seconds if timeout is None else min(step.timeout_seconds, timeout / 2)
             try:
                 result = await self.call(step.method, step.params, timeout=timeout)
             except ParseError as fault:

@@ -99,12 +99,28 @@ class StdioClient(DescriptorTransport):
         self._stderr_reader: Reader | None = None
         self._has_exited = False
         self._is_ended_here = False
+        self._exit_waiters: list[asyncio.Future[None]] = []
         self.returncode: int | None = None
 
     @property
     def pid(self) -> int | None:
         """The child's process id; None before `connect`."""
         return self._pid or None
+
+    @property
+    def unread_bytes(self) -> int | None:
+        """How much of its stdin the child had not read when it was closed; None: not known, or not closed."""
+        return None if self._process is None else self._writer.unread_bytes
+
+    async def wait_exited(self) -> None:
+        """Wait until the child has ended, and what it wrote to its stderr has been reported."""
+        if not self._has_exited:
+            await self._wait(self._exit_waiters)
+
+    def kill(self) -> None:
+        """Kill a child that is to end, without giving it more time."""
+        if self._state is State.CLOSING:
+            self._kill()
 
     def channel_name(self) -> str:
         return f"stdio client of process {self._pid}"
@@ -233,6 +249,7 @@ class StdioClient(DescriptorTransport):
         # A transport that is not started keeps what the child wrote until `start`.
         if self._state not in (State.CONNECTING, State.IDLE, State.CONNECTED):
             self._read_last()
+        self._wake(self._exit_waiters)
 
     def _read_last(self) -> None:
         """Read what the child wrote before it ended. Do not wait for output of processes that it started."""

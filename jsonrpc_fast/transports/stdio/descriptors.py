@@ -72,6 +72,8 @@ class Writer(Protocol):
     """Writes bytes in order, and keeps what the system does not take yet."""
 
     unwritten_bytes: int
+    unread_bytes: int | None
+    """How much of what was written nobody had read when the descriptor was closed; None: not known, or not closed."""
 
     def write(self, data: bytes) -> None:
         """Write bytes, now or later. A fault is reported to the owner later."""
@@ -210,6 +212,7 @@ class _BufferedWriter:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, owner: WriteOwner) -> None:
         self.unwritten_bytes: int = 0
+        self.unread_bytes: int | None = None
         self._loop = loop
         self._descriptor = descriptor
         self._owner = owner
@@ -233,6 +236,7 @@ class ReadyWriter(_BufferedWriter):
     """A `Writer` that the loop calls when the descriptor takes more."""
 
     unwritten_bytes: int
+    unread_bytes: int | None
 
     def __init__(
         self,
@@ -269,6 +273,8 @@ class ReadyWriter(_BufferedWriter):
         if not self._is_open:
             return
         self._is_open = False
+        unread = _pipe_bytes(self._descriptor)
+        self.unread_bytes = None if unread is None else unread + self.unwritten_bytes
         self._pieces.clear()
         self.unwritten_bytes = 0
         self._loop.remove_writer(self._descriptor)
@@ -290,7 +296,10 @@ class ReadyWriter(_BufferedWriter):
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as fault:
+            is_first = not self._pieces  # otherwise it is among the unwritten bytes
             self.close()
+            if self.unread_bytes is not None and is_first:
+                self.unread_bytes += sum(map(len, pieces))
             self._loop.call_soon(self._owner._write_failed, fault)
             return 0
 
@@ -386,6 +395,7 @@ class ThreadWriter(_BufferedWriter):
     """A `Writer` in a thread."""
 
     unwritten_bytes: int
+    unread_bytes: int | None
 
     def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, owner: WriteOwner) -> None:
         super().__init__(loop, descriptor, owner)
@@ -433,6 +443,19 @@ class ThreadWriter(_BufferedWriter):
         if self._is_open and self._done is not None:
             self._is_open = False
             self._done()
+
+
+def _pipe_bytes(descriptor: int) -> int | None:
+    """Return how many bytes are in a pipe; None if it is none, or the system does not say."""
+    if sys.platform == "win32":
+        return None
+    import fcntl
+    import termios
+
+    try:
+        return int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
+    except OSError:
+        return None
 
 
 def _call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object) -> bool:

@@ -281,3 +281,139 @@ async def test_a_program_that_always_exits_is_started_at_most_twice() -> None:
         async with connect(transport):
             pass
     assert lines == ["initialize", "server/discover"]
+
+
+IGNORES_THE_END = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", ["", IGNORES_THE_END])
+async def test_the_timeout_bounds_the_handshake_and_the_end_of_the_program(code: str) -> None:
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(HandshakeError, match=r"^the server did not answer initialize with a result"):
+        async with connect(sys.executable, "-c", f"{code}\nimport time; time.sleep(60)", timeout=3):
+            pass
+    assert asyncio.get_running_loop().time() - began < 5  # the machine may be busy
+
+
+async def test_a_program_that_prints_something_else_is_named() -> None:
+    code = "print('hello', flush=True); import time; time.sleep(60)"
+    client = connect(sys.executable, "-c", code, timeout=0.5, stderr="discard")
+    with pytest.raises(HandshakeError) as raised:
+        await client.__aenter__()
+    assert str(raised.value).startswith("the server did not answer initialize with a result\ncommand: ")
+    assert raised.value.program is not None
+    if raised.value.program.noise:  # a busy machine may not have started it yet
+        assert (raised.value.program.noise, raised.value.program.exit_status) == ("hello", None)
+        assert str(raised.value).endswith("\nstdout: hello")
+    with pytest.raises(StateError):
+        await client.ping()
+
+
+STARTED = "import sys; print('started', file=sys.stderr)"
+
+
+async def test_a_program_that_ends_at_once_is_named_and_not_started_again() -> None:
+    lines: list[str] = []
+    code = f"{STARTED}; print('Listening…'); sys.stdout.flush(); import no_such_module"
+    with pytest.raises(ConnectionLost) as raised:
+        async with connect(sys.executable, "-c", code, "--port", "1 2", stderr=lines.append):
+            pass
+    assert lines.count("started") == 1
+    report = raised.value.program
+    assert report is not None
+    assert report.command == (sys.executable, "-c", code, "--port", "1 2")
+    assert (report.exit_status, report.noise) == (1, "Listening…")
+    assert report.stderr.endswith("ModuleNotFoundError: No module named 'no_such_module'")
+    first, command, *others = str(raised.value).split("\n")
+    assert first == "the server ended with exit code 1"
+    assert command.startswith("command: ")
+    assert others[0] == "stdout: Listening…"
+    assert others[1] == "stderr: started"
+    assert others[-1] == "stderr: ModuleNotFoundError: No module named 'no_such_module'"
+
+
+async def test_what_an_error_shows_of_a_program_is_bounded() -> None:
+    code = "import sys\nfor _ in range(1000): print('n' * 5000); print('e' * 5000, file=sys.stderr)\nsys.exit(7)"
+    with pytest.raises(ConnectionLost) as raised:
+        async with connect(sys.executable, "-c", code, "x" * 5000, stderr="discard"):
+            pass
+    assert str(raised.value).startswith("the server ended with exit code 7")
+    assert len(str(raised.value)) < 6000
+    assert raised.value.program is not None
+    assert len(raised.value.program.stderr) < 4200
+
+
+async def test_the_stderr_of_a_program_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConnectionLost, match="stderr: started"):
+        async with connect(sys.executable, "-c", STARTED):
+            pass
+    assert capsys.readouterr().err == "started\n"
+    with pytest.raises(ConnectionLost, match="stderr: started"):
+        async with connect(sys.executable, "-c", STARTED, stderr="discard"):
+            pass
+    assert capsys.readouterr().err == ""
+    with pytest.raises(ValueError, match="stderr must be"):
+        connect(sys.executable, stderr="nowhere")  # type: ignore[arg-type]
+
+
+SERVER_THAT_CRASHES = f"""
+import json, os, sys
+print("started", file=sys.stderr, flush=True)
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["method"] == "tools/call":
+        print("about to crash", file=sys.stderr, flush=True)
+        os._exit(3)
+    if "id" in request:
+        result = {INITIALIZED} if request["method"] == "initialize" else {{}}
+        print(json.dumps({{"jsonrpc": "2.0", "id": request["id"], "result": result}}), flush=True)
+"""
+
+
+async def test_a_program_that_crashes_is_started_again_by_the_next_call() -> None:
+    lines: list[str] = []
+    command = [sys.executable, "-c", SERVER_THAT_CRASHES]
+    async with connect(*command, mode="legacy", stderr=lines.append, max_restarts=2) as client:
+        for count in (1, 2, 3):
+            await asyncio.gather(client.ping(), client.ping())
+            assert lines.count("started") == count
+            calls = [asyncio.ensure_future(client.call_tool("crash")) for _ in range(2)]
+            for call in calls:
+                with pytest.raises(ConnectionLost, match=r"^the server ended with exit code 3\n") as raised:
+                    await call
+                assert str(raised.value).count("command: ") == 1
+                assert str(raised.value).endswith("stderr: about to crash")
+        # It was started again twice in a minute: the call fails as the last one.
+        for _ in range(2):
+            with pytest.raises(ConnectionLost, match=r"^the server ended with exit code 3\n"):
+                await client.ping()
+    assert lines.count("started") == 3
+    with pytest.raises(ConnectionLost):
+        await client.ping()
+    assert lines.count("started") == 3
+
+
+async def test_a_program_is_not_started_again_without_permission() -> None:
+    lines: list[str] = []
+    command = [sys.executable, "-c", SERVER_THAT_CRASHES]
+    async with connect(*command, mode="legacy", stderr=lines.append, max_restarts=0) as client:
+        for call in (client.call_tool("crash"), client.ping()):
+            with pytest.raises(ConnectionLost, match=r"^the server ended with exit code 3\n"):
+                await call
+    assert lines.count("started") == 1
+    with pytest.raises(ValueError, match="max_restarts"):
+        connect(*command, max_restarts=-1)
+
+
+async def test_a_restart_that_fails_can_be_tried_again(tmp_path: Path) -> None:
+    flag = tmp_path / "broken"
+    code = f"import os, sys\nif os.path.exists({str(flag)!r}): sys.exit('broken')\n{SERVER_THAT_CRASHES}"
+    async with connect(sys.executable, "-c", code, mode="legacy", stderr="discard") as client:
+        with pytest.raises(ConnectionLost):
+            await client.call_tool("crash")
+        flag.touch()
+        with pytest.raises(ConnectionLost, match=r"exit code 1\n.*\nstderr: broken"):
+            await client.ping()
+        flag.unlink()
+        await client.ping()

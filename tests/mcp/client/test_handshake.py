@@ -107,7 +107,7 @@ def test_an_unusable_result_of_initialize_fails(result: Any, text: str) -> None:
 def test_modern_client(corpora: Path) -> None:
     handshake = client("modern")
     call = handshake.start()
-    assert (call.method, call.timeout_seconds) == ("server/discover", 10.0)
+    assert (call.method, call.timeout_seconds) == ("server/discover", None)
     schema_of(corpora, "2026-07-28", "RequestParams").validate(call.params)
     ready = handshake.answered(DISCOVERED)
     assert isinstance(ready, Done)

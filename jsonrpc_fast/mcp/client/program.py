@@ -1,0 +1,121 @@
+"""A server that is a program: what it printed, for the error when it ends or does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ...codec import ParseError, decode
+from ...errors import ProgramReport
+from ...transports.stdio.client import StdioClient
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ...transports.options import TransportOptions
+
+Stderr = Literal["inherit", "discard"] | Callable[[str], None]
+
+EXIT_SECONDS: Final = 0.5
+"""How long to wait for the exit status of a program whose stdout has ended."""
+
+_MAX_LINES: Final = 20
+_MAX_NOISE_LINES: Final = 3
+_LINE_CHARACTERS: Final = 200
+_COMMAND_CHARACTERS: Final = 300
+_PRINTED_BYTES: Final = 4096  # of stdout, before the first messages
+
+
+class ProgramTransport(StdioClient):
+    """A `StdioClient` that remembers the beginning of its program's stdout and the end of its stderr.
+
+    Args:
+        command: The program and its arguments.
+        stderr: Where its stderr goes: "inherit" (to `sys.stderr`, by lines), "discard", or a function that is called
+            with each line.
+        options: Options of `StdioClient`.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        stderr: Stderr,
+        env: dict[str, str],
+        cwd: Any,
+        **options: Unpack[TransportOptions],
+    ) -> None:
+        if not callable(stderr) and stderr not in ("inherit", "discard"):
+            raise ValueError('stderr must be "inherit", "discard" or a function')
+        super().__init__(command, stderr=self._keep_line, env=env, cwd=cwd, **options)
+        self._show: Stderr = stderr
+        self._program = tuple([os.fspath(part) for part in command])
+        self._lines: deque[str] = deque(maxlen=_MAX_LINES)
+        self._printed = b""
+        self._sent_bytes = 0
+
+    def receive(self, data: bytes | bytearray | memoryview) -> None:
+        if len(self._printed) < _PRINTED_BYTES:
+            self._printed += data[: _PRINTED_BYTES - len(self._printed)]
+        super().receive(data)
+
+    def write_bytes(self, data: bytes) -> None:
+        self._sent_bytes += len(data)
+        super().write_bytes(data)
+
+    @property
+    def has_read(self) -> bool:
+        """Whether the program has read anything, as far as the system tells."""
+        return self.unread_bytes is None or self.unread_bytes < self._sent_bytes
+
+    async def report(self, seconds: float = EXIT_SECONDS) -> ProgramReport:
+        """Return what is known of the program; wait for its exit status if it is about to end."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.wait_exited(), seconds)
+        return ProgramReport(self._program, self.returncode, "\n".join(self._lines), "\n".join(self._noise()))
+
+    async def end(self, seconds: float) -> None:
+        """End the program within some seconds: SIGTERM, and SIGKILL in the end."""
+        ending = asyncio.ensure_future(self.disconnect())
+        await asyncio.wait([ending], timeout=seconds)
+        if not ending.done():
+            self.kill()
+        await ending
+
+    def _keep_line(self, line: str) -> None:
+        self._lines.append(_cut(line, _LINE_CHARACTERS))
+        if callable(self._show):
+            self._show(line)
+        elif self._show == "inherit" and sys.stderr is not None:
+            with contextlib.suppress(OSError, ValueError):  # it may be closed
+                sys.stderr.write(line + "\n")
+
+    def _noise(self) -> list[str]:
+        lines = self._printed.split(b"\n")
+        if len(self._printed) == _PRINTED_BYTES:
+            lines.pop()  # the rest of it is not known
+        found = [line for line in lines if line.strip() and isinstance(decode(line, self.profile), ParseError)]
+        return [_cut(line.decode(errors="backslashreplace"), _LINE_CHARACTERS) for line in found[:_MAX_NOISE_LINES]]
+
+
+def explained(fault: str, report: ProgramReport) -> str:
+    """Return a text for an error about a program: what happened, then the command and what it printed."""
+    status = report.exit_status
+    if status is not None:
+        fault = f"the server ended with exit code {status}" if status >= 0 else f"signal {-status} ended the server"
+    command = shlex.join(report.command).replace("\n", "\\n")
+    lines = [fault, f"command: {_cut(command, _COMMAND_CHARACTERS)}"]
+    for name, text in (("stdout", report.noise), ("stderr", report.stderr)):
+        if text:
+            lines += [f"{name}: {line}" for line in text.split("\n")]
+    return "\n".join(lines)
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[:characters] + "…"
