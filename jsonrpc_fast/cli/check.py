@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, get_args
 
-from ..codec import Message, Notification, ParseError, Request
+from ..codec import Message, Notification, ParseError, Request, Response
 from ..codec.located import LocatingDecoder
 from ..codes import Hint, ParseErrorCode
 from ..framing.frames import Frame, Framing
@@ -27,6 +27,7 @@ from .output import FAILURE, INVALID, SUCCESS, announce_waiting, is_coloured, pr
 
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _CHUNK_BYTES: Final = 256 * 1024
+_FIRST_BYTES: Final = 4096  # the size of most first messages
 _BAR_BYTES: Final = 8 * 1024 * 1024  # the progress bar is shown after this much input
 _BAR_SECONDS: Final = 2.0  # or after this time
 _MAX_METHODS: Final = 1000  # with a line of their own
@@ -73,8 +74,12 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
             print_error(problem)
             return FAILURE
         is_first = False
-        for frame, item in decoder.feed_located(chunk):
-            report.add(frame, item)
+        for items in decoder.feed_in_blocks(chunk):
+            if isinstance(items, list):
+                report.add_valid(items)
+            else:
+                for frame, item in items:
+                    report.add(frame, item)
         progress.advance(len(chunk))
         print(end="", flush=True)  # slow input: show what was found at once
         if decoder.ended:
@@ -115,9 +120,10 @@ def _other_framing(start: bytes, profile: Profile) -> Framing | None:
             framing = "sse"
         case _:
             return None
-    for frame, item in LocatingDecoder(framing, profile).feed_located(start):
-        has_lines = framing != "concatenated" or b"\n" in (frame.text or b"").strip()
-        return framing if has_lines and not isinstance(item, ParseError) else None
+    for size in (_FIRST_BYTES, len(start)):  # a decoder splits all that it is fed
+        for frame, item in LocatingDecoder(framing, profile).feed_located(start[:size]):
+            has_lines = framing != "concatenated" or b"\n" in (frame.text or b"").strip()
+            return framing if has_lines and not isinstance(item, ParseError) else None
     return None
 
 
@@ -152,14 +158,29 @@ class _Report:
         self._progress = progress
         self._coloured = not options.json and is_coloured(sys.stdout)
 
-    def add(self, frame: Frame, item: Message | list[Message]) -> None:
-        """Count what was decoded from a frame, and show its faults."""
+    def add(self, frame: Frame | None, item: Message | list[Message]) -> None:
+        """Count what was decoded from a frame, and show its faults; None: it has none."""
         if isinstance(item, list):
             self.counts["batch"] += 1
             for message in item:
                 self._add(frame, message)
         else:
             self._add(frame, item)
+
+    def add_valid(self, items: list[Message | list[Message]]) -> None:
+        """Count what was decoded without a fault, by types: a loop over the items takes longer than decoding them."""
+        kinds = Counter(map(type, items))
+        if list in kinds or self._options.methods:
+            for item in items:
+                self.add(None, item)
+            return
+        self.counts["request"] += kinds[Request]
+        self.counts["notification"] += kinds[Notification]
+        if kinds[Response]:
+            responses = [item for item in items if type(item) is Response]
+            errors = [response.is_error for response in responses].count(True)
+            self.counts["error"] += errors
+            self.counts["result"] += len(responses) - errors
 
     def close(self) -> None:
         """Print the summary."""
@@ -195,7 +216,7 @@ class _Report:
         """Return the methods and their counts, the most frequent first."""
         return sorted(self.methods.items(), key=lambda item: (-item[1].total(), item[0]))
 
-    def _add(self, frame: Frame, message: Message) -> None:
+    def _add(self, frame: Frame | None, message: Message) -> None:
         if isinstance(message, Request):
             self._add_method("request", message.method)
         elif isinstance(message, Notification):
@@ -203,7 +224,7 @@ class _Report:
         elif isinstance(message, ParseError):
             self.counts["invalid"] += 1
             self.faults[message.code] += 1
-            if self.counts["invalid"] <= self._options.max_faults:
+            if frame is not None and self.counts["invalid"] <= self._options.max_faults:
                 self._show(frame, message)
         else:
             self.counts["error" if message.is_error else "result"] += 1

@@ -41,6 +41,16 @@ class LineFrames:
         self._offset = 0  # the offset of the current line
         self._at_start = True  # a byte order mark may follow
 
+    @property
+    def is_between_lines(self) -> bool:
+        """Whether the next byte begins a line, which is not the first one of the stream."""
+        return not (self._buffer or self._dropping or self._at_start)
+
+    def skip(self, lines: bytes) -> None:
+        """Count complete lines that something else has read. Only between lines."""
+        self._line += lines.count(b"\n")
+        self._offset += len(lines)
+
     def save(self) -> tuple[Any, ...]:
         return self._buffer, len(self._buffer), self._dropping, self._line, self._offset, self._at_start
 

@@ -6,15 +6,17 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import jsonrpc_fast
-from jsonrpc_fast import JSONRPC, PRESETS
+from jsonrpc_fast import JSONRPC, PRESETS, ParseError
 from jsonrpc_fast.cli import check
 from jsonrpc_fast.cli import main as cli
+from jsonrpc_fast.codec import located as located_module
 from jsonrpc_fast.codec.located import LocatingDecoder
 from jsonrpc_fast.framing.frames import FRAMINGS, Framing
 
@@ -86,6 +88,25 @@ def test_items_are_those_of_the_decoder(chunks: list[bytes], framing: Framing) -
             assert data.count(b"\n", 0, frame.offset) == frame.line - 1
     if framing == "newline":
         assert None not in [frame.text for frame, _ in located]
+
+
+@given(chunks=st.lists(CHUNK), framing=st.sampled_from(FRAMINGS))
+def test_blocks_have_the_items_and_the_frames_of_all_faults(chunks: list[bytes], framing: Framing) -> None:
+    locating = LocatingDecoder(framing)
+    expected = [pair for chunk in chunks for pair in locating.feed_located(chunk)] + list(locating.close_located())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(located_module, "_LOCATED_BYTES", 8)
+        decoder = LocatingDecoder(framing)
+        found: list[Any] = []
+        for chunk in chunks:
+            for items in decoder.feed_in_blocks(chunk):
+                found += [(None, item) for item in items] if isinstance(items, list) else items
+        found += decoder.close_located()
+    assert [item for _, item in found] == [item for _, item in expected]
+    for (frame, item), (where, _) in zip(found, expected, strict=True):
+        assert frame in (None, where)
+        faulty = any(isinstance(each, ParseError) for each in (item if isinstance(item, list) else [item]))
+        assert frame == where or not faulty
 
 
 def test_more_than_one_chunk(tmp_path: Path) -> None:
