@@ -4,6 +4,8 @@ Rules:
 - A session runs in the active environment, which has the extra `dev`. Only the sessions that test an installation, or
   another Python, make an environment of their own.
 - `.ci/run` runs these sessions, so each command is written once.
+- The core is built once: `build` makes the wheel that the other sessions install.
+- What takes long, or runs on more loops, Pythons and examples than a change needs, is in NIGHTLY.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import nox
@@ -42,6 +45,41 @@ UNTYPED = (
     "jsonrpc_fast.adapters.web3.LegacyWebSocketProvider",
 )
 """Classes whose base is unknown: the library has no types, or its release lacks the base."""
+
+TODAY = time.strftime("%Y%m%d")
+"""The seed of the nightly runs: another one each day, which a report of a failure can name."""
+NIGHTLY: list[tuple[str, ...]] = [
+    ("tests", "--slow", "--all-loops", "--hypothesis-profile=thorough"),
+    ("pure",),
+    ("build",),
+    ("reproducible",),
+    ("check_packages",),
+    ("no_compiler",),
+    ("installed",),
+    ("sdist",),
+    *[(f"pythons-{version}", "--slow") for version in PYTHONS],
+    *[(f"pure_wheel-{version}",) for version in PYTHONS],
+    ("coverage",),
+    ("mutants",),
+    ("leaks",),
+    ("soaks",),
+    ("threads", "--seconds", "600", "--seed", TODAY),
+    ("fuzz", "--seconds", "3600", "--seed", TODAY),
+    ("guided",),
+    ("conformance",),
+    ("adapters",),
+]
+"""The sessions of a night, in their order, and the arguments of each."""
+SOAKS = (
+    ("session_soak", "--seed", TODAY),
+    ("transport_soak",),
+    ("stream_memory",),
+    ("tls_closes",),
+    ("mcp_http_connects",),
+    ("mcp_hostile",),
+)
+"""Programs of tests/isolated that run for minutes, and their arguments."""
+GUIDED_SECONDS = 600
 
 BACKEND = "import jsonrpc_fast; print(jsonrpc_fast.BACKEND)"
 PLACE = "import jsonrpc_fast; print(jsonrpc_fast.__file__)"
@@ -89,16 +127,25 @@ def unpack(archive: Path, folder: Path) -> Path:
 
 
 def build_packages(session: nox.Session, sources: Path, target: Path, **env: str) -> None:
-    """Build the source distribution, and from it the wheel of this Python and the pure one."""
+    """Build the source distribution, the wheel of this Python and the pure one from a folder of sources."""
     shutil.rmtree(target, ignore_errors=True)
     env = {"SOURCE_DATE_EPOCH": commit_time(), **env}
     os.umask(0o022)  # wheels hold the modes of some files
     with session.chdir(sources):
         session.run("python", "-m", "build", "-n", "-s", "-o", str(target), env=env, silent=True)
-    [archive] = target.iterdir()
-    build = ("pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(target), str(archive))
-    for choice in ("yes", "no"):
-        session.run(*build, env={**env, "JSONRPC_FAST_EXTENSION": choice}, silent=True)
+        build = ("pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(target), ".")
+        for choice in ("yes", "no"):
+            for earlier in Path("build").glob("lib*"):
+                shutil.rmtree(earlier)  # it may hold modules that are gone
+            session.run(*build, env={**env, "JSONRPC_FAST_EXTENSION": choice}, silent=True)
+
+
+def built_wheel(session: nox.Session) -> Path:
+    """Return the wheel with the core in `dist`."""
+    found = [wheel for wheel in DIST.glob("*.whl") if not wheel.name.endswith("-py3-none-any.whl")]
+    if len(found) != 1:
+        session.error("dist/ does not hold one wheel with the core: run `nox -s build` first")
+    return found[0]
 
 
 def run_tests_on(session: nox.Session, wheel: Path, backend: str, *options: str) -> None:
@@ -141,7 +188,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the tests on both backends, in parallel; `-- --slow` includes the slow ones."""
+    """Run the tests on both backends, in parallel; `-- --slow --all-loops` is for all of them, on every loop."""
     session.run(*PYTEST, *session.posargs)
 
 
@@ -149,9 +196,50 @@ def tests(session: nox.Session) -> None:
 def pure(session: nox.Session) -> None:
     """Run the tests with the pure backend chosen, as on a machine without a compiler.
 
-    What tests the core as a module does not depend on the choice, and is left out.
+    What runs on both backends anyway, or tests the core as a module, does not depend on the choice, and is left out.
     """
-    session.run(*PYTEST, "tests", "--pure-only", *session.posargs, env={"JSONRPC_FAST_PURE": "1"})
+    session.run(*PYTEST, "tests", "--pure-only", "--without-impl", *session.posargs, env={"JSONRPC_FAST_PURE": "1"})
+
+
+@nox.session
+def nightly(session: nox.Session) -> None:
+    """Run everything that takes long, one session after the other; `-- fuzz guided` chooses some."""
+    for name, *arguments in NIGHTLY:
+        if not session.posargs or name in session.posargs or name.partition("-")[0] in session.posargs:
+            session.notify(name, arguments)
+
+
+@nox.session
+def mutants(session: nox.Session) -> None:
+    """Put small faults into the code that carries the rules, and count those that the tests find."""
+    session.run("python", "-m", "tests.isolated.mutants", *session.posargs)
+
+
+@nox.session
+def leaks(session: nox.Session) -> None:
+    """Call each function of the codec a million times, on both backends: neither memory nor objects are left."""
+    session.run("python", "-m", "tests.isolated.leaks", *session.posargs)
+    session.run("python", "-m", "tests.isolated.leaks", *session.posargs, env={"JSONRPC_FAST_PURE": "1"})
+
+
+@nox.session
+def soaks(session: nox.Session) -> None:
+    """Run the long programs of tests/isolated: sessions, transports and servers under load, for leaks and losses."""
+    for name, *arguments in SOAKS:
+        if not session.posargs or name in session.posargs:
+            session.run("python", "-m", f"tests.isolated.{name}", *arguments)
+
+
+@nox.session(venv_backend="virtualenv")
+def guided(session: nox.Session) -> None:
+    """Run each fuzz target for ten minutes on inputs that coverage guides; `-- decode 60` runs one for a minute."""
+    session.install("-e", ".[test]", "atheris>=2.3", env={"JSONRPC_FAST_EXTENSION": "yes"})
+    code = "from tests.fuzz.__main__ import load_targets; print(*load_targets())"
+    names, seconds = str(session.run("python", "-c", code, silent=True)).split(), GUIDED_SECONDS
+    if session.posargs:
+        names, seconds = [session.posargs[0]], int((*session.posargs[1:], seconds)[0])
+    for name in names:
+        session.run("python", "-m", "tests.fuzz.guided", name, f"-max_total_time={seconds}")
 
 
 @nox.session
@@ -216,9 +304,9 @@ def no_compiler(session: nox.Session) -> None:
 
 @nox.session(venv_backend="virtualenv")
 def installed(session: nox.Session) -> None:
-    """Check the types of the installed package with mypy, and with pyright where it runs."""
-    package = ".[aiorpcx,cli,http,mcp-http,nats,otel,pygls,pylsp,redis,typed,web3,websocket]"
-    session.install(package, "mcp>=2", "mypy", "pyright", env={"JSONRPC_FAST_EXTENSION": "yes"})
+    """Install the wheel that `build` has built, and check its types with mypy, and with pyright where it runs."""
+    extras = "aiorpcx,cli,http,mcp-http,nats,otel,pygls,pylsp,redis,typed,web3,websocket"
+    session.install(f"jsonrpc_fast[{extras}] @ {built_wheel(session).as_uri()}", "mcp>=2", "mypy", "pyright")
     leave_sources(session)
     expect(session, "cython", "python", "-c", BACKEND)
     session.run("mypy", "--config-file=", "--strict", str(ROOT / "tests" / "package" / "typed" / "public.py"))
@@ -243,12 +331,18 @@ def pythons(session: nox.Session) -> None:
 
 @nox.session(venv_backend="virtualenv")
 def build(session: nox.Session) -> None:
-    """Build the source distribution, the wheel of this Python and the pure wheel, and prove them reproducible.
-
-    The second build starts from the unpacked source distribution, in another folder, with another hash seed.
-    """
+    """Build the source distribution, the wheel of this Python and the pure wheel, in `dist`."""
     session.install(*BUILD_TOOLS)
     build_packages(session, ROOT, DIST)
+
+
+@nox.session(venv_backend="virtualenv")
+def reproducible(session: nox.Session) -> None:
+    """Build again what is in `dist`, from the unpacked source distribution: the same bytes come out.
+
+    The folder and the hash seed are others.
+    """
+    session.install(*BUILD_TOOLS)
     folder = temporary_folder(session)
     other = folder / "again"
     sources = unpack(source_archive(session), folder / "a folder with another path")

@@ -7,13 +7,19 @@ JSONRPC_FAST_EXTENSION   yes    build the core; a failure is fatal (release jobs
 An older core is removed before anything is built, so it cannot be mistaken for the new one. If the core is not built,
 the reason is stored in the package, for `python -m jsonrpc_fast info`.
 
+Nothing is written beside the sources. Cython's C file and the finished core stay in `build/core/KEY`, where the key is
+a checksum of the sources, of this file and of Cython's release: the same sources are not translated again, nor compiled
+again with the same settings (`--force` does both). Where that folder cannot be written, they are in the build's own.
+
 A core for a wheel has no symbols, a core for the source folder keeps them. With SOURCE_DATE_EPOCH, the same sources and
 tools give the same bytes in any folder: setuptools does so for wheels, `SourceArchive` for the source distribution.
 """
 
 import gzip
+import hashlib
 import os
 import runpy
+import shutil
 import sys
 import tarfile
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -29,6 +35,12 @@ FOLDER = os.path.join("jsonrpc_fast", "codec")
 CHOICE = os.environ.get("JSONRPC_FAST_EXTENSION") or "unset"
 if CHOICE not in ("yes", "no", "unset"):
     sys.exit(f"JSONRPC_FAST_EXTENSION must be yes, no or unset, not {CHOICE!r}")
+
+
+PYX = f"{FOLDER}/_core.pyx"
+SOURCES = ("*.pyx", "*.pxd", "*.pxi", "*.h")
+SETTINGS = ("CFLAGS", "CPPFLAGS", "LDFLAGS", "ARCHFLAGS", "MACOSX_DEPLOYMENT_TARGET")
+"""Variables that change what a compiler makes."""
 
 
 class Core:
@@ -93,9 +105,55 @@ class BuildCore(build_ext):
             ext.extra_compile_args.append("-g0")
             ext.extra_link_args.append("-Wl,-x" if sys.platform == "darwin" else "-Wl,-s")
         try:
-            super().build_extension(ext)
-        except Exception as error:
+            self.build_core(ext)
+        except Exception as error:  # also an ImportError: Cython is missing or too old
             give_up(error)
+
+    def build_core(self, ext):
+        """Take the finished core of an earlier build, or translate and compile it."""
+        folder = self.kept_folder()
+        target = Path(self.get_ext_fullpath(ext.name))
+        settings = [getattr(self.compiler, name, None) for name in ("compiler_type", "compiler_so", "linker_so")]
+        settings += [ext.extra_compile_args, ext.extra_link_args, ext.define_macros]
+        settings += [os.environ.get(name) for name in SETTINGS]
+        kept = folder / digest(repr(settings).encode()) / target.name
+        if kept.is_file() and not self.force:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(kept, target)
+            return
+        ext.sources = [str(self.translate(ext, folder))]
+        super().build_extension(ext)
+        place(kept, target.read_bytes())
+
+    def kept_folder(self):
+        """Return the folder of these sources and this Cython, and remove those of others."""
+        import Cython
+
+        sources = sorted(path for kind in SOURCES for path in Path(FOLDER).rglob(kind))
+        texts = [*[path.read_bytes() for path in sources], Path(__file__).read_bytes(), Cython.__version__.encode()]
+        key = digest(b"".join([b"%d:%b" % (len(text), text) for text in texts]))
+        for base in (Path("build", "core"), Path(self.build_temp, "core")):
+            try:
+                (base / key).mkdir(parents=True, exist_ok=True)
+            except OSError:
+                continue
+            for other in base.iterdir():
+                if other.name != key:
+                    shutil.rmtree(other, ignore_errors=True)
+            return base / key
+        raise OSError(f"cannot write to {self.build_temp}")
+
+    def translate(self, ext, folder):
+        """Return the C file of the core."""
+        from Cython.Build import cythonize
+
+        found = folder / "_core.c"
+        if self.force or not found.is_file():
+            own = folder / f"{os.getpid()}"  # another build may run at the same time
+            [made] = cythonize([Extension(ext.name, [PYX])], build_dir=str(own), force=True)
+            place(found, Path(made.sources[0]).read_bytes())
+            shutil.rmtree(own)
+        return found
 
 
 class SourceArchive(sdist):
@@ -123,24 +181,26 @@ class SourceArchive(sdist):
         return name
 
 
+def digest(data):
+    """Return a short checksum, for names."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def place(path, data):
+    """Write a file at once, for others that may read it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    own = path.with_name(f"{path.name}.{os.getpid()}")
+    own.write_bytes(data)
+    os.replace(own, path)
+
+
 def extensions():
     if CHOICE == "no":
         Core.fault = "JSONRPC_FAST_EXTENSION=no"
         return []
-    try:
-        from Cython.Build import cythonize
-
-        checksum = runpy.run_path(os.path.join(FOLDER, "_sources.py"))["checksum"](FOLDER)
-        macros = [("JSONRPC_FAST_SOURCES", f"{checksum}UL")]
-        core = Extension(f"{PACKAGE}._core", [f"{FOLDER}/_core.pyx"], define_macros=macros)
-        built = cythonize([core], force=True)
-    except Exception as error:  # Cython is missing or too old, or the C file cannot be written
-        give_up(error)
-        return []
-    for extension in built:
-        # cythonize() makes new Extension objects, without `optional`.
-        extension.optional = CHOICE == "unset"
-    return built
+    checksum = runpy.run_path(os.path.join(FOLDER, "_sources.py"))["checksum"](FOLDER)
+    macros = [("JSONRPC_FAST_SOURCES", f"{checksum}UL")]
+    return [Extension(f"{PACKAGE}._core", [PYX], define_macros=macros, optional=CHOICE == "unset")]
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": BuildCore, "build_py": BuildPackage, "sdist": SourceArchive})

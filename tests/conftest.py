@@ -36,6 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="test the plain Python alone, for an installation without the core (as JSONRPC_FAST_EXTENSION=no does)",
     )
+    parser.addoption(
+        "--without-impl", action="store_true", help="leave out the tests that run on both backends whichever is chosen"
+    )
     parser.addoption("--slow", action="store_true", help="also run the tests marked as slow")
     parser.addoption("--all-loops", action="store_true", help="run the tests of drivers on each event loop")
     parser.addoption("--row", help="check that row of a table alone")
@@ -53,6 +56,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if isinstance(item, pytest.Function) and item.get_closest_marker("virtual_time"):
             item.fixturenames.append("virtual_time")  # after `loop` and `each_loop`
+    if config.getoption("--without-impl"):
+        kept = [item for item in items if "impl" not in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=[item for item in items if "impl" in getattr(item, "fixturenames", ())])
+        items[:] = kept
     if not config.getoption("--slow"):
         left_out = [item for item in items if item.get_closest_marker("slow")]
         config.stash[SLOW] = len(left_out)
