@@ -153,6 +153,30 @@ def test_a_failed_build_removes_an_older_core(built: Path) -> None:
     assert "/nonexistent/cc" in fault
 
 
+def test_the_same_sources_are_not_built_again(clone: Path) -> None:
+    pytest.importorskip("Cython")
+    before = {path for path in clone.rglob("*") if "build" not in path.relative_to(clone).parts[:1]}
+    unoptimized = {"CFLAGS": "-O0", "JSONRPC_FAST_EXTENSION": "yes"}
+
+    def kept() -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in (clone / "build" / "core").rglob("*.*")}
+
+    assert build(clone, "build", "--build-lib", "build/lib", **unoptimized).returncode == 0
+    first = kept()
+    assert set(first) == {CORE, "_core.c"}
+    core = clone / "build" / "lib" / CODEC / CORE
+    core.unlink()
+    assert build(clone, "build", "--build-lib", "build/lib", **unoptimized).returncode == 0
+    assert core.is_file()
+    assert kept() == first
+    assert {path for path in clone.rglob("*") if "build" not in path.relative_to(clone).parts[:1]} == before
+    source = clone / CODEC / "_core_parts" / "decoding.pxi"
+    source.write_bytes(source.read_bytes() + b"\n")
+    assert build(clone, "build", "--build-lib", "build/lib", CC="/nonexistent/cc").returncode == 0
+    assert not core.is_file()
+    assert [name for name in kept() if first.get(name) == kept()[name]] == []
+
+
 def test_the_source_distribution_holds_all_sources_and_nothing_generated(tmp_path: Path) -> None:
     if not (ROOT / ".git").exists() or shutil.which("git") is None:
         pytest.skip("the sources are not in a Git repository")
