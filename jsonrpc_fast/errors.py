@@ -185,11 +185,9 @@ def internal_error(error: BaseException, method: str, id: MessageId = None) -> R
         method: the method of the message.
         id: the id of the message; None for a notification.
     """
-    import logging  # `import jsonrpc_fast` must not load it
+    from ._logs import logger_of  # `import jsonrpc_fast` must not load logging
 
-    logging.getLogger("jsonrpc_fast.handlers").error(
-        "the handler of %s failed, id %s", shorten(method), shorten(id), exc_info=error
-    )
+    logger_of("handlers").error("the handler of %s failed, id %s", shorten(method), shorten(id), exc_info=error)
     return standard_error(ErrorCode.INTERNAL_ERROR)
 
 

@@ -320,7 +320,7 @@ def _response(id: MessageId, code: ErrorCode) -> Response:
 
 
 def _log(errors: tuple[Fault, ...]) -> None:
-    import logging  # `import jsonrpc_fast` must not load it
+    from ._logs import logger_of  # `import jsonrpc_fast` must not load logging
 
     found = ", ".join(f"{fault.code.name} at {fault.path or 'the message'}" for fault in errors)
-    logging.getLogger("jsonrpc_fast").error("an outgoing response is invalid: %s", found)
+    logger_of("validator").error("an outgoing response is invalid: %s", found)

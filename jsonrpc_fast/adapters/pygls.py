@@ -16,10 +16,10 @@ Rules:
     request from a browser.
   - Only a whole message is structured: an object with a member `jsonrpc` inside of params stays as it is. A custom
     request or notification without params has the params None.
-
-Messages follow the rules of `LSP`. pygls also accepts the following messages, and the adapter does not: a duplicate
-member, a method beside a result or an error, an id that is neither an integer nor a string, NaN, Infinity, and lone
-surrogates.
+  - What the rules of `LSP` refuse, the json module reads, as in pygls: NaN, lone surrogates, duplicate members. What it
+    cannot read either gets an error response, and so does a batch, which LSP does not have.
+  - What orjson would write differently, the json module writes, as in pygls.
+  - An error response without an id ends the only call in flight.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cache, partial
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
-from ..codec import ParseError, Request, Response
-from ..codec._backend import dumps
+from ..codec import Notification, ParseError, Request, Response, decode
+from ..codes import ParseErrorCode
 from ..errors import ConnectionLost
 from ..profile import LSP
 from ..transports.base import BaseTransport
-from ..transports.protocol import Received
 from ..transports.stdio.descriptors import duplicate, open_reader, open_writer
 from ..transports.stdio.server import StdioServer
 from ..transports.stdio.transport import DescriptorTransport
 from ..transports.stream.client import TcpClient
 from ..transports.stream.server import TcpServer
+from .json import to_bytes
 
 try:
     import pygls.client
@@ -61,6 +61,7 @@ try:
         JsonRpcInternalError,
     )
     from pygls.protocol import JsonRPCProtocol
+    from pygls.protocol.json_rpc import RPCRequest, RPCResponse
 except ImportError as _missing:
     raise ImportError('this adapter needs pygls 2: pip install "jsonrpc_fast[pygls]"') from _missing
 
@@ -69,7 +70,22 @@ __all__ = ["JsonRPCClient", "JsonRPCServer", "LanguageClient", "LanguageServer"]
 PROFILE: Final = LSP.replace(name="pygls", big_ints="exact", null_companions=True)
 """The rules of `LSP`, and what pygls tolerates in addition."""
 
-_OPTIONS: Final[dict[str, Any]] = {"framing": "content-length", "profile": PROFILE}
+
+class Refused(NamedTuple):
+    """A text that the profile refuses."""
+
+    text: bytes | bytearray
+    fault: ParseError
+
+
+def read(text: bytes | bytearray) -> Request | Notification | Response | Refused:
+    """Return the message in a text, or the text itself if the profile refuses it."""
+    received: Any = decode(text, PROFILE)
+    return Refused(text, received) if type(received) is ParseError else received
+
+
+_MESSAGES: Final[dict[str, Any]] = {"profile": PROFILE, "decode": read}
+_OPTIONS: Final[dict[str, Any]] = {"framing": "content-length", **_MESSAGES}
 _HEAD: Final = re.compile(rb"Content-Length: ([1-9][0-9]{0,14})\r\n(?:Content-Type: [^\r\n]*\r\n)?\r\n")
 _LENGTH: Final = re.compile(rb"Content-Length:[ \t]*([0-9]{1,15})[ \t]*\r?\n", re.IGNORECASE)
 _TYPE: Final = re.compile(rb"Content-Type:", re.IGNORECASE)
@@ -194,39 +210,48 @@ class _Frames:
 class _FastProtocol(JsonRPCProtocol):
     """A mixin for pygls' protocol classes: it encodes with orjson, and accepts messages of this package."""
 
-    def receive(self, received: Received) -> None:
+    def receive(self, received: Request | Notification | Response | Refused) -> None:
         """Handle a message from the peer."""
-        assert not isinstance(received, list)  # the profile has no batches
-        try:
+        if isinstance(received, Refused):
+            message = _as_pygls_reads(received.text)
+            if message is None:
+                self.lose(received.fault)
+                return
+        else:
             message = received.to_dict()
-            if not isinstance(received, Response) and self.get_message_type(received.method) is None:
-                message.setdefault("params", None)  # pygls' own classes require it
+        try:
+            if "method" in message:
+                if self.get_message_type(message["method"]) is None:
+                    message.setdefault("params", None)  # pygls' own classes require it
+            elif "error" in message and message.get("id") is None:
+                message["id"] = self._only_call()
             structured = self.structure_message(message)
         except Exception as error:
-            self._reject(received, error)
+            self._reject(message, error)
         else:
             self.handle_message(structured)
 
-    def _reject(self, received: Request | Any, error: Exception) -> None:
+    def _reject(self, message: dict[str, Any], error: Exception) -> None:
         """Handle a message that cannot be structured."""
         source: Any = JsonRpcException
-        if isinstance(received, Request):
-            known = error if isinstance(error, JsonRpcException) else JsonRpcInternalError(str(error))
-            id: Any = received.id
-            self._send_response(id, error=known.to_response_error())
-            source = FeatureRequestError
-        elif isinstance(received, Response):
-            self._end_call(received.id, error)
+        id: Any = message.get("id")
+        if isinstance(id, (int, str)):
+            if "method" in message:
+                known = error if isinstance(error, JsonRpcException) else JsonRpcInternalError(str(error))
+                self._send_response(id, error=known.to_response_error())
+                source = FeatureRequestError
+            else:
+                self._end_call(id, error)
         self._server._report_server_error(error, source)
 
     def lose(self, fault: Exception) -> None:
         """Handle an invalid message, or the loss of the connection."""
         _log.error("Unable to handle message: %s", fault)
-        if isinstance(fault, ParseError) and fault.id is not None:
-            if fault.reply_expected:
-                self._send_data(fault.to_response().to_dict())
-            else:
+        if isinstance(fault, ParseError):
+            if not fault.reply_expected:
                 self._end_call(fault.id, fault)
+            elif fault.code not in (ParseErrorCode.INVALID_FRAMING, ParseErrorCode.TRUNCATED):
+                self._send_data(fault.to_response().to_dict())
         if not isinstance(fault, OSError):
             self._server._report_server_error(fault, JsonRpcException)
 
@@ -234,6 +259,11 @@ class _FastProtocol(JsonRPCProtocol):
         """End the calls to a peer that is lost."""
         for id in list(self._result_types):
             self._end_call(id, ConnectionLost("the connection is closed"))
+
+    def _only_call(self) -> Any:
+        """Return the id of the only call in flight; None if there are none, or several."""
+        ids = [id for id in self._result_types if id in self._request_futures]
+        return ids[0] if len(ids) == 1 else None
 
     def _end_call(self, id: Any, error: Exception) -> None:
         self._result_types.pop(id, None)
@@ -253,20 +283,15 @@ class _FastProtocol(JsonRPCProtocol):
         except Exception as error:
             _log.exception("Error sending data", exc_info=True)
             self._server._report_server_error(error, JsonRpcInternalError)
-            id = getattr(data, "id", None)
-            if hasattr(data, "method"):
-                self._end_call(id, error)
-            elif hasattr(data, "result"):
-                self._send_response(
-                    id, error=JsonRpcInternalError(f"the result cannot be sent: {error}").to_response_error()
-                )
+            if isinstance(data, RPCRequest):
+                self._end_call(data.id, error)
+            elif isinstance(data, RPCResponse):
+                known = JsonRpcInternalError(f"the result cannot be sent: {error}")
+                self._send_response(data.id, error=known.to_response_error())
 
     def _encode(self, data: Any) -> bytes:
-        try:
-            return dumps(self._serialize_message(data) if hasattr(data, "__attrs_attrs__") else data)
-        except TypeError:
-            # Such as a namedtuple, a key that is not a string, or an integer beyond 64 bits.
-            return json.dumps(data, default=self._serialize_message).encode()
+        text = to_bytes(data if isinstance(data, dict) else self._serialize_message(data), self._serialize_message)
+        return json.dumps(data, default=self._serialize_message).encode() if text is None else text
 
 
 @cache
@@ -314,7 +339,7 @@ class JsonRPCServer(pygls.server.JsonRPCServer):
         """Serve over WebSocket until a client disconnects. Needs the extra `websocket`."""
         from ..transports.websocket import WebSocketServer
 
-        self._run_server(WebSocketServer(self._serve_one, host, port, origins=None, profile=PROFILE))
+        self._run_server(WebSocketServer(self._serve_one, host, port, origins=None, **_MESSAGES))
 
     def shutdown(self) -> None:
         """Stop serving; any thread may call this."""
@@ -383,7 +408,7 @@ class JsonRPCClient(pygls.client.JsonRPCClient):
         """Connect to a server over WebSocket. Needs the extra `websocket`."""
         from ..transports.websocket import WebSocketClient
 
-        await self._start(WebSocketClient(f"ws://{host}:{port}", profile=PROFILE))
+        await self._start(WebSocketClient(f"ws://{host}:{port}", **_MESSAGES))
 
     async def stop(self) -> None:
         """Wait until the server's process has ended, and close the connection."""
@@ -414,7 +439,7 @@ async def _attach(
     """Start a transport for the protocol of a server or client."""
     protocol: Any = endpoint.protocol
 
-    def on_message(received: Received) -> None:
+    def on_message(received: Any) -> None:
         protocol.receive(received)
         if stop_event.is_set():
             transport._begin_closing(5.0)
@@ -427,6 +452,15 @@ async def _attach(
     await transport.connect()
     protocol.set_writer(_Writer(transport, output))
     await transport.start()
+
+
+def _as_pygls_reads(text: bytes | bytearray) -> dict[str, Any] | None:
+    """Return the message in a text; None if pygls would not handle it."""
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return message if isinstance(message, dict) and message.get("jsonrpc") == "2.0" else None
 
 
 def _descriptor(stream: Any) -> int | None:

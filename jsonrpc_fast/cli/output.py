@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any, Final
 
 SUCCESS: Final = 0
@@ -30,6 +31,29 @@ def print_error(text: str, program: str = "jsonrpc-fast") -> None:
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             print(f"{program}: {text}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def logging_to_stderr(program: str, debug: bool) -> Iterator[None]:
+    """Print the package's warnings on stderr as messages of a command; if `debug`, whatever the package logs."""
+    import logging
+
+    from .._logs import NAME
+
+    logger = logging.getLogger(NAME)
+    handler = logging.StreamHandler()
+    if debug:
+        handler.setFormatter(logging.Formatter("%(asctime)s.%(msecs)03d %(name)s: %(message)s", "%H:%M:%S"))
+    else:
+        handler.setFormatter(logging.Formatter(f"{program}: %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def announce_waiting(text: str, program: str = "jsonrpc-fast") -> None:

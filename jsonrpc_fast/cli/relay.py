@@ -9,13 +9,13 @@ Rules:
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from .output import FAILURE, WAITING_FOR_CLIENT, announce_waiting, print_error, printable
+from .._logs import logger_of
+from .output import FAILURE, WAITING_FOR_CLIENT, announce_waiting, logging_to_stderr, print_error, printable
 
 _PROGRAM: Final = "jsonrpc-fast relay"
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -30,19 +30,12 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     except ValueError as error:
         return _fail(str(error))
     try:
-        from ..transports import debug
+        with logging_to_stderr(_PROGRAM, options.debug):
+            if place is None:
+                return _run_stdio(options.url, headers)
+            from ..mcp.http.programs import serve_program
 
-        if options.debug:
-            debug.enable()
-        else:
-            warnings = logging.StreamHandler()
-            warnings.setFormatter(logging.Formatter(f"{_PROGRAM}: %(message)s"))
-            debug.logger.addHandler(warnings)
-        if place is None:
-            return _run_stdio(options.url, headers)
-        from ..mcp.http.programs import serve_program
-
-        return serve_program(command, *place, max_processes=max(1, options.max_processes))
+            return serve_program(command, *place, max_processes=max(1, options.max_processes))
     except ModuleNotFoundError as error:
         if (error.name or "").startswith(__package__.partition(".")[0]):
             raise
@@ -102,7 +95,7 @@ def _run_stdio(url: str, headers: dict[str, str]) -> int:
 
 
 def _print_fault(side: str, fault: Exception) -> None:
-    logging.getLogger("jsonrpc_fast.relay").warning(
+    logger_of("relay").warning(
         "%s: %s", "client" if side == "left" else "server", fault if str(fault) else type(fault).__name__
     )
 

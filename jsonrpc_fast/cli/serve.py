@@ -7,13 +7,12 @@ which templates are invalid, and with `--debug` a line for each message and faul
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .output import FAILURE, WAITING_FOR_CLIENT, announce_waiting, print_error, printable
+from .output import FAILURE, WAITING_FOR_CLIENT, announce_waiting, logging_to_stderr, print_error, printable
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -91,21 +90,19 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:
         return _fail(str(error))
     try:
-        from ..mcp.templates.server import TemplateFolder, serve_folder, serve_folder_over_http
+        with logging_to_stderr(_PROGRAM, configuration.debug):
+            return _serve(configuration)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith(__package__.partition(".")[0]):
             raise
         extra = "mcp" if configuration.address is None else "mcp-http"
         return _fail(f"{error.name} is missing; install the extra: pip install 'jsonrpc_fast[{extra}]'")
-    from ..errors import ConnectionLost
-    from ..transports import debug
 
-    if configuration.debug:
-        debug.enable()
-    else:
-        warnings = logging.StreamHandler()
-        warnings.setFormatter(logging.Formatter(f"{_PROGRAM}: %(message)s"))
-        debug.logger.addHandler(warnings)
+
+def _serve(configuration: ServeConfiguration) -> int:
+    from ..errors import ConnectionLost
+    from ..mcp.templates.server import TemplateFolder, serve_folder, serve_folder_over_http
+
     try:
         folder = TemplateFolder(configuration.template_dir)
     except (OSError, ValueError) as error:

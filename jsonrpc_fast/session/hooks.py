@@ -17,16 +17,16 @@ Each method has a protocol of its own below, and `Hooks` is any of them. Their a
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
+from .._logs import logger_of
 from .._repr import shorten
 from ..errors import LOOP_EXITS
 from ..types import MessageId
 from .tracker import Outcome
 
-logger: Final = logging.getLogger("jsonrpc_fast.session")
+logger: Final = logger_of("session")
 
 Hook = Callable[..., Any]
 

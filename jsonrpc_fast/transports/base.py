@@ -75,6 +75,8 @@ class BaseTransport(Transport):
         raw: Whether payloads are left undecoded, as in `Decoder`.
         drain_seconds: How long `close` waits for the peer to take what was accepted; None: without limit.
         max_faults: The number of invalid messages after which one more closes the transport; None: without limit.
+        decode: Reads each text in place of the codec. What it returns goes to `onmessage`, or to `onerror` if it is a
+            `ParseError`. It must not raise. None: the codec reads.
 
     Attributes:
         profile: The rules for decoding, with the limits.
@@ -108,6 +110,7 @@ class BaseTransport(Transport):
         raw: bool = False,
         drain_seconds: float | None = 5.0,
         max_faults: int | None = None,
+        decode: Callable[[Any], Any] | None = None,
     ) -> None:
         check_seconds("drain_seconds", drain_seconds)
         check_count("max_faults", max_faults, 0)
@@ -115,6 +118,7 @@ class BaseTransport(Transport):
         self.profile: Final[Profile] = profile if limits is None else profile.replace(limits=limits)
         self._drain_seconds = drain_seconds
         self._max_faults = max_faults
+        self._decode_text = decode
         self.onmessage: Callable[[Received], None] | None = None
         self.onerror: Callable[[Exception], None] | None = None
         self.onclose: Callable[[], None] | None = None

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from ..codec import Decoder
+from ..codec import Decoder, ParseError
+from ..codec._backend import too_large_fault
+from ..codec._stream import StreamDecoder
 from ..framing.frames import Framing, frame
 from ..profile import JSONRPC, Limits, Profile
 from . import debug
@@ -14,6 +16,23 @@ from .base import TURN_ITEMS, BaseTransport, State
 
 SMALL_BYTES: Final = 256
 """Chunks up to this size are decoded at once, since they hold few items."""
+
+
+class _TextDecoder(StreamDecoder[Any]):
+    """Splits a stream like `Decoder`, and leaves each text to a function."""
+
+    __slots__ = ("_decode_text",)
+    _fault_class = ParseError
+
+    def __init__(self, framing: Framing, profile: Profile, decode: Callable[[bytes], Any]) -> None:
+        super().__init__(framing, profile)
+        self._decode_text = decode
+
+    def _decode(self, text: bytes) -> Any:
+        return self._decode_text(text)
+
+    def _too_large(self, head: bytes) -> ParseError:
+        return too_large_fault(head, self._profile)
 
 
 class ByteTransport(BaseTransport):
@@ -37,9 +56,19 @@ class ByteTransport(BaseTransport):
         raw: bool = False,
         drain_seconds: float | None = 5.0,
         max_faults: int | None = None,
+        decode: Callable[[Any], Any] | None = None,
     ) -> None:
-        super().__init__(profile=profile, limits=limits, raw=raw, drain_seconds=drain_seconds, max_faults=max_faults)
-        self._decoder = Decoder(framing, profile, limits, raw)
+        super().__init__(
+            profile=profile,
+            limits=limits,
+            raw=raw,
+            drain_seconds=drain_seconds,
+            max_faults=max_faults,
+            decode=decode,
+        )
+        self._decoder: StreamDecoder[Any] = (
+            Decoder(framing, profile, limits, raw) if decode is None else _TextDecoder(framing, self.profile, decode)
+        )
         self._feed: Callable[..., list[Any]] = self._decoder.feed
         self._undecoded = bytearray()
         self._partial_bytes = 0  # of a message that has not arrived completely, about

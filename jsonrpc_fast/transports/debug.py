@@ -1,8 +1,7 @@
 """The debug log of the transports: kinds, methods, ids, sizes and times of messages, never a payload.
 
 Rules:
-  - The logger `jsonrpc_fast` is silent unless it is turned on: by `enable`, by `JSONRPC_FAST_DEBUG=1` in the
-    environment, or by `logging.getLogger("jsonrpc_fast").setLevel(logging.DEBUG)` in the application.
+  - The lines go to the logger `jsonrpc_fast.transports` at the level DEBUG.
   - A transport looks at the level once, when it connects.
   - Methods and ids come from the peer: they are shortened and escaped, so that they cannot forge a line.
 """
@@ -10,55 +9,26 @@ Rules:
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import time
 from collections import deque
 from typing import Any, Final
 
+from .._logs import logger_of
 from .._repr import shorten
-from ..codec import Decoder, Notification, ParseError, Request, Response, classify
+from ..codec import Notification, ParseError, Request, Response, classify
+from ..codec._stream import StreamDecoder
 from ..codes import ParseErrorCode
 from ..framing.detector import Frames, frames_of
 from ..framing.frames import Frame
 from ..profile import Limits
 from ..types import Classification
 
-logger: Final = logging.getLogger("jsonrpc_fast")
-if logger.level == logging.NOTSET:
-    # An application that turns on the root logger does not want a line for each message.
-    logger.setLevel(logging.WARNING)
-
-
-class _StderrHandler(logging.Handler):
-    """Writes to the current `sys.stderr`, which may be replaced, or None."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            if sys.stderr is not None:
-                sys.stderr.write(self.format(record) + "\n")
-                sys.stderr.flush()
-        except Exception:
-            self.handleError(record)
-
-
-def enable() -> None:
-    """Log to stderr for every transport that connects from now on. A second call does nothing."""
-    if not any(isinstance(handler, _StderrHandler) for handler in logger.handlers):
-        handler = _StderrHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s.%(msecs)03d %(name)s: %(message)s", "%H:%M:%S"))
-        logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
-    logger.propagate = False
-
-
-if os.environ.get("JSONRPC_FAST_DEBUG", "") not in ("", "0"):
-    enable()
+_logger: Final = logger_of("transports")
 
 
 def log_for(label: str, framing: str, limits: Limits) -> Log | None:
     """Return the log of a transport that has just connected; None if the logger is silent."""
-    return Log(label, framing, limits) if logger.isEnabledFor(logging.DEBUG) else None
+    return Log(label, framing, limits) if _logger.isEnabledFor(logging.DEBUG) else None
 
 
 def _size_of(frame: Frame) -> str:
@@ -85,10 +55,10 @@ class Log:
         self._started = time.monotonic()
         self._received = 0
         self._sent = 0
-        logger.debug("%s connected, framing %s", label, framing)
+        _logger.debug("%s connected, framing %s", label, framing)
 
     def feed(
-        self, decoder: Decoder[Any], data: bytes | bytearray | memoryview, max_items: int | None = None
+        self, decoder: StreamDecoder[Any], data: bytes | bytearray | memoryview, max_items: int | None = None
     ) -> list[Any]:
         """Call a decoder's `feed`, and log the items that it returns."""
         items = decoder.feed(data, max_items)
@@ -100,9 +70,9 @@ class Log:
     def received(self, item: object, size: str) -> None:
         """Log what was received as one frame."""
         self._received += 1
-        logger.debug("%s <- %s, %s", self._label, _description(item), size)
+        _logger.debug("%s <- %s, %s", self._label, _description(item), size)
 
-    def _sizes_of(self, decoder: Decoder[Any], data: bytes | bytearray | memoryview) -> list[str]:
+    def _sizes_of(self, decoder: StreamDecoder[Any], data: bytes | bytearray | memoryview) -> list[str]:
         """Return the sizes of the frames that end in `data`, which is split again to know them."""
         if self._frames is None:
             self._undetected += data
@@ -117,18 +87,18 @@ class Log:
     def sent(self, frame: bytes, message: object) -> None:
         """Log a message that was accepted for sending as `frame`."""
         self._sent += 1
-        logger.debug("%s -> %s, %d bytes", self._label, _description(message), len(frame))
+        _logger.debug("%s -> %s, %d bytes", self._label, _description(message), len(frame))
 
     def fault(self, fault: Exception) -> None:
         """Log an exception that went to `onerror`, without its text."""
         # `feed` has logged a ParseError. The text of another exception may contain anything.
         if not isinstance(fault, ParseError):
             number = f" {fault.errno}" if isinstance(fault, OSError) and fault.errno is not None else ""
-            logger.debug("%s fault: %s%s", self._label, type(fault).__name__, number)
+            _logger.debug("%s fault: %s%s", self._label, type(fault).__name__, number)
 
     def closed(self, fault: Exception | None) -> None:
         """Log the end of the channel."""
-        logger.debug(
+        _logger.debug(
             "%s closed%s after %.3f s, %d received, %d sent",
             self._label,
             "" if fault is None else f" by {type(fault).__name__}",

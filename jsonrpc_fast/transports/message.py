@@ -66,7 +66,8 @@ class MessageTransport(BaseTransport):
         return sum(map(len, self._texts)) + super().held_bytes()
 
     def _decode(self, text: Text) -> Any:
-        item = decode(text, self.profile, raw=self._raw)
+        read = self._decode_text
+        item = decode(text, self.profile, raw=self._raw) if read is None else read(text)
         if self._log is not None:
             self._log.received(item, f"{len(text)} {'characters' if isinstance(text, str) else 'bytes'}")
         return item

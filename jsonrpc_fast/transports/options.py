@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from collections.abc import Callable
+from typing import Any, TypedDict
 
 from ..framing.frames import Framing
 from ..profile import Limits, Profile
@@ -16,6 +17,7 @@ class MessageOptions(TypedDict, total=False):
     raw: bool
     drain_seconds: float | None
     max_faults: int | None
+    decode: Callable[[Any], Any] | None
 
 
 class TransportOptions(MessageOptions, total=False):

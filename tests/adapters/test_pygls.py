@@ -25,11 +25,12 @@ import pygls.lsp.client
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInternalError, JsonRpcInvalidParams, JsonRpcMethodNotFound
 from pygls.protocol import LanguageServerProtocol
+from typing_extensions import Self
 
 from jsonrpc_fast.adapters import pygls as adapter
 from jsonrpc_fast.errors import ConnectionLost
 
-from ..support import loops
+from ..support import hostile_messages, loops
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -159,11 +160,13 @@ async def test_messages_that_pygls_leaves_unanswered() -> None:
             answers[answer["id"]] = answer.get("result") or answer["error"]["code"]
     assert answers == {
         1: {"is_none": True, "value": None, "text": "None"},
-        2: -32600,
+        2: {"is_none": False, "value": None, "text": "7"},
+        3: {"is_none": True, "value": None, "text": "None"},
+        None: -32700,
         4: -32602,
         5: {"is_none": False, "value": 1, "text": "Object(value=1)"},
     }
-    assert process.stderr.count(b"stray text") == 2
+    assert process.stderr.count(b"stray text") == 4
 
 
 def framed(text: bytes) -> bytes:
@@ -359,3 +362,164 @@ def test_protocol_classes() -> None:
     assert isinstance(server, pygls.lsp.server.LanguageServer)
     with pytest.raises(TypeError):
         adapter.LanguageServer("peer", "1", protocol_cls=dict)
+
+
+class Served:
+    """A server in a thread, own or fast, that is called over pipes."""
+
+    def __init__(self, kind: str) -> None:
+        own = pygls.lsp.server.LanguageServer
+        self.server: Any = (own if kind == "own" else adapter.LanguageServer)("peer", "1")
+        self.server.feature("echo")(lambda params: {"repr": repr(params)})
+        self.server.feature("value")(lambda params: hostile_messages.VALUES[params.name])
+        to_server, from_server = os.pipe(), os.pipe()
+        self._streams = os.fdopen(to_server[0], "rb"), os.fdopen(from_server[1], "wb")
+        self._input, self._output = to_server[1], os.fdopen(from_server[0], "rb")
+        self._good = 0
+        self._thread = threading.Thread(target=self.server.start_io, args=self._streams)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._input)
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+        for stream in (self._output, *self._streams):
+            stream.close()
+
+    def answers(self, text: bytes) -> list[Any]:
+        """Return the responses to a text, each as its id and its result or the code of its error."""
+        self._good += 1
+        good = b'{"jsonrpc":"2.0","id":"good %d","method":"unknown","params":{}}' % self._good
+        writing = threading.Thread(target=self._write, args=(framed(text) + framed(good),))
+        writing.start()  # a long text does not fit into the pipe
+        found: list[Any] = []
+        while True:
+            message = json.loads(self._read())
+            if message.get("id") == f"good {self._good}":
+                writing.join()
+                return found
+            if "method" not in message:
+                error = message.get("error")
+                found.append((message["id"], repr(message.get("result")) if error is None else error["code"]))
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._input, data) :]
+
+    def _read(self) -> bytes:
+        size = 0
+        while (line := self._output.readline()).strip():
+            if line.startswith(b"Content-Length"):
+                size = int(line.split()[1])
+        return self._output.read(size)
+
+
+def test_requests_are_answered_as_by_pygls() -> None:
+    texts = hostile_messages.requests(b'"hostile"', b"echo", mutations=300)
+    with Served("own") as own, Served("fast") as fast:
+        found = {name: (own.answers(text), fast.answers(text)) for name, text in texts.items()}
+    answered = {name: answers for name, answers in found.items() if answers[0]}
+    assert len(answered) > 60
+    assert {name: answers for name, answers in answered.items() if answers[0] != answers[1]} == {}
+    # What pygls leaves unanswered gets an error or nothing, and a request without params gets a result.
+    more = {name: answers[1] for name, answers in found.items() if not answers[0] and answers[1]}
+    results = {name for name, answers in more.items() if not all(type(answer[1]) is int for answer in answers)}
+    assert {name for name in results if not name.startswith("mutation")} == {"no params", "params: a message"}
+    assert {name: more[name] for name in ("a batch", "a mixed batch", "an empty batch", "cut in the params")} == {
+        "a batch": [(None, -32600)],
+        "a mixed batch": [(None, -32600)],
+        "an empty batch": [(None, -32600)],
+        "cut in the params": [(None, -32700)],
+    }
+
+
+def test_what_is_written_is_what_pygls_writes() -> None:
+    found: dict[str, Any] = {}
+    with Served("own") as own, Served("fast") as fast:
+        for name in hostile_messages.VALUES:
+            text = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "value", "params": {"name": name}}).encode()
+            found[name] = own.answers(text), fast.answers(text)
+    assert len(found) == len(hostile_messages.VALUES)
+    assert {name: answers for name, answers in found.items() if answers[0] and answers[0] != answers[1]} == {}
+    unanswered = {name: answers[1] for name, answers in found.items() if not answers[0]}
+    names = "a tuple as a key", "a set", "bytes", "a date", "an object", "a complex number", "itself", "deep: 600"
+    assert unanswered == {name: [(1, -32603)] for name in names}
+
+
+@pytest.mark.parametrize("name", ["NaN", "2**70 and NaN", "a lone surrogate", "a lone surrogate in a key"])
+@pytest.mark.parametrize("peer", ["own", "fast"])
+async def test_what_is_written_is_read(name: str, peer: str) -> None:
+    server = new_server()
+    server.feature("value")(lambda params: hostile_messages.VALUES[params.name])
+    server.feature("echo")(lambda params: params.value)
+    async with serving("start_tcp", server) as port:
+        client = client_class(peer)("test", "1")
+        await client.start_tcp("127.0.0.1", port)
+        send = client.protocol.send_request_async
+        value = hostile_messages.VALUES[name]
+        echoed = await asyncio.wait_for(send("echo", {"value": value}), 10)
+        made = await asyncio.wait_for(send("value", {"name": name}), 10)
+        expected = value if isinstance(value, (str, float)) else list(value.values())
+        assert repr(list(made) if isinstance(made, tuple) else made) == repr(expected)
+        assert repr(list(echoed) if isinstance(echoed, tuple) else echoed) == repr(expected)
+        server.shutdown()
+        await stop(client)
+
+
+async def stop(client: Any) -> None:
+    # pygls' own client waits for the end of the connection, and does not close its side.
+    closing = client.protocol.writer.close()
+    if closing is not None:
+        await closing
+    await client.stop()
+
+
+async def outcomes_of_calls(kind: str) -> dict[str, str]:
+    """Return how a call ends that is answered with each of the hostile responses."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        id = b""
+        while head := await reader.readline():
+            if head.startswith(b"Content-Length"):
+                size = int(head.split()[1])
+            elif not head.strip():
+                request = json.loads(await reader.readexactly(size))
+                if request.get("method") == "hostile":  # the others are responses to the texts
+                    id = json.dumps(request["id"]).encode()
+                    texts = hostile_messages.responses(id, mutations=100)
+                    writer.write(framed(texts[request["params"]["name"]]))
+                    writer.write(framed(b'{"jsonrpc":"2.0","method":"done","params":{}}'))
+                elif request.get("method") == "next":
+                    writer.write(framed(b'{"jsonrpc":"2.0","id":%s,"result":"too late"}' % id))
+        writer.close()
+
+    outcomes: dict[str, str] = {}
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening:
+        client = client_class(kind)("test", "1")
+        done: asyncio.Queue[None] = asyncio.Queue()
+        client.feature("done")(lambda params: done.put_nowait(None))
+        await client.start_tcp(*listening.sockets[0].getsockname())
+        for name in hostile_messages.responses(b"1", mutations=100):
+            call = client.protocol.send_request("hostile", {"name": name})
+            await asyncio.wait_for(done.get(), 10)
+            outcomes[name] = "open" if not call.done() else repr(call.exception() or call.result())
+            client.protocol.notify("next", {})
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(asyncio.wrap_future(call), 10)
+        await stop(client)
+    return outcomes
+
+
+async def test_calls_end_as_with_pygls() -> None:
+    own, fast = await outcomes_of_calls("own"), await outcomes_of_calls("fast")
+    ended = {name: (outcome, fast[name]) for name, outcome in own.items() if outcome != "open"}
+    assert len(ended) > 30
+    differing = {name: outcomes for name, outcomes in ended.items() if outcomes[0] != outcomes[1]}
+    assert differing == {"companion": ("None", "Object(a=1)")}  # pygls loses a result beside "error": null
+    more = {name: fast[name] for name, outcome in own.items() if outcome == "open" and fast[name] != "open"}
+    results = {name: outcome for name, outcome in more.items() if "Error(" not in outcome and "Invalid" not in outcome}
+    assert list(results) == ["result: a message"]
+    assert more["an error with null as id"] == "JsonRpcParseError('x')"

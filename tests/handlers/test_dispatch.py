@@ -337,18 +337,21 @@ def test_a_notifications_failure_is_logged(dispatch: Dispatch, caplog: pytest.Lo
     assert record.getMessage() == f"the handler of '{method}' failed, id None"
 
 
-def test_without_logging_configuration_a_failure_is_written_to_stderr() -> None:
+def test_a_failure_is_logged_where_the_application_configures_that() -> None:
     code = """
 from jsonrpc_fast.handlers import Handlers
 import sys
-import time
 def fail(): raise LookupError("why")
 Handlers({"fail": fail}).dispatch('{"jsonrpc":"2.0","id":1,"method":"fail"}')
 assert "asyncio" not in sys.modules
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=60)
-    assert run.stderr.startswith("the handler of 'fail' failed, id 1\nTraceback")
-    assert run.stderr.endswith("LookupError: why\n")
+    written = []
+    for begin in ("", "import logging; logging.basicConfig(format='%(message)s')"):
+        run = subprocess.run([sys.executable, "-c", begin + code], capture_output=True, check=True, text=True, timeout=60)
+        written.append(run.stderr)
+    assert written[0] == ""
+    assert written[1].startswith("the handler of 'fail' failed, id 1\nTraceback")
+    assert written[1].endswith("LookupError: why\n")
 
 
 # What passes on.

@@ -17,6 +17,7 @@ from ..support.places import PACKAGE
 
 LAYERS = {
     "_checks": 1,
+    "_logs": 1,
     "_version": 1,
     "types": 1,
     "codes": 1,
@@ -38,7 +39,7 @@ LAYERS = {
 }
 BESIDE = {"framing", "codec", "handlers", "transports", "session", "http", "mcp", "adapters", "cli"}
 """Folders whose files may import each other. Two other modules of one layer may not."""
-VOCABULARY = ("_repr", "types", "codes", "errors", "profile", "_version")
+VOCABULARY = ("_logs", "_repr", "types", "codes", "errors", "profile", "_version")
 """The lowest layer, in order: each module may import those before it."""
 MAY_IMPORT_ASYNCIO = (
     "handlers.cancellation",

@@ -262,9 +262,10 @@ async def test_the_exception_of_a_handler_is_logged(kind: str, caplog: pytest.Lo
 def test_the_log_shortens_methods_and_ids() -> None:
     """An id may be long and contain line breaks."""
     script = (
-        "import asyncio\n"
+        "import asyncio, logging\n"
         "from jsonrpc_fast.session import Session\n"
         "from jsonrpc_fast.transports import memory_pair\n"
+        "logging.basicConfig(format='%(message)s')\n"
         "def fail(): raise ValueError('reason')\n"
         "async def main():\n"
         "    one, other = memory_pair()\n"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
 import logging
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -16,20 +15,22 @@ import pytest
 from jsonrpc_fast import Error, Notification, Request, Response, encode_result
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.session import Session
-from jsonrpc_fast.transports import StdioClient, TcpClient, TcpServer, debug, memory_pair
+from jsonrpc_fast.transports import StdioClient, TcpClient, TcpServer, memory_pair
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("loop")]
 
 
 @pytest.fixture
-def log(capsys: pytest.CaptureFixture[str]) -> Iterator[pytest.CaptureFixture[str]]:
-    """Turn the log on for one test."""
-    before = debug.logger.level, debug.logger.propagate, list(debug.logger.handlers)
-    debug.enable()
-    debug.enable()
-    yield capsys
-    debug.logger.level, debug.logger.propagate, debug.logger.handlers = before
-    debug.logger.setLevel(before[0])
+def log() -> Iterator[io.StringIO]:
+    """Turn the log on for one test, as an application does."""
+    logger = logging.getLogger("jsonrpc_fast")
+    handler = logging.StreamHandler(io.StringIO())
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    yield handler.stream
+    logger.removeHandler(handler)
+    logger.setLevel(logging.NOTSET)
 
 
 async def talk(secret: str = "secret") -> None:
@@ -49,15 +50,13 @@ async def talk(secret: str = "secret") -> None:
     await other.wait_closed()
 
 
-async def test_lines(log: pytest.CaptureFixture[str]) -> None:
+async def test_lines(log: io.StringIO) -> None:
     await talk()
-    text = log.readouterr()
-    assert text.out == ""
-    assert "secret" not in text.err
-    lines = text.err.splitlines()
-    assert all(re.match(r"\d\d:\d\d:\d\d\.\d\d\d jsonrpc_fast: memory ", line) for line in lines)
+    assert "secret" not in log.getvalue()
+    lines = log.getvalue().splitlines()
+    assert all(re.match(r"jsonrpc_fast\.transports: memory ", line) for line in lines)
     assert all(line.isprintable() and len(line) < 300 for line in lines)
-    logged = [line.partition("jsonrpc_fast: memory ")[2] for line in lines]
+    logged = [line.partition("jsonrpc_fast.transports: memory ")[2] for line in lines]
     assert logged[:2] == ["connected, framing newline"] * 2
     assert logged[2] == "-> request 'tools/call' id 1, 73 bytes"
     assert logged[3].startswith("-> request 'x\\r\\n\\x00yyy")
@@ -83,7 +82,7 @@ async def test_lines(log: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-async def test_faults_are_logged_without_their_text(log: pytest.CaptureFixture[str]) -> None:
+async def test_faults_are_logged_without_their_text(log: io.StringIO) -> None:
     def fail(message: object) -> None:
         raise KeyError("secret")
 
@@ -96,12 +95,12 @@ async def test_faults_are_logged_without_their_text(log: pytest.CaptureFixture[s
     await asyncio.sleep(0.01)
     await one.disconnect()
     await other.wait_closed()
-    text = log.readouterr().err
+    text = log.getvalue()
     assert "memory fault: KeyError\n" in text
     assert "secret" not in text
 
 
-async def test_sizes_of_chunked_messages_and_addresses(log: pytest.CaptureFixture[str]) -> None:
+async def test_sizes_of_chunked_messages_and_addresses(log: io.StringIO) -> None:
     async def serve(transport: object) -> None:
         await transport.start()  # type: ignore[attr-defined]
 
@@ -113,51 +112,27 @@ async def test_sizes_of_chunked_messages_and_addresses(log: pytest.CaptureFixtur
         client.send(Notification("n", ["x" * size]))
     await client.close()
     await server.close()
-    text = log.readouterr().err
+    text = log.getvalue()
     assert re.findall(r"<- notification 'n', (\d+) bytes", text) == ["54", "300044", "64"]
     assert re.search(r"connection with 127\.0\.0\.1:\d+ connected", text)
 
 
-async def test_the_root_logger_does_not_turn_it_on(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG):
+@pytest.mark.parametrize(("name", "level", "lines"), [("", 10, 18), ("jsonrpc_fast", 10, 18), ("", 20, 0)])
+async def test_the_application_turns_it_on(name: str, level: int, lines: int, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(level, name):
         await talk()
-    assert [record for record in caplog.records if record.name == "jsonrpc_fast"] == []
-
-
-async def test_the_application_may_turn_it_on(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "jsonrpc_fast"):
-        await talk()
-    assert len([record for record in caplog.records if record.name == "jsonrpc_fast"]) == 18
-
-
-async def test_no_stderr(log: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", None)
-    await talk()
-
-
-@pytest.mark.parametrize(("value", "lines"), [("1", 2), ("0", 0), ("", 0)])
-def test_the_environment_turns_it_on(value: str, lines: int) -> None:
-    code = """
-        import asyncio
-        from jsonrpc_fast.transports import StdioServer
-        async def main():
-            server = StdioServer()
-            await server.start()
-            await server.wait_closed()
-        asyncio.run(main())
-    """
-    command = [sys.executable, "-c", "\n".join(line[8:] for line in code.splitlines())]
-    environment = {**os.environ, "JSONRPC_FAST_DEBUG": value}
-    run = subprocess.run(command, env=environment, input=b"", capture_output=True, check=True, timeout=15)
-    assert run.stdout == b""
-    assert len(run.stderr.splitlines()) == lines
+    assert len([record for record in caplog.records if record.name == "jsonrpc_fast.transports"]) == lines
 
 
 SERVER_WITH_SECRETS = """
 import asyncio
+import logging
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import StdioServer
+
+logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")
+logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 def refuse(secret):
     raise RpcError(-32001, secret, {"data": secret})
@@ -180,17 +155,13 @@ asyncio.run(main())
 
 @pytest.mark.timeout(60)
 async def test_the_logs_of_both_ends_hold_no_payload_and_no_forged_line(
-    log: pytest.CaptureFixture[str],
+    log: io.StringIO,
 ) -> None:
     """Secrets are in params, results, errors and faults; control characters in a method, an id and a fault's id."""
     theirs: list[str] = []
     secret = "open sesame"
 
-    client = StdioClient(
-        [sys.executable, "-c", SERVER_WITH_SECRETS],
-        env={**os.environ, "JSONRPC_FAST_DEBUG": "1"},
-        stderr=theirs.append,
-    )
+    client = StdioClient([sys.executable, "-c", SERVER_WITH_SECRETS], stderr=theirs.append)
     ids = itertools.count()
     session = Session(client, id_factory=lambda: f"{next(ids)}\n12:00:00.000 forged\x1b[2J\u202e")
     async with session:
@@ -204,10 +175,10 @@ async def test_the_logs_of_both_ends_hold_no_payload_and_no_forged_line(
         client._writer.write(b'{"open sesame"\n\xffopen sesame\n["open sesame"]\n')
         client._writer.write(b'{"jsonrpc":"2.0","id":"unknown\\nforged","result":"open sesame"}\n')
         assert await session.call("echo", [secret]) == secret
-    ours = log.readouterr().err.splitlines()
+    ours = log.getvalue().splitlines()
     assert len(ours) > 20
     assert len(theirs) > 20
-    beginning = re.compile(r"\d\d:\d\d:\d\d\.\d\d\d jsonrpc_fast")
+    beginning = re.compile(r"jsonrpc_fast(\.[a-z]+)?: ")
     faults = ["ValueError: the server's own words"] * 2 + ['KeyError: "the server\'s own words"']
     assert sorted(line for line in theirs if line.endswith(("words", 'words"'))) == sorted(faults)
     for line in ours + theirs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from jsonrpc_fast import (
 )
 from jsonrpc_fast.errors import ConnectionLost, ParseError
 from jsonrpc_fast.session import Session
-from jsonrpc_fast.transports import MessageTransport, Transport, debug
+from jsonrpc_fast.transports import MessageTransport, Transport
 
 from ..support.transports import Recorder
 
@@ -245,20 +246,14 @@ async def test_sessions_call_each_other_over_it() -> None:
     assert [len(texts) for texts in one.written] == [100]
 
 
-async def test_the_log_has_its_messages(capsys: pytest.CaptureFixture[str]) -> None:
-    before = debug.logger.level, debug.logger.propagate, list(debug.logger.handlers)
-    debug.enable()
-    try:
+async def test_the_log_has_its_messages(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "jsonrpc_fast"):
         one, _ = await started()
         one.receive('{"jsonrpc":"2.0","method":"n"}')
         one.receive(b"{")
         one.send(Notification("x"))
         await one.disconnect()
-    finally:
-        debug.logger.setLevel(before[0])
-        debug.logger.propagate = before[1]
-        debug.logger.handlers[:] = before[2]
-    lines = [line.partition("jsonrpc_fast: ")[2] for line in capsys.readouterr().err.splitlines()]
+    lines = [record.getMessage() for record in caplog.records if record.name == "jsonrpc_fast.transports"]
     assert lines[:4] == [
         "End connected, framing none",
         "End <- notification 'n', 30 characters",

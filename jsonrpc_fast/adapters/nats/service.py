@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from nats.js.api import ConsumerConfig
 from nats.js.errors import NotFoundError
 
 from ..._checks import check_count, check_seconds
+from ..._logs import logger_of
 from ...codec import Request, decode, encode_error
 from ...codec._json import Default, check_option
 from ...codes import ErrorCode, SessionErrorCode
@@ -39,7 +39,7 @@ _NOT_IN_NAMES: Final = r"[^A-Za-z0-9_-]"
 _MAX_READABLE: Final = 200
 _DIGEST_DIGITS: Final = 16
 
-_logger: Final = logging.getLogger("jsonrpc_fast.nats")
+_logger: Final = logger_of("nats")
 
 
 class Service:
