@@ -347,7 +347,8 @@ assert "asyncio" not in sys.modules
 """
     written = []
     for begin in ("", "import logging; logging.basicConfig(format='%(message)s')"):
-        run = subprocess.run([sys.executable, "-c", begin + code], capture_output=True, check=True, text=True, timeout=60)
+        command = [sys.executable, "-c", begin + code]
+        run = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60)
         written.append(run.stderr)
     assert written[0] == ""
     assert written[1].startswith("the handler of 'fail' failed, id 1\nTraceback")
