@@ -18,9 +18,8 @@ from inspect import Parameter
 from typing import Any, Final, get_args
 
 from ..codec import Raw
-from ..codes import ErrorCode
-from ..errors import standard_error
 from ..types import MessageId
+from .invalid_params import IS_REQUIRED, IS_UNKNOWN, invalid_params, pointer, too_many
 
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
@@ -80,6 +79,7 @@ class Handler:
         "_max_positional",
         "_min_positional",
         "_names",
+        "_positional",
         "_required",
         "_takes_object",
         "_unpack",
@@ -100,7 +100,8 @@ class Handler:
         self._min_positional, self._max_positional = 0, sys.maxsize
         self._takes_object = self._any_name = True
         self._names: frozenset[str] = frozenset()
-        self._required: frozenset[str] = frozenset()
+        self._positional: tuple[str, ...] = ()
+        self._required: tuple[str, ...] = ()
         try:
             signature = inspect.signature(function)
         except ValueError:
@@ -124,12 +125,13 @@ class Handler:
         positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
         named = [parameter for parameter in parameters if parameter.kind in _NAMED]
         self._names = frozenset(parameter.name for parameter in named)
-        self._required = frozenset(parameter.name for parameter in named if parameter.default is Parameter.empty)
+        self._required = tuple(parameter.name for parameter in named if parameter.default is Parameter.empty)
         self._any_name = Parameter.VAR_KEYWORD in kinds
         required = [parameter for parameter in positional if parameter.default is Parameter.empty]
         self._takes_object = not any(parameter.kind is Parameter.POSITIONAL_ONLY for parameter in required)
         self._min_positional = len(required)
-        if self._required - {parameter.name for parameter in positional}:
+        self._positional = tuple(parameter.name for parameter in positional)
+        if not set(self._positional).issuperset(self._required):
             self._max_positional = -1  # a keyword-only parameter is required: no array fits
         elif Parameter.VAR_POSITIONAL not in kinds:
             self._max_positional = len(positional)
@@ -157,9 +159,10 @@ class Handler:
             return self._invoke_otherwise(params, context)
         except TypeError:
             # Checking the params only after a failure saves the check in each successful call.
-            if not self._unpack or self._fits(params):
+            problems = self._problems(params) if self._unpack else []
+            if not problems:
                 raise
-        raise standard_error(ErrorCode.INVALID_PARAMS)
+        raise invalid_params(problems)
 
     def _invoke_otherwise(self, params: Any, context: RequestContext | None) -> Any:
         """Call a function that takes the context or the params as one argument, or one without decoded params."""
@@ -182,14 +185,22 @@ class Handler:
             return self._function(*positional, **named, **{self._context_keyword: context})
         return self._function(context, *positional, **named)
 
-    def _fits(self, params: Any) -> bool:
+    def _problems(self, params: Any) -> list[tuple[str, str]]:
+        """Return why the params do not fit the signature: nothing where they do."""
         if type(params) is Raw:
             params = params.decode()
+        if params is None:
+            params = {} if self._takes_object else []
         if type(params) is not dict:
-            return self._min_positional <= len(params or ()) <= self._max_positional
-        if not self._takes_object or self._context_name in params:
-            return False
-        return self._required <= params.keys() and (self._any_name or params.keys() <= self._names)
+            count = len(params)
+            if count > self._max_positional:
+                return [too_many(self._max_positional)]
+            return [(pointer([name]), IS_REQUIRED) for name in self._positional[count : self._min_positional]]
+        if not self._takes_object:
+            return [("", "must be an array")]
+        missing = [(pointer([name]), IS_REQUIRED) for name in self._required if name not in params]
+        is_unknown = self._context_name in params or not (self._any_name or params.keys() <= self._names)
+        return missing + [("", IS_UNKNOWN)] * is_unknown
 
 
 def is_awaitable(result: object) -> bool:

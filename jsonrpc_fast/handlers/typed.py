@@ -15,17 +15,18 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from inspect import Parameter
+from itertools import takewhile
 from operator import attrgetter
 from typing import Any, Final, get_args
 
 from ..codec import Raw
 from ..codec._backend import dumps
-from ..codes import RPC_MESSAGES, ErrorCode
-from ..errors import EncodeError, RpcError
+from ..errors import EncodeError
 from .handler import Handler, RequestContext, is_context
+from .invalid_params import IS_REQUIRED, IS_UNKNOWN, invalid_params, pointer, too_many
 
 Decode = Callable[[Any], Any]
 
@@ -34,8 +35,11 @@ _MAX_PROBLEMS: Final = 16
 
 _TOO_DEEP: Final = "Nested too deeply"
 _INVALID: Final = "Invalid value"
-_MSGSPEC_REASONS: Final = ("Expected `", "Object missing required field `")
-"""Beginnings of msgspec's messages that quote the type only."""
+_EXPECTED: Final = "Expected `"  # msgspec's messages that begin so quote the type only
+_UNKNOWN: Final = "Object contains unknown field `"
+_MISSING: Final = re.compile(r"Object missing required field `(.*)`")
+
+_PYDANTIC_REASONS: Final = {"missing": IS_REQUIRED, "extra_forbidden": IS_UNKNOWN}
 
 _PYDANTIC_CONTEXT: Final = frozenset(
     {
@@ -101,7 +105,7 @@ def handler_of_annotations(function: Callable[..., Any]) -> Handler:
             params = params.decode()
         if type(params) is list:
             if len(params) > len(names):
-                raise _invalid([("$", f"Expected at most {len(names)} arguments")])
+                raise invalid_params([too_many(len(names))])
             params = dict(zip(names, params, strict=False))
         return decode(params)
 
@@ -110,11 +114,6 @@ def handler_of_annotations(function: Callable[..., Any]) -> Handler:
 
 def _type_of(parameter: Parameter) -> Any:
     return Any if parameter.annotation is Parameter.empty else parameter.annotation
-
-
-def _invalid(problems: Iterable[tuple[str, str]]) -> RpcError:
-    data = [{"path": path, "reason": reason} for path, reason in problems]
-    return RpcError(ErrorCode.INVALID_PARAMS, RPC_MESSAGES[ErrorCode.INVALID_PARAMS], data)
 
 
 # msgspec.
@@ -126,7 +125,7 @@ def _msgspec_decoder(type_: Any) -> Decode:
     except ImportError:
         raise ImportError('typed params need msgspec: pip install "jsonrpc_fast[typed]"') from None
     decode = msgspec.json.Decoder(type_).decode
-    path_of = _path_reader(_msgspec_names(type_))
+    pointer_of = _pointer_reader(_msgspec_names(type_))
 
     def decode_params(params: Any) -> Any:
         try:
@@ -134,15 +133,15 @@ def _msgspec_decoder(type_: Any) -> Decode:
                 return params.decode(decode)
             return msgspec.convert({} if params is None else params, type_, str_keys=True)
         except msgspec.DecodeError as error:
-            problem = _msgspec_problem(error, path_of)
+            problem = _msgspec_problem(error, pointer_of)
         except RecursionError:
-            problem = "$", _TOO_DEEP
-        raise _invalid([problem])
+            problem = "", _TOO_DEEP
+        raise invalid_params([problem])
 
     return decode_params
 
 
-def _msgspec_problem(error: Exception, path_of: Callable[[str], str]) -> tuple[str, str]:
+def _msgspec_problem(error: Exception, pointer_of: Callable[[str], str]) -> tuple[str, str]:
     text = str(error)
     cause = error.__cause__  # an exception of `__post_init__`, whose text begins the message
     if cause is not None:
@@ -152,9 +151,13 @@ def _msgspec_problem(error: Exception, path_of: Callable[[str], str]) -> tuple[s
         reason, path = text, "$`"
     if cause is not None:
         reason = _INVALID
-    elif not reason.startswith(_MSGSPEC_REASONS):
+    elif missing := _MISSING.fullmatch(reason):
+        return pointer_of(f"{path[:-1]}.{missing[1]}"), IS_REQUIRED
+    elif reason.startswith(_UNKNOWN):
+        reason = IS_UNKNOWN
+    elif not reason.startswith(_EXPECTED):
         reason = re.split("[`']", reason)[0].rstrip()
-    return path_of(path[:-1].removeprefix("key` in `")), reason
+    return pointer_of(path[:-1].removeprefix("key` in `")), reason
 
 
 def _msgspec_arguments(parameters: list[Parameter]) -> Decode:
@@ -224,11 +227,20 @@ def _msgspec_names(type_: Any) -> set[str]:
     return names
 
 
-def _path_reader(names: set[str]) -> Callable[[str], str]:
-    """Return a function that returns a path if it consists of these names and of indexes, else "$"."""
+def _pointer_reader(names: set[str]) -> Callable[[str], str]:
+    """Return a function from a path of msgspec to its JSON pointer, as far as it has these names and indexes."""
     known = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-    path = re.compile(rf"\$(?:\.(?:{known})|\[[0-9]+\]|\[\.\.\.\])*" if names else r"\$(?:\[[0-9]+\]|\[\.\.\.\])*")
-    return lambda found: found if path.fullmatch(found) else "$"
+    part = re.compile(rf"\.({known})(?![^.\[])|\[([0-9]+)\]" if names else r"\[([0-9]+)()\]")
+
+    def pointer_of(path: str) -> str:
+        parts = []
+        at = 1
+        while found := part.match(path, at):
+            parts.append(found[1] or found[2])
+            at = found.end()
+        return pointer(parts)
+
+    return pointer_of
 
 
 # pydantic.
@@ -266,8 +278,8 @@ def _pydantic_decoder(type_: Any) -> Decode:
             names.update(() if names else strings_in(adapter.core_schema))
             problems = _pydantic_problems(error, names)
         except RecursionError:
-            problems = [("$", _TOO_DEEP)]
-        raise _invalid(problems)
+            problems = [("", _TOO_DEEP)]
+        raise invalid_params(problems)
 
     return decode_params
 
@@ -286,19 +298,14 @@ def _pydantic_arguments(parameters: list[Parameter]) -> Decode:
 
 def _pydantic_problems(error: Any, names: set[str]) -> list[tuple[str, str]]:
     if error.error_count() > 100 * _MAX_PROBLEMS:
-        return [("$", f"{error.error_count()} invalid values")]  # each one takes memory
+        return [("", f"{error.error_count()} invalid values")]  # each one takes memory
     found = error.errors(include_url=False, include_input=False)[:_MAX_PROBLEMS]
-    return [(_pydantic_path(each["loc"], names), pydantic_reason(each)) for each in found]
+    return [(_pydantic_pointer(each["loc"], names), pydantic_reason(each)) for each in found]
 
 
-def _pydantic_path(location: tuple[int | str, ...], names: set[str]) -> str:
-    path = "$"
-    for part in location:
-        if isinstance(part, int):
-            path += f"[{part}]"
-        else:
-            path += f".{part}" if part in names else "[...]"
-    return path
+def _pydantic_pointer(location: tuple[int | str, ...], names: set[str]) -> str:
+    """Return the JSON pointer to a location, as far as it has these names and indexes."""
+    return pointer(takewhile(lambda part: isinstance(part, int) or part in names, location))
 
 
 def pydantic_reason(found: Any) -> str:
@@ -306,6 +313,8 @@ def pydantic_reason(found: Any) -> str:
     from pydantic_core import PydanticKnownError
 
     kind, context = found["type"], found.get("ctx", {})
+    if kind in _PYDANTIC_REASONS:
+        return _PYDANTIC_REASONS[kind]
     try:
         if context.keys() <= _PYDANTIC_CONTEXT:
             return PydanticKnownError(kind, context or None).message()

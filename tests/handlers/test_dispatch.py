@@ -28,6 +28,7 @@ from ..support.dispatching import (
     error,
     exit_now,
     fail,
+    misfit,
     on_another_loop,
 )
 from ..support.places import SPEC
@@ -126,8 +127,8 @@ REPLIES = [
     ('{"jsonrpc":"2.0","id":null,"method":"sum"}', b'{"jsonrpc":"2.0","id":null,"result":0}'),
     (call("update"), RESULT % b"null"),
     (call("nothing"), error(-32601, "Method not found")),
-    (call("subtract", 1, [5]), error(-32602, "Invalid params")),
-    (call("subtract", 1, {"minuend": 1, "x": 2}), error(-32602, "Invalid params")),
+    (call("subtract", 1, [5]), misfit(b"/subtrahend", b"is required")),
+    (call("subtract", 1, {"minuend": 1, "subtrahend": 1, "x": 2}), misfit(b"", b"has an unknown member")),
     (call("subtract", 1, ["a", "b"]), INTERNAL),
     (call("fail"), INTERNAL),
     (call("exit"), INTERNAL),
@@ -270,8 +271,8 @@ def annotated(annotation: object) -> Any:
 def test_the_peer_can_neither_set_the_context_nor_leave_it_out(dispatch: Dispatch, annotation: object) -> None:
     methods = Handlers({"m": annotated(annotation)})
     assert dispatch(methods, call("m", 1, [1])) == RESULT % b'"RequestContext"' + b"\n"
-    for params in ({"a": 1, "context": 2}, [1, 2]):
-        assert dispatch(methods, call("m", 1, params)) == error(-32602, "Invalid params") + b"\n"
+    for params, reason in (({"a": 1, "context": 2}, b"has an unknown member"), ([1, 2], b"must have at most 1 item")):
+        assert dispatch(methods, call("m", 1, params)) == misfit(b"", reason) + b"\n"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from ..support.dispatching import (
     error,
     exit_now,
     fail,
+    misfit,
     on_another_loop,
 )
 from ..support.tables import rows
@@ -71,7 +72,7 @@ ASYNC_CALLS = [
     (call("sum", 1, [5, 6]), RESULT % b"11"),
     (call("fail"), INTERNAL),
     (call("exit"), INTERNAL),
-    (call("echo", 1, []), error(-32602, "Invalid params")),
+    (call("echo", 1, []), misfit(b"/value", b"is required")),
     ('{"jsonrpc":"2.0","method":"echo","params":[1]}', b""),
     ('{"jsonrpc":"2.0","method":"fail"}', b""),
 ]

@@ -13,6 +13,8 @@ from jsonrpc_fast import Raw
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.session import Handler, Handlers, SessionContext
 
+from ..support.tables import rows
+
 
 def none() -> Any:
     return ()
@@ -76,30 +78,40 @@ def test_params_that_fit(function: Any, params: Any, expected: object) -> None:
     assert Handler(function).invoke(params, None) == expected
 
 
-@pytest.mark.parametrize(
-    ("function", "params"),
+A, B = ("/a", "is required"), ("/b", "is required")
+UNKNOWN = ("", "has an unknown member")
+
+
+@rows(
+    "function, params, problems",
     [
-        (none, [1]),
-        (none, {"a": 1}),
-        (two, None),
-        (two, [1]),
-        (two, [1, 2, 3]),
-        (two, {"a": 1}),
-        (two, {"a": 1, "b": 2, "c": 3}),
-        (two, Raw(b"[1]")),
-        (optional, {"b": 1}),
-        (variable, []),
-        (only_positional, {"a": 1, "b": 2}),
-        (only_named, [1]),
-        (only_named, [1, 2]),
-        (only_named, {"a": 1}),
-        (positional_by_any_name, {"a": 1}),
+        (none, [1], [("", "must have at most 0 items")]),
+        (none, {"a": 1}, [UNKNOWN]),
+        (two, None, [A, B]),
+        (two, [], [A, B]),
+        (two, [1], [B]),
+        (two, [1, 2, 3], [("", "must have at most 2 items")]),
+        (two, {"a": 1}, [B]),
+        (two, {"c": 1}, [A, B, UNKNOWN]),
+        (two, {"a": 1, "b": 2, "c": 3}, [UNKNOWN]),
+        (two, Raw(b"[1]"), [B]),
+        (optional, {"b": 1}, [A]),
+        (optional, [1, 2, 3], [("", "must have at most 2 items")]),
+        (variable, [], [A]),
+        (only_positional, {"a": 1, "b": 2}, [("", "must be an array")]),
+        (only_positional, None, [A, B]),
+        (only_named, [1], [("", "must be an object")]),
+        (only_named, [1, 2], [("", "must be an object")]),
+        (only_named, {"a": 1}, [B]),
+        (only_named, None, [A, B]),
+        (positional_by_any_name, {"a": 1}, [("", "must be an array")]),
     ],
 )
-def test_params_that_do_not_fit(function: Any, params: Any) -> None:
+def test_params_that_do_not_fit(function: Any, params: Any, problems: list[tuple[str, str]]) -> None:
     with pytest.raises(RpcError) as caught:
         Handler(function).invoke(params, None)
     assert (caught.value.code, caught.value.message) == (-32602, "Invalid params")
+    assert [(problem["path"], problem["reason"]) for problem in caught.value.data] == problems
 
 
 @given(

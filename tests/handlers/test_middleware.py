@@ -141,8 +141,7 @@ def test_the_exceptions_of_a_handler_pass_through() -> None:
             raise
 
     handlers = Handlers({"add": add}, middleware=[note])
-    reply = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Invalid params"}}\n'
-    assert handlers.dispatch(CALL % ("add", "[1]")) == reply
+    assert b'"error":{"code":-32602,"message":"Invalid params","data":' in handlers.dispatch(CALL % ("add", "[1]"))
     assert seen == [-32602]
 
 

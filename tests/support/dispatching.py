@@ -42,6 +42,12 @@ def error(code: int, message: str, id: bytes = b"1") -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"error":{"code":%d,"message":"%b"}}' % (id, code, message.encode())
 
 
+def misfit(path: bytes, reason: bytes) -> bytes:
+    """The error response to params that do not fit."""
+    data = b'[{"path":"%b","reason":"%b"}]' % (path, reason)
+    return error(-32602, "Invalid params")[:-2] + b',"data":' + data + b"}}"
+
+
 INTERNAL = error(-32603, "Internal error")
 
 
