@@ -219,7 +219,10 @@ def test_a_fault_of_a_validator_names_its_place() -> None:
             {"party": {"guests": [{"name": "a", "notes": {"SECRET": "x"}}]}},
             "wrong type: party; /guests/0/notes/…: Input",
         ),
-        ({"party": {"guests": [{}, {}]}}, "wrong type: party; /guests/0/name: is required; /guests/1/name: Field"),
+        (
+            {"party": {"guests": [{}, {}]}},
+            "wrong type: party; /guests/0/name: is required; /guests/1/name: is required",
+        ),
     ):
         with pytest.raises(ValueError, match=text) as raised:
             function.convert(arguments)
