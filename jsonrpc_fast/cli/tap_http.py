@@ -16,6 +16,7 @@ import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
+from types import ModuleType
 from typing import Any, Final
 
 from ..framing.frames import Framing
@@ -56,19 +57,21 @@ def _tap(url: str, place: str, log: int, profile: Profile) -> int:
         profile: The rules for messages.
     """
     try:
-        import httpx
         import uvicorn  # noqa: F401
 
+        from ..http.library import library_of, url_of
         from ..mcp.http.serving import run_server, server_class
-    except ModuleNotFoundError as error:
-        print_error(f"{error.name} is missing; install the extra: pip install 'jsonrpc_fast[mcp-http]'")
+
+        http = library_of()
+    except ImportError as error:
+        print_error(f"{error.name or 'httpx2'} is missing; install the extra: pip install 'jsonrpc_fast[mcp-http]'")
         return FAILURE
     try:
         host, port = place_of(place)
-        target = httpx.URL(url)
+        target = url_of(url, http)
         if target.scheme not in ("http", "https") or not target.host:
             raise ValueError(f"{printable(url)} is not a URL that begins with http:// or https://")
-    except (ValueError, httpx.InvalidURL) as error:
+    except ValueError as error:
         print_error(str(error))
         return FAILURE
     watcher = Watcher(log, "newline", profile)
@@ -79,7 +82,7 @@ def _tap(url: str, place: str, log: int, profile: Profile) -> int:
         watcher.finish("the tap ended")
         watching.join(_LAST_LINES_SECONDS)
 
-    application = _Tap(target, watcher, profile, end)
+    application = _Tap(http, target, watcher, profile, end)
     try:
         return run_server(server_class(), application, host=host, port=port, access_log=False, lifespan="on")
     finally:
@@ -90,13 +93,17 @@ class _Tap:
     """The ASGI application.
 
     Args:
+        library: httpx2 or httpx.
         target: The URL of the server.
         watcher: Gets what is passed on.
         profile: The rules for messages.
         end: Called at the end, before a signal ends the process.
     """
 
-    def __init__(self, target: Any, watcher: Watcher, profile: Profile, end: Callable[[], None]) -> None:
+    def __init__(
+        self, library: ModuleType, target: Any, watcher: Watcher, profile: Profile, end: Callable[[], None]
+    ) -> None:
+        self._library: Any = library
         self._target = target
         self._watcher = watcher
         self._profile = profile
@@ -106,11 +113,10 @@ class _Tap:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
-            import httpx
-
             await receive()
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-            async with httpx.AsyncClient(timeout=httpx.Timeout(None, connect=30.0), limits=limits) as self._http:
+            limits = self._library.Limits(max_connections=None, max_keepalive_connections=64)
+            timeout = self._library.Timeout(None, connect=30.0)
+            async with self._library.AsyncClient(timeout=timeout, limits=limits) as self._http:
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
             await asyncio.to_thread(self._end)
@@ -173,16 +179,14 @@ class _Tap:
         return Channel(Side(framing, self._profile, requests[0]), Side(framing, self._profile, requests[1]))
 
     async def _exchange(self, scope: Any, fields: Any, body: Any, channel: Channel, send: Any) -> None:
-        import httpx
-
         path = scope.get("raw_path") or scope["path"].encode()
         query = scope.get("query_string", b"")
         url = self._target.copy_with(raw_path=path + (b"?" + query if query else b""), fragment=None)
         fields = [(b"host", url.netloc), *fields, (b"accept-encoding", b"identity")]
         try:
-            request = httpx.Request(scope["method"], url, headers=fields, content=body)
+            request = self._library.Request(scope["method"], url, headers=fields, content=body)
             response = await self._http.send(request, stream=True, follow_redirects=False)
-        except (httpx.HTTPError, ConnectionError) as error:
+        except (self._library.HTTPError, ConnectionError) as error:
             self._watcher.note("<-", f"no answer: {type(error).__name__}")
             text = b"The server cannot be reached.\n"
             headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(text))]
@@ -195,8 +199,6 @@ class _Tap:
             await response.aclose()
 
     async def _answer(self, response: Any, channel: Channel, send: Any) -> None:
-        import httpx
-
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         is_json, is_stream = kind == "application/json", kind == "text/event-stream"
         if is_stream:
@@ -206,7 +208,7 @@ class _Tap:
         fields = [(name.lower(), value) for name, value in response.headers.raw]
         fields = [(name, value) for name, value in fields if name not in _OF_THE_CONNECTION]
         await send({"type": "http.response.start", "status": response.status_code, "headers": fields})
-        with contextlib.suppress(httpx.HTTPError):  # uvicorn closes the connection of an unfinished answer
+        with contextlib.suppress(self._library.HTTPError):  # uvicorn closes the connection of an unfinished answer
             async for chunk in response.aiter_raw():
                 if is_json or is_stream:
                     self._watcher.add("<-", chunk, channel)

@@ -2,7 +2,8 @@
 
 Rules:
   - a response counts only if it has the id of the call. An error with the id null counts as well: the server could not
-    read the id, and the HTTP response belongs to this request;
+    read the id, and the HTTP response belongs to this request. In the answer to a batch it belongs to the whole batch
+    if it is alone, and otherwise to the only call without a response;
   - a response counts whatever its HTTP status is, because some servers map error codes to statuses.
 """
 
@@ -82,13 +83,14 @@ class AnswerReader:
         decoded = self._decode(answer)
         if isinstance(decoded, ParseError):
             raise InvalidResponse("the response is malformed") from decoded
-        if isinstance(decoded, Response) and decoded.id is None:
-            _result_of(decoded)  # the error of the whole batch
+        whole = decoded[0] if isinstance(decoded, list) and len(decoded) == 1 else decoded
+        if isinstance(whole, Response) and whole.id is None:
+            _result_of(whole)  # the error of the whole batch
         if not isinstance(decoded, list):
             raise answer.fault("the answer is not a batch")
         sent = set(ids)
         found: dict[int, Any] = {}
-        unknown: Exception | None = None  # a fault without an id, which may be the answer to any call
+        unknown: list[Exception] = []  # faults without an id, each of which may be the answer to any call
         for item in decoded:
             if isinstance(item, ParseError):
                 value: Any = InvalidResponse("the response is malformed")
@@ -98,13 +100,16 @@ class AnswerReader:
             else:
                 raise answer.fault("the batch has an item that is not a response")
             if item.id is None:
-                unknown = value if isinstance(value, Exception) else unknown
+                unknown += [value] if isinstance(value, Exception) else []
             elif type(item.id) is not int or item.id not in sent:
                 raise answer.fault("the batch has a response to another call")
             elif item.id in found:
                 raise answer.fault("the batch has two responses to one call")
             else:
                 found[item.id] = value
+        if len(unknown) == len(ids) - len(found) == 1:
+            [missing] = sent - found.keys()
+            found[missing] = unknown.pop()
         return [found[id] if id in found else _missing(unknown) for id in ids]
 
 
@@ -126,7 +131,7 @@ def _result_of(response: Response[Any]) -> Any:
     return response.result
 
 
-def _missing(cause: Exception | None) -> InvalidResponse:
+def _missing(unknown: list[Exception]) -> InvalidResponse:
     error = InvalidResponse("the batch has no response to this call")
-    error.__cause__ = cause
+    error.__cause__ = unknown[-1] if unknown else None
     return error

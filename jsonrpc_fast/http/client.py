@@ -1,4 +1,4 @@
-"""JSON-RPC clients over HTTP POST, sync and async, on httpx. They need the extra `http`.
+"""JSON-RPC clients over HTTP POST, sync and async, on httpx2 or httpx. They need the extra `http`.
 
     with HttpClient("https://example.org/rpc", auth=("user", "password")) as client:
         total = client.call("add", [1, 2])
@@ -7,31 +7,47 @@ Rules:
   - every call settles with a result, an `RpcError` from the server, or a local exception: `CallTimeout`,
     `ConnectionLost`, `HttpStatusError`, `InvalidResponse`;
   - answers.py says which response counts;
-  - nothing is sent a second time, and redirects are followed only if httpx is told to.
+  - library.py says which of the two libraries a client uses;
+  - nothing is sent a second time, and redirects are followed only if the library is told to.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from .._checks import check_count, check_seconds
 from ..codec import Notification, Params, encode_notification, encode_request
 from ..codec._json import Default, check_option
-from ..errors import CallTimeout, ConnectionLost, InvalidResponse
+from ..errors import CallTimeout, InvalidResponse
 from ..profile import JSONRPC, Profile
 from ..types import UNSET, Unset
 from .answers import Answer, AnswerReader
+from .inflating import ACCEPTED, Inflater
+from .library import (
+    check_client,
+    coding_of,
+    errors_of,
+    library_of,
+    received_chunks,
+    received_chunks_async,
+    translated,
+    url_of,
+)
 
 try:
     import anyio
-    import httpx
 except ImportError as _error:
     raise ImportError('the HTTP clients need the extra `http`: pip install "jsonrpc_fast[http]"') from _error
 
 if TYPE_CHECKING:
+    import httpx
+    import httpx2
     from typing_extensions import Self
+
+library_of()  # which raises ImportError here rather than for each client
 
 BatchItem: TypeAlias = "tuple[str, Params] | Notification[Any]"
 """An item of `batch`: method and params of a call, or a notification."""
@@ -44,49 +60,9 @@ MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 
 _HEADERS: Final = {
     "accept": "application/json",
-    "accept-encoding": "gzip, deflate",
+    "accept-encoding": ACCEPTED,
     "content-type": "application/json",
 }
-_CODINGS: Final = ("", "identity", "gzip", "deflate")
-"""The content codings of a response. Both expand a text to at most 1032 times its size; brotli and zstd to far more."""
-
-_PIECE_BYTES: Final = 4096
-_HTTPX_ERRORS: Final = (httpx.HTTPError, httpx.InvalidURL, UnicodeError)
-"""What httpx raises. It reads the location of a redirect also if it does not follow it: the last two are its faults."""
-
-
-class _Pieces(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """The body of a response in small pieces, whose size bounds what the decompression of each one makes.
-
-    Args:
-        stream: The body.
-        end: The time, of `time.monotonic`, after which no piece counts; None: no limit. Only for a sync stream.
-    """
-
-    def __init__(self, stream: Any, end: float | None = None) -> None:
-        self._stream = stream
-        self._end = end
-
-    def __iter__(self) -> Iterator[bytes]:
-        for chunk in self._stream:
-            if self._end is not None and time.monotonic() > self._end:
-                raise CallTimeout("no response arrived in time")
-            yield from _pieces(chunk)
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._stream:
-            for piece in _pieces(chunk):
-                yield piece
-
-    def close(self) -> None:
-        self._stream.close()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-def _pieces(chunk: bytes) -> Iterator[bytes]:
-    return (chunk[at : at + _PIECE_BYTES] for at in range(0, len(chunk), _PIECE_BYTES))
 
 
 class _BaseClient(AnswerReader):
@@ -95,6 +71,9 @@ class _BaseClient(AnswerReader):
     def __init__(
         self,
         url: str,
+        kind: str,
+        client: object,
+        options: Mapping[str, object],
         timeout: float | None,
         max_response: int,
         profile: Profile,
@@ -103,23 +82,34 @@ class _BaseClient(AnswerReader):
         option: int,
     ) -> None:
         check_option(option)
+        check_seconds("timeout", timeout)
+        check_count("max_response", max_response, 1, may_be_none=False)
+        if not isinstance(profile, Profile):
+            raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
         super().__init__(profile, raw)
-        self._url = httpx.URL(url)
+        self._library = library = library_of(client, *options.values())
+        check_client(client, library, kind)
+        if client is not None and options:
+            raise TypeError("pass an HTTP client or its options, not both")
+        self._errors = errors_of(library)
+        self._url = url_of(url, library)
         self._timeout = timeout
         self._max_response = max_response
         self._encoding: Any = {"delimited": False, "default": default, "option": option}
         self._ids = count(1)
 
     def _options(self, body: bytes, headers: Mapping[str, str] | None, seconds: float | None) -> dict[str, Any]:
-        """Return the arguments of `httpx.Client.stream`."""
-        sent = httpx.Headers(_HEADERS)
+        """Return the arguments of `Client.stream`."""
+        sent = self._library.Headers(_HEADERS)
         sent.update(headers)
         return {"method": "POST", "url": self._url, "content": body, "headers": sent, "timeout": seconds}
 
-    def _check_coding(self, response: httpx.Response) -> None:
-        if response.headers.get("content-encoding", "").strip().lower() not in _CODINGS:
-            answer = Answer(response.status_code, response.headers, b"")
-            raise answer.fault("the content coding of the response is not supported")
+    def _inflater(self, response: Any) -> Inflater:
+        """Return what decompresses the body of a response."""
+        try:
+            return Inflater(coding_of(response))
+        except InvalidResponse as error:
+            raise Answer(response.status_code, response.headers, b"").fault(str(error)) from None
 
     def _check_size(self, size: int) -> None:
         if size > self._max_response:
@@ -141,27 +131,12 @@ class _BaseClient(AnswerReader):
         return ids, b"[" + b",".join(texts) + b"]"
 
 
-def _lost(error: Exception) -> Exception:
-    """Return the exception of this package for one of httpx, without what the server sent."""
-    if isinstance(error, httpx.TimeoutException):
-        return CallTimeout("no response arrived in time")
-    if isinstance(error, httpx.DecodingError):
-        return InvalidResponse("the content coding of the response is malformed")
-    if isinstance(error, httpx.RemoteProtocolError):
-        return ConnectionLost("the server closed the connection early, or its HTTP is malformed")
-    if isinstance(error, httpx.LocalProtocolError):
-        return ConnectionLost("the HTTP request is malformed")
-    if not isinstance(error, httpx.HTTPError):
-        return InvalidResponse("the location of the response is malformed")
-    return ConnectionLost(str(error) or type(error).__name__)
-
-
 class HttpClient(_BaseClient):
     """A client of a JSON-RPC server over HTTP. Several threads may share it.
 
     Args:
         url: Where to POST the messages.
-        client: An httpx client, which is not closed with this one. By default one is made from `options`.
+        client: A client of httpx2 or httpx, which is not closed with this one. By default one is made from `options`.
         timeout: Seconds until a call times out, from its start to the last byte of its response; None: no limit. Until
             the body of the response begins, it bounds each wait for the network instead, which a server that sends its
             headers byte by byte can prolong. `AsyncHttpClient` bounds the whole time.
@@ -170,17 +145,18 @@ class HttpClient(_BaseClient):
         raw: Return results and error data as `Raw`.
         default: As in `encode`, for params.
         option: As in `encode`.
-        options: Options of `httpx.Client`, such as `auth`, `headers`, `transport` or `verify`.
+        options: Options of `httpx2.Client`, such as `auth`, `headers`, `transport` or `verify`. With objects of httpx
+            among them, such as a transport, it is an `httpx.Client`.
 
     Raises:
-        TypeError: Both `client` and `options` were passed.
-        httpx.InvalidURL: `url` is not a URL.
+        TypeError: An argument has the wrong type, there are objects of both libraries, or a client and options for one.
+        ValueError: `url` is not a URL, or a number is out of range.
     """
 
     def __init__(
         self,
         url: str,
-        client: httpx.Client | None = None,
+        client: httpx.Client | httpx2.Client | None = None,
         *,
         timeout: float | None = DEFAULT_TIMEOUT,
         max_response: int = MAX_RESPONSE_BYTES,
@@ -190,11 +166,9 @@ class HttpClient(_BaseClient):
         option: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(url, timeout, max_response, profile, raw, default, option)
-        if client is not None and options:
-            raise TypeError("pass an httpx client or its options, not both")
+        super().__init__(url, "Client", client, options, timeout, max_response, profile, raw, default, option)
         self._is_owner = client is None
-        self._client = client or httpx.Client(**options)
+        self._client: Any = self._library.Client(**options) if client is None else client
 
     def __enter__(self) -> Self:
         return self
@@ -291,13 +265,16 @@ class HttpClient(_BaseClient):
         received = bytearray()
         try:
             with self._client.stream(**options) as response:
-                self._check_coding(response)
-                response.stream = _Pieces(response.stream, end)
-                for chunk in response.iter_bytes():
-                    received += chunk
-                    self._check_size(len(received))
-        except _HTTPX_ERRORS as error:
-            raise _lost(error) from error
+                inflater = self._inflater(response)
+                for chunk in received_chunks(response):
+                    if end is not None and time.monotonic() > end:
+                        raise CallTimeout("no response arrived in time")
+                    for piece in inflater.feed(chunk):
+                        received += piece
+                        self._check_size(len(received))
+                inflater.finish()
+        except self._errors as error:
+            raise translated(error, self._library) from error
         return Answer(response.status_code, response.headers, bytes(received))
 
 
@@ -306,19 +283,20 @@ class AsyncHttpClient(_BaseClient):
 
     Args:
         url: As in `HttpClient`, like the other arguments.
-        client: An httpx client, which is not closed with this one. By default one is made from `options`.
+        client: A client of httpx2 or httpx, which is not closed with this one. By default one is made from `options`.
         timeout: Seconds until a call times out, from its start to the last byte of its response; None: no limit.
-        options: Options of `httpx.AsyncClient`, such as `auth`, `headers`, `transport` or `verify`.
+        options: Options of `httpx2.AsyncClient`, such as `auth`, `headers`, `transport` or `verify`. With objects of
+            httpx among them, such as a transport, it is an `httpx.AsyncClient`.
 
     Raises:
-        TypeError: Both `client` and `options` were passed.
-        httpx.InvalidURL: `url` is not a URL.
+        TypeError: An argument has the wrong type, there are objects of both libraries, or a client and options for one.
+        ValueError: `url` is not a URL, or a number is out of range.
     """
 
     def __init__(
         self,
         url: str,
-        client: httpx.AsyncClient | None = None,
+        client: httpx.AsyncClient | httpx2.AsyncClient | None = None,
         *,
         timeout: float | None = DEFAULT_TIMEOUT,
         max_response: int = MAX_RESPONSE_BYTES,
@@ -328,11 +306,9 @@ class AsyncHttpClient(_BaseClient):
         option: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(url, timeout, max_response, profile, raw, default, option)
-        if client is not None and options:
-            raise TypeError("pass an httpx client or its options, not both")
+        super().__init__(url, "AsyncClient", client, options, timeout, max_response, profile, raw, default, option)
         self._is_owner = client is None
-        self._client = client or httpx.AsyncClient(**options)
+        self._client: Any = self._library.AsyncClient(**options) if client is None else client
 
     async def __aenter__(self) -> Self:
         return self
@@ -389,13 +365,14 @@ class AsyncHttpClient(_BaseClient):
         try:
             with anyio.fail_after(seconds):
                 async with self._client.stream(**options) as response:
-                    self._check_coding(response)
-                    response.stream = _Pieces(response.stream)
-                    async for chunk in response.aiter_bytes():
-                        received += chunk
-                        self._check_size(len(received))
-        except _HTTPX_ERRORS as error:
-            raise _lost(error) from error
+                    inflater = self._inflater(response)
+                    async for chunk in received_chunks_async(response):
+                        for piece in inflater.feed(chunk):
+                            received += piece
+                            self._check_size(len(received))
+                    inflater.finish()
+        except self._errors as error:
+            raise translated(error, self._library) from error
         except TimeoutError as error:
             raise CallTimeout("no response arrived in time") from error
         return Answer(response.status_code, response.headers, bytes(received))

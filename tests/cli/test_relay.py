@@ -64,15 +64,17 @@ def test_a_command_line_that_is_wrong(arguments: list[str], said: str, capsys: p
     ("arguments", "missing"),
     [
         (["relay", "--http", "127.0.0.1:0", "--", "server"], "uvicorn"),
-        (["relay", "http://127.0.0.1:1/mcp"], "httpx"),
+        (["relay", "http://127.0.0.1:1/mcp"], "httpx httpx2"),
         (["tap", "--http", "127.0.0.1:0", "http://127.0.0.1:1"], "uvicorn"),
-        (["tap", "--http", "127.0.0.1:0", "http://127.0.0.1:1"], "httpx"),
+        (["tap", "--http", "127.0.0.1:0", "http://127.0.0.1:1"], "httpx httpx2"),
         (["serve", "--http", "127.0.0.1:0", "--template-dir", "."], "uvicorn"),
         (["serve", "--http", "127.0.0.1:0", "--template-dir", "."], "msgspec"),
     ],
 )
 def test_a_missing_extra_is_named(arguments: list[str], missing: str) -> None:
-    code = f"import sys; sys.modules[{missing!r}] = None; from jsonrpc_fast.cli.main import main; sys.exit(main())"
+    code = "import sys; sys.modules.update(dict.fromkeys(sys.argv.pop(1).split())); "
+    code += "from jsonrpc_fast.cli.main import main; sys.exit(main())"
+    arguments = [missing, *arguments]
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, timeout=50, check=False)
     assert done.returncode == 2
     assert re.search(rb"pip install .jsonrpc_fast\[(mcp-http|http,mcp)\]", done.stderr), done.stderr

@@ -1,27 +1,27 @@
-"""The HTTP clients, sync and async, against endpoints and against made-up answers, over transports of httpx."""
+"""The HTTP clients, sync and async, against endpoints and against made-up answers, over transports of both
+libraries."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
+import importlib.util
 import subprocess
 import sys
 import threading
-import time
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-pytest.importorskip("httpx", reason="the extra `http` is not installed")
-
-import httpx
 
 from jsonrpc_fast import LENIENT, CallTimeout, ConnectionLost, EncodeError, Notification, ParseError, Raw, RpcError
 from jsonrpc_fast.errors import HttpStatusError, InvalidResponse
 from jsonrpc_fast.http import Endpoint, WsgiEndpoint
 from jsonrpc_fast.http.client import AsyncHttpClient, HttpClient
+
+from ..support.tables import rows
 
 URL = "http://localhost/rpc"
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":3}'
@@ -44,103 +44,142 @@ FUNCTIONS: dict[str, Any] = {
 Do = Callable[..., Any]
 
 
-def in_sync(transport: Any, work: Do, **options: Any) -> Any:
-    with HttpClient(URL, transport=transport, **options) as client:
-        return work(client)
+def installed(name: str) -> Any:
+    return importlib.import_module(name) if importlib.util.find_spec(name) else None
 
 
-def in_async(transport: Any, work: Do, **options: Any) -> Any:
-    async def run() -> Any:
-        async with AsyncHttpClient(URL, transport=transport, **options) as client:
-            found = work(client)
-            return await found if isinstance(found, Awaitable) else found
+class Way:
+    """A kind of client and the library below it."""
 
-    return asyncio.run(run())
+    def __init__(self, is_async: bool, http: Any) -> None:
+        self.is_async = is_async
+        self.http = http
 
+    def run(self, work: Do, transport: Any, **options: Any) -> Any:
+        """Return what a piece of work returns that gets a client, or what that awaits."""
 
-@pytest.fixture(params=["sync", "async"])
-def serve(request: pytest.FixtureRequest) -> Do:
-    """Run a piece of work with a client of an endpoint."""
-    if request.param == "sync":
-        return lambda work, **options: in_sync(httpx.WSGITransport(WsgiEndpoint(FUNCTIONS)), work, **options)
-    return lambda work, **options: in_async(httpx.ASGITransport(Endpoint(FUNCTIONS)), work, **options)  # type: ignore[arg-type]
+        async def run() -> Any:
+            async with AsyncHttpClient(URL, transport=transport, **options) as client:
+                found = work(client)
+                return await found if isinstance(found, Awaitable) else found
 
+        if self.is_async:
+            return asyncio.run(run())
+        with HttpClient(URL, transport=transport, **options) as client:
+            return work(client)
 
-@pytest.fixture(params=[in_sync, in_async])
-def answered(request: pytest.FixtureRequest) -> Do:
-    """Run a piece of work with a client whose server gives a certain answer, or calls a function with the request."""
+    def serve(self, work: Do, **options: Any) -> Any:
+        """Run a piece of work with a client of an endpoint."""
+        if self.is_async:
+            return self.run(work, self.http.ASGITransport(Endpoint(FUNCTIONS)), **options)
+        return self.run(work, self.http.WSGITransport(WsgiEndpoint(FUNCTIONS)), **options)
 
-    def run(work: Do, answer: Any, status: int = 200, sent: Any = None, **options: Any) -> Any:
-        def handle(request: httpx.Request) -> httpx.Response:
+    def answered(self, work: Do, answer: Any, status: int = 200, sent: Any = None, **options: Any) -> Any:
+        """Run a piece of work with a client whose server gives a certain answer, or calls a function with the request.
+
+        The body of the answer may be several chunks.
+        """
+
+        def handle(request: Any) -> Any:
             if callable(answer):
                 return answer(request)
-            return httpx.Response(status, headers=sent, content=answer)
+            if isinstance(answer, bytes):
+                return self.http.Response(status, headers=sent, content=answer)
+            return self.http.Response(status, headers=sent, stream=self.stream(answer))
 
-        return request.param(httpx.MockTransport(handle), work, **options)
+        return self.run(work, self.http.MockTransport(handle), **options)
 
-    return run
+    def stream(self, chunks: Iterable[bytes]) -> Any:
+        """Return a body that is read as a stream, as that of a connection is."""
+
+        class Body(self.http.SyncByteStream, self.http.AsyncByteStream):  # type: ignore[misc, name-defined]
+            def __iter__(self) -> Any:
+                yield from chunks
+
+            async def __aiter__(self) -> Any:
+                for chunk in chunks:
+                    yield chunk
+
+        return Body()
 
 
-def test_call(serve: Do) -> None:
-    assert serve(lambda client: client.call("add", [1, 2])) == 3
-    assert serve(lambda client: client.call("add", {"a": "1", "b": "2"})) == "12"
-    assert serve(lambda client: client.call("echo", [None])) is None
+WAYS = [
+    pytest.param(Way(is_async, http), id=f"{kind}-{http.__name__}")
+    for http in filter(None, map(installed, ("httpx2", "httpx")))
+    for kind, is_async in (("sync", False), ("async", True))
+]
+every_way = rows("way", WAYS)
 
 
-def test_an_error_of_the_server(serve: Do) -> None:
+@every_way
+def test_call(way: Way) -> None:
+    assert way.serve(lambda client: client.call("add", [1, 2])) == 3
+    assert way.serve(lambda client: client.call("add", {"a": "1", "b": "2"})) == "12"
+    assert way.serve(lambda client: client.call("echo", [None])) is None
+
+
+@every_way
+def test_an_error_of_the_server(way: Way) -> None:
     with pytest.raises(RpcError) as caught:
-        serve(lambda client: client.call("fail"))
+        way.serve(lambda client: client.call("fail"))
     assert (caught.value.code, caught.value.message, caught.value.data) == (5, "no", [1])
     with pytest.raises(RpcError, match="Method not found"):
-        serve(lambda client: client.call("unknown"))
+        way.serve(lambda client: client.call("unknown"))
 
 
-def test_notify(serve: Do) -> None:
+@every_way
+def test_notify(way: Way) -> None:
     notified.clear()
-    assert serve(lambda client: client.notify("notify", [1])) is None
+    assert way.serve(lambda client: client.notify("notify", [1])) is None
     assert notified == [1]
 
 
-def test_batch(serve: Do) -> None:
+@every_way
+def test_batch(way: Way) -> None:
     notified.clear()
     items = [("add", [1, 2]), Notification("notify", [2]), ("fail", None), ("echo", {"value": "x"})]
-    three, error, text = serve(lambda client: client.batch(items))
+    three, error, text = way.serve(lambda client: client.batch(items))
     assert (three, type(error), error.code, text, notified) == (3, RpcError, 5, "x", [2])
 
 
-def test_a_batch_of_notifications(serve: Do) -> None:
+@every_way
+def test_a_batch_of_notifications(way: Way) -> None:
     notified.clear()
-    assert serve(lambda client: client.batch([Notification("notify", [1]), Notification("notify", [2])])) == []
+    assert way.serve(lambda client: client.batch([Notification("notify", [1]), Notification("notify", [2])])) == []
     assert notified == [1, 2]
 
 
-def test_an_empty_batch(serve: Do) -> None:
+@every_way
+def test_an_empty_batch(way: Way) -> None:
     with pytest.raises(ValueError, match="must not be empty"):
-        serve(lambda client: client.batch([]))
+        way.serve(lambda client: client.batch([]))
 
 
-def test_params_that_cannot_be_encoded(serve: Do) -> None:
+@every_way
+def test_params_that_cannot_be_encoded(way: Way) -> None:
     with pytest.raises(EncodeError):
-        serve(lambda client: client.call("echo", [object()]))
-    assert serve(lambda client: client.call("echo", [object()]), default=lambda value: "object") == "object"
+        way.serve(lambda client: client.call("echo", [object()]))
+    assert way.serve(lambda client: client.call("echo", [object()]), default=lambda value: "object") == "object"
 
 
-def test_raw_results(serve: Do) -> None:
-    assert serve(lambda client: client.call("echo", [[1]]), raw=True) == Raw(b"[1]")
+@every_way
+def test_raw_results(way: Way) -> None:
+    assert way.serve(lambda client: client.call("echo", [[1]]), raw=True) == Raw(b"[1]")
     with pytest.raises(RpcError) as caught:
-        serve(lambda client: client.call("fail"), raw=True)
+        way.serve(lambda client: client.call("fail"), raw=True)
     assert caught.value.data == Raw(b"[1]")
 
 
-def test_the_request(answered: Do) -> None:
+@every_way
+def test_the_request(way: Way) -> None:
     seen: list[Any] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: Any) -> Any:
         seen.append(request)
-        return httpx.Response(200, content=RESULT)
+        return way.http.Response(200, content=RESULT)
 
     options = {"auth": ("user", "password"), "headers": {"x-a": "1", "x-b": "1"}}
-    assert answered(lambda client: client.call("m", [1], headers={"x-b": "2"}), answer, **options) == 3
+    assert way.answered(lambda client: client.call("m", [1], headers={"x-b": "2"}), answer, **options) == 3
     [request] = seen
     assert (request.method, str(request.url), request.content) == (
         "POST",
@@ -152,7 +191,7 @@ def test_the_request(answered: Do) -> None:
     assert (request.headers["x-a"], request.headers["x-b"]) == ("1", "2")
 
 
-@pytest.mark.parametrize(
+@rows(
     "answer",
     [
         b"",
@@ -175,36 +214,41 @@ def test_the_request(answered: Do) -> None:
         RESULT.replace(b"3", b'"\xff"'),
     ],
 )
-@pytest.mark.parametrize("status", [200, 404, 500])
-def test_an_answer_that_is_not_the_response(answered: Do, answer: bytes, status: int) -> None:
+@rows("status", [200, 404, 500])
+@every_way
+def test_an_answer_that_is_not_the_response(way: Way, answer: bytes, status: int) -> None:
     with pytest.raises(InvalidResponse if status == 200 else HttpStatusError) as caught:
-        answered(lambda client: client.call("m"), answer, status)
+        way.answered(lambda client: client.call("m"), answer, status)
     assert not isinstance(caught.value, RpcError)
     if isinstance(caught.value, HttpStatusError):
         assert (caught.value.status, caught.value.body, str(caught.value)) == (status, answer, f"HTTP status {status}")
 
 
-def test_the_fault_of_a_response_is_the_cause(answered: Do) -> None:
+@every_way
+def test_the_fault_of_a_response_is_the_cause(way: Way) -> None:
     with pytest.raises(InvalidResponse) as caught:
-        answered(lambda client: client.call("m"), b'{"jsonrpc":"1.0","id":1,"result":3}')
+        way.answered(lambda client: client.call("m"), b'{"jsonrpc":"1.0","id":1,"result":3}')
     assert isinstance(caught.value.__cause__, ParseError)
 
 
-def test_the_profile_of_responses(answered: Do) -> None:
+@every_way
+def test_the_profile_of_responses(way: Way) -> None:
     answer = b'{"jsonrpc":"2.0","id":1,"result":3,"error":null}'
-    assert answered(lambda client: client.call("m"), answer, profile=LENIENT) == 3
+    assert way.answered(lambda client: client.call("m"), answer, profile=LENIENT) == 3
 
 
-@pytest.mark.parametrize("status", [200, 400, 404, 500])
-@pytest.mark.parametrize("id", [b"1", b"null"])
-def test_an_error_response_counts_with_any_status(answered: Do, status: int, id: bytes) -> None:
+@rows("status", [200, 400, 404, 500])
+@rows("id", [b"1", b"null"])
+@every_way
+def test_an_error_response_counts_with_any_status(way: Way, status: int, id: bytes) -> None:
     with pytest.raises(RpcError) as caught:
-        answered(lambda client: client.call("m"), ERROR % id, status)
+        way.answered(lambda client: client.call("m"), ERROR % id, status)
     assert (caught.value.code, caught.value.data) == (5, [1])
 
 
-@pytest.mark.parametrize("status", [301, 308, 401, 403, 413, 429, 503])
-def test_an_http_status(answered: Do, status: int) -> None:
+@rows("status", [301, 308, 401, 403, 413, 429, 503])
+@every_way
+def test_an_http_status(way: Way, status: int) -> None:
     sent = {"location": "http://elsewhere/", "retry-after": "3"}
     for work in (
         lambda client: client.call("m"),
@@ -213,30 +257,33 @@ def test_an_http_status(answered: Do, status: int) -> None:
         lambda client: client.batch([Notification("m")]),
     ):
         with pytest.raises(HttpStatusError) as caught:
-            answered(work, b"text" * 5000, status, sent)
+            way.answered(work, b"text" * 5000, status, sent)
         assert caught.value.status == status
         assert caught.value.headers["retry-after"] == "3"
         assert caught.value.body == b"text" * 1024
 
 
-def test_redirects_are_followed_if_httpx_is_told_to(answered: Do) -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
+@every_way
+def test_redirects_are_followed_if_httpx_is_told_to(way: Way) -> None:
+    def answer(request: Any) -> Any:
         if request.url.path == "/rpc":
-            return httpx.Response(307, headers={"location": "/other"})
-        return httpx.Response(200, content=RESULT)
+            return way.http.Response(307, headers={"location": "/other"})
+        return way.http.Response(200, content=RESULT)
 
-    assert answered(lambda client: client.call("m"), answer, follow_redirects=True) == 3
+    assert way.answered(lambda client: client.call("m"), answer, follow_redirects=True) == 3
 
 
+SECRET = "secret"
 A, B = b'{"jsonrpc":"2.0","id":1,"result":"a"}', b'{"jsonrpc":"2.0","id":2,"result":"b"}'
 NO_ID = ERROR % b"null"
 
 
-def test_the_responses_of_a_batch_in_another_order(answered: Do) -> None:
-    assert answered(lambda client: client.batch([("a", None), ("b", None)]), b"[%s,%s]" % (B, A)) == ["a", "b"]
+@every_way
+def test_the_responses_of_a_batch_in_another_order(way: Way) -> None:
+    assert way.answered(lambda client: client.batch([("a", None), ("b", None)]), b"[%s,%s]" % (B, A)) == ["a", "b"]
 
 
-@pytest.mark.parametrize(
+@rows(
     "answer",
     [
         b"",
@@ -249,23 +296,25 @@ def test_the_responses_of_a_batch_in_another_order(answered: Do) -> None:
         b"[%s,%s" % (A, B),
     ],
 )
-@pytest.mark.parametrize("status", [200, 500])
-def test_no_response_of_a_confused_batch_is_believed(answered: Do, answer: bytes, status: int) -> None:
+@rows("status", [200, 500])
+@every_way
+def test_no_response_of_a_confused_batch_is_believed(way: Way, answer: bytes, status: int) -> None:
     with pytest.raises(InvalidResponse if status == 200 else HttpStatusError):
-        answered(lambda client: client.batch([("a", None), ("b", None)]), answer, status)
+        way.answered(lambda client: client.batch([("a", None), ("b", None)]), answer, status)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("answer", "cause"),
     [
         (b"[%s]" % B, None),
-        (b"[%s,%s]" % (NO_ID, B), RpcError),
+        (b"[%s,%s,%s]" % (NO_ID, NO_ID, B), RpcError),
         (b"[1,%s]" % B, ParseError),
         (b'[{"jsonrpc":"2.0","id":1},%s]' % B, ParseError),
     ],
 )
-def test_a_response_that_is_missing_in_a_batch(answered: Do, answer: bytes, cause: type | None) -> None:
-    missing, b = answered(lambda client: client.batch([("a", None), ("b", None)]), answer)
+@every_way
+def test_a_response_that_is_missing_in_a_batch(way: Way, answer: bytes, cause: type | None) -> None:
+    missing, b = way.answered(lambda client: client.batch([("a", None), ("b", None)]), answer)
     assert (type(missing), b) == (InvalidResponse, "b")
     inner = missing.__cause__
     while isinstance(inner, InvalidResponse):
@@ -273,20 +322,37 @@ def test_a_response_that_is_missing_in_a_batch(answered: Do, answer: bytes, caus
     assert inner is None if cause is None else isinstance(inner, cause)
 
 
-def test_a_batch_that_is_refused_as_a_whole(answered: Do) -> None:
-    with pytest.raises(RpcError):
-        answered(lambda client: client.batch([("a", None), ("b", None)]), NO_ID)
+@every_way
+def test_a_batch_that_is_refused_as_a_whole(way: Way) -> None:
+    for answer in (NO_ID, b"[" + NO_ID + b"]"):
+        for status in (200, 400):
+            with pytest.raises(RpcError) as caught:
+                way.answered(lambda client: client.batch([("a", None), ("b", None)]), answer, status)
+            assert (caught.value.code, caught.value.message, caught.value.data) == (5, "no", [1])
 
 
-def test_a_notification_has_no_response(answered: Do) -> None:
+@every_way
+def test_an_error_without_an_id_belongs_to_the_only_call_without_a_response(way: Way) -> None:
+    for answer in (b"[%s,%s]" % (NO_ID, B), b"[%s,%s]" % (B, NO_ID)):
+        error, b = way.answered(lambda client: client.batch([("a", None), ("b", None)]), answer)
+        assert (type(error), error.code, b) == (RpcError, 5, "b")
+    items = [("a", None), ("b", None), ("c", None)]
+    missing, b, other = way.answered(lambda client: client.batch(items), b"[%s,%s]" % (NO_ID, B))
+    assert (type(missing), type(other), b) == (InvalidResponse, InvalidResponse, "b")
+    assert isinstance(missing.__cause__, RpcError)
+
+
+@every_way
+def test_a_notification_has_no_response(way: Way) -> None:
     for answer in (b"", b"ok", NO_ID, RESULT):
-        assert answered(lambda client: client.notify("m"), answer, 202) is None
+        assert way.answered(lambda client: client.notify("m"), answer, 202) is None
 
 
-def test_ids_are_never_used_twice(answered: Do) -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
+@every_way
+def test_ids_are_never_used_twice(way: Way) -> None:
+    def answer(request: Any) -> Any:
         bodies.append(request.content)
-        return httpx.Response(204)
+        return way.http.Response(204)
 
     def work(client: Any) -> Any:
         async def run_async() -> None:
@@ -307,146 +373,192 @@ def test_ids_are_never_used_twice(answered: Do) -> None:
         return None
 
     bodies: list[bytes] = []
-    answered(work, answer)
+    way.answered(work, answer)
     assert len(bodies) == len(set(bodies)) == 100
 
 
-@pytest.mark.parametrize("location", ["http://xn--/", "javascript:secret", "http://[secret]/", "http://\x7fsecret"])
-def test_the_location_of_a_redirect_is_malformed(answered: Do, location: str) -> None:
-    with pytest.raises((InvalidResponse, ConnectionLost), match="malformed") as caught:
-        answered(lambda client: client.call("m"), b"", 302, {"location": location})
-    assert "secret" not in str(caught.value)
+@rows("location", ["http://xn--/", "javascript:secret", "http://[secret]/", "http://\x7fsecret"])
+@every_way
+def test_the_location_of_a_redirect_is_malformed(way: Way, location: str) -> None:
+    def call(**options: Any) -> Any:
+        return way.answered(lambda client: client.call("m"), b"", 302, {"location": location}, **options)
+
+    with pytest.raises((InvalidResponse, ConnectionLost)) as caught:
+        call(follow_redirects=True)
+    assert SECRET not in str(caught.value)
+    with pytest.raises((InvalidResponse, ConnectionLost, HttpStatusError)) as refused:  # httpx2 does not read it
+        call()
+    assert SECRET not in str(refused.value)
 
 
-def test_headers_replace_those_of_the_client_in_any_case(answered: Do) -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
+@every_way
+def test_headers_replace_those_of_the_client_in_any_case(way: Way) -> None:
+    def answer(request: Any) -> Any:
         values = request.headers.get_list("content-type")
-        return httpx.Response(200, json={"jsonrpc": "2.0", "id": 1, "result": values})
+        return way.http.Response(200, json={"jsonrpc": "2.0", "id": 1, "result": values})
 
     headers = {"Content-Type": "application/json-rpc"}
-    assert answered(lambda client: client.call("m", headers=headers), answer) == ["application/json-rpc"]
+    assert way.answered(lambda client: client.call("m", headers=headers), answer) == ["application/json-rpc"]
 
 
-@pytest.mark.parametrize("coding", ["gzip, gzip", "br", "zstd", "unknown"])
-def test_codings_that_are_not_supported(answered: Do, coding: str) -> None:
-    class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
-        def __iter__(self) -> Any:
-            raise AssertionError("the body is read")
+@rows("coding", ["gzip, gzip", "br", "zstd", "unknown"])
+@every_way
+def test_codings_that_are_not_supported(way: Way, coding: str) -> None:
+    def answer(request: Any) -> Any:
+        assert request.headers["accept-encoding"] == "gzip"
+        return way.http.Response(status, headers={"content-encoding": coding}, stream=way.stream(unread()))
 
-        __aiter__ = __iter__
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        assert request.headers["accept-encoding"] == "gzip, deflate"
-        return httpx.Response(status, headers={"content-encoding": coding}, stream=Body())
+    def unread() -> Iterator[bytes]:
+        yield pytest.fail("the body is read")
 
     status = 200
     with pytest.raises(InvalidResponse, match="content coding"):
-        answered(lambda client: client.call("m"), answer)
+        way.answered(lambda client: client.call("m"), answer)
     status = 500
     with pytest.raises(HttpStatusError):
-        answered(lambda client: client.call("m"), answer)
+        way.answered(lambda client: client.call("m"), answer)
 
 
-def test_a_bomb_takes_little_memory(answered: Do) -> None:
-    bomb = gzip.compress(bytes(64 * 1024 * 1024))
+GZIP = {"content-encoding": "gzip"}
 
-    class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
-        def __iter__(self) -> Any:
-            yield bomb
 
-        async def __aiter__(self) -> Any:
-            yield bomb
+@every_way
+def test_gzip(way: Way) -> None:
+    packed = gzip.compress(RESULT)
+    for body in (
+        packed,  # a mock has decompressed it
+        [packed],
+        [packed[at : at + 1] for at in range(len(packed))],
+        [b"", packed[:9], b"", packed[9:], b""],
+        [gzip.compress(RESULT[:9]), gzip.compress(b""), gzip.compress(RESULT[9:])],
+        [packed + gzip.compress(b" " * 200_000)],
+    ):
+        assert way.answered(lambda client: client.call("m"), body, sent=GZIP) == 3
+    assert way.answered(lambda client: client.call("m"), [packed], sent={"content-encoding": " GZip "}) == 3
+    with pytest.raises(InvalidResponse, match="sent no response"):
+        way.answered(lambda client: client.call("m"), [], sent=GZIP)
 
-    def answer(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=Body())
 
+@every_way
+def test_a_compressed_response_that_is_not_complete(way: Way) -> None:
+    packed = gzip.compress(RESULT)
+    for cut in (1, 10, len(packed) // 2, len(packed) - 8, len(packed) - 1):
+        with pytest.raises(InvalidResponse, match="the compressed response is incomplete"):
+            way.answered(lambda client: client.call("m"), [packed[:cut]], sent=GZIP)
+    wrong = packed[:-8] + bytes(8)  # the checksum and the length
+    for body in (RESULT, [RESULT], [wrong], [packed, b"xx"]):
+        with pytest.raises(InvalidResponse, match="the content coding of the response is malformed"):
+            way.answered(lambda client: client.call("m"), body, sent=GZIP)
+
+
+@every_way
+def test_a_bomb_takes_little_memory(way: Way) -> None:
+    bomb = gzip.compress(bytes(8 * 1024 * 1024))
     tracemalloc.start()
     try:
         with pytest.raises(InvalidResponse, match="larger than 1000 bytes"):
-            answered(lambda client: client.call("m"), answer, max_response=1000)
-        assert tracemalloc.get_traced_memory()[1] < 16 * 1024 * 1024
+            way.answered(lambda client: client.call("m"), [bomb], sent=GZIP, max_response=1000)
+        assert tracemalloc.get_traced_memory()[1] < 2 * 1024 * 1024
     finally:
         tracemalloc.stop()
 
 
-def test_a_body_that_decompresses_to_nothing_times_out() -> None:
-    class Body(httpx.SyncByteStream):
-        def __iter__(self) -> Any:
-            yield b"\x1f\x8b\x08\x08\0\0\0\0\0\xff"  # a name follows, up to a zero byte
-            for _ in range(1000):
-                time.sleep(0.05)
-                yield b"a"
+def test_a_body_that_decompresses_to_nothing_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
 
-    def answer(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=Body())
+    def body() -> Iterator[bytes]:
+        nonlocal now
+        yield b"\x1f\x8b\x08\x08\0\0\0\0\0\xff"  # a name follows, up to a zero byte
+        for _ in range(1000):
+            now += 0.05
+            yield b"a"
 
-    began = time.monotonic()
-    with pytest.raises(CallTimeout):
-        in_sync(httpx.MockTransport(answer), lambda client: client.call("m"), timeout=0.1)
-    assert time.monotonic() - began < 20
+    monkeypatch.setattr("jsonrpc_fast.http.client.time", SimpleNamespace(monotonic=lambda: now))
+    for way in (param.values[0] for param in WAYS):
+        if isinstance(way, Way) and not way.is_async:
+            begun = now
+            with pytest.raises(CallTimeout):
+                way.answered(lambda client: client.call("m"), body(), sent=GZIP, timeout=1)
+            assert now == pytest.approx(begun + 1.05)
 
 
-@pytest.mark.parametrize(
-    "raised", [httpx.RemoteProtocolError("secret"), httpx.LocalProtocolError("secret"), httpx.DecodingError("secret")]
-)
-def test_what_the_peer_sent_is_not_in_the_exception(answered: Do, raised: Exception) -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
-        raise raised
+@rows("name", ["RemoteProtocolError", "LocalProtocolError", "DecodingError", "ReadError", "WriteError", "InvalidURL"])
+@every_way
+def test_what_the_peer_sent_is_not_in_the_exception(way: Way, name: str) -> None:
+    def answer(request: Any) -> Any:
+        raise getattr(way.http, name)(SECRET)
 
     with pytest.raises((ConnectionLost, InvalidResponse)) as caught:
-        answered(lambda client: client.call("m"), answer)
-    assert "secret" not in str(caught.value)
+        way.answered(lambda client: client.call("m"), answer)
+    assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("raised", "expected"),
+@rows(
+    ("name", "expected", "text"),
     [
-        (httpx.ConnectTimeout("x"), CallTimeout),
-        (httpx.ReadTimeout("x"), CallTimeout),
-        (httpx.PoolTimeout("x"), CallTimeout),
-        (httpx.ConnectError("x"), ConnectionLost),
-        (httpx.ReadError(""), ConnectionLost),
-        (httpx.RemoteProtocolError("x"), ConnectionLost),
-        (httpx.ProxyError("x"), ConnectionLost),
+        ("ConnectTimeout", CallTimeout, "no response arrived in time"),
+        ("ReadTimeout", CallTimeout, "no response arrived in time"),
+        ("PoolTimeout", CallTimeout, "no response arrived in time"),
+        ("ConnectError", ConnectionLost, "the server cannot be reached: detail"),
+        (
+            "ReadError",
+            ConnectionLost,
+            "the connection broke before the response was complete: the server may have closed it as idle",
+        ),
+        ("WriteError", ConnectionLost, "the connection broke while the request was sent"),
+        ("ProxyError", ConnectionLost, "detail"),
+        ("UnsupportedProtocol", ConnectionLost, "detail"),
     ],
 )
-def test_exceptions_of_httpx(answered: Do, raised: Exception, expected: type[Exception]) -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
+@every_way
+def test_exceptions_of_the_library(way: Way, name: str, expected: type[Exception], text: str) -> None:
+    raised = getattr(way.http, name)("detail")
+
+    def answer(request: Any) -> Any:
         raise raised
 
     with pytest.raises(expected) as caught:
-        answered(lambda client: client.call("m"), answer)
+        way.answered(lambda client: client.call("m"), answer)
+    assert str(caught.value) == text
     assert caught.value.__cause__ is raised
 
 
-def test_gzip(answered: Do) -> None:
-    sent = {"content-encoding": "gzip"}
-    assert answered(lambda client: client.call("m"), gzip.compress(RESULT), sent=sent) == 3
-    with pytest.raises(InvalidResponse, match="content coding"):
-        answered(lambda client: client.call("m"), RESULT, sent=sent)
-
-
-def test_the_size_of_a_response_is_limited(answered: Do) -> None:
+@every_way
+def test_the_size_of_a_response_is_limited(way: Way) -> None:
     fitting = RESULT + b" " * (100 - len(RESULT))
-    assert answered(lambda client: client.call("m"), fitting, max_response=100) == 3
+    assert way.answered(lambda client: client.call("m"), fitting, max_response=100) == 3
     with pytest.raises(InvalidResponse, match="larger than 100 bytes"):
-        answered(lambda client: client.call("m"), fitting + b" ", max_response=100)
+        way.answered(lambda client: client.call("m"), fitting + b" ", max_response=100)
     bomb = gzip.compress(b" " * 10_000)
     with pytest.raises(InvalidResponse, match="larger than 1000 bytes"):
-        answered(lambda client: client.call("m"), bomb, sent={"content-encoding": "gzip"}, max_response=1000)
+        way.answered(lambda client: client.call("m"), bomb, sent={"content-encoding": "gzip"}, max_response=1000)
 
 
-def test_a_client_of_httpx() -> None:
-    with httpx.Client(transport=httpx.WSGITransport(WsgiEndpoint(FUNCTIONS))) as inner:
-        with HttpClient(URL, inner) as client:
-            assert client.call("add", [1, 2]) == 3
-        assert not inner.is_closed
-        with pytest.raises(TypeError, match="not both"):
-            HttpClient(URL, inner, headers={})
+async def test_clients_and_transports_of_either_library() -> None:
+    for way in (param.values[0] for param in WAYS):
+        assert isinstance(way, Way)
+        http = way.http
+        if way.is_async:
+            app: Any = Endpoint(FUNCTIONS)
+            async with http.AsyncClient(transport=http.ASGITransport(app)) as given:
+                async with AsyncHttpClient(URL, given) as client:
+                    assert await client.call("add", [1, 2]) == 3
+                assert not given.is_closed
+            mounts = {"all://": http.ASGITransport(app)}
+            async with AsyncHttpClient(http.URL(URL), mounts=mounts, auth=http.BasicAuth("a", "b")) as client:
+                assert await client.call("add", [1, 2]) == 3
+        else:
+            with http.Client(transport=http.WSGITransport(WsgiEndpoint(FUNCTIONS))) as given:
+                with HttpClient(URL, given) as sync_client:
+                    assert sync_client.call("add", [1, 2]) == 3
+                assert not given.is_closed
+                with pytest.raises(TypeError, match="not both"):
+                    HttpClient(URL, given, headers={})
 
 
 def test_the_extra_is_named_where_it_is_missing() -> None:
-    script = "import sys; sys.modules['httpx'] = None\nimport jsonrpc_fast.http\nimport jsonrpc_fast.http.client"
+    missing = "import sys; sys.modules['httpx'] = sys.modules['httpx2'] = None\n"
+    script = missing + "import jsonrpc_fast.http\nimport jsonrpc_fast.http.client"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert run.returncode == 1
     assert 'pip install "jsonrpc_fast[http]"' in run.stderr

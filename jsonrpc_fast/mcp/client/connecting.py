@@ -19,6 +19,7 @@ from .session import NotificationHandler, ServerRequestHandler
 
 if TYPE_CHECKING:
     import httpx
+    import httpx2
     from typing_extensions import Unpack
 
     from ..http.client import HttpAuth
@@ -58,7 +59,7 @@ def connect(
     max_restarts: int = 3,
     headers: Mapping[str, str] | None = None,
     auth: HttpAuth | None = None,
-    http_client: httpx.AsyncClient | Any | None = None,
+    http_client: httpx.AsyncClient | httpx2.AsyncClient | None = None,
     **options: Unpack[SessionOptions],
 ) -> Client:
     """Return a client of a server, for use in `async with`.
@@ -99,8 +100,9 @@ def connect(
             that is called with each line, without the line ending.
         max_restarts: How often a program that ended by itself is started again within 60 seconds; 0: never.
         headers: Further headers of every HTTP request.
-        auth: Authorization over HTTP, as in `StreamableHttpClient`: any `httpx.Auth`, or user and password.
-        http_client: The `httpx.AsyncClient` to use, with its own `auth`, proxies and certificates. It is not closed.
+        auth: Authorization over HTTP, as in `StreamableHttpClient`: an `Auth` of httpx2 or httpx, or user and password.
+        http_client: The `AsyncClient` of httpx2 or httpx to use, with its own `auth`, proxies and certificates. It is
+            not closed.
         options: Options of `Session`: `timeout` (seconds that entering the block may take, and each method unless it
             says otherwise, 300 by default; None: no timeout), `hooks`, `max_handlers`, … The convention is MCP's and
             the reply policy "never", unless the options say otherwise.

@@ -1,4 +1,4 @@
-"""A connection to an MCP server over Streamable HTTP, on httpx.
+"""A connection to an MCP server over Streamable HTTP, on httpx2 or httpx.
 
 Rules:
   - Each message is a POST of its own. Requests go out concurrently; a request waits for the notifications that were
@@ -54,6 +54,7 @@ from .sending import (
 
 if TYPE_CHECKING:
     import httpx
+    import httpx2
     from typing_extensions import Unpack
 
 __all__ = ["CONNECT_SECONDS", "MAX_REQUESTS", "MAX_STREAM_BYTES", "READ_SECONDS", "HttpAuth", "StreamableHttpClient"]
@@ -81,9 +82,9 @@ class StreamableHttpClient(MessageTransport):
     Args:
         url: The URL of the MCP endpoint.
         headers: Further headers of every request.
-        auth: As `auth` of `httpx.AsyncClient`. An `httpx2.Auth`, such as the SDK's provider, is used with httpx2.
-        http_client: The client to use, which is not closed; by default one is made with the settings of the
-            environment (proxies, certificates).
+        auth: As `auth` of `httpx2.AsyncClient`. An `httpx.Auth` is used with httpx.
+        http_client: The client of httpx2 or httpx to use, which is not closed; by default one is made with the settings
+            of the environment (proxies, certificates).
         connect_seconds: How long opening a connection and sending a message may take; None: no limit.
         read_seconds: How long the server may be silent while an answer is awaited; None: no limit.
         max_stream_bytes: The maximum size of one stream of events; None: no limit. A single message is bounded by the
@@ -107,7 +108,7 @@ class StreamableHttpClient(MessageTransport):
         *,
         headers: Mapping[str, str] | None = None,
         auth: HttpAuth | None = None,
-        http_client: httpx.AsyncClient | Any | None = None,
+        http_client: httpx.AsyncClient | httpx2.AsyncClient | None = None,
         connect_seconds: float | None = CONNECT_SECONDS,
         read_seconds: float | None = READ_SECONDS,
         max_stream_bytes: int | None = MAX_STREAM_BYTES,
@@ -387,7 +388,8 @@ class StreamableHttpClient(MessageTransport):
         return await self._events.read(response, cursor, on_event, lambda: not post.ids)
 
     def _on_event(self, response: Any, post: Post | None, event: Event) -> None:
-        if event.type != "message" or event.data == b"":
+        # Some servers send an error as an event of this type, which is none of the specification.
+        if event.type not in ("message", "error") or event.data == b"":
             return
         if event.data is None:
             if post is not None:
@@ -395,6 +397,8 @@ class StreamableHttpClient(MessageTransport):
             self._report_fault(ParseError.message_too_large())
             return
         item = decode(event.data, self.profile, raw=self._raw)
+        if event.type == "error" and not isinstance(item, Response):
+            return
         if post is not None and post.method == "initialize" and isinstance(item, Response):
             self._session = session_of(response, item) or self._session
         self._on_item(post, item)

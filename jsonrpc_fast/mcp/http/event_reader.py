@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from ...errors import ConnectionLost, InvalidResponse
 from ...framing.sse import Event, EventDecoder
+from ...http.inflating import PIECE_BYTES
 from .client_session import ClientSession, session_headers
 from .headers import LAST_EVENT_ID_HEADER
 from .sending import (
     EVENT_STREAM,
-    PIECE_BYTES,
     TRANSIENT_STATUSES,
     HttpSender,
     content_type,

@@ -1,4 +1,4 @@
-"""The HTTP requests of a client, on httpx: redirects, limits, and errors as exceptions of this package.
+"""The HTTP requests of a client, on httpx2 or httpx: redirects, limits, and errors as exceptions of this package.
 
 Rules:
   - Redirects are followed within the origin only, so that credentials and messages never reach another one.
@@ -10,27 +10,29 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
-import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
-from types import ModuleType
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse
 from ...handlers.cancellation import is_stray
+from ...http import library as libraries
+from ...http.inflating import ACCEPTED, PIECE_BYTES, Inflater
 from .headers import SESSION_ID_HEADER
 from .pool import ClientPool
 
 try:
-    import httpx
     from anyio import fail_after as fail_after
     from anyio import move_on_after as move_on_after
+
+    libraries.library_of()
 except ImportError as _error:
     raise ImportError('MCP over HTTP needs the extra `http`: pip install "jsonrpc_fast[http,mcp]"') from _error
 
-PIECE_BYTES: Final = 64 * 1024
-"""The maximum size of a piece of a body that was compressed."""
+if TYPE_CHECKING:
+    import httpx
+    import httpx2
+
 TRANSIENT_STATUSES: Final = (408, 425, 429, 500, 502, 503, 504)
 """Statuses after which the same request may succeed."""
 EVENT_STREAM: Final = "text/event-stream"
@@ -42,8 +44,8 @@ STRAY: Final = "the sending of a request was cancelled"
 """Says that httpx or `auth` raised a cancellation that nobody asked for."""
 _SHOWN_HEADERS: Final = ("allow", "content-type", "retry-after", "www-authenticate")
 
-HttpAuth: TypeAlias = "httpx.Auth | Any"
-"""What httpx takes as `auth`, or the same of `httpx2`, such as the `OAuthClientProvider` of the SDK 2.x."""
+HttpAuth: TypeAlias = "httpx.Auth | httpx2.Auth | Any"
+"""What httpx or httpx2 takes as `auth`, such as the `OAuthClientProvider` of the SDK."""
 
 
 class Body:
@@ -84,7 +86,7 @@ class HttpSender:
         url: The URL, as the library represents it. It changes with redirects.
 
     Raises:
-        TypeError: There is both a client and `auth`.
+        TypeError: There is both a client and `auth`, or an argument has the wrong type.
         ValueError: It is not a URL of HTTP.
     """
 
@@ -94,14 +96,15 @@ class HttpSender:
         *,
         headers: Mapping[str, str] | None,
         auth: HttpAuth | None,
-        http_client: httpx.AsyncClient | Any | None,
+        http_client: httpx.AsyncClient | httpx2.AsyncClient | None,
         connect_seconds: float | None,
         read_seconds: float | None,
     ) -> None:
         if http_client is not None and auth is not None:
             raise TypeError("pass auth to the HTTP client, or let this transport make the client")
-        self.library: Any = _library_of(auth if http_client is None else http_client)
-        self.url: Any = self.library.URL(url)
+        self.library: Any = libraries.library_of(http_client, auth)
+        libraries.check_client(http_client, self.library, "AsyncClient")
+        self.url: Any = libraries.url_of(url, self.library)
         if self.url.scheme not in ("http", "https") or not self.url.host:
             raise ValueError("the URL must begin with http:// or https:// and have a host")
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
@@ -136,7 +139,7 @@ class HttpSender:
         fields = {
             **self._headers,
             "accept": f"application/json, {EVENT_STREAM}" if method == "POST" else EVENT_STREAM,
-            "accept-encoding": "gzip",
+            "accept-encoding": ACCEPTED,
             **headers,
         }
         if body is not None:
@@ -173,19 +176,14 @@ class HttpSender:
         Raises:
             CancelledError: It is the cancellation of the current task.
         """
-        library = self.library
         if isinstance(error, asyncio.CancelledError):
             if not is_stray(error):
                 raise error
             return ConnectionLost(STRAY)
-        if isinstance(error, library.TimeoutException | TimeoutError) and not isinstance(error, CallTimeout):
-            made: Exception = CallTimeout("the server did not answer in time")
-        elif isinstance(error, library.InvalidURL):
-            made = InvalidResponse("the location of the answer is malformed")
-        elif isinstance(error, library.RemoteProtocolError):
-            made = ConnectionLost("the server closed the connection early, or its HTTP is malformed")
-        elif isinstance(error, library.HTTPError):
-            made = ConnectionLost(str(error) or type(error).__name__)
+        if isinstance(error, TimeoutError) and not isinstance(error, CallTimeout):
+            made: Exception = CallTimeout("no response arrived in time")
+        elif isinstance(error, libraries.errors_of(self.library)):
+            made = libraries.translated(error, self.library)
         else:
             return error
         made.__cause__ = error
@@ -199,7 +197,7 @@ async def read(answer: Any, limit: int) -> bytes:
         InvalidResponse: It is larger than `limit` bytes, or cannot be decompressed.
     """
     received = bytearray()
-    async with aclosing(pieces_of(answer)) as pieces:
+    async with aclosing(pieces_of(answer, is_whole=True)) as pieces:
         async for piece in pieces:
             received += piece
             if len(received) > limit:
@@ -207,29 +205,25 @@ async def read(answer: Any, limit: int) -> bytes:
     return bytes(received)
 
 
-async def pieces_of(answer: Any) -> AsyncGenerator[bytes, None]:
-    """Yield the body of an answer in small pieces, decompressed."""
-    coding = answer.headers.get("content-encoding", "").strip().lower()
-    if coding in ("", "identity"):
-        async for chunk in answer.aiter_raw():
-            yield chunk
-        return
-    if coding != "gzip":
-        raise InvalidResponse("the content coding of the answer is not supported")
-    inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    async for chunk in answer.aiter_raw():
-        while chunk:
-            try:
-                piece = inflater.decompress(chunk, PIECE_BYTES)
-            except zlib.error:
-                raise InvalidResponse("the content coding of the answer is malformed") from None
-            chunk = inflater.unconsumed_tail
+async def pieces_of(answer: Any, *, is_whole: bool = False) -> AsyncGenerator[bytes, None]:
+    """Yield the body of an answer in small pieces, decompressed.
+
+    Args:
+        answer: The answer.
+        is_whole: Whether a body that ends too early is a fault. That of a stream of events may.
+
+    Raises:
+        InvalidResponse: The body cannot be decompressed.
+    """
+    inflater = Inflater(libraries.coding_of(answer))
+    async for chunk in libraries.received_chunks_async(answer):
+        for piece in inflater.feed(chunk):
             if piece:
                 yield piece
-                if chunk:
-                    await asyncio.sleep(0)  # a small chunk may hold very much
-            elif inflater.eof:
-                break
+            if len(piece) == PIECE_BYTES:
+                await asyncio.sleep(0)  # a small chunk may hold very much
+    if is_whole:
+        inflater.finish()
 
 
 def content_type(answer: Any) -> str:
@@ -264,11 +258,3 @@ def _is_same_origin(url: Any, target: Any) -> bool:
     if (target.scheme, target.port) == (url.scheme, url.port):
         return True
     return (url.scheme, url.port, target.scheme, target.port) == ("http", None, "https", None)
-
-
-def _library_of(given: Any) -> ModuleType:
-    """Return httpx2 for objects of its classes, which the SDK 2.x uses, and httpx for everything else."""
-    library = sys.modules.get("httpx2")
-    if library is not None and isinstance(given, (library.Auth, library.AsyncClient)):
-        return library
-    return httpx

@@ -108,6 +108,28 @@ async def test_a_stream_of_events_answers_a_request() -> None:
         assert progress == [{"progress": 1}]
 
 
+async def test_an_error_in_an_event_of_type_error() -> None:
+    """Some servers send it so. The specification has no such event, and what is no response in one is passed over."""
+    errors = [
+        b'event: error\ndata: {"jsonrpc":"2.0","id":%d,"error":{"code":-32000,"message":"quota"}}\n\n',
+        b'event: error\ndata: {"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"quota"}}\n\n',
+        b"event: error\ndata: quota\n\n",
+    ]
+
+    async def answer(request: HttpRequest, reply: Reply) -> None:
+        await reply.begin()
+        await reply.raw(events % request.id if b"%d" in events else events)
+
+    for events in errors:
+        for revision in (legacy, modern):
+            async with http_script(revision(answer)) as server, mcp.connect(server.url) as client:
+                with pytest.raises((RpcError, ConnectionLost)) as caught:
+                    await asyncio.wait_for(client.call_tool("add"), 20)
+                assert str(caught.value) == (
+                    "quota (-32000)" if b"code" in events else "the stream of the server ended before the response"
+                )
+
+
 async def test_calls_in_flight_are_as_many_posts() -> None:
     waiting: list[tuple[HttpRequest, Reply]] = []
     all_wait = asyncio.Event()
@@ -678,11 +700,31 @@ async def test_a_call_that_is_cancelled_at_any_await_leaves_nothing(revision: Ca
 
 
 async def test_the_client_of_the_user_is_not_closed() -> None:
-    async with http_script(modern(echo)) as server, httpx.AsyncClient(headers={"x-key": "k"}) as http:
-        async with mcp.connect(server.url, http_client=http) as client:
-            await client.ping()
-        assert not http.is_closed
-        assert server.requests[-1].headers["x-key"] == "k"
+    async with http_script(modern(echo)) as server:
+        for library in (httpx, pytest.importorskip("httpx2")):
+            async with library.AsyncClient(headers={"x-key": library.__name__}) as http:
+                async with mcp.connect(server.url, http_client=http) as client:
+                    await client.ping()
+                assert not http.is_closed
+                assert server.requests[-1].headers["x-key"] == library.__name__
+
+
+async def test_a_client_over_a_transport_of_either_library() -> None:
+    """The same over a mock, whose responses are read already."""
+
+    def answer(request: Any) -> Any:
+        sent = json.loads(request.content)
+        result = (
+            DISCOVERED if sent["method"] == "server/discover" else {"tools": [], "resultType": "complete", "ttlMs": 0}
+        )
+        text = json.dumps({"jsonrpc": "2.0", "id": sent["id"], "result": result}).encode()
+        headers = {"content-type": "application/json", "content-encoding": "gzip"}
+        return library.Response(200, content=gzip.compress(text), headers=headers)
+
+    for library in (httpx, pytest.importorskip("httpx2")):
+        http = library.AsyncClient(transport=library.MockTransport(answer))
+        async with http, mcp.connect("http://server/mcp", http_client=http) as client:
+            assert await client.list_tools() == []
 
 
 async def test_arguments_that_do_not_belong_together() -> None:
@@ -694,5 +736,8 @@ async def test_arguments_that_do_not_belong_together() -> None:
     with pytest.raises(TypeError, match="pass auth to the HTTP client"):
         async with httpx.AsyncClient() as http:
             mcp.connect("http://127.0.0.1/mcp", auth=("a", "b"), http_client=http)
+    for wrong in (object(), httpx.Client(), "http://127.0.0.1"):
+        with pytest.raises(TypeError, match="the HTTP client must be an "):
+            mcp.connect("http://127.0.0.1/mcp", http_client=wrong)
     with pytest.raises(ValueError, match="have a host"):
         mcp.connect("http:///mcp")

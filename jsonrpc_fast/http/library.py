@@ -1,0 +1,138 @@
+"""The HTTP library of the clients: httpx2, or httpx, which it continues.
+
+Rules:
+  - the classes of the two are alike, but one takes no object of the other. A client uses the library to which the
+    objects belong that it is given: a client, a transport, `auth`. Without any it uses httpx2 if that is installed;
+  - nothing of the library reaches the caller as an exception, and no exception holds what the server sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from functools import lru_cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final
+
+from ..errors import CallTimeout, ConnectionLost, InvalidResponse
+
+NAMES: Final = ("httpx2", "httpx")
+
+
+def library_of(*given: object) -> ModuleType:
+    """Return the library to which objects belong.
+
+    Args:
+        given: Objects of it, or of other libraries; mappings are searched for them. By default httpx2, or else httpx.
+
+    Raises:
+        TypeError: There are objects of both.
+        ImportError: Neither is installed.
+    """
+    names = {name for value in given for name in _names_in(value)}
+    if len(names) > 1:
+        raise TypeError("objects of httpx and of httpx2 cannot be used together")
+    return import_module(names.pop()) if names else _default()
+
+
+def url_of(url: object, library: ModuleType) -> Any:
+    """Return a URL as the library represents it.
+
+    Raises:
+        TypeError: It is not a str.
+        ValueError: It is malformed.
+    """
+    text = str(url) if _names_of(type(url)) else url
+    if not isinstance(text, str):
+        raise TypeError(f"the URL must be a str, not {type(url).__name__}")
+    try:
+        return library.URL(text)
+    except (library.InvalidURL, UnicodeError):
+        raise ValueError("the URL is malformed") from None
+
+
+def check_client(client: object, library: ModuleType, kind: str) -> None:
+    """Check an HTTP client that was given, or None.
+
+    Args:
+        client: The client.
+        library: What `library_of` returned for it.
+        kind: The class that it must have: "Client" or "AsyncClient".
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if client is not None and not isinstance(client, getattr(library, kind)):
+        found = f"{type(client).__module__}.{type(client).__name__}"
+        raise TypeError(f"the HTTP client must be an httpx2.{kind} or an httpx.{kind}, not {found}")
+
+
+def errors_of(library: ModuleType) -> tuple[type[Exception], ...]:
+    """Return what the library raises.
+
+    It reads the location of a redirect also if it does not follow it: the last two are faults of that.
+    """
+    return library.HTTPError, library.InvalidURL, UnicodeError
+
+
+def translated(error: Exception, library: ModuleType) -> Exception:
+    """Return the exception of this package for one of `errors_of`."""
+    if isinstance(error, library.TimeoutException):
+        return CallTimeout("no response arrived in time")
+    if isinstance(error, library.DecodingError):
+        return InvalidResponse("the content coding of the response is malformed")
+    if isinstance(error, library.RemoteProtocolError):
+        return ConnectionLost("the server closed the connection early, or its HTTP is malformed")
+    if isinstance(error, library.LocalProtocolError):
+        return ConnectionLost("the HTTP request is malformed")
+    if isinstance(error, library.ReadError):
+        return ConnectionLost(
+            "the connection broke before the response was complete: the server may have closed it as idle"
+        )
+    if isinstance(error, library.WriteError):
+        return ConnectionLost("the connection broke while the request was sent")
+    if isinstance(error, library.ConnectError):
+        return ConnectionLost(f"the server cannot be reached: {error}")
+    if not isinstance(error, library.HTTPError):
+        return InvalidResponse("the location of the response is malformed")
+    return ConnectionLost(str(error) or type(error).__name__)
+
+
+def received_chunks(response: Any) -> Iterator[bytes]:
+    """Return the body of a response that is read as a stream, as it was sent.
+
+    A response that a mock transport made is read already, and decompressed: see `coding_of`.
+    """
+    return response.iter_bytes() if response.is_stream_consumed else response.iter_raw()  # type: ignore[no-any-return]
+
+
+def received_chunks_async(response: Any) -> AsyncIterator[bytes]:
+    """Return what `received_chunks` does, of an async client."""
+    return response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw()  # type: ignore[no-any-return]
+
+
+def coding_of(response: Any) -> str:
+    """Return the content coding of the chunks of a response: "" for none."""
+    coding = str(response.headers.get("content-encoding", "")).strip().lower()
+    return "" if coding == "identity" or response.is_stream_consumed else coding
+
+
+def _names_in(value: object) -> set[str]:
+    values = [value, *value.values()] if isinstance(value, Mapping) else [value]
+    return {name for item in values for name in _names_of(type(item))}
+
+
+def _names_of(kind: type) -> tuple[str, ...]:
+    """Return the library that a class belongs to, or is derived from."""
+    packages = (base.__module__.partition(".")[0] for base in kind.__mro__)
+    return next(((name,) for name in packages if name in NAMES), ())
+
+
+@lru_cache(1)
+def _default() -> ModuleType:
+    for name in NAMES:
+        try:
+            return import_module(name)
+        except ImportError as error:
+            missing = error
+    raise ImportError('the HTTP clients need the extra `http`: pip install "jsonrpc_fast[http]"') from missing
