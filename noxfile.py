@@ -212,7 +212,7 @@ def nightly(session: nox.Session) -> None:
 @nox.session
 def mutants(session: nox.Session) -> None:
     """Put small faults into the code that carries the rules, and count those that the tests find."""
-    session.run("python", "-m", "tests.isolated.mutants", *session.posargs)
+    session.run("python", "tests/isolated/mutants.py", *session.posargs)
 
 
 @nox.session

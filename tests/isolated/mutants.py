@@ -1,15 +1,17 @@
 """Mutation testing of the code that carries the rules: how many small faults, put in one at a time, the tests find.
 
-python -m tests.isolated.mutants --count 250 --out build/mutants.json
-python -m tests.isolated.mutants --same-as build/mutants.json    # the same mutants again, after a change
-python -m tests.isolated.mutants --root ../other                 # in the sources of another working tree
+python tests/isolated/mutants.py --count 250 --out build/mutants.json
+python tests/isolated/mutants.py --same-as build/mutants.json    # the same mutants again, after a change
+python tests/isolated/mutants.py --root ../other                 # in the sources of another working tree
 
 Rules:
-- The operators are those of cosmic-ray. Annotations and imports are not mutated, nor what `TYPE_CHECKING` guards.
+- The operators are those of cosmic-ray. The bodies of functions are mutated, not their annotations and defaults.
 - A mutant has a key: its file, its function, its operator, its line of code and the place in the line. The sample is
   the `count` keys with the lowest hash, in proportion to the parts, so it does not change with other lines.
-- Each mutant runs with the tests of its part alone, in a copy of the working tree, those of the codec on the pure
-  backend. It is killed if a test fails or takes too long.
+- Each mutant runs with the tests of its part alone, those of the codec on the pure backend. It is killed if a test
+  fails or takes too long. What a test does in another Python process is not mutated.
+- The tests of a part are collected once. For each mutant the process forks, and the child puts the code of the mutated
+  function in the place of the other. No file is written.
 - With `--same-as`, a mutant whose line is no longer there is reported as lost, and counts on neither side.
 """
 
@@ -18,26 +20,27 @@ from __future__ import annotations
 import argparse
 import ast
 import hashlib
+import importlib
+import inspect
 import json
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+from _pytest.main import pytest_runtestloop
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
 
-from ..support.places import ROOT
-
+ROOT: Final = Path(__file__).resolve().parents[2]
 PARTS: Final = {
     "codec": (["jsonrpc_fast/codec/_pure.py"], ["--pure-only", "tests/codec"], 0.35),
     "framing": (["jsonrpc_fast/framing"], ["tests/framing"], 0.2),
@@ -63,8 +66,9 @@ OPERATORS: Final = (
     *[f"ReplaceComparisonOperator_{pair}" for pair in ("Eq_NotEq", "NotEq_Eq", "Is_IsNot", "IsNot_Is")],
     *[f"ReplaceComparisonOperator_{pair}" for pair in ("Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt", "Lt_GtE", "Gt_LtE")],
 )
-COPIED: Final = ("jsonrpc_fast", "tests", "benchmarks", "docs", "examples")
-MIN_SECONDS: Final = 30.0
+OPTIONS: Final = ("-q", "-x", "--no-header", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist")
+MIN_SECONDS: Final = 20.0
+MAX_SECONDS: Final = 1200.0
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,8 @@ def mutants_of(part: str, root: Path, path: Path) -> Iterator[Mutant]:
             if line not in left_out:
                 text = lines[line - 1].strip()
                 place = path.relative_to(root).as_posix()
-                yield Mutant(part, place, functions.get(line, ""), name, text, in_line[line], occurrence)
+                if line in functions:
+                    yield Mutant(part, place, functions[line], name, text, in_line[line], occurrence)
             in_line[line] += 1
 
 
@@ -124,8 +129,12 @@ def _places(source: str) -> tuple[dict[int, str], set[int]]:
                 inner = f"{name}.{child.name}".lstrip(".")
                 for line in range(child.lineno, (child.end_lineno or child.lineno) + 1):
                     functions[line] = inner
+                    if isinstance(child, ast.ClassDef):
+                        del functions[line]
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
                 cover(child.returns)
+                for other in (*child.decorator_list, *child.args.defaults, *child.args.kw_defaults):
+                    cover(other)
             if isinstance(child, ast.arg | ast.AnnAssign) and not getattr(child, "value", None):
                 cover(child)
             if isinstance(child, ast.Import | ast.ImportFrom):
@@ -158,67 +167,113 @@ def sample(mutants: Iterable[Mutant], count: int) -> list[Mutant]:
     return found
 
 
-class Workplace:
-    """A copy of the working tree, in which one file at a time has a fault."""
+class Session:
+    """A plugin of pytest: instead of once, the collected tests run in a child for each mutant.
 
-    def __init__(self, root: Path, folder: Path) -> None:
-        self._folder = folder
-        for name in COPIED:
-            if (root / name).is_dir():
-                left_out = shutil.ignore_patterns("__pycache__", "node_modules", ".venvs", "build")
-                shutil.copytree(root / name, folder / name, ignore=left_out)
-        for file in root.iterdir():
-            if file.is_file() and file.name != ".git":
-                shutil.copy(file, folder)
-        self._seconds: dict[str, float] = {}
+    Args:
+        root: The working tree.
+        mutants: The mutants.
+        tell: Called with the outcome of each.
+    """
 
-    def measure(self, part: str) -> float:
-        """Return how long the tests of a part take without a fault.
+    def __init__(self, root: Path, mutants: list[Mutant], tell: Callable[[Mutant, str], None]) -> None:
+        self._root = root
+        self._mutants = mutants
+        self._tell = tell
 
-        Raises:
-            RuntimeError: They fail.
-        """
-        if part not in self._seconds:
-            self._run(part, 1200)  # fills the caches of compiled files
-            began = time.monotonic()
-            outcome, output = self._run(part, 1200)
-            if outcome != "survived":
-                raise RuntimeError(f"the tests of {part} fail without a fault:\n{output}")
-            self._seconds[part] = time.monotonic() - began
-        return self._seconds[part]
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        from hypothesis import settings  # pytest rewrites its assertions
 
-    def outcome(self, mutant: Mutant) -> str:
-        seconds = max(MIN_SECONDS, 4 * self.measure(mutant.part))
-        file = self._folder / mutant.path
-        source = file.read_bytes()
-        try:
-            operator = get_operator(f"core/{mutant.operator}")()
-            file.write_text(mutate_code(source.decode(), operator, mutant.occurrence), encoding="utf-8")
-            return self._run(mutant.part, seconds)[0]
-        finally:
-            file.write_bytes(source)
+        settings.register_profile("mutants", settings.default, max_examples=30, derandomize=True, database=None)
+        settings.load_profile("mutants")
 
-    def _run(self, part: str, seconds: float) -> tuple[str, str]:
-        options = ["-q", "-x", "--no-header", "--tb=line", "-p", "no:cacheprovider", "--hypothesis-seed=7"]
-        command = [sys.executable, "-m", "pytest", *options, *PARTS[part][1]]
-        settings = {"PYTHONPATH": str(self._folder), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": ""}
-        process = subprocess.Popen(
-            command,
-            cwd=self._folder,
-            env={**os.environ, **settings},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            output, _ = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return "killed by the time limit", ""
-        return "killed" if process.returncode else "survived", output[-4000:]
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        began = time.monotonic()
+        if self._child(session, None, MAX_SECONDS) != "survived":
+            raise RuntimeError("the tests fail without a fault")
+        seconds = time.monotonic() - began
+        for mutant in self._mutants:
+            self._tell(mutant, self._child(session, mutant, max(MIN_SECONDS, 5 * seconds)))
+        return True
+
+    def _child(self, session: pytest.Session, mutant: Mutant | None, seconds: float) -> str:
+        pid = os.fork()
+        if not pid:
+            status = 3
+            try:
+                os.setsid()
+                nothing = os.open(os.devnull, os.O_RDWR)
+                os.dup2(nothing, 0)
+                if mutant is not None:
+                    self._apply(mutant)
+                try:
+                    pytest_runtestloop(session)
+                finally:
+                    status = 1 if session.testsfailed else 0
+            finally:
+                os._exit(status)
+        end = time.monotonic() + seconds
+        while True:
+            found, status = os.waitpid(pid, os.WNOHANG)
+            if found:
+                return {0: "survived", 3: "not applied"}.get(os.waitstatus_to_exitcode(status), "killed")
+            if time.monotonic() > end:
+                os.killpg(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                return "killed by the time limit"
+            time.sleep(0.01)
+
+    def _apply(self, mutant: Mutant) -> None:
+        """Replace the code of the function that the mutant is in."""
+        path = self._root / mutant.path
+        operator = get_operator(f"core/{mutant.operator}")()
+        source = mutate_code(path.read_text(encoding="utf-8"), operator, mutant.occurrence)
+        code: Any = compile(source, str(path), "exec", dont_inherit=True)
+        found: Any = importlib.import_module(mutant.path.removesuffix(".py").replace("/", "."))
+        for name in mutant.function.split("."):
+            [code] = [const for const in code.co_consts if getattr(const, "co_name", None) == name][-1:]
+            found = inspect.getattr_static(found, name)
+            for part in ("fget", "func", "__func__", "__wrapped__"):
+                found = getattr(found, part, found) if not isinstance(found, type) else found
+            if inspect.isfunction(found):
+                break
+        found.__code__ = code
+
+
+def run_part(root: Path, part: str, mutants: list[Mutant], tell: Callable[[Mutant, str], None]) -> None:
+    """Run the tests of a part on its mutants, in a child that has imported nothing of the package yet."""
+    reader, writer = os.pipe()
+    with tempfile.TemporaryFile() as log:
+        pid = os.fork()
+        if not pid:
+            status = 1
+            try:
+                os.close(reader)
+                os.dup2(log.fileno(), 1)
+                os.dup2(log.fileno(), 2)
+                os.chdir(root)
+                sys.path.insert(0, str(root))
+                with os.fdopen(writer, "w", buffering=1) as stream:
+                    numbers = {mutant: number for number, mutant in enumerate(mutants)}
+                    plugin = Session(
+                        root, mutants, lambda mutant, outcome: print(numbers[mutant], outcome, file=stream)
+                    )
+                    status = int(pytest.main([*OPTIONS, *PARTS[part][1]], plugins=[plugin]))
+            finally:
+                sys.stdout.flush()
+                os._exit(status)
+        os.close(writer)
+        with os.fdopen(reader) as lines:
+            for line in lines:
+                number, _, outcome = line.rstrip("\n").partition(" ")
+                tell(mutants[int(number)], outcome)
+        _, status = os.waitpid(pid, 0)
+        if os.waitstatus_to_exitcode(status):
+            log.seek(0)
+            said = log.read().decode(errors="replace")
+            raise RuntimeError(f"the tests of {part} do not run:\n{said[-5000:]}")
 
 
 def key_of(row: dict[str, Any]) -> tuple[str, ...]:
@@ -267,19 +322,21 @@ def main() -> int:
         for mutant in chosen:
             print(f"{mutant.path} {mutant.function}: {mutant.operator} {mutant.place}: {mutant.line}")
         return 0
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        workplace = Workplace(options.root, Path(folder))
-        for part in parts:
-            print(f"{part}: its tests take {workplace.measure(part):.1f} s", flush=True)
-        for mutant in chosen:
-            outcome = workplace.outcome(mutant)
-            row = {name: getattr(mutant, name) for name in ("part", "path", "function", "operator", "line", "place")}
-            rows.append({**row, "outcome": outcome})
-            if outcome == "survived":
-                print(f"survived: {mutant.path} {mutant.function}: {mutant.operator}: {mutant.line}", flush=True)
-            options.out.parent.mkdir(parents=True, exist_ok=True)
-            options.out.write_text(json.dumps({"mutants": rows, "lost": lost}, indent=1) + "\n")
+    rows: list[dict[str, Any]] = []
+
+    def tell(mutant: Mutant, outcome: str) -> None:
+        row = {name: getattr(mutant, name) for name in ("part", "path", "function", "operator", "line", "place")}
+        rows.append({**row, "outcome": outcome})
+        if outcome == "survived":
+            print(f"survived: {mutant.path} {mutant.function}: {mutant.operator}: {mutant.line}", flush=True)
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps({"mutants": rows, "lost": lost}, indent=1) + "\n")
+
+    for part in parts:
+        of_part = [mutant for mutant in chosen if mutant.part == part]
+        if of_part:
+            print(f"{part}: {len(of_part)} mutants", flush=True)
+            run_part(options.root, part, of_part, tell)
     report(rows, lost, earlier)
     return 0
 
