@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from jsonrpc_fast.codes import (
     RPC_MESSAGES,
     ErrorBand,
@@ -14,6 +12,8 @@ from jsonrpc_fast.codes import (
     SessionErrorCode,
     error_band,
 )
+
+from .support.tables import rows
 
 
 def test_numbers() -> None:
@@ -121,7 +121,7 @@ BANDS = [
 ]
 
 
-@pytest.mark.parametrize(("code", "band"), BANDS)
+@rows(("code", "band"), BANDS)
 def test_band(code: int, band: str) -> None:
     assert error_band(code) is ErrorBand[band]
 

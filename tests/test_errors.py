@@ -25,6 +25,7 @@ from jsonrpc_fast.types import UNSET
 
 from .mutations import LINES, MADE, TOKEN, mutated
 from .support.examples import scaled_examples
+from .support.tables import rows
 
 TEXT_FAULTS = ["MALFORMED_JSON", "INVALID_UTF8", "TRUNCATED", "INVALID_FRAMING"]
 WITHOUT_ID = ["BATCH_TOO_LARGE", "NOT_AN_OBJECT", "EMPTY_BATCH", "BATCH_NOT_ALLOWED"]
@@ -158,7 +159,7 @@ def test_replace(impl: ModuleType) -> None:
     assert type(fault).__replace__(fault) == fault == impl.ParseError.malformed_json(7, offset=3)
 
 
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@rows("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_pickle(impl: ModuleType, protocol: int) -> None:
     for code in ParseErrorCode:
         fault = impl.ParseError(code, "x", offset=1, index=2, reply_expected=False, hint=Hint.PRINTED_TEXT)
@@ -226,7 +227,7 @@ REPLY_EXPECTED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), REPLY_EXPECTED)
+@rows(("text", "expected"), REPLY_EXPECTED)
 def test_reply_expected(impl: ModuleType, text: str, expected: bool) -> None:
     assert impl.decode(text).reply_expected is expected
 
@@ -322,7 +323,7 @@ def test_faults_do_not_keep_the_input(impl: ModuleType) -> None:
     assert len(kept) == 3
 
 
-@pytest.mark.parametrize("data", [b'"secret\xff"', "secret\ud800", b'"secret', b"[" * 2000 + b"]" * 2000, "secret"])
+@rows("data", [b'"secret\xff"', "secret\ud800", b'"secret', b"[" * 2000 + b"]" * 2000, "secret"])
 def test_a_raised_fault_has_no_context(impl: ModuleType, data: bytes | str) -> None:
     with pytest.raises(impl.ParseError) as caught:
         impl.Raw(data)
@@ -345,7 +346,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("line", "code", "fields"), FAULTS)
+@rows(("line", "code", "fields"), FAULTS)
 def test_faults_of_a_stream_equal_those_of_the_class(
     impl: ModuleType, line: bytes, code: str, fields: dict[str, Any]
 ) -> None:

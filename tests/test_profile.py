@@ -14,6 +14,8 @@ import pytest
 import jsonrpc_fast
 from jsonrpc_fast.profile import JSONRPC, PRESETS, Limits, Profile, is_at_least_as_strict
 
+from .support.tables import rows
+
 DEFAULTS = {
     "null_request_ids": True,
     "null_result_ids": True,
@@ -125,7 +127,7 @@ def test_values() -> None:
         assert pickle.loads(pickle.dumps(value)) == copy.copy(value) == value
 
 
-@pytest.mark.parametrize("name", [name for name, value in DEFAULTS.items() if isinstance(value, bool)])
+@rows("name", [name for name, value in DEFAULTS.items() if isinstance(value, bool)])
 def test_switches_are_bools(name: str) -> None:
     assert getattr(Profile(**{name: not DEFAULTS[name]}), name) is not DEFAULTS[name]
     for value in (0, 1, None, "yes"):
@@ -159,7 +161,7 @@ BOUNDS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "least", "most"), BOUNDS)
+@rows(("name", "least", "most"), BOUNDS)
 def test_bounds(name: str, least: int, most: int) -> None:
     for value in (least, most):
         assert getattr(Limits(**{name: value}), name) == value
@@ -215,14 +217,14 @@ NOT_COMPARED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("fields", LOOSER, ids=str)
+@rows("fields", LOOSER, ids=str)
 def test_one_permission_makes_a_profile_looser(fields: dict[str, Any]) -> None:
     looser = STRICTEST.replace(**fields)
     assert is_at_least_as_strict(STRICTEST, looser)
     assert not is_at_least_as_strict(looser, STRICTEST)
 
 
-@pytest.mark.parametrize("fields", NOT_COMPARED, ids=str)
+@rows("fields", NOT_COMPARED, ids=str)
 def test_fields_that_strictness_ignores(fields: dict[str, Any]) -> None:
     other = STRICTEST.replace(**fields)
     assert is_at_least_as_strict(STRICTEST, other)

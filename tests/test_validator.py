@@ -27,6 +27,8 @@ from jsonrpc_fast import (
 )
 from jsonrpc_fast.validator import Fault, JsonRpcValidator, Report
 
+from .support.tables import rows
+
 STRICT = JSONRPC.replace(extra_members=False)
 SMALL = JSONRPC.replace(limits=Limits(method_bytes=8, id_bytes=32, batch_items=3))
 PROFILES = [JSONRPC, LENIENT, LSP, MCP_2024_11_05, MCP_2025_11_25, STRICT, SMALL]
@@ -37,7 +39,7 @@ def found(report: Report) -> list[tuple[str, str]]:
     return [(fault.code.name, fault.path) for fault in report.errors]
 
 
-@pytest.mark.parametrize(
+@rows(
     "obj",
     [
         {"jsonrpc": "2.0", "id": 1, "method": "add"},
@@ -52,7 +54,7 @@ def test_valid_request(obj: object) -> None:
     assert report.error_response() is None
 
 
-@pytest.mark.parametrize(
+@rows(
     ("obj", "faults"),
     [
         (5, [("NOT_AN_OBJECT", "")]),
@@ -91,7 +93,7 @@ def test_every_fault_of_a_notification() -> None:
     assert report.error_response() is None
 
 
-@pytest.mark.parametrize(
+@rows(
     ("obj", "profile", "faults"),
     [
         ({"jsonrpc": "2.0", "id": 1, "result": None}, JSONRPC, []),
@@ -168,7 +170,7 @@ def test_batch() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("obj", "profile", "code"),
     [
         ([], JSONRPC, "EMPTY_BATCH"),

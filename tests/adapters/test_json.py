@@ -21,6 +21,8 @@ from hypothesis import strategies as st
 from jsonrpc_fast import BACKEND
 from jsonrpc_fast.adapters import json as adapter
 
+from ..support.tables import rows
+
 Point = namedtuple("Point", "x y")  # noqa: PYI024
 
 
@@ -87,8 +89,8 @@ HOOKS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", HOOKS)
-@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text[:20])
+@rows("options", HOOKS)
+@rows("text", TEXTS, ids=lambda text: text[:20])
 def test_loads(text: str, options: dict[str, Any]) -> None:
     forms: list[Any] = [text]
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32-le"):
@@ -98,7 +100,7 @@ def test_loads(text: str, options: dict[str, Any]) -> None:
         assert describe(adapter.loads, form, **options) == describe(json.loads, form, **options)
 
 
-@pytest.mark.parametrize("value", [None, 1, memoryview(b"1"), b"\xff", b'"\xc3"', Text("[1]")])
+@rows("value", [None, 1, memoryview(b"1"), b"\xff", b'"\xc3"', Text("[1]")])
 def test_loads_of_other_types_and_bytes(value: Any) -> None:
     assert describe(adapter.loads, value) == describe(json.loads, value)
 
@@ -146,8 +148,8 @@ def value_of(text: str, options: dict[str, Any]) -> str:
     return text.replace(" ", "") if options.get("cls") is Shouting else repr(json.loads(text))
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:20])
+@rows("options", OPTIONS)
+@rows("value", VALUES, ids=lambda value: repr(value)[:20])
 def test_dumps(value: Any, options: dict[str, Any]) -> None:
     mine = describe(lambda: value_of(adapter.dumps(value, **options), options))
     assert mine == describe(lambda: value_of(json.dumps(value, **options), options))
@@ -281,7 +283,7 @@ def test_any_keys(value: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("value", "text"),
     [
         ({1: 2, -1: {None: None}}, b'{"1":2,"-1":{"null":null}}'),
@@ -322,7 +324,7 @@ def test_sorted_keys_are_sorted_as_values() -> None:
     assert adapter.dumps({10: 1, 9: 2}, sort_keys=True) == '{"9":2,"10":1}'
 
 
-@pytest.mark.parametrize("bits", [0x7FF0 << 48, 0xFFF0 << 48, 0x7FF8 << 48, 0xFFF8 << 48, 2**64 - 1, 2**63 - 1])
+@rows("bits", [0x7FF0 << 48, 0xFFF0 << 48, 0x7FF8 << 48, 0xFFF8 << 48, 2**64 - 1, 2**63 - 1])
 def test_every_float_that_is_not_finite_is_found(bits: int) -> None:
     [number] = struct.unpack("<d", struct.pack("<Q", bits))
     for value in ([number], [None, number, number], {"a": {"b": number}}, (number, "null"), [[1.5, number], number]):

@@ -14,6 +14,7 @@ from jsonrpc_fast.errors import EncodeError, RpcError
 from jsonrpc_fast.profile import JSONRPC, MCP_2025_11_25, Limits
 
 from ..support.places import SPEC
+from ..support.tables import rows
 
 EXAMPLES = json.loads((SPEC / "jsonrpc20_examples.json").read_bytes())
 
@@ -36,7 +37,7 @@ def server(impl: ModuleType, call: Any) -> Any:
     return impl.Response(call.id, result)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["name"])
+@rows("example", EXAMPLES, ids=lambda example: example["name"])
 def test_examples_of_the_specification(impl: ModuleType, example: dict[str, Any]) -> None:
     reply = impl.answer(impl.decode(example["raw"]), lambda call: server(impl, call))
     if example["response"] is None:
@@ -108,7 +109,7 @@ REPLIES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "reply"), REPLIES)
+@rows(("text", "reply"), REPLIES)
 def test_replies(impl: ModuleType, text: str, reply: bytes) -> None:
     assert impl.answer(impl.decode(text), echo(impl)) == reply
     assert impl.answer(impl.decode(text), echo(impl), delimited=False) == reply.removesuffix(b"\n")
@@ -167,14 +168,14 @@ def raising(error: BaseException | type[BaseException]) -> Callable[[Any], Any]:
     return handler
 
 
-@pytest.mark.parametrize("returned", [None, 1, {}, b"{}"])
+@rows("returned", [None, 1, {}, b"{}"])
 def test_a_request_needs_a_response(impl: ModuleType, caplog: pytest.LogCaptureFixture, returned: object) -> None:
     check_failure(impl, lambda _: returned, INTERNAL)
     expected = f"TypeError: the handler must return a Response to a request, not {type(returned).__name__}\n"
     assert caplog.text.count(expected) == 2
 
 
-@pytest.mark.parametrize("failure", [LookupError, SystemExit, EncodeError, RecursionError])
+@rows("failure", [LookupError, SystemExit, EncodeError, RecursionError])
 def test_exceptions_of_the_handler(
     impl: ModuleType, caplog: pytest.LogCaptureFixture, failure: type[BaseException]
 ) -> None:
@@ -185,7 +186,7 @@ def test_exceptions_of_the_handler(
     ]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("error", "reply"),
     [
         (RpcError(4, "refused"), b'{"code":4,"message":"refused"}'),
@@ -200,7 +201,7 @@ def test_an_rpc_error_becomes_the_error_response(
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("failure", [KeyboardInterrupt, GeneratorExit, asyncio.CancelledError])
+@rows("failure", [KeyboardInterrupt, GeneratorExit, asyncio.CancelledError])
 def test_keyboard_interrupt_and_cancellations_pass_on(impl: ModuleType, failure: type[BaseException]) -> None:
     for received in (impl.Request(1, "m"), impl.Notification("m"), [impl.Notification("m")]):
         with pytest.raises(failure):
@@ -222,7 +223,7 @@ def test_an_option_that_breaks_lines(impl: ModuleType) -> None:
             impl.answer(received, echo(impl), option=1)
 
 
-@pytest.mark.parametrize("received", [None, 1, b"{}", {}, (), [1], [[]]])
+@rows("received", [None, 1, b"{}", {}, (), [1], [[]]])
 def test_arguments_that_decode_does_not_return(impl: ModuleType, received: Any) -> None:
     inner = received[0] if isinstance(received, list) else received
     with pytest.raises(TypeError, match=f"^received must be what decode returned, not {type(inner).__name__}$"):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import ModuleType
 from typing import get_args
 
-import pytest
 from hypothesis import given
 
 from jsonrpc_fast.types import Classification, Kind
 
 from ..mutations import mutated
+from ..support.tables import rows
 
 CASES = [
     ('{"jsonrpc":"2.0","id":1,"method":"m","params":{}}', ("request", "m", 1)),
@@ -31,7 +31,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), CASES)
+@rows(("text", "expected"), CASES)
 def test_classify(impl: ModuleType, text: str, expected: tuple[object, ...]) -> None:
     for data in (text, text.encode()):
         found = impl.classify(data)

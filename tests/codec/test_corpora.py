@@ -10,7 +10,6 @@ from types import ModuleType
 from typing import Any
 
 import orjson
-import pytest
 
 from jsonrpc_fast.profile import (
     JSONRPC,
@@ -26,6 +25,7 @@ from jsonrpc_fast.profile import (
 from ..mutations import WIRE
 from ..support.describe import describe
 from ..support.places import SPEC
+from ..support.tables import rows
 
 # Requests, notifications, results, errors.
 WIRE_COUNTS = {
@@ -78,7 +78,7 @@ def test_all_wire_files_are_present() -> None:
     assert [path.stem for path in WIRE] == sorted(WIRE_COUNTS)
 
 
-@pytest.mark.parametrize("path", WIRE, ids=lambda path: path.stem)
+@rows("path", WIRE, ids=lambda path: path.stem)
 def test_wire(impl: ModuleType, path: Path) -> None:
     profile, *expected = WIRE_COUNTS[path.stem]
     data = path.read_bytes()

@@ -14,6 +14,7 @@ from jsonrpc_fast.profile import JSONRPC, LSP, MCP_2025_11_25, Limits
 
 from ..mutations import LINES, MADE, mutated
 from ..support.describe import Description, describe, fault, notification, request, result, text_fault
+from ..support.tables import rows
 
 ONE = b'{"jsonrpc":"2.0","id":1,"method":"m"}'
 TWO = b'{"jsonrpc":"2.0","method":"n"}'
@@ -82,7 +83,7 @@ STREAMS: list[tuple[bytes, Description]] = [
 ]
 
 
-@pytest.mark.parametrize(("data", "expected"), STREAMS)
+@rows(("data", "expected"), STREAMS)
 def test_streams(impl: ModuleType, data: bytes, expected: Description) -> None:
     assert decode_all(impl, [data]) == expected
     assert decode_all(impl, bytewise(data)) == expected
@@ -111,14 +112,14 @@ def test_truncated_is_of_the_backend_s_class(impl: ModuleType) -> None:
 class TestLimit:
     LIMITS = Limits(message_bytes=len(ONE))
 
-    @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+    @rows("end", [b"\n", b"\r\n"])
     def test_bound(self, impl: ModuleType, end: bytes) -> None:
         for pad, expected in ((b"", request(1, "m")), (b" ", fault("MESSAGE_TOO_LARGE", 1))):
             data = ONE + pad + end + TWO + end
             for chunks in ([data], bytewise(data)):
                 assert decode_all(impl, chunks, limits=self.LIMITS) == [expected, notification("n")]
 
-    @pytest.mark.parametrize("end", [b"", b"\r"])
+    @rows("end", [b"", b"\r"])
     def test_bound_of_the_last_line(self, impl: ModuleType, end: bytes) -> None:
         assert decode_all(impl, [ONE + end], limits=self.LIMITS) == [request(1, "m")]
         assert decode_all(impl, [ONE + b" " + end], limits=self.LIMITS) == [fault("MESSAGE_TOO_LARGE", 1)]
@@ -175,13 +176,11 @@ class TestArguments:
         assert decode_all(impl, [text], profile=MCP_2025_11_25) == [fault("EMPTY_METHOD", 1)]
         assert describe(impl.Decoder("newline", MCP_2025_11_25, Limits()).feed(text)) == [fault("EMPTY_METHOD", 1)]
 
-    @pytest.mark.parametrize(
-        "data", [bytearray(TWO + b"\n"), memoryview(TWO + b"\n"), memoryview(b" " + TWO + b"\n")[1:]]
-    )
+    @rows("data", [bytearray(TWO + b"\n"), memoryview(TWO + b"\n"), memoryview(b" " + TWO + b"\n")[1:]])
     def test_types(self, impl: ModuleType, data: bytes) -> None:
         assert describe(impl.Decoder().feed(data)) == [notification("n")]
 
-    @pytest.mark.parametrize("data", ["{}\n", None, 1, [], [b"{}\n"]])
+    @rows("data", ["{}\n", None, 1, [], [b"{}\n"]])
     def test_other_types_are_refused(self, impl: ModuleType, data: Any) -> None:
         decoder = impl.Decoder()
         expected = f"^data must be bytes, bytearray or memoryview, not {type(data).__name__}$"

@@ -21,6 +21,7 @@ from ..mutations import LINES, MADE, mutated
 from ..support.chunks import bytewise, cut
 from ..support.comparison import Backends
 from ..support.describe import Description, describe, notification, request, text_fault
+from ..support.tables import rows
 from ..support.timing import min_seconds, thread_seconds
 
 ONE = b'{"jsonrpc":"2.0","id":1,"method":"m"}'
@@ -99,7 +100,7 @@ CONTENT_LENGTH: list[tuple[bytes, Description]] = [
 ]
 
 
-@pytest.mark.parametrize(("data", "expected"), CONTENT_LENGTH)
+@rows(("data", "expected"), CONTENT_LENGTH)
 def test_content_length(impl: ModuleType, data: bytes, expected: Description) -> None:
     for framing in ("content-length", "auto") if data[:4].lower().endswith(b"cont") else ("content-length",):
         assert decode_all(impl, [data], framing) == expected
@@ -178,7 +179,7 @@ SSE: list[tuple[bytes, Description]] = [
 ]
 
 
-@pytest.mark.parametrize(("data", "expected"), SSE)
+@rows(("data", "expected"), SSE)
 def test_sse(impl: ModuleType, data: bytes, expected: Description) -> None:
     assert decode_all(impl, [data], "sse") == expected
     for at in range(len(data)):
@@ -293,7 +294,7 @@ NEWLINE: list[tuple[bytes, Description]] = [
 ]
 
 
-@pytest.mark.parametrize(("data", "expected"), NEWLINE)
+@rows(("data", "expected"), NEWLINE)
 def test_hints_of_newline_framing(impl: ModuleType, data: bytes, expected: Description) -> None:
     for framing in ("newline", "auto") if not data.startswith(b"Content") else ("newline",):
         assert decode_all(impl, [data], framing) == expected
@@ -327,7 +328,7 @@ AUTO: list[tuple[bytes, str, Description]] = [
 ]
 
 
-@pytest.mark.parametrize(("data", "framing", "expected"), AUTO)
+@rows(("data", "framing", "expected"), AUTO)
 def test_auto(impl: ModuleType, data: bytes, framing: str, expected: Description) -> None:
     assert decode_all(impl, [data], "auto") == decode_all(impl, bytewise(data), "auto") == expected
     for at in range(len(data)):
@@ -356,7 +357,7 @@ def test_framing_and_ended_are_read_only(impl: ModuleType) -> None:
                 setattr(decoder, name, None)
 
 
-@pytest.mark.parametrize("framing", ["content-length", "auto"])
+@rows("framing", ["content-length", "auto"])
 def test_feed_after_the_end(impl: ModuleType, framing: str) -> None:
     decoder = impl.Decoder(framing)
     assert not decoder.ended
@@ -377,7 +378,7 @@ def test_feed_after_the_end(impl: ModuleType, framing: str) -> None:
 class TestLimit:
     LIMITS = Limits(message_bytes=len(ONE))
 
-    @pytest.mark.parametrize("framing", FRAMED)
+    @rows("framing", FRAMED)
     def test_bound(self, impl: ModuleType, framing: Any) -> None:
         for text, expected in ((ONE, REQUEST), (ONE + b" ", TOO_LARGE_1), (100 * ONE, TOO_LARGE_1)):
             data = frame(text, framing) + frame(TWO, framing)
@@ -403,7 +404,7 @@ class TestLimit:
                 tracemalloc.stop()
             assert peak < 50_000
 
-    @pytest.mark.parametrize("lines", [b"", b"\ndata: "])
+    @rows("lines", [b"", b"\ndata: "])
     def test_memory_of_an_event_over_the_limit(self, impl: ModuleType, lines: bytes) -> None:
         decoder = impl.Decoder("sse", limits=Limits(message_bytes=2_000_000))
         chunk = 1000 * b"x" + lines
@@ -417,7 +418,7 @@ class TestLimit:
         assert [shown(item) for item in reported] == [TOO_LARGE]
         assert peak < 2_600_000
 
-    @pytest.mark.parametrize("framing", FRAMED)
+    @rows("framing", FRAMED)
     def test_memory_of_many_messages_has_a_bound(self, impl: ModuleType, framing: Any) -> None:
         decoder = impl.Decoder(framing)
         chunk = 20 * frame(ONE, framing)
@@ -431,7 +432,7 @@ class TestLimit:
         assert peak < 100_000
 
 
-@pytest.mark.parametrize("framing", [*FRAMED, "auto"])
+@rows("framing", [*FRAMED, "auto"])
 def test_one_byte_at_a_time_is_linear(impl: ModuleType, framing: Any) -> None:
     def seconds(size: int) -> float:
         decoder = impl.Decoder(framing)
@@ -447,7 +448,7 @@ def test_one_byte_at_a_time_is_linear(impl: ModuleType, framing: Any) -> None:
     assert many < 64 * few
 
 
-@pytest.mark.parametrize("framing", FRAMED)
+@rows("framing", FRAMED)
 def test_arguments_are_passed_on(impl: ModuleType, framing: Any) -> None:
     text = b'{"jsonrpc":"2.0","id":null,"method":"m","params":[1]}'
     [item] = impl.Decoder(framing, LSP).feed(frame(text, framing))
@@ -458,7 +459,7 @@ def test_arguments_are_passed_on(impl: ModuleType, framing: Any) -> None:
     assert item.params == [1]
 
 
-@pytest.mark.parametrize("framing", ["newline", "content-length"])
+@rows("framing", ["newline", "content-length"])
 def test_auto_accepts_every_buffer(impl: ModuleType, framing: Any) -> None:
     framed = frame(b'{"jsonrpc":"2.0","method":"m"}', framing)
     with_gaps = memoryview(b"".join([b"%c_" % byte for byte in framed]))[::2]
@@ -571,7 +572,7 @@ def in_turns(impl: ModuleType, chunks: list[bytes], bounds: list[int], framing: 
     return [shown(item) for item in items]
 
 
-@pytest.mark.parametrize(("data", "framing"), STREAMS)
+@rows(("data", "framing"), STREAMS)
 def test_max_items(impl: ModuleType, data: bytes, framing: str) -> None:
     whole = decode_all(impl, [data], framing)
     for bound in (1, 2, 10**30):
@@ -596,7 +597,7 @@ def test_any_chunking_and_any_max_items(
     assert repr(in_turns(impl, cut(data, sizes), bounds, framing, **options)) == repr(whole)
 
 
-@pytest.mark.parametrize("framing", FRAMINGS)
+@rows("framing", FRAMINGS)
 def test_waiting_items_are_returned_first(impl: ModuleType, framing: Any) -> None:
     decoder = impl.Decoder(framing)
     kind = "content-length" if framing == "auto" else framing
@@ -614,7 +615,7 @@ def test_waiting_items_are_returned_first(impl: ModuleType, framing: Any) -> Non
     assert decoder.has_more is False
 
 
-@pytest.mark.parametrize("framing", FRAMINGS)
+@rows("framing", FRAMINGS)
 def test_a_batch_counts_as_its_messages(impl: ModuleType, framing: Any) -> None:
     decoder = impl.Decoder(framing)
     kind = "content-length" if framing == "auto" else framing
@@ -628,7 +629,7 @@ def test_a_batch_counts_as_its_messages(impl: ModuleType, framing: Any) -> None:
     assert [shown(item) for item in decoder.feed(b"", 4)] == [NOTIFICATION]
 
 
-@pytest.mark.parametrize("framing", FRAMINGS)
+@rows("framing", FRAMINGS)
 def test_invalid_max_items(impl: ModuleType, framing: Any) -> None:
     decoder = impl.Decoder(framing)
     for bound in (True, 1.0, "1", b""):
@@ -648,7 +649,7 @@ def test_a_fault_that_ends_the_stream_is_returned_in_order(impl: ModuleType) -> 
     assert decoder.feed(headed(ONE)) == []
 
 
-@pytest.mark.parametrize("framing", FRAMED)
+@rows("framing", FRAMED)
 def test_many_small_calls_take_linear_time(impl: ModuleType, framing: Any) -> None:
     """A large chunk is not copied for each item that is read from it, nor for each chunk that follows."""
 

@@ -15,9 +15,10 @@ from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, LENIENT, Limits, Profile
 
 from ..mutations import mutated
 from ..support.comparison import Backends, assert_same
+from ..support.tables import rows
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "profile", "expected"),
     [
         (
@@ -46,7 +47,7 @@ def test_decode_loses_nothing(impl: ModuleType, text: bytes, profile: Profile, e
         assert list(found) == list(expected)
 
 
-@pytest.mark.parametrize("digits", [20, 40, 308, 309, 512])
+@rows("digits", [20, 40, 308, 309, 512])
 def test_ids_of_any_width(impl: ModuleType, digits: int) -> None:
     id = 10**digits - 1
     text = b'{"jsonrpc":"2.0","\\u0069d":%d,"result":"\xc3\xa9"}' % id
@@ -69,7 +70,7 @@ def test_integers_in_payloads(impl: ModuleType) -> None:
         impl.decode_dict(text, JSONRPC.replace(big_ints="reject"))
 
 
-@pytest.mark.parametrize("around", [b"%b", b"[%b]"])
+@rows("around", [b"%b", b"[%b]"])
 def test_as_deep_as_decode(impl: ModuleType, around: bytes) -> None:
     text = b'{"jsonrpc":"2.0","id":1,"b":{},"result":%b,"a":2}' % (b"[" * 1024 + b"]" * 1024)
     found = impl.decode_dict(around % text)

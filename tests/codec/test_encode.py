@@ -19,6 +19,7 @@ from jsonrpc_fast.profile import JSONRPC
 from jsonrpc_fast.types import UNSET
 
 from ..support.describe import describe, fault
+from ..support.tables import rows
 
 REQUESTS = [
     ((1, "m"), b'{"jsonrpc":"2.0","id":1,"method":"m"}'),
@@ -74,7 +75,7 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "expected"), REQUESTS)
+@rows(("arguments", "expected"), REQUESTS)
 def test_requests(impl: ModuleType, arguments: tuple[Any, ...], expected: bytes) -> None:
     assert impl.encode_request(*arguments) == expected + b"\n"
     assert impl.encode_request(*arguments, delimited=False) == expected
@@ -84,7 +85,7 @@ def test_requests(impl: ModuleType, arguments: tuple[Any, ...], expected: bytes)
         assert impl.encode(message, delimited=False) == message.to_bytes() == expected
 
 
-@pytest.mark.parametrize(("arguments", "whole"), REQUESTS)
+@rows(("arguments", "whole"), REQUESTS)
 def test_notifications(impl: ModuleType, arguments: tuple[Any, ...], whole: bytes) -> None:
     _, *arguments_left = arguments
     expected = b'{"jsonrpc":"2.0",' + whole[whole.index(b'"method"') :]
@@ -96,7 +97,7 @@ def test_notifications(impl: ModuleType, arguments: tuple[Any, ...], whole: byte
         assert impl.encode(message, delimited=False) == message.to_bytes() == expected
 
 
-@pytest.mark.parametrize(
+@rows(
     ("id", "result", "expected"),
     [
         (1, None, b'{"jsonrpc":"2.0","id":1,"result":null}'),
@@ -122,7 +123,7 @@ def test_results(impl: ModuleType, id: Any, result: Any, expected: bytes) -> Non
     assert impl.encode(message, delimited=False) == message.to_bytes() == expected
 
 
-@pytest.mark.parametrize(("arguments", "expected"), ERRORS)
+@rows(("arguments", "expected"), ERRORS)
 def test_errors(impl: ModuleType, arguments: tuple[Any, ...], expected: bytes) -> None:
     assert impl.encode_error(*arguments) == expected + b"\n"
     assert impl.encode_error(*arguments, delimited=False) == expected
@@ -132,7 +133,7 @@ def test_errors(impl: ModuleType, arguments: tuple[Any, ...], expected: bytes) -
     assert impl.encode(message, delimited=False) == message.to_bytes() == expected
 
 
-@pytest.mark.parametrize("number", INTEGERS, ids=lambda number: f"{number.bit_length()} bits")
+@rows("number", INTEGERS, ids=lambda number: f"{number.bit_length()} bits")
 def test_integers_of_any_width(impl: ModuleType, number: int) -> None:
     digits = b"%d" % number
     assert impl.encode_request(number, "m") == b'{"jsonrpc":"2.0","id":%b,"method":"m"}\n' % digits
@@ -142,7 +143,7 @@ def test_integers_of_any_width(impl: ModuleType, number: int) -> None:
     )
 
 
-@pytest.mark.parametrize("code", [-(2**63), 1 - 2**63, -1, 0, 2**63 - 1, 2**63, 2**64 - 1])
+@rows("code", [-(2**63), 1 - 2**63, -1, 0, 2**63 - 1, 2**63, 2**64 - 1])
 def test_codes_of_64_bits(impl: ModuleType, code: int) -> None:
     expected = b'{"jsonrpc":"2.0","id":1,"error":{"code":%d,"message":"m"}}' % code
     assert impl.encode_error(1, code, "m", delimited=False) == expected
@@ -200,20 +201,20 @@ class TestOptions:
         for call in calls_and_answers(impl, moment, option=orjson.OPT_OMIT_MICROSECONDS | orjson.OPT_UTC_Z):
             assert b'"2026-11-21T01:02:03Z"' in call()
 
-    @pytest.mark.parametrize("option", [orjson.OPT_STRICT_INTEGER, orjson.OPT_PASSTHROUGH_SUBCLASS])
+    @rows("option", [orjson.OPT_STRICT_INTEGER, orjson.OPT_PASSTHROUGH_SUBCLASS])
     def test_options_affect_only_payloads(self, impl: ModuleType, option: int) -> None:
         assert impl.encode_request(2**60, "m", [1], option=option) == (
             b'{"jsonrpc":"2.0","id":1152921504606846976,"method":"m","params":[1]}\n'
         )
 
-    @pytest.mark.parametrize("option", [orjson.OPT_INDENT_2, orjson.OPT_APPEND_NEWLINE])
-    @pytest.mark.parametrize("more", [0, orjson.OPT_SORT_KEYS])
+    @rows("option", [orjson.OPT_INDENT_2, orjson.OPT_APPEND_NEWLINE])
+    @rows("more", [0, orjson.OPT_SORT_KEYS])
     def test_options_that_break_lines(self, impl: ModuleType, option: int, more: int) -> None:
         for call in calls_and_answers(impl, [1], option=option | more):
             with pytest.raises(ValueError, match=r"^OPT_INDENT_2 and OPT_APPEND_NEWLINE would break the framing$"):
                 call()
 
-    @pytest.mark.parametrize("option", [orjson.OPT_INDENT_2, orjson.OPT_APPEND_NEWLINE])
+    @rows("option", [orjson.OPT_INDENT_2, orjson.OPT_APPEND_NEWLINE])
     def test_options_that_break_lines_without_a_payload(self, impl: ModuleType, option: int) -> None:
         for call in (
             lambda: impl.encode_request(1, "m", option=option),
@@ -293,12 +294,12 @@ def nested(depth: int) -> list[Any]:
 
 
 class TestValuesThatCannotBeWritten:
-    @pytest.mark.parametrize(
+    @rows(
         "payload",
         [{1, 2}, object(), b"bytes", 1j, {1: 2}, ["\ud800"], {"\udfff": 1}, 2**64, -(2**63) - 1, [{"a": [2**64]}]],
         ids=lambda payload: type(payload).__name__,
     )
-    @pytest.mark.parametrize("option", [0, orjson.OPT_SORT_KEYS])
+    @rows("option", [0, orjson.OPT_SORT_KEYS])
     def test_payloads(self, impl: ModuleType, payload: Any, option: int) -> None:
         for call in calls(impl, payload, option=option):
             with pytest.raises(EncodeError) as caught:
@@ -315,8 +316,8 @@ class TestValuesThatCannotBeWritten:
             with pytest.raises(EncodeError):
                 call()
 
-    @pytest.mark.parametrize("innermost", [(), (1,), [], {}, {"a": 1}], ids=repr)
-    @pytest.mark.parametrize("option", [0, orjson.OPT_SORT_KEYS])
+    @rows("innermost", [(), (1,), [], {}, {"a": 1}], ids=repr)
+    @rows("option", [0, orjson.OPT_SORT_KEYS])
     def test_depth_of_tuples(self, impl: ModuleType, innermost: Any, option: int) -> None:
         for call in calls(impl, [repeated(lambda value: (value,), 252, innermost)], option=option):
             assert call().count(b"[") in (253, 254, 255)
@@ -420,7 +421,7 @@ class TestValuesThatCannotBeWritten:
             with pytest.raises(EncodeError):
                 call()
 
-    @pytest.mark.parametrize("id", [10**640, -(10**639), 10**5000, 641 * "a", 213 * "\u20ac" + "ab"], ids=type)
+    @rows("id", [10**640, -(10**639), 10**5000, 641 * "a", 213 * "\u20ac" + "ab"], ids=type)
     def test_ids_that_no_profile_accepts(self, impl: ModuleType, id: object) -> None:
         for call in (
             lambda: impl.encode_request(id, "m"),
@@ -432,7 +433,7 @@ class TestValuesThatCannotBeWritten:
             with pytest.raises(ValueError, match=r"^id must be 640 bytes or less$"):
                 call()
 
-    @pytest.mark.parametrize("code", [2**64, -(2**63) - 1, 2**70, 10**5000], ids=int.bit_length)
+    @rows("code", [2**64, -(2**63) - 1, 2**70, 10**5000], ids=int.bit_length)
     def test_codes_that_decode_to_floats(self, impl: ModuleType, code: int) -> None:
         for call in (
             lambda: impl.encode_error(1, code, "m"),
@@ -494,7 +495,7 @@ class TestValuesThatCannotBeWritten:
 
 
 class TestWrongArguments:
-    @pytest.mark.parametrize("params", [1, 0, "a", "", True, False, 1.5, float("nan"), uuid.UUID(int=1)])
+    @rows("params", [1, 0, "a", "", True, False, 1.5, float("nan"), uuid.UUID(int=1)])
     def test_params_that_are_not_a_container(self, impl: ModuleType, params: object) -> None:
         expected = f"^params must be written as a JSON object or array, which {type(params).__name__} is not$"
         for call in (
@@ -505,7 +506,7 @@ class TestWrongArguments:
                 call()
             assert type(caught.value) is TypeError
 
-    @pytest.mark.parametrize("id", [True, False, b"1", [], {}, 1j, UNSET])
+    @rows("id", [True, False, b"1", [], {}, 1j, UNSET])
     def test_ids(self, impl: ModuleType, id: object) -> None:
         expected = f"^id must be an int, a str, a float or None, not {type(id).__name__}$"
         for call in (
@@ -516,13 +517,13 @@ class TestWrongArguments:
             with pytest.raises(TypeError, match=expected):
                 call()
 
-    @pytest.mark.parametrize("id", [float("nan"), float("inf"), float("-inf")])
+    @rows("id", [float("nan"), float("inf"), float("-inf")])
     def test_infinite_ids_and_nan(self, impl: ModuleType, id: float) -> None:
         for call in (lambda: impl.encode_request(id, "m"), lambda: impl.encode_result(id, 1)):
             with pytest.raises(ValueError, match=r"^id must be a finite number$"):
                 call()
 
-    @pytest.mark.parametrize("method", [None, 1, b"m", UNSET, True])
+    @rows("method", [None, 1, b"m", UNSET, True])
     def test_methods(self, impl: ModuleType, method: object) -> None:
         expected = f"^method must be a str, not {type(method).__name__}$"
         for call in (lambda: impl.encode_request(1, method), lambda: impl.encode_notification(method)):
@@ -593,7 +594,7 @@ class TestMany:
             impl.encode_many(messages())
 
 
-@pytest.mark.parametrize(
+@rows(
     ("payload", "written"),
     [
         (None, b"null"),
@@ -623,7 +624,7 @@ def test_scalar_payloads(impl: ModuleType, payload: object, written: bytes) -> N
             impl.encode_request(1, "m", payload)
 
 
-@pytest.mark.parametrize("payload", [2**64, -(2**63) - 1, "\ud800"])
+@rows("payload", [2**64, -(2**63) - 1, "\ud800"])
 def test_scalar_payloads_that_cannot_be_written(impl: ModuleType, payload: object) -> None:
     with pytest.raises(EncodeError):
         impl.encode_result(1, payload)

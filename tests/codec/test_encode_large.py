@@ -10,6 +10,7 @@ import pytest
 
 from jsonrpc_fast.errors import EncodeError
 
+from ..support.tables import rows
 from .test_encode import Code, calls, nested
 
 LARGE: list[Any] = [
@@ -35,8 +36,8 @@ WRITTEN_IDS: list[tuple[Any, bytes]] = [
 
 
 class TestLargePayloads:
-    @pytest.mark.parametrize("payload", LARGE, ids=lambda payload: type(payload).__name__)
-    @pytest.mark.parametrize(("id", "written"), WRITTEN_IDS, ids=lambda value: repr(value)[:10])
+    @rows("payload", LARGE, ids=lambda payload: type(payload).__name__)
+    @rows(("id", "written"), WRITTEN_IDS, ids=lambda value: repr(value)[:10])
     def test_wire(self, impl: ModuleType, payload: Any, id: Any, written: bytes) -> None:
         text = orjson.dumps(payload)
         expected = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (written, text)
@@ -51,7 +52,7 @@ class TestLargePayloads:
         expected = b'{"jsonrpc":"2.0","method":"\\t\xc3\xa9","params":%b}\n' % text
         assert impl.encode_notification("\té", params) == expected
 
-    @pytest.mark.parametrize("payload", LARGE, ids=lambda payload: type(payload).__name__)
+    @rows("payload", LARGE, ids=lambda payload: type(payload).__name__)
     def test_values_that_cannot_be_written(self, impl: ModuleType, payload: Any) -> None:
         for value in ({1}, "\ud800", 2**64, {1: 2}):
             for call in calls(impl, [payload, value]):
@@ -59,7 +60,7 @@ class TestLargePayloads:
                     call()
                 assert caught.value.__cause__ is None
 
-    @pytest.mark.parametrize("payload", LARGE, ids=lambda payload: type(payload).__name__)
+    @rows("payload", LARGE, ids=lambda payload: type(payload).__name__)
     def test_wrong_arguments(self, impl: ModuleType, payload: Any) -> None:
         with pytest.raises(TypeError, match=r"^id must be an int, a str, a float or None, not bool$"):
             impl.encode_result(True, payload)

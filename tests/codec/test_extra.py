@@ -16,6 +16,7 @@ from jsonrpc_fast.types import UNSET
 
 from ..support.comparison import Backends
 from ..support.describe import describe, fault
+from ..support.tables import rows
 
 KEEP = JSONRPC.replace(extra_members="keep")
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -31,7 +32,7 @@ def texts(members: bytes) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("raw", [False, True])
+@rows("raw", [False, True])
 def test_decode_keeps_extra_members(impl: ModuleType, raw: bool) -> None:
     for text in texts(b'"jsonrpc":"2.0","id":1,"traceparent":"%b","method":"m","x":[1]' % TRACE.encode()):
         message = impl.decode(text, KEEP, raw=raw)
@@ -46,7 +47,7 @@ def test_decode_keeps_extra_members(impl: ModuleType, raw: bool) -> None:
         assert (type(message), message.extra) == (impl.Response, {"": None})
 
 
-@pytest.mark.parametrize("raw", [False, True])
+@rows("raw", [False, True])
 def test_extra_members_of_an_error(impl: ModuleType, raw: bool) -> None:
     for text in texts(b'"jsonrpc":"2.0","id":1,"error":{"code":4,"hint":[2],"message":"m","data":7},"y":1'):
         message = impl.decode(text, KEEP, raw=raw)
@@ -60,7 +61,7 @@ def test_extra_members_of_an_error(impl: ModuleType, raw: bool) -> None:
     assert (message.extra, message.error.extra, message.error.data) == (None, {"hint": 0}, UNSET)
 
 
-@pytest.mark.parametrize("raw", [False, True])
+@rows("raw", [False, True])
 def test_params_of_a_response(impl: ModuleType, raw: bool) -> None:
     for text in (
         b'{"jsonrpc":"2.0","id":1,"params":{"a":1},"result":2,"b":3}',
@@ -194,7 +195,7 @@ def test_patterns(impl: ModuleType) -> None:
             raise AssertionError(other)
 
 
-@pytest.mark.parametrize("name", ["jsonrpc", "id", "method", "params", "result", "error"])
+@rows("name", ["jsonrpc", "id", "method", "params", "result", "error"])
 def test_reserved_names(impl: ModuleType, name: str) -> None:
     for make in (lambda extra: impl.Request(1, "m", extra=extra), lambda extra: impl.Notification("m", extra=extra)):
         with pytest.raises(ValueError, match=f"^{name} is not an extra member$"):
@@ -208,7 +209,7 @@ def test_reserved_names(impl: ModuleType, name: str) -> None:
             impl.Response(1, extra={name: 1})
 
 
-@pytest.mark.parametrize("name", ["code", "message", "data"])
+@rows("name", ["code", "message", "data"])
 def test_reserved_names_of_an_error(impl: ModuleType, name: str) -> None:
     with pytest.raises(ValueError, match=f"^{name} is not an extra member$"):
         impl.Error(1, "m", extra={name: 1})

@@ -21,6 +21,7 @@ from jsonrpc_fast.codec import _core
 
 from ..support import guard_pages
 from ..support.forked import forked
+from ..support.tables import rows
 
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":%b}'
 
@@ -266,7 +267,7 @@ def test_json_test_suite(corpora: Path) -> None:
             assert marshal.dumps(found.result, 0) == marshal.dumps(expected, 0), path.name
 
 
-@pytest.mark.parametrize("count", range(900, 1400, 17))
+@rows("count", range(900, 1400, 17))
 def test_valid_texts_that_orjson_refuses(impl: ModuleType, count: int) -> None:
     """Of orjson 3.13: where two spaces follow the first bracket, and many short values those."""
     deep = b"[" * 70 + b"]" * 70  # left to orjson
@@ -454,7 +455,7 @@ def test_freed_messages_are_made_again() -> None:
         assert made == [Request(1, "m"), Notification("m"), Response(1, 2)]
 
 
-@pytest.mark.parametrize(
+@rows(
     "wrap",
     [
         lambda inner: _core.parse({"jsonrpc": "2.0", "id": 1, "result": inner}),

@@ -19,6 +19,8 @@ import pytest
 
 from jsonrpc_fast import errors
 
+from ..support.tables import rows
+
 
 def run(impl: ModuleType, script: str, *options: str) -> str:
     """The output of a script in which `impl` is the backend; it must exit by itself, with code 0."""
@@ -156,7 +158,7 @@ class Loud:
         raise self.error
 
 
-@pytest.mark.parametrize("name", ["jsonrpc", "id", "method", "params", "result", "error"])
+@rows("name", ["jsonrpc", "id", "method", "params", "result", "error"])
 def test_from_dict_swallows_exceptions_of_keys(impl: ModuleType, name: str) -> None:
     for kind in (impl.Request, impl.Notification, impl.Response):
         assert kind.from_dict({Loud(name, ValueError("no")): 1}) is None
@@ -170,7 +172,7 @@ def test_from_dict_raises_other_exceptions(impl: ModuleType) -> None:
         impl.parse({Loud("jsonrpc", ValueError("no")): 1})
 
 
-@pytest.mark.parametrize("name", ["code", "message", "data"])
+@rows("name", ["code", "message", "data"])
 def test_from_dict_of_an_error_swallows_exceptions_of_keys(impl: ModuleType, name: str) -> None:
     members = {Loud(name, ValueError("no")): 1, **({} if name == "code" else {"code": 1})}
     if name == "data":

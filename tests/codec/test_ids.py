@@ -14,6 +14,7 @@ from jsonrpc_fast.framing.frames import frame
 from jsonrpc_fast.profile import JSONRPC, LSP, MCP_2025_11_25, PRESETS, Limits, Profile
 
 from ..support.describe import Description, describe, fault, fill, request, result, text_fault
+from ..support.tables import rows
 
 WIDEST = JSONRPC.replace(limits=Limits(id_bytes=640))
 DIGITS = [1, 17, 18, 19, 20, 21, 40, 308, 309, 310, 400, 511, 512]
@@ -27,8 +28,8 @@ def echo(impl: ModuleType, message: object) -> bytes:
     return impl.encode_result(message.id, None, delimited=False)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("count", DIGITS)
-@pytest.mark.parametrize("digit", ["1", "9"])
+@rows("count", DIGITS)
+@rows("digit", ["1", "9"])
 def test_integers_of_any_width(impl: ModuleType, count: int, digit: str) -> None:
     token = count * digit
     for profile in PRESETS.values():
@@ -38,7 +39,7 @@ def test_integers_of_any_width(impl: ModuleType, count: int, digit: str) -> None
     assert echo(impl, impl.decode(text_with(token))) == b'{"jsonrpc":"2.0","id":%b,"result":null}' % token.encode()
 
 
-@pytest.mark.parametrize("count", [count for count in DIGITS if count < 512])
+@rows("count", [count for count in DIGITS if count < 512])
 def test_negative_integers_of_any_width(impl: ModuleType, count: int) -> None:
     token = "-" + count * "8"
     message = impl.decode(fill('{"jsonrpc":"2.0","id":%s,"result":1}', token))
@@ -62,7 +63,7 @@ def test_more_digits_than_the_interpreter_converts(impl: ModuleType) -> None:
     assert describe(impl.parse({**obj, "id": -(10**5000)}, WIDEST)) == fault("ID_TOO_LONG")
 
 
-@pytest.mark.parametrize(
+@rows(
     "id",
     [2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1, 2**64, 2**64 + 1, -(2**63), -(2**63) - 1, 2**53 + 1, 10**18, 10**19],
 )
@@ -106,7 +107,7 @@ ECHOED = [
 ]
 
 
-@pytest.mark.parametrize(("token", "id"), ECHOED)
+@rows(("token", "id"), ECHOED)
 def test_fractions_and_exponents(impl: ModuleType, token: str, id: float | None) -> None:
     decoded = impl.decode(text_with(token))
     if id is None:
@@ -118,7 +119,7 @@ def test_fractions_and_exponents(impl: ModuleType, token: str, id: float | None)
         assert describe(impl.decode(text_with(token), profile)) == fault("INVALID_ID_TYPE")
 
 
-@pytest.mark.parametrize("token", ["1e309", "-1e309", "1e400", "1.8e308", "0.1e310", "1e99999999999999999999"])
+@rows("token", ["1e309", "-1e309", "1e400", "1.8e308", "0.1e310", "1e99999999999999999999"])
 def test_beyond_a_double(impl: ModuleType, token: str) -> None:
     assert impl.decode(text_with(token)).code.name == "MALFORMED_JSON"
 
@@ -127,12 +128,12 @@ def test_minus_zero(impl: ModuleType) -> None:
     assert repr(impl.decode(text_with("-0")).id) == "0"
 
 
-@pytest.mark.parametrize("id", [float("nan"), float("inf"), float("-inf")])
+@rows("id", [float("nan"), float("inf"), float("-inf")])
 def test_a_dict_may_hold_values_that_json_cannot(impl: ModuleType, id: float) -> None:
     assert describe(impl.parse({"jsonrpc": "2.0", "id": id, "method": "m"})) == fault("INVALID_ID_TYPE")
 
 
-@pytest.mark.parametrize("id", ["\ud800", "a\udfff", b"bytes", (1,), object()])
+@rows("id", ["\ud800", "a\udfff", b"bytes", (1,), object()])
 def test_a_dict_may_hold_ids_that_cannot_be_echoed(impl: ModuleType, id: object) -> None:
     assert describe(impl.parse({"jsonrpc": "2.0", "id": id, "result": 1})) == fault("INVALID_ID_TYPE", reply=False)
 
@@ -182,7 +183,7 @@ def decoded(impl: ModuleType, text: bytes, profile: Profile) -> Description:
 LONE = rb'"\ud800"'
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "expected"),
     [
         (b'{"jsonrpc":"2.0","id":1,"method":"m","params":["\\ud800"]}', (1, True)),
@@ -228,7 +229,7 @@ def test_a_lone_surrogate_and_an_id_that_the_profile_refuses(impl: ModuleType) -
 BLOB = 2000 * b"x"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "expected"),
     [
         (b'{"jsonrpc":"2.0","id":1,"method":"m","params":["%b"]}', (1, True)),
@@ -262,7 +263,7 @@ BLOB = 2000 * b"x"
         (b'"%b"', (None, True)),
     ],
 )
-@pytest.mark.parametrize("limit", [1000, 2000])
+@rows("limit", [1000, 2000])
 def test_the_id_in_the_beginning_of_a_text_over_the_limit(
     impl: ModuleType, text: bytes, expected: tuple[object, bool], limit: int
 ) -> None:

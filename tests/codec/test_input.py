@@ -14,6 +14,7 @@ import pytest
 from jsonrpc_fast.profile import JSONRPC, Limits
 
 from ..support.describe import Description, describe, fault, fill, notification, request, result, text_fault
+from ..support.tables import rows
 
 TEXT = b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":["\xc3\xa9"]}}'
 EXPECTED = request(1, "m", {"a": ["é"]})
@@ -27,7 +28,7 @@ class Bytes(bytes):
     __slots__ = ()
 
 
-@pytest.mark.parametrize(
+@rows(
     "data",
     [
         TEXT,
@@ -68,7 +69,7 @@ def test_the_message_does_not_reference_the_buffer(impl: ModuleType) -> None:
         assert messages == [*expected, impl.decode(text), impl.decode(text, raw=True)]
 
 
-@pytest.mark.parametrize("data", [None, 1, 1.5, [], {}, object(), array("b", b"{}"), [TEXT], iter(TEXT)])
+@rows("data", [None, 1, 1.5, [], {}, object(), array("b", b"{}"), [TEXT], iter(TEXT)])
 def test_other_types_are_refused(impl: ModuleType, data: Any) -> None:
     expected = f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}"
     for function in (impl.decode, impl.classify):
@@ -78,7 +79,7 @@ def test_other_types_are_refused(impl: ModuleType, data: Any) -> None:
         assert type(caught.value) is TypeError
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "offset"),
     [("\ud800", 0), ('{"é":"\udfff"}', 7), ("[1,\ud83d\ude00]", 3), ('{"jsonrpc":1,"x":"😀\ud800', 22)],
 )
@@ -87,14 +88,14 @@ def test_lone_surrogates_are_not_utf_8(impl: ModuleType, text: str, offset: int)
     assert impl.classify(text) == ("invalid", None, None)
 
 
-@pytest.mark.parametrize("obj", [None, 1, 1.5, "a", True, (), ({},), b"{}", object(), {1, 2}])
+@rows("obj", [None, 1, 1.5, "a", True, (), ({},), b"{}", object(), {1, 2}])
 def test_parse_of_values_that_are_not_dicts(impl: ModuleType, obj: object) -> None:
     assert describe(impl.parse(obj)) == fault("NOT_AN_OBJECT")
     for cls in (impl.Request, impl.Notification, impl.Response, impl.Error):
         assert cls.from_dict(obj) is None
 
 
-@pytest.mark.parametrize("obj", [[], [{}], [{"jsonrpc": "2.0", "id": 1, "method": "m"}], [[]]])
+@rows("obj", [[], [{}], [{"jsonrpc": "2.0", "id": 1, "method": "m"}], [[]]])
 def test_from_dict_does_not_accept_a_list(impl: ModuleType, obj: list[object]) -> None:
     assert isinstance(impl.parse(obj), list) or describe(impl.parse(obj)) == fault("EMPTY_BATCH")
     for cls in (impl.Request, impl.Notification, impl.Response, impl.Error):
@@ -132,7 +133,7 @@ def test_parse_shares_the_payload(impl: ModuleType) -> None:
     assert impl.parse([obj])[0].params is obj["params"]
 
 
-@pytest.mark.parametrize("params", [(), (1,), {1, 2}, b"{}", 1j])
+@rows("params", [(), (1,), {1, 2}, b"{}", 1j])
 def test_parse_with_params_that_json_does_not_have(impl: ModuleType, params: object) -> None:
     obj = {"jsonrpc": "2.0", "id": 1, "method": "m", "params": params}
     assert describe(impl.parse(obj)) == fault("INVALID_PARAMS_TYPE", 1)
@@ -179,7 +180,7 @@ BIG_INTS: list[tuple[str, Description, Description, Description]] = [
 ]
 
 
-@pytest.mark.parametrize(("params", "as_float", "exact", "rejected"), BIG_INTS, ids=[case[0][:30] for case in BIG_INTS])
+@rows(("params", "as_float", "exact", "rejected"), BIG_INTS, ids=[case[0][:30] for case in BIG_INTS])
 def test_big_ints(
     impl: ModuleType, params: str, as_float: Description, exact: Description, rejected: Description
 ) -> None:
@@ -188,7 +189,7 @@ def test_big_ints(
         assert repr(describe(impl.decode(text, JSONRPC.replace(big_ints=mode)))) == repr(expected)
 
 
-@pytest.mark.parametrize("place", range(20))
+@rows("place", range(20))
 def test_a_wide_integer_is_found_at_any_place(impl: ModuleType, place: int) -> None:
     text = fill('{"jsonrpc":"2.0","id":1,"result":["%s",-9223372036854775809]}', "x" * place)
     assert impl.decode(text, JSONRPC.replace(big_ints="exact")).result[1] == -(2**63) - 1

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-import pytest
+from ..support.tables import rows
 
 CREATE = """
 import sys
@@ -142,7 +142,7 @@ for other in others:
 """
 
 
-@pytest.mark.parametrize("script", [MAIN_FIRST, OTHER_FIRST, IN_THREADS], ids=["main first", "other first", "threads"])
+@rows("script", [MAIN_FIRST, OTHER_FIRST, IN_THREADS], ids=["main first", "other first", "threads"])
 def test_only_one_interpreter_has_the_core(script, impl):
     expected = "cython" if impl.__name__.endswith("_core") else "python"
     code = f"{CREATE}\nUSE = {USE!r}\nOTHER = {OTHER!r}\nexpected = {expected!r}\n{script}"

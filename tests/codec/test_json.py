@@ -24,6 +24,8 @@ from jsonrpc_fast.codec._json import (
 )
 from jsonrpc_fast.profile import MIN_ID_BYTES
 
+from ..support.tables import rows
+
 NUMBER = st.from_regex(r"\A-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?\Z")
 INTEGERS = st.one_of(
     st.integers(),
@@ -34,7 +36,7 @@ INTEGERS = st.one_of(
 )
 
 
-@pytest.mark.parametrize(
+@rows(
     ("token", "number"),
     [
         (b"0", 0),
@@ -81,7 +83,7 @@ def test_wide_integers(number: int) -> None:
     assert is_wide_integer(b"%d" % number) is not (-(2**63) <= number < 2**64)
 
 
-@pytest.mark.parametrize("token", [b'"' + 30 * b"9" + b'"', 30 * b"9" + b".0", 30 * b"9" + b"e1", b"-0", b"0", b"-"])
+@rows("token", [b'"' + 30 * b"9" + b'"', 30 * b"9" + b".0", 30 * b"9" + b"e1", b"-0", b"0", b"-"])
 def test_tokens_that_are_not_wide_integers(token: bytes) -> None:
     assert not is_wide_integer(token)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import ModuleType
 
 import orjson
-import pytest
 
 import jsonrpc_fast
 from jsonrpc_fast.profile import JSONRPC, MCP_2025_11_25, Limits, Profile
 
 from ..support.describe import Description, describe, fault, fill, notification, request, result, text_fault
+from ..support.tables import rows
 
 
 def limited(**limits: int) -> Profile:
@@ -37,7 +37,7 @@ REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"m"}'
 
 
 class TestMessageBytes:
-    @pytest.mark.parametrize("data", [REQUEST, bytearray(REQUEST), memoryview(REQUEST), REQUEST.decode()])
+    @rows("data", [REQUEST, bytearray(REQUEST), memoryview(REQUEST), REQUEST.decode()])
     def test_bound(self, impl: ModuleType, data: bytes | bytearray | memoryview | str) -> None:
         assert describe(impl.decode(data, limited(message_bytes=37))) == request(1, "m")
         assert describe(impl.decode(data, limited(message_bytes=36))) == fault("MESSAGE_TOO_LARGE", 1)
@@ -65,7 +65,7 @@ class TestMessageBytes:
 
 
 class TestDepth:
-    @pytest.mark.parametrize("limit", [1, 2, 8, 63, 64, 65, 127, 128, 129, 500])
+    @rows("limit", [1, 2, 8, 63, 64, 65, 127, 128, 129, 500])
     def test_bound(self, impl: ModuleType, limit: int) -> None:
         profile = limited(depth=limit)
         text = '{"jsonrpc":"2.0","id":1,"method":"m","params":%s}'
@@ -93,7 +93,7 @@ class TestDepth:
         text = '{"jsonrpc":"2.0","id":"[[[[","method":"{{{","params":["[[["]}'
         assert decode_alone_and_in_a_batch(impl, text, limited(depth=1)) == request("[[[[", "{{{", ["[[["])
 
-    @pytest.mark.parametrize(
+    @rows(
         ("member", "id", "reply"),
         [
             ('"id":1,"method":"m","x":[[]]', 1, True),
@@ -112,7 +112,7 @@ class TestDepth:
             "TOO_DEEP", id, reply=reply
         )
 
-    @pytest.mark.parametrize("limit", [1022, 1023, 1024])
+    @rows("limit", [1022, 1023, 1024])
     def test_the_depth_of_orjson(self, impl: ModuleType, limit: int) -> None:
         text = '{"jsonrpc":"2.0","id":1,"result":%s}'
         alone = impl.decode(text % nested(limit), limited(depth=limit))
@@ -134,7 +134,7 @@ class TestDepth:
         assert impl.decode(text % nested(1024)).id == 1
         assert describe(impl.decode(text % nested(1025))) == fault("TOO_DEEP", 1, reply=False)
 
-    @pytest.mark.parametrize("depth", [1025, 2048, 2049, 100_000])
+    @rows("depth", [1025, 2048, 2049, 100_000])
     def test_far_too_deep(self, impl: ModuleType, depth: int) -> None:
         assert describe(impl.decode(nested(depth))) == [
             fault("TOO_DEEP" if depth > 1025 else "NOT_AN_OBJECT", index=0),
@@ -179,7 +179,7 @@ class TestBatchItems:
 
 
 class TestMethodBytes:
-    @pytest.mark.parametrize(
+    @rows(
         ("token", "method"),
         [
             ("abcdef", "abcdef"),
@@ -216,7 +216,7 @@ class TestMethodBytes:
 
 
 class TestIdBytes:
-    @pytest.mark.parametrize(
+    @rows(
         ("token", "id"),
         [
             ('"' + 34 * "a" + '"', 34 * "a"),
@@ -233,7 +233,7 @@ class TestIdBytes:
         assert repr(decode_alone_and_in_a_batch(impl, text, limited(id_bytes=34))) == repr(request(id, "m"))
         assert decode_alone_and_in_a_batch(impl, text, limited(id_bytes=33)) == fault("ID_TOO_LONG")
 
-    @pytest.mark.parametrize("id", [34 * "a", 17 * "é", 10**33, -(10**32)])
+    @rows("id", [34 * "a", 17 * "é", 10**33, -(10**32)])
     def test_bound_of_a_dict(self, impl: ModuleType, id: object) -> None:
         obj = {"jsonrpc": "2.0", "id": id, "result": 1}
         assert describe(impl.parse(obj, limited(id_bytes=34))) == result(id, 1)

@@ -15,6 +15,8 @@ from jsonrpc_fast.codes import ErrorCode
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.types import UNSET
 
+from ..support.tables import rows
+
 
 def samples(impl: ModuleType) -> list[Any]:
     error = impl.Error(-32601, "Method not found", {"a": [1]})
@@ -71,7 +73,7 @@ class TestConstructors:
         for result in (Proxy(), Broken(), impl.Request, {}, None, [], 5, "", True, ()):
             assert impl.Response(1, result).result is result
 
-    @pytest.mark.parametrize(
+    @rows(
         ("make", "fault"),
         [
             (lambda impl: impl.Request("m", 1), "method must be a str, not int"),
@@ -119,12 +121,12 @@ class TestConstructors:
         assert impl.Response(1, payload).result is payload
         assert impl.Error(1, "m", payload).data is payload
 
-    @pytest.mark.parametrize("id", [0, -1, 10**600, "", "é", 1.5, -0.0, None])
+    @rows("id", [0, -1, 10**600, "", "é", 1.5, -0.0, None])
     def test_ids(self, impl: ModuleType, id: object) -> None:
         assert repr(impl.Request(id, "m").id) == repr(id)
         assert repr(impl.Response(id).id) == repr(id)
 
-    @pytest.mark.parametrize("id", [True, False, b"1", [], {}, (), 1j, object(), UNSET])
+    @rows("id", [True, False, b"1", [], {}, (), 1j, object(), UNSET])
     def test_ids_of_another_type(self, impl: ModuleType, id: object) -> None:
         expected = f"id must be an int, a str, a float or None, not {type(id).__name__}"
         for make in (lambda: impl.Request(id, "m"), lambda: impl.Response(id)):
@@ -132,20 +134,20 @@ class TestConstructors:
                 make()
             assert str(caught.value) == expected
 
-    @pytest.mark.parametrize("id", [float("nan"), float("inf"), float("-inf")])
+    @rows("id", [float("nan"), float("inf"), float("-inf")])
     def test_infinite_ids_and_nan(self, impl: ModuleType, id: float) -> None:
         for make in (lambda: impl.Request(id, "m"), lambda: impl.Response(id)):
             with pytest.raises(ValueError, match=r"^id must be a finite number$"):
                 make()
 
-    @pytest.mark.parametrize("method", [None, 1, b"m", ["m"], UNSET])
+    @rows("method", [None, 1, b"m", ["m"], UNSET])
     def test_methods_of_another_type(self, impl: ModuleType, method: object) -> None:
         expected = f"^method must be a str, not {type(method).__name__}$"
         for make in (lambda: impl.Request(1, method), lambda: impl.Notification(method)):
             with pytest.raises(TypeError, match=expected):
                 make()
 
-    @pytest.mark.parametrize("params", [0, 1, "", "a", b"", True, False, (), {1}, 1.5, UNSET])
+    @rows("params", [0, 1, "", "a", b"", True, False, (), {1}, 1.5, UNSET])
     def test_params_of_another_type(self, impl: ModuleType, params: object) -> None:
         expected = f"^params must be a dict, a list, a Raw of either, or None, not {type(params).__name__}$"
         for make in (lambda: impl.Request(1, "m", params), lambda: impl.Notification("m", params)):
@@ -290,7 +292,7 @@ class TestCopies:
         for each in samples(impl):
             assert copy.deepcopy(each) == each
 
-    @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+    @rows("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
     def test_pickle(self, impl: ModuleType, protocol: int) -> None:
         for message in samples(impl):
             backend = pickle.loads(pickle.dumps(message, protocol))

@@ -16,6 +16,7 @@ import pytest
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.types import UNSET, Unset
 
+from ..support.tables import rows
 from .test_messages import samples
 
 
@@ -152,7 +153,7 @@ class TestText:
             assert line == message.to_bytes() + b"\n" == message.to_str().encode() + b"\n"
             assert impl.decode(line) == message
 
-    @pytest.mark.parametrize("data", [None, 0, "", False, [], {}])
+    @rows("data", [None, 0, "", False, [], {}])
     def test_falsy_data(self, impl: ModuleType, data: object) -> None:
         message = impl.Response(1, error=impl.Error(1, "", data))
         again = impl.decode(message.to_bytes())

@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import ModuleType
 
 import orjson
-import pytest
 
 from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_03_26, MCP_2025_11_25, Limits, Profile
 from jsonrpc_fast.validator import JsonRpcValidator
 
 from ..support.describe import Description, describe, fault, fill, text_fault
+from ..support.tables import rows
 
 TINY = JSONRPC.replace(
     extra_members=False,
@@ -147,12 +147,12 @@ def has_text_fault(expected: Description) -> bool:
     return any(item[1] in TEXT_SHOWS for item in items)
 
 
-@pytest.mark.parametrize(("name", "profile", "text", "expected"), PAIRS, ids=IDS)
+@rows(("name", "profile", "text", "expected"), PAIRS, ids=IDS)
 def test_decode(impl: ModuleType, name: str, profile: Profile, text: str | bytes, expected: Description) -> None:
     assert describe(impl.decode(text, profile)) == expected
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "profile", "text", "expected"),
     [pair for pair in PAIRS if not has_text_fault(pair[3]) and "duplicate" not in pair[0] and "behind" not in pair[0]],
 )
@@ -182,7 +182,7 @@ UNEXPECTED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), UNEXPECTED)
+@rows(("text", "expected"), UNEXPECTED)
 def test_unexpected_members(impl: ModuleType, text: str, expected: Description) -> None:
     assert describe(impl.decode(text, STRICT)) == expected
     assert describe(impl.parse(orjson.loads(text), STRICT)) == expected
@@ -201,7 +201,7 @@ def test_a_null_companion_is_not_an_unexpected_member(impl: ModuleType) -> None:
     assert describe(impl.decode(text, LENIENT.replace(extra_members=False))) == ("Result", 1, 2)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("members", "is_exact"),
     [
         ('"code":1,"message":"e"', True),

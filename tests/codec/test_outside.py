@@ -30,6 +30,7 @@ from jsonrpc_fast.validator import JsonRpcValidator
 
 from ..support.chunks import bytewise
 from ..support.describe import Description, describe, error, fault, payload, request
+from ..support.tables import rows
 
 Record = dict[str, Any]
 
@@ -117,14 +118,14 @@ def verdicts_of(path: Path) -> dict[str, list[tuple[bytes, Any]]]:
     return by_profile
 
 
-@pytest.mark.parametrize("name", FILES)
+@rows("name", FILES)
 def test_all_files_are_present(outside: Path, name: str) -> None:
     count, by_profile = FILES[name]
     assert len(records(outside / name)) == count
     assert {profile: len(texts) for profile, texts in verdicts_of(outside / name).items()} == by_profile
 
 
-@pytest.mark.parametrize("name", FILES)
+@rows("name", FILES)
 def test_messages(impl: ModuleType, outside: Path, name: str) -> None:
     for preset, texts in verdicts_of(outside / name).items():
         profile = PRESETS[preset]
@@ -136,7 +137,7 @@ def test_messages(impl: ModuleType, outside: Path, name: str) -> None:
             assert repr(describe(impl.decode(bytearray(text), profile))) == expected, (preset, text)
 
 
-@pytest.mark.parametrize("name", FILES)
+@rows("name", FILES)
 def test_messages_that_are_dicts(impl: ModuleType, outside: Path, name: str) -> None:
     """`parse` agrees with `decode`: these texts have no duplicate members."""
     for preset, texts in verdicts_of(outside / name).items():
@@ -153,7 +154,7 @@ def test_messages_that_are_dicts(impl: ModuleType, outside: Path, name: str) -> 
             )
 
 
-@pytest.mark.parametrize("name", FILES)
+@rows("name", FILES)
 def test_messages_in_streams(impl: ModuleType, outside: Path, name: str) -> None:
     for preset, texts in verdicts_of(outside / name).items():
         profile = PRESETS[preset]
@@ -167,8 +168,8 @@ def test_messages_in_streams(impl: ModuleType, outside: Path, name: str) -> None
         assert [repr(describe(item)) for item in stream(impl, [delimited], "newline", profile)] == expected
 
 
-@pytest.mark.parametrize("framing", ["newline", "content-length", "sse"])
-@pytest.mark.parametrize("name", FILES)
+@rows("framing", ["newline", "content-length", "sse"])
+@rows("name", FILES)
 def test_messages_byte_by_byte(impl: ModuleType, outside: Path, name: str, framing: str) -> None:
     preset, texts = next(iter(verdicts_of(outside / name).items()))
     profile = PRESETS[preset]
@@ -179,7 +180,7 @@ def test_messages_byte_by_byte(impl: ModuleType, outside: Path, name: str, frami
     assert [repr(describe(item)) for item in stream(impl, [framed], framing, profile)] == expected
 
 
-@pytest.mark.parametrize("name", FILES)
+@rows("name", FILES)
 def test_both_backends_agree(backends: tuple[ModuleType, ModuleType], outside: Path, name: str) -> None:
     core, pure = backends
     for preset, texts in verdicts_of(outside / name).items():
@@ -217,7 +218,7 @@ def validated(validator: JsonRpcValidator, obj: object) -> str | list[Any]:
 EMPTY_METHODS = b'"method":""', b'"method": ""'
 
 
-@pytest.mark.parametrize("name", FILES)
+@rows("name", FILES)
 def test_messages_validated(outside: Path, name: str) -> None:
     for preset, texts in verdicts_of(outside / name).items():
         validator = JsonRpcValidator(PRESETS[preset])
@@ -377,7 +378,7 @@ def flat(item: Any) -> list[Any]:
     return item if isinstance(item, list) else [item]
 
 
-@pytest.mark.parametrize("raw", [False, True])
+@rows("raw", [False, True])
 def test_scripts_of_geth(impl: ModuleType, outside: Path, raw: bool) -> None:
     scripts = records(outside / "geth_scripts.ndjson")
     assert len(scripts) == 18

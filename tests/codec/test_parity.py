@@ -22,6 +22,7 @@ from jsonrpc_fast.profile import JSONRPC, Limits
 from jsonrpc_fast.types import UNSET
 
 from ..support.comparison import Backends, outcome
+from ..support.tables import rows
 
 FUNCTIONS = [
     "answer",
@@ -70,7 +71,7 @@ def test_the_selector_exports_all_names() -> None:
         assert getattr(codec, name) is getattr(codec.backend, name)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@rows("name", FUNCTIONS)
 def test_functions(backends: Backends, name: str) -> None:
     core, pure = (getattr(backend, name) for backend in backends)
     assert parameters_of(core) == parameters_of(pure)
@@ -78,7 +79,7 @@ def test_functions(backends: Backends, name: str) -> None:
     assert inspect.getdoc(core) == inspect.getdoc(pure) != ""
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@rows("name", CLASSES)
 def test_classes(backends: Backends, name: str) -> None:
     core, pure = (getattr(backend, name) for backend in backends)
     assert parameters_of(core) == parameters_of(pure)
@@ -89,7 +90,7 @@ def test_classes(backends: Backends, name: str) -> None:
     assert (core.__hash__ is None) is (pure.__hash__ is None)
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@rows("name", CLASSES)
 def test_methods(backends: Backends, name: str) -> None:
     core, pure = (getattr(backend, name) for backend in backends)
     for member in sorted(members_of(pure)):
@@ -263,7 +264,7 @@ def test_refusals_and_their_texts(backends: Backends) -> None:
     assert found == {name: outcome(call) for name, call in pure.items()}
 
 
-@pytest.mark.parametrize("profile", [None, 1, "jsonrpc", {}, Limits()], ids=lambda value: type(value).__name__)
+@rows("profile", [None, 1, "jsonrpc", {}, Limits()], ids=lambda value: type(value).__name__)
 def test_a_profile_of_another_type(impl: ModuleType, profile: Any) -> None:
     for call in (
         lambda: impl.decode(b"{}", profile),

@@ -17,6 +17,7 @@ from jsonrpc_fast import JSONRPC, PRESETS, Limits
 
 from ..fuzz.differential import PROFILES, disagreement, seeds, stream_disagreement
 from ..fuzz.mutate import message
+from ..support.tables import rows
 
 TAILS = [
     b'{"jsonrpc":"2.0","method":"m","params":["a,\\"id\\":7}"]}',
@@ -84,13 +85,13 @@ def assert_agreement(text: bytes) -> None:
             assert found is None, found
 
 
-@pytest.mark.parametrize("text", TAILS)
+@rows("text", TAILS)
 def test_tails(backends: tuple[ModuleType, ModuleType], text: bytes) -> None:
     assert_agreement(text)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3, 1022, 1023, 1024, 1025, 1026, 5000])
-@pytest.mark.parametrize("brackets", [b"[]", b"{}"])
+@rows("depth", [1, 2, 3, 1022, 1023, 1024, 1025, 1026, 5000])
+@rows("brackets", [b"[]", b"{}"])
 @pytest.mark.slow
 def test_depth(backends: tuple[ModuleType, ModuleType], depth: int, brackets: bytes) -> None:
     opening = b'{"a":' if brackets == b"{}" else b"["
@@ -110,7 +111,7 @@ def test_depth(backends: tuple[ModuleType, ModuleType], depth: int, brackets: by
                 assert found is None, found
 
 
-@pytest.mark.parametrize("length", [*range(1, 40), *range(60, 70), *range(124, 134)])
+@rows("length", [*range(1, 40), *range(60, 70), *range(124, 134)])
 def test_strings_of_every_length(backends: tuple[ModuleType, ModuleType], length: int) -> None:
     """Blocks of bytes begin and end at every position of a string, and a fault is at every position."""
     text = b'{"jsonrpc":"2.0","method":"m","params":["%b",{"%b":"%b"}]}'
@@ -124,7 +125,7 @@ def test_strings_of_every_length(backends: tuple[ModuleType, ModuleType], length
                 assert found is None, found
 
 
-@pytest.mark.parametrize("raw", [False, True])
+@rows("raw", [False, True])
 def test_every_truncation_and_every_byte(backends: tuple[ModuleType, ModuleType], raw: bool) -> None:
     for text in (
         b'{"jsonrpc":"2.0","id":12,"method":"a/b","params":{"a":[1,-2.5e3,"x\\n"],"b":null}}',

@@ -19,6 +19,7 @@ from ..fuzz.mutate import message
 from ..support.comparison import plain
 from ..support.examples import scaled_examples
 from ..support.places import WIRE
+from ..support.tables import rows
 from ..support.timing import min_seconds, thread_seconds
 
 PROFILES: list[Profile] = [
@@ -111,8 +112,8 @@ UNUSUAL = [
 ]
 
 
-@pytest.mark.parametrize("order", [list, reversed, sorted])
-@pytest.mark.parametrize(
+@rows("order", [list, reversed, sorted])
+@rows(
     "profile",
     [JSONRPC, LENIENT, MCP_2025_11_25, JSONRPC.replace(limits=Limits(depth=32)), JSONRPC.replace(big_ints="exact")],
     ids=["jsonrpc", "lenient", "mcp", "limits", "exact"],
@@ -167,7 +168,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("item", HOSTILE)
+@rows("item", HOSTILE)
 def test_a_hostile_payload_takes_linear_time(item: bytes) -> None:
     def seconds(count: int) -> float:
         items = b",".join([item] * count)
@@ -187,13 +188,13 @@ def test_a_batch_with_many_unusual_ids_takes_linear_time() -> None:
     assert long < 4 * short
 
 
-@pytest.mark.parametrize("value", [*VALID, VALID, VALID[:2], []])
+@rows("value", [*VALID, VALID, VALID[:2], []])
 def test_spellings(value: Any) -> None:
     for text in spellings(value):
         assert_agreement(text)
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         b'{"jsonrpc":"2.0","id":1,"id":2,"method":"m","params":["\\u0022id"]}',
@@ -253,7 +254,7 @@ PAYLOADS = [
 USUAL = [b"{" + head % payload + b"}" for head in HEADS for payload in PAYLOADS]
 
 
-@pytest.mark.parametrize("space", [b"", b" ", b"\r\n\t "])
+@rows("space", [b"", b" ", b"\r\n\t "])
 def test_messages_of_the_fast_path(space: bytes) -> None:
     for text in USUAL:
         spaced = re.sub(rb'("(?:[^"\\\\]|\\.)*")|([,:{}])', lambda m: m[1] or space + m[2] + space, text)
@@ -264,7 +265,7 @@ def test_messages_of_the_fast_path(space: bytes) -> None:
     assert assert_fast_path_agrees(space + b"[" + space + (space + b"," + space).join(plain[:9]) + space + b"]" + space)
 
 
-@pytest.mark.parametrize("message", USUAL)
+@rows("message", USUAL)
 def test_messages_just_outside_the_fast_path(message: bytes) -> None:
     for wrong in [
         message[:-1],
@@ -300,8 +301,8 @@ def test_messages_just_outside_the_fast_path(message: bytes) -> None:
             assert_agreement(text)
 
 
-@pytest.mark.parametrize("depth", [1023, 1024, 1025])
-@pytest.mark.parametrize("batch", [False, True])
+@rows("depth", [1023, 1024, 1025])
+@rows("batch", [False, True])
 def test_depth_on_the_fast_path(depth: int, batch: bool) -> None:
     for head in HEADS[:2]:
         text = b"{" + head % (b"[" * depth + b"]" * depth) + b"}"

@@ -24,6 +24,7 @@ from jsonrpc_fast.handlers import Handlers
 
 from ..fuzz.mutate import confusing
 from ..support.raw_laws import broken_law, broken_law_of_stream
+from ..support.tables import rows
 
 PROFILES = [
     JSONRPC,
@@ -41,7 +42,7 @@ def code_of(call: Any, *arguments: Any) -> tuple[ParseErrorCode, int | None]:
     return caught.value.code, caught.value.offset
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "kept"),
     [
         (b"1", b"1"),
@@ -61,7 +62,7 @@ def test_keeps_the_value_as_written(impl: ModuleType, text: bytes, kept: bytes) 
         assert hash(raw) == hash(impl.Raw(kept))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "code", "offset"),
     [
         (b"", ParseErrorCode.MALFORMED_JSON, 0),
@@ -113,7 +114,7 @@ def test_decodes_with_orjson_or_a_given_decoder(impl: ModuleType) -> None:
         raw.decode(msgspec.json.Decoder(list).decode)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "member", "kept"),
     [
         (b'{"jsonrpc":"2.0","id":1,"method":"m","params": {"a":[1]} }', "params", b'{"a":[1]}'),
@@ -142,7 +143,7 @@ def test_error_data(impl: ModuleType) -> None:
     assert repr(impl.decode(text, raw=True).error.data) == "UNSET"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "code"),
     [
         (b'{"jsonrpc":"2.0","id":1,"method":"m","params":1}', ParseErrorCode.INVALID_PARAMS_TYPE),
@@ -295,7 +296,7 @@ def test_deeper_than_orjson_writes(impl: ModuleType) -> None:
         impl.Response(1, orjson.loads(text)).to_bytes()
 
 
-@pytest.mark.parametrize("text", [b"1", b'"a"', b"null", b"true"])
+@rows("text", [b"1", b'"a"', b"null", b"true"])
 def test_params_must_be_an_object_or_an_array(impl: ModuleType, text: bytes) -> None:
     for call in (lambda raw: impl.Request(1, "m", raw), lambda raw: impl.Notification("m", raw)):
         with pytest.raises(TypeError, match=r"^params must be a dict, a list, a Raw of either, or None, not Raw$"):
@@ -351,7 +352,7 @@ def held_of(make: Callable[[], Any]) -> tuple[int, int]:
     return held, peak
 
 
-@pytest.mark.parametrize("before", [True, False])
+@rows("before", [True, False])
 def test_a_small_payload_does_not_keep_a_large_message(impl: ModuleType, before: bool) -> None:
     def make() -> list[Any]:
         return [impl.decode(b"".join(parts), raw=True) for _ in range(10)]

@@ -10,6 +10,7 @@ import pytest
 from jsonrpc_fast.profile import PRESETS
 
 from ..support.describe import Description, describe
+from ..support.tables import rows
 from ..vectors import PRESET_NAMES, VECTORS, Vector
 
 IDS = [f"{vector.row} {number}" for number, vector in enumerate(VECTORS)]
@@ -24,7 +25,7 @@ def test_the_vectors_cover_all_presets() -> None:
     assert tuple(PRESETS) == PRESET_NAMES
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=IDS)
+@rows("vector", VECTORS, ids=IDS)
 def test_decode(impl: ModuleType, vector: Vector) -> None:
     decoded = {name: describe(impl.decode(vector.text, profile)) for name, profile in PRESETS.items()}
     assert repr(decoded) == repr(vector.expected)

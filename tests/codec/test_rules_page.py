@@ -6,12 +6,11 @@ import re
 from types import ModuleType
 from typing import Any
 
-import pytest
-
 import jsonrpc_fast
 
 from ..support.pages import table_rows
 from ..support.places import ROOT
+from ..support.tables import rows
 
 PAGE = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
 PROFILES = {
@@ -51,7 +50,7 @@ def exceptions(cell: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row[0].strip("`") for row in ROWS])
+@rows("row", ROWS, ids=[row[0].strip("`") for row in ROWS])
 def test_verdicts(impl: ModuleType, row: list[str]) -> None:
     text, expected, others = row
     expected_by_profile = dict.fromkeys(PROFILES, expected) | exceptions(others)

@@ -17,6 +17,7 @@ from jsonrpc_fast.codec._scanner import Envelope, Malformed, Value, scan
 
 from ..mutations import mutated
 from ..support.examples import scaled_examples
+from ..support.tables import rows
 from ..support.timing import min_seconds, thread_seconds
 from .test_json import VALUES
 
@@ -110,11 +111,11 @@ def test_numbers(token: str) -> None:
     check_against_orjson(b'{"a":' + token.encode() + b"}")
 
 
-@pytest.mark.parametrize("digits", [17, 18, 307, 308, 309, 310, 400, 5000])
-@pytest.mark.parametrize("sign", ["", "-"])
-@pytest.mark.parametrize("first", ["1", "17976931348623157", "17976931348623159", "9"])
-@pytest.mark.parametrize("rest", ["0", "9"])
-@pytest.mark.parametrize("tail", ["", ".0", "e0", "e-10", "e+1", ".5e1"])
+@rows("digits", [17, 18, 307, 308, 309, 310, 400, 5000])
+@rows("sign", ["", "-"])
+@rows("first", ["1", "17976931348623157", "17976931348623159", "9"])
+@rows("rest", ["0", "9"])
+@rows("tail", ["", ".0", "e0", "e-10", "e+1", ".5e1"])
 def test_numbers_around_the_largest_double(digits: int, sign: str, first: str, rest: str, tail: str) -> None:
     token = (sign + first.ljust(digits, rest)[: max(digits, len(first))] + tail).encode()
     check_against_orjson(token)
@@ -133,7 +134,7 @@ def test_integers_of_any_width() -> None:
     assert fault_of(b'{"id":1e400}', any_width=True) == 6
 
 
-@pytest.mark.parametrize("depth", [1, 254, 255, 1023, 1024, 1025, 5000, 100_000])
+@rows("depth", [1, 254, 255, 1023, 1024, 1025, 5000, 100_000])
 def test_depth(depth: int) -> None:
     text = b'{"params":' + depth * b"[" + depth * b"]" + b"}"
     [envelope] = scan(text, any_width=False, batch_items=1).envelopes
@@ -263,7 +264,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@rows("name", HOSTILE)
 def test_a_hostile_text_takes_linear_time(name: str) -> None:
     def seconds(size: int) -> float:
         text = HOSTILE[name](size)
@@ -280,7 +281,7 @@ def test_a_hostile_text_takes_linear_time(name: str) -> None:
     assert faults <= {0, 1}
 
 
-@pytest.mark.parametrize("name", ["integers", "empty arrays", "objects", "unknown members", "ids", "items"])
+@rows("name", ["integers", "empty arrays", "objects", "unknown members", "ids", "items"])
 @pytest.mark.slow
 def test_pieces_save_most_of_the_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # After the 10,000th item, which is the limit of a batch, items take longer.

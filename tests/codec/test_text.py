@@ -11,6 +11,7 @@ import pytest
 from jsonrpc_fast.profile import JSONRPC
 
 from ..support.describe import describe, fault, fill, text_fault
+from ..support.tables import rows
 
 MALFORMED = [
     # literals
@@ -182,7 +183,7 @@ UTF_8 = [
 HEAD = b'{"jsonrpc":"2.0","id":"\xc3\xa9","method":"m","params":'
 
 
-@pytest.mark.parametrize(("text", "offset"), MALFORMED)
+@rows(("text", "offset"), MALFORMED)
 def test_malformed(impl: ModuleType, text: str, offset: int) -> None:
     expected = text_fault("MALFORMED_JSON", offset)
     assert describe(impl.decode(text)) == expected
@@ -190,7 +191,7 @@ def test_malformed(impl: ModuleType, text: str, offset: int) -> None:
     assert describe(impl.decode(text, JSONRPC.replace(big_ints="exact"))) == expected
 
 
-@pytest.mark.parametrize(("text", "offset"), [case for case in MALFORMED if case[0] not in ("{}}", "{},")])
+@rows(("text", "offset"), [case for case in MALFORMED if case[0] not in ("{}}", "{},")])
 def test_malformed_in_a_payload(impl: ModuleType, text: str, offset: int) -> None:
     # The two that are left out continue like a message.
     expected = text_fault("MALFORMED_JSON", len(HEAD) + offset)
@@ -198,14 +199,14 @@ def test_malformed_in_a_payload(impl: ModuleType, text: str, offset: int) -> Non
     assert describe(impl.decode(b"[[]," + HEAD + text.encode())) == text_fault("MALFORMED_JSON", expected[4] + 4)
 
 
-@pytest.mark.parametrize(("text", "offset"), INVALID)
+@rows(("text", "offset"), INVALID)
 def test_invalid_utf_8(impl: ModuleType, text: bytes, offset: int) -> None:
     assert describe(impl.decode(text)) == text_fault("INVALID_UTF8", offset)
     assert describe(impl.decode(HEAD + text)) == text_fault("INVALID_UTF8", len(HEAD) + offset)
     assert describe(impl.decode(b"[1," + text)) == text_fault("INVALID_UTF8", 3 + offset)
 
 
-@pytest.mark.parametrize("text", UTF_8, ids=ascii)
+@rows("text", UTF_8, ids=ascii)
 def test_valid_utf_8(impl: ModuleType, text: str) -> None:
     message = fill('{"jsonrpc":"2.0","id":"%s","method":"%s","params":["%s",{"%s":1}]}', *(4 * [text]))
     expected = ("Request", text, text, [text, {text: 1}])
@@ -213,7 +214,7 @@ def test_valid_utf_8(impl: ModuleType, text: str) -> None:
     assert describe(impl.decode(message.encode())) == expected
 
 
-@pytest.mark.parametrize("text", ["", " ", "\n", "\t\r\n ", 100 * " "])
+@rows("text", ["", " ", "\n", "\t\r\n ", 100 * " "])
 def test_blank(impl: ModuleType, text: str) -> None:
     assert describe(impl.decode(text)) == text_fault("MALFORMED_JSON", len(text))
 

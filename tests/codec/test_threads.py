@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from ..isolated import threads
+from ..support.tables import rows
 
 WITHOUT_GIL = """
 import sys
@@ -19,13 +20,13 @@ print(codec.BACKEND, codec.CORE_FAULT, sep=": ")
 """
 
 
-@pytest.mark.parametrize("max_items", [None, 1])
-@pytest.mark.parametrize("framing", threads.FRAMINGS)
+@rows("max_items", [None, 1])
+@rows("framing", threads.FRAMINGS)
 def test_a_shared_decoder_returns_each_message_once(impl: ModuleType, framing: str, max_items: int | None) -> None:
     threads.share_a_decoder(impl, framing, max_items, 60)
 
 
-@pytest.mark.parametrize("framing", threads.FRAMINGS)
+@rows("framing", threads.FRAMINGS)
 def test_torn_messages_do_no_harm(impl: ModuleType, framing: str) -> None:
     threads.tear_messages(impl, framing, 60, 1)
 

@@ -24,6 +24,7 @@ from jsonrpc_fast.errors import EncodeError
 
 from ..support import guard_pages
 from ..support.forked import forked
+from ..support.tables import rows
 from .test_encode import nested
 from .test_hostile_objects import run
 
@@ -54,7 +55,7 @@ def anew(text: str) -> str:
 
 
 class TestStrings:
-    @pytest.mark.parametrize("width", WIDTHS, ids=ascii)
+    @rows("width", WIDTHS, ids=ascii)
     def test_each_character_at_each_place(self, impl: ModuleType, width: str) -> None:
         for length in LENGTHS:
             values = [
@@ -66,13 +67,13 @@ class TestStrings:
             assert_written(impl, {anew(value): 1 for value in values})
             assert_written(impl, values * 2)
 
-    @pytest.mark.parametrize("width", WIDTHS, ids=ascii)
+    @rows("width", WIDTHS, ids=ascii)
     def test_runs_of_characters(self, impl: ModuleType, width: str) -> None:
         for character in ("a", "\n", "\x01", '"', "\xe9", "\u4e2d", "\U0001f600"):
             for length in [*range(40), 600, 4090, 20_000]:
                 assert_written(impl, anew(character * length + width + "tail of text"))
 
-    @pytest.mark.parametrize("surrogate", ["\ud800", "\udc00\ud800"], ids=ascii)
+    @rows("surrogate", ["\ud800", "\udc00\ud800"], ids=ascii)
     def test_surrogates(self, impl: ModuleType, surrogate: str) -> None:
         for text in (surrogate, "a" * 50 + surrogate, surrogate + "\U0001f600", "\n" * 5000 + surrogate):
             for value in (text, [1, text], {text: 1}, {"a": {"b": text}}):
@@ -175,8 +176,8 @@ class TestContainers:
         with pytest.raises(EncodeError, match=r"^Recursion limit reached$"):
             impl.encode_result(1, cycle)
 
-    @pytest.mark.parametrize("other", OTHERS, ids=lambda value: type(value).__name__)
-    @pytest.mark.parametrize("before", [0, 400, 600, 5000])
+    @rows("other", OTHERS, ids=lambda value: type(value).__name__)
+    @rows("before", [0, 400, 600, 5000])
     def test_values_of_other_types(self, impl: ModuleType, other: Any, before: int) -> None:
         for value in (
             {"a": "x" * before, "b": other, "c": 1},
@@ -185,7 +186,7 @@ class TestContainers:
         ):
             assert_written(impl, value)
 
-    @pytest.mark.parametrize("before", [0, 600])
+    @rows("before", [0, 600])
     def test_depth_counts_through_values_of_other_types(self, impl: ModuleType, before: int) -> None:
         value: Any = Order(a=nested(250))
         assert_written(impl, ["x" * before, value])
@@ -194,7 +195,7 @@ class TestContainers:
         with pytest.raises(EncodeError, match=r"^Recursion limit reached$"):
             impl.encode_result(1, ["x" * before, value])
 
-    @pytest.mark.parametrize("before", [0, 600])
+    @rows("before", [0, 600])
     def test_values_that_cannot_be_written(self, impl: ModuleType, before: int) -> None:
         for value, text in (
             ({1}, "Type is not JSON serializable: set"),
@@ -213,7 +214,7 @@ class TestContainers:
 class TestSizes:
     """The memory of the output grows at every place of a text."""
 
-    @pytest.mark.parametrize("edge", [4096, 8192])
+    @rows("edge", [4096, 8192])
     def test_one_message(self, impl: ModuleType, edge: int) -> None:
         ends: list[Any] = [
             "s", "\u4e2d" * 9, "\n" * 40, "\U0001f600", 1, -(2**63), -1.2345678901234567e-300, None, {"name": []},
@@ -292,8 +293,8 @@ class TestGuardPages:
     allocator in `test_the_output_keeps_inside_its_memory`.
     """
 
-    @pytest.mark.parametrize("at_end", [True, False], ids=["at the end", "at the beginning"])
-    @pytest.mark.parametrize("width", WIDTHS)
+    @rows("at_end", [True, False], ids=["at the end", "at the beginning"])
+    @rows("width", WIDTHS)
     def test_strings(self, page: tuple[int, int], width: str, at_end: bool) -> None:
         for size in LENGTHS:
             for character in ("a", '"', "\n", "\x7f", width or "b"):
@@ -314,7 +315,7 @@ class TestGuardPages:
             b'{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":%b}}\n' % expected
         )
 
-    @pytest.mark.parametrize("at_end", [True, False], ids=["at the end", "at the beginning"])
+    @rows("at_end", [True, False], ids=["at the end", "at the beginning"])
     def test_other_values(self, page: tuple[int, int], at_end: bool) -> None:
         numbers = [0, 2**64 - 1]
         numbers += [sign * (2**bits - less) for bits in (0, 15, 30, 31, 60, 63) for less in (0, 1) for sign in (1, -1)]

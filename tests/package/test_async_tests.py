@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from ..support.async_tests import make_callable, run
 from ..support.places import ROOT
+from ..support.tables import rows
 
 
 async def leave_a_task() -> None:
@@ -30,7 +31,7 @@ async def make_the_loop_report() -> None:
     asyncio.get_running_loop().call_exception_handler({"message": "left"})
 
 
-@pytest.mark.parametrize("test", [leave_a_task, leave_a_timer, make_the_loop_report])
+@rows("test", [leave_a_task, leave_a_timer, make_the_loop_report])
 def test_a_test_that_leaves_something_behind_fails(test: Callable[[], Any]) -> None:
     with pytest.raises(AssertionError, match=r"left|TimerHandle"):
         run(test())
@@ -71,7 +72,7 @@ def test_hypothesis_finds_what_an_async_test_refuses() -> None:
         made_callable(test)()
 
 
-@pytest.mark.parametrize(("options", "said"), [([], True), (["--slow"], False)])
+@rows(("options", "said"), [([], True), (["--slow"], False)])
 @pytest.mark.slow
 def test_a_run_says_what_it_left_out(options: list[str], said: bool) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "a_slow_one or limited", *options]

@@ -22,6 +22,7 @@ import pytest
 from ..support import needs
 from ..support.pages import blocks, write_scripts
 from ..support.places import PACKAGE, ROOT
+from ..support.tables import rows
 from ..support.waiting import free_port
 
 DOCS = ROOT / "docs"
@@ -68,7 +69,7 @@ def values_in_reference() -> tuple[set[str], list[Any]]:
     return names, values
 
 
-@pytest.mark.parametrize("module_name", modules_with_public_names())
+@rows("module_name", modules_with_public_names())
 def test_each_public_name_is_in_the_api_reference(module_name: str) -> None:
     names, values = values_in_reference()
     module = load(module_name)

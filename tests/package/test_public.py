@@ -16,6 +16,7 @@ from jsonrpc_fast import codec
 
 from ..conftest import is_pure_only
 from ..support.places import PACKAGE
+from ..support.tables import rows
 
 NAMES = [
     "BACKEND",
@@ -111,14 +112,14 @@ def report(prologue: str = "", **environment: str | None) -> list[Any]:
     return json.loads(run.stdout)  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("value", [None, "", "0", "false", "False", "no", " "])
+@rows("value", [None, "", "0", "false", "False", "no", " "])
 def test_the_core_is_chosen(pytestconfig: pytest.Config, value: str | None) -> None:
     if is_pure_only(pytestconfig):
         pytest.skip("the core is not under test")
     assert report(JSONRPC_FAST_PURE=value) == ["cython", None, "jsonrpc_fast.codec._core", REQUEST]
 
 
-@pytest.mark.parametrize("value", ["1", "yes", "true"])
+@rows("value", ["1", "yes", "true"])
 def test_the_pure_backend_is_chosen_on_request(value: str) -> None:
     found = report(JSONRPC_FAST_PURE=value)
     assert found == ["python", "JSONRPC_FAST_PURE is set", "jsonrpc_fast.codec._pure", REQUEST]

@@ -12,12 +12,13 @@ import pytest
 
 from ..support.pages import PAGES, page_name, write_scripts
 from ..support.places import PACKAGE, ROOT
+from ..support.tables import rows
 
 README = ROOT / "README.md"
 
 
-@pytest.mark.parametrize("pure", ["0", "1"])
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
+@rows("pure", ["0", "1"])
+@rows("page", PAGES, ids=page_name)
 @pytest.mark.timeout(120)
 @pytest.mark.slow
 def test_the_code_of_a_page_runs(tmp_path: Path, page: Path, pure: str) -> None:
@@ -45,7 +46,7 @@ def headings(text: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
+@rows("page", PAGES, ids=page_name)
 def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
     prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     for target in re.findall(r"\]\(([^)\s]+)", prose) + re.findall(r"^\[[^\]]+\]:\s*(\S+)", prose, re.MULTILINE):

@@ -13,6 +13,7 @@ import pytest
 
 from ..support.pages import PAGES, write_scripts
 from ..support.places import PACKAGE, TESTS
+from ..support.tables import rows
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +59,7 @@ def pyright(tmp_path: Path) -> list[str]:
     return [*command, "--project", "pyrightconfig.json", "--pythonpath", sys.executable]
 
 
-@pytest.mark.parametrize("version", ["3.10", "3.13"])
+@rows("version", ["3.10", "3.13"])
 def test_the_public_names_by_mypy(mypy: list[str], tmp_path: Path, version: str) -> None:
     check([*mypy, "--strict", "--python-version", version, str(PUBLIC)], tmp_path)
 

@@ -14,9 +14,9 @@ Tables that a test makes from its fixtures use `table`:
 Rules:
 - A row that fails does not end its table. The report has the identifier of each such row, its place and its error, and
   the traceback of the first one. `pytest --row IDENTIFIER` checks the rows of that identifier alone.
-- A table whose rows are all skipped is skipped. An empty table fails, and so does a second row with the same identifier
-  in one call of `rows` if the identifiers are given.
-- Fixtures are made once for a table. What `caplog` and `capsys` have collected is cleared before each row.
+- A table whose rows are all skipped is skipped. An empty table fails. A second row of an identifier gets a number.
+- Fixtures are made once for a table, except `monkeypatch`, which is undone after each row. What `caplog` and `capsys`
+  have collected is cleared before each row.
 - An async test runs each row in a loop of its own, as a test of its own would (see async_tests.py).
 """
 
@@ -26,6 +26,7 @@ import functools
 import inspect
 import itertools
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -120,7 +121,9 @@ class _Rows:
                 continue
             values = {key: value for _, part in combination for key, value in part.items()}
             _clear(fixtures)
-            with found(name):
+            with found(name), pytest.MonkeyPatch.context() as monkeypatch:
+                if "monkeypatch" in fixtures:
+                    fixtures["monkeypatch"] = monkeypatch
                 self.test(**fixtures, **values)
         found.finish()
 
@@ -134,7 +137,7 @@ def rows(names: str | Sequence[str], values: Iterable[Any], *, ids: Ids = None) 
         ids: The identifiers, or a function of a value; without it they are made of the values.
 
     Raises:
-        ValueError: A row has not as many values as there are names, or marks, or the identifier of another row.
+        ValueError: A row has not as many values as there are names, or marks.
     """
     split = [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else list(names)
     made = _named(split, list(values), ids)
@@ -176,7 +179,7 @@ def _named(names: list[str], values: list[Any], ids: Ids) -> list[tuple[str, dic
     given = None if ids is None or callable(ids) else list(ids)
     if given is not None and len(given) != len(values):
         raise ValueError(f"{len(values)} rows have {len(given)} identifiers")
-    made = []
+    made, seen = [], Counter[str]()
     for index, row in enumerate(values):
         name = None
         if isinstance(row, type(pytest.param())):
@@ -193,9 +196,9 @@ def _named(names: list[str], values: list[Any], ids: Ids) -> list[tuple[str, dic
             parts = [ids(value) if callable(ids) else None for value in row]
             pairs = zip(parts, row, strict=True)
             name = "-".join(_short(value) if part is None else str(part) for part, value in pairs)
-        made.append((str(name), dict(zip(names, row, strict=True))))
-    if given is not None and len({name for name, _ in made}) != len(made):
-        raise ValueError("two rows have the same identifier")
+        seen[str(name)] += 1
+        name = str(name) if seen[str(name)] == 1 else f"{name}#{seen[str(name)]}"
+        made.append((name, dict(zip(names, row, strict=True))))
     return made
 
 
