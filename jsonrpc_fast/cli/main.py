@@ -298,6 +298,13 @@ def _parser() -> argparse.ArgumentParser:
         help="run at most N processes of the command (default: %(default)s)",
     )
     command.add_argument(
+        "--idle-seconds",
+        type=_whole_number,
+        default=1800,
+        metavar="N",
+        help="end a session, and its process, after N seconds without a request or a stream (default: %(default)s)",
+    )
+    command.add_argument(
         "--debug", action="store_true", help="log each message and fault to standard error, without payloads"
     )
 

@@ -35,7 +35,8 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
                 return _run_stdio(options.url, headers)
             from ..mcp.http.programs import serve_program
 
-            return serve_program(command, *place, max_processes=max(1, options.max_processes))
+            processes, idle = max(1, options.max_processes), max(0.0, options.idle_seconds)
+            return serve_program(command, *place, max_processes=processes, idle_seconds=idle)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith(__package__.partition(".")[0]):
             raise

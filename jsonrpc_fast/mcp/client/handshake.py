@@ -89,11 +89,19 @@ class SendRequest:
         method: The method of the request.
         params: The params of the request.
         timeout_seconds: How long to wait for the answer; None: the caller's own timeout.
+        is_probe: Whether there is something else to try if there is no answer: some time must be left for that.
     """
 
     method: str
     params: dict[str, Any]
     timeout_seconds: float | None = None
+    is_probe: bool = False
+
+    def seconds(self, left: float | None) -> float | None:
+        """Return how long to wait for the answer, with some seconds left for the handshake (None: no limit)."""
+        if left is not None and self.is_probe:
+            left -= min(PROBE_SECONDS, left / 2)
+        return min((seconds for seconds in (self.timeout_seconds, left) if seconds is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +230,9 @@ class ClientHandshake:
 
     def _discover(self, version: str) -> SendRequest:
         self._asked = "server/discover"
-        # Where there is nothing else to try, it is no probe.
-        seconds = self._probe_seconds if self._legacy_versions else None
-        return SendRequest("server/discover", {"_meta": self._meta(version)}, seconds)
+        is_probe = bool(self._legacy_versions)
+        seconds = self._probe_seconds if is_probe else None
+        return SendRequest("server/discover", {"_meta": self._meta(version)}, seconds, is_probe)
 
     def _initialize(self) -> SendRequest:
         self._asked = "initialize"

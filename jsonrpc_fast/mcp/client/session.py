@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
@@ -90,7 +91,7 @@ class ClientSession(McpSession):
 
         Args:
             step: The first step.
-            deadline: When it must be done, by the loop's clock. A probe takes at most half of the time.
+            deadline: When it must be done, by the loop's clock.
 
         Raises:
             HandshakeError: The handshake failed.
@@ -98,9 +99,7 @@ class ClientSession(McpSession):
             ConnectionLost: The connection was lost before its end.
         """
         while isinstance(step, SendRequest):
-            timeout = seconds_left(deadline)
-            if step.timeout_seconds is not None:
-                timeout = step.timeout_seconds if timeout is None else min(step.timeout_seconds, timeout / 2)
+            timeout = step.seconds(seconds_left(deadline))
             try:
                 result = await self.call(step.method, step.params, timeout=timeout)
             except ParseError as fault:
@@ -140,6 +139,8 @@ class ClientSession(McpSession):
         function = self._request_handlers.get(context.method)
         if function is None:
             raise method_not_found()
+        if inspect.iscoroutinefunction(function):  # cancelled before it starts, it must not have been called
+            return _called(function, params)
         result = function(params)
         return _checked(result) if isinstance(result, dict) else _awaited(result)
 
@@ -201,6 +202,10 @@ def _checked(result: Any) -> dict[str, Any]:
     if not isinstance(result, dict):
         raise TypeError(f"a handler must return a dict, not {type(result).__name__}")
     return result
+
+
+async def _called(function: Callable[[dict[str, Any]], Any], params: dict[str, Any]) -> dict[str, Any]:
+    return _checked(await function(params))
 
 
 async def _awaited(result: Any) -> dict[str, Any]:

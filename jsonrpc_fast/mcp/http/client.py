@@ -12,6 +12,8 @@ Rules:
   - A session that the server ended (404) is begun again. The request that got the 404 is sent again. The requests that
     the old session had accepted fail.
   - Cancelling a request frees its connection. In 2026-07-28 that alone cancels it; before, the notification is sent.
+  - No stream is read while MAX_UNANSWERED requests of the server have no response that has been sent. Closing does not
+    wait for these responses, and for nothing at all in that case.
 
 Source: specification 2025-11-25 "Transports" and 2026-07-28 "Streamable HTTP".
 """
@@ -67,6 +69,11 @@ MAX_STREAM_BYTES: Final = 1024 * 1024 * 1024
 """The maximum size of one stream of events, by default."""
 MAX_REQUESTS: Final = 256
 """Maximum number of requests that are sent or awaited at a time. Further ones wait."""
+
+MAX_UNANSWERED: Final = 100
+"""With this number of requests of the server without a response, its streams are not read."""
+_MAX_RESPONSES: Final = 8
+"""Maximum number of responses to the server's requests that are sent at a time."""
 
 _NOTICE_SECONDS: Final = 30.0  # for a notification or a response to be accepted
 _MAX_REFUSAL_BYTES: Final = 64 * 1024
@@ -140,7 +147,9 @@ class StreamableHttpClient(MessageTransport):
 
         self._posts: dict[Key, Post] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._notices: set[asyncio.Task[None]] = set()  # of notifications and responses
+        self._notices: set[asyncio.Task[None]] = set()  # of notifications
+        self._unanswered: set[Key] = set()  # requests of the server
+        self._is_reading_wanted = False
         self._last_notice: asyncio.Task[None] | None = None
         self._ender: asyncio.Task[None] | None = None
         self._session: ClientSession | None = None
@@ -154,11 +163,13 @@ class StreamableHttpClient(MessageTransport):
 
     async def open_channel(self) -> None:
         self._slots = asyncio.Semaphore(MAX_REQUESTS)
+        self._response_slots = asyncio.Semaphore(_MAX_RESPONSES)
         self._renewing = asyncio.Lock()
         self._sender.open(self._begin_request)
 
     def set_reading(self, wanted: bool) -> None:
-        if wanted:
+        self._is_reading_wanted = wanted
+        if wanted and len(self._unanswered) < MAX_UNANSWERED:
             self._events.may_read.set()
         else:
             self._events.may_read.clear()
@@ -177,10 +188,11 @@ class StreamableHttpClient(MessageTransport):
     async def _finish(self) -> None:
         """Send what was accepted, end the session, and release everything."""
         self._cancel_requests()
-        if self._notices:
+        is_flooded = len(self._unanswered) > MAX_UNANSWERED // 2  # then the server gets no more attention
+        if self._notices and not is_flooded:
             await asyncio.wait(self._notices)
         session = self._session
-        if session is not None and session.id is not None:
+        if session is not None and session.id is not None and not is_flooded:
             try:
                 with move_on_after(_NOTICE_SECONDS):
                     response = await self._sender.send("DELETE", session_headers(session))
@@ -247,7 +259,7 @@ class StreamableHttpClient(MessageTransport):
         elif isinstance(message, Notification):
             self._notify(text, message.method, self._headers_of(message) or {})
         else:
-            self._task(self._run_notice(text, "", {}, None), self._notices)
+            self._begin_request(self._run_response(text, key_of(message.id)))
 
     def _headers_of(self, message: Request[Any] | Notification[Any]) -> dict[str, str] | None:
         """Return the headers that depend on a message; None if it belongs to a revision with sessions."""
@@ -405,6 +417,7 @@ class StreamableHttpClient(MessageTransport):
 
     def _on_item(self, post: Post | None, item: Any) -> None:
         """Handle a message of the answer to a request, or of the GET stream."""
+        self._asked(item)
         if isinstance(item, list):
             items = [one for one in item if self._belongs(post, one)]
             if items:
@@ -475,6 +488,29 @@ class StreamableHttpClient(MessageTransport):
             self._listen(self._session)
 
     # Notifications and responses.
+
+    async def _run_response(self, text: bytes, key: Key) -> None:
+        """Send the response to a request of the server, or to what was no message."""
+        try:
+            async with self._response_slots:
+                await self._run_notice(text, "", {}, None)
+        finally:
+            self._answered(key)
+
+    def _asked(self, item: Any) -> None:
+        """Note the requests of the server, and those that it cancels: they get no response."""
+        for one in item if isinstance(item, list) else [item]:
+            if isinstance(one, Request):
+                self._unanswered.add(key_of(one.id))
+            elif isinstance(one, Notification) and one.method == "notifications/cancelled":
+                self._answered(key_of(object_members(one.params).get("requestId")))
+        if len(self._unanswered) >= MAX_UNANSWERED:
+            self._events.may_read.clear()
+
+    def _answered(self, key: Key) -> None:
+        self._unanswered.discard(key)
+        if self._is_reading_wanted and len(self._unanswered) <= MAX_UNANSWERED // 2:
+            self._events.may_read.set()
 
     async def _run_notice(
         self, text: bytes, method: str, headers: dict[str, str], before: asyncio.Task[None] | None

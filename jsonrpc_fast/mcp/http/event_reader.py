@@ -111,6 +111,8 @@ class EventReader:
                     if self._max_stream_bytes is not None and size > self._max_stream_bytes:
                         raise InvalidResponse(f"the stream is larger than {self._max_stream_bytes} bytes")
                     for event in decoder.feed(piece):
+                        if not self.may_read.is_set():
+                            await self.may_read.wait()
                         on_event(event)
                     cursor.advance(decoder)
                     if is_complete():

@@ -9,7 +9,10 @@ Rules:
     no request before it had the same token. A request that asks for log messages, or for a subscription, has a new
     process, which serves no other request. Everything else is dropped.
   - A session of 2025-03-26 may send batches. Which revision a session has is known from the response to `initialize`.
-  - With `max_processes` processes running, further sessions and requests get 503.
+  - A session is idle while none of its requests is in flight and its client reads no stream. It ends after
+    `idle_seconds`, and after GONE_SECONDS if its client had a stream and does not come back.
+  - With `max_processes` processes running, a new session or request ends the process that has been idle longest, if
+    that is MIN_IDLE_SECONDS or more. Without one it gets 503.
   - Progress goes to the request whose token it carries. The other messages of a process that belong to a request do not
     say to which one: they go to the request in flight that began last, and without one to the stream of the session.
 """
@@ -25,7 +28,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Literal, cast
 
-from ..._checks import check_count
+from ..._checks import check_count, check_seconds
 from ...codec import Error, Notification, Request, Response, decode
 from ...codes import RPC_MESSAGES, ErrorCode
 from ...http.requests import Refusal
@@ -42,10 +45,16 @@ from ..server.task_store import TaskStore
 from .endpoint import McpEndpoint
 from .responses import RETRY_SOON
 from .serving import run_server, server_class
+from .sessions import MIN_IDLE_SECONDS
 from .transport import HttpTransport
 
 MAX_PROCESSES: Final = 64
 """Maximum number of processes, by default."""
+
+IDLE_SECONDS: Final = 1800.0
+"""How long a session may be idle, by default."""
+GONE_SECONDS: Final = 300.0
+"""How long a client whose stream broke may take to come back: the SDKs try for seconds."""
 
 _MAX_TOKENS: Final = 1000
 """The maximum number of requests with progress that a process serves without a session."""
@@ -62,10 +71,12 @@ class ProgramServer:
         command: The program and its arguments.
         env: As in `StdioClient`, like `cwd` and `stderr`.
         max_processes: Maximum number of processes.
+        idle_seconds: How long a session may be idle; None: no limit. Give it to the `McpEndpoint`, too.
         profile: The rules for decoding.
 
     Attributes:
         connections: The connections in use; the endpoint keeps this up to date.
+        gone_seconds: How long a client whose stream broke may take to come back.
         lifespan: At its end all processes end.
         tasks: Stays empty: the program has its own.
 
@@ -86,9 +97,12 @@ class ProgramServer:
         cwd: str | os.PathLike[str] | None = None,
         stderr: Literal["inherit", "discard"] | Callable[[str], None] = "inherit",
         max_processes: int = MAX_PROCESSES,
+        idle_seconds: float | None = IDLE_SECONDS,
         profile: Profile = _PROFILE,
     ) -> None:
         check_count("max_processes", max_processes, 1, may_be_none=False)
+        check_seconds("idle_seconds", idle_seconds)
+        self.gone_seconds: float = GONE_SECONDS if idle_seconds is None else min(GONE_SECONDS, idle_seconds)
         self.profile: Profile = profile
         self.connections: set[Any] = set()
         self.lifespan: Lifespan = Lifespan(_processes_of, self)
@@ -111,13 +125,14 @@ class ProgramServer:
         Raises:
             Refusal: There are too many processes.
         """
-        if len(self._running) >= self._max_processes:
-            for other in self._running:
-                if other.is_spare:
-                    await other.close()
-                    break
-        if len(self._running) >= self._max_processes:
-            raise Refusal(503, "There are too many processes.", [RETRY_SOON])
+        while len(self._running) >= self._max_processes:
+            now = asyncio.get_running_loop().time()
+            idle = [other for other in self._running if other.is_spare or other.idle_seconds(now) >= MIN_IDLE_SECONDS]
+            if not idle:
+                raise Refusal(503, "There are too many processes.", [RETRY_SOON])
+            longest = max(idle, key=lambda other: (other.is_spare, other.idle_seconds(now)))
+            await longest.close()
+            self.end(longest)
         process = self._running[connection] = self._make()
         return process
 
@@ -151,6 +166,8 @@ class ProgramConnection:
         self._transport = transport
         self._requests = _Requests(transport)
         self._relay: Relay | None = None
+        self._gone: asyncio.TimerHandle | None = None
+        transport.onlisten = self._on_listen
 
     async def start(self) -> None:
         """Start the process and the relay.
@@ -200,8 +217,35 @@ class ProgramConnection:
         """Whether the process waits for a request."""
         return self._transport.is_shared and self not in self._server.connections
 
+    def idle_seconds(self, now: float) -> float:
+        """Return how long the session has been idle, by the loop's clock."""
+        is_idle = self._transport.is_idle and not self._transport.is_listening
+        return now - self._requests.used if is_idle else 0.0
+
+    def _on_listen(self) -> None:
+        """Give a client whose stream has ended some time to come back."""
+        if self._gone is not None:
+            self._gone.cancel()
+            self._gone = None
+        if not self._transport.is_listening and self._transport.is_connected:
+            loop = asyncio.get_running_loop()
+            self._requests.used = loop.time()
+            self._gone = loop.call_later(self._server.gone_seconds, self._end_if_gone)
+
+    def _end_if_gone(self) -> None:
+        loop = asyncio.get_running_loop()
+        left = self._server.gone_seconds - self.idle_seconds(loop.time())
+        if left > 0:
+            self._gone = loop.call_later(left, self._end_if_gone)
+        else:
+            task = loop.create_task(self.close())
+            self._server.closing.add(task)
+            task.add_done_callback(self._server.closing.discard)
+
     async def close(self, grace_seconds: float | None = None) -> None:
         """End the relay and the process."""
+        if self._gone is not None:
+            self._gone.cancel()
         if self._relay is not None:
             await self._relay.close()
 
@@ -215,9 +259,11 @@ class _Requests(Transport):
     Attributes:
         is_exclusive: The process serves one request only, which gets every message.
         revision: The revision of the session.
+        used: When a message was passed on last, in seconds by the loop's clock.
     """
 
     def __init__(self, inner: HttpTransport) -> None:
+        self.used: float = asyncio.get_running_loop().time()
         self.is_exclusive: bool = False
         self.revision: Revision = REVISIONS[LATEST_HANDSHAKE_VERSION]
         self._initialize: MessageId | Unset = UNSET  # the id of the request `initialize` in flight
@@ -238,6 +284,7 @@ class _Requests(Transport):
         await self._inner.start()
 
     def _on_message(self, message: Received) -> None:
+        self.used = asyncio.get_running_loop().time()
         for item in message if isinstance(message, list) else (message,):
             if isinstance(item, Request):
                 self._on_request(item)
@@ -262,6 +309,7 @@ class _Requests(Transport):
 
     def send(self, message: Sendable) -> None:
         assert isinstance(message, bytes)
+        self.used = asyncio.get_running_loop().time()
         sent = decode(message, self._inner.profile, raw=True)
         if isinstance(sent, Response):
             if sent.id == self._initialize:
@@ -363,14 +411,22 @@ def _is_exclusive(request: Request) -> bool:
     return request.method == LISTEN_METHOD or LOG_LEVEL_KEY in meta
 
 
-def serve_program(command: Sequence[str], host: str, port: int, *, max_processes: int = MAX_PROCESSES) -> int:
+def serve_program(
+    command: Sequence[str],
+    host: str,
+    port: int,
+    *,
+    max_processes: int = MAX_PROCESSES,
+    idle_seconds: float = IDLE_SECONDS,
+) -> int:
     """Serve a program over HTTP until a signal ends this process. Return the exit status.
 
     Raises:
         ImportError: uvicorn is not installed.
     """
     kind = server_class()
-    application = McpEndpoint(cast("Any", ProgramServer(command, max_processes=max_processes)))
+    server = ProgramServer(command, max_processes=max_processes, idle_seconds=idle_seconds)
+    application = McpEndpoint(cast("Any", server), idle_seconds=idle_seconds)
     options = {"access_log": False, "lifespan": "on", "timeout_graceful_shutdown": 5}
     return run_server(kind, application, host=host, port=port, **options)
 

@@ -205,14 +205,14 @@ class SessionRequests:
         listener.is_resumable = self._store is not None and revision is not None and revision.version >= "2025-11-25"
         session.requests += 1
         session.listener = connection
-        session.transport.is_listening = True
+        session.transport.set_listening(True)
         try:
             await self._responder.listen(listener, connection)
         finally:
             session.requests -= 1
             if session.listener is connection:
                 session.listener = None
-                session.transport.is_listening = False
+                session.transport.set_listening(False)
 
     async def _resume(
         self, event_id: str, subject: object, headers: Mapping[bytes, bytes], connection: Connection

@@ -41,6 +41,7 @@ class HttpTransport(Transport):
         streams: The streams of requests without a reply, by id.
         listener: The stream of the messages that belong to no request; None before the first one.
         is_listening: Whether a GET reads it.
+        onlisten: If set, called when `is_listening` has changed.
     """
 
     def __init__(self, profile: Profile, max_stream_bytes: int, *, has_session: bool) -> None:
@@ -53,6 +54,7 @@ class HttpTransport(Transport):
         self.streams: dict[MessageId, MessageStream] = {}
         self.listener: MessageStream | None = None
         self.is_listening: bool = False
+        self.onlisten: Callable[[], None] | None = None
         self._max_stream_bytes = max_stream_bytes
         self.is_shared: bool = not has_session
         self._receiving: Exchange | None = None  # of the message that is being delivered
@@ -176,6 +178,12 @@ class HttpTransport(Transport):
             while len(listener) and (listener.size + len(text) > MAX_KEPT_BYTES or len(listener) >= MAX_KEPT_MESSAGES):
                 listener.drop_first()
         listener.put(text)
+
+    def set_listening(self, is_listening: bool) -> None:
+        """Note that a GET begins to read `listener`, or has ended."""
+        self.is_listening = is_listening
+        if self.onlisten is not None:
+            self.onlisten()
 
     def open_listener(self) -> MessageStream:
         """Return the stream of the messages that belong to no request."""

@@ -104,6 +104,23 @@ def test_an_unusable_result_of_initialize_fails(result: Any, text: str) -> None:
     assert handshake.server is None
 
 
+def test_a_probe_leaves_time_for_the_handshake() -> None:
+    probe, other = SendRequest("server/discover", {}, 10.0, is_probe=True), SendRequest("initialize", {})
+    patient = SendRequest("server/discover", {}, None, is_probe=True)  # over HTTP, where a person may have to log in
+    cases = [
+        (probe, None, 10.0),
+        (probe, 300.0, 10.0),
+        (probe, 15.0, 7.5),
+        (probe, 3.0, 1.5),
+        (patient, None, None),
+        (patient, 300.0, 290.0),
+        (patient, 3.0, 1.5),
+        (other, None, None),
+        (other, 3.0, 3.0),
+    ]
+    assert [(step, left, step.seconds(left)) for step, left, _ in cases] == cases
+
+
 def test_modern_client(corpora: Path) -> None:
     handshake = client("modern")
     call = handshake.start()

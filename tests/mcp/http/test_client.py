@@ -24,7 +24,7 @@ from jsonrpc_fast.errors import (
 )
 from jsonrpc_fast.mcp.http import client as http_client
 from jsonrpc_fast.mcp.http import event_reader
-from jsonrpc_fast.mcp.http.client import StreamableHttpClient
+from jsonrpc_fast.mcp.http.client import MAX_UNANSWERED, StreamableHttpClient
 from jsonrpc_fast.profile import MCP_2025_11_25
 
 from ...support.http_script import Answer, HttpRequest, Reply, http_script, legacy, modern
@@ -741,3 +741,74 @@ async def test_arguments_that_do_not_belong_together() -> None:
             mcp.connect("http://127.0.0.1/mcp", http_client=wrong)
     with pytest.raises(ValueError, match="have a host"):
         mcp.connect("http:///mcp")
+
+
+def sampling(id: int) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%d,"method":"sampling/createMessage","params":{}}' % id
+
+
+SAID = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "x"}}
+
+
+@pytest.mark.parametrize("accepts_responses", [True, False])
+async def test_a_server_that_asks_without_end_holds_nothing_up(accepts_responses: bool) -> None:
+    asked = 0
+
+    def sample(params: dict[str, Any]) -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        return SAID
+
+    async def answer(request: HttpRequest, reply: Reply) -> None:
+        if request.rpc == "tools/list":
+            await reply.begin()
+            for id in range(1_000_000):
+                await reply.event(sampling(id))
+        elif accepts_responses:
+            await reply.accept()
+        else:
+            await reply.is_closed.wait()
+
+    async with http_script(legacy(answer)) as server:
+        client = mcp.connect(server.url, mode="legacy", handlers={"sampling/createMessage": sample}, timeout=5)
+        async with client:
+            with pytest.raises(CallTimeout):
+                await client.list_tools(timeout=0.5)
+            if not accepts_responses:
+                assert asked == MAX_UNANSWERED
+            else:
+                assert asked > 0
+        # Closing sends nothing to a server that floods.
+        if not accepts_responses:
+            assert server.sent("DELETE") == []
+
+
+async def test_many_requests_of_a_server_are_all_answered() -> None:
+    count = MAX_UNANSWERED + 20
+    everything = asyncio.Event()
+
+    async def answer(request: HttpRequest, reply: Reply) -> None:
+        if request.rpc == "tools/list":
+            await reply.begin()
+            reply.writer.write(b"".join([b"data: %b\n\n" % sampling(id) for id in range(count)]))
+            cancelled = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1000000}}'
+            for id in range(1_000_000, 1_000_000 + count):  # each is cancelled, and so gets no response
+                await reply.event(sampling(id))
+                await reply.event(cancelled.replace(b"1000000", b"%d" % id))
+            await everything.wait()
+            await reply.event(request.result({"tools": []}))
+        else:
+            await reply.accept()
+            if {sent.id for sent in server.sent("response")} >= set(range(count)):
+                everything.set()
+
+    async def sample(params: dict[str, Any]) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return SAID
+
+    handlers = {"sampling/createMessage": sample}
+    async with (
+        http_script(legacy(answer)) as server,
+        mcp.connect(server.url, mode="legacy", handlers=handlers, timeout=30) as client,
+    ):
+        assert await client.list_tools() == []

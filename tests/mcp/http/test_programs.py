@@ -11,17 +11,22 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 
 from jsonrpc_fast import mcp
 from jsonrpc_fast.errors import HttpStatusError, RpcError
+from jsonrpc_fast.mcp.http import programs
+from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
+from jsonrpc_fast.mcp.http.programs import ProgramServer
 
+from ...support.asgi_servers import serving
 from ...support.http_script import HttpRequest, Reply, http_script, legacy, modern
 from ...support.mcp_http import ACCEPT, INITIALIZED, call, initialize, request
 from ...support.places import PEERS
+from ...support.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.time_limit(80), pytest.mark.usefixtures("no_child_left")]
 
@@ -119,6 +124,70 @@ async def test_the_number_of_processes_is_bounded() -> None:
             async with mcp.connect(url, mode="legacy"):
                 pass
         assert caught.value.status == 503
+
+
+DYING_COMMAND = [sys.executable, "-c", DYING]
+
+
+def is_running(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+@contextlib.asynccontextmanager
+async def sessions_of(server: ProgramServer, count: int) -> AsyncIterator[list[httpx.AsyncClient]]:
+    """Serve a program, and yield clients with a session each that read no stream."""
+    async with contextlib.AsyncExitStack() as stack:
+        url = await stack.enter_async_context(serving(McpEndpoint(cast("Any", server))))
+        clients = [httpx.AsyncClient(base_url=url, headers=ACCEPT, timeout=30) for _ in range(count)]
+        for client in clients:
+            await stack.enter_async_context(client)
+        yield clients
+
+
+async def begun(client: httpx.AsyncClient) -> int:
+    """Begin a session, and return the status."""
+    answer = await client.post("/mcp", json=initialize("2025-06-18"))
+    if answer.status_code == 200:
+        client.headers["mcp-session-id"] = answer.headers["mcp-session-id"]
+        await client.post("/mcp", json=INITIALIZED)
+    return answer.status_code
+
+
+async def pid_of(client: httpx.AsyncClient) -> int:
+    answer = await client.post("/mcp", json=call(1, "pid"))
+    return int(answer.json()["result"]["content"][0]["text"])
+
+
+async def test_a_process_that_is_idle_makes_room_for_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with sessions_of(ProgramServer(DYING_COMMAND, max_processes=2), 3) as (first, second, third):
+        assert [await begun(client) for client in (first, second, third)] == [200, 200, 503]
+        pids = [await pid_of(first), await pid_of(second)]
+        monkeypatch.setattr(programs, "MIN_IDLE_SECONDS", 0.01)
+        await asyncio.sleep(0.02)
+        await pid_of(second)  # so the first one has been idle longest
+        async with first.stream("GET", "/mcp"), second.stream("GET", "/mcp"):
+            await asyncio.sleep(0.02)
+            assert await begun(third) == 503  # a client that reads its stream is there
+        await pid_of(second)
+        await asyncio.sleep(0.02)
+        assert await begun(third) == 200
+        assert await pid_of(third) not in pids
+        assert [is_running(pid) for pid in pids] == [False, True]
+        assert (await first.post("/mcp", json=call(2, "pid"))).status_code == 404
+
+
+async def test_a_client_that_does_not_come_back_ends_its_process() -> None:
+    async with sessions_of(ProgramServer(DYING_COMMAND, idle_seconds=0.2), 1) as [client]:
+        await begun(client)
+        pid = await pid_of(client)
+        async with client.stream("GET", "/mcp"):
+            await asyncio.sleep(0.4)  # it is there
+            assert is_running(pid)
+        await eventually(lambda: not is_running(pid))
+        assert (await client.post("/mcp", json=call(2, "pid"))).status_code == 404
 
 
 async def test_a_program_that_cannot_be_started() -> None:
