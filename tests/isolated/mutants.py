@@ -66,7 +66,7 @@ OPERATORS: Final = (
     *[f"ReplaceComparisonOperator_{pair}" for pair in ("Eq_NotEq", "NotEq_Eq", "Is_IsNot", "IsNot_Is")],
     *[f"ReplaceComparisonOperator_{pair}" for pair in ("Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt", "Lt_GtE", "Gt_LtE")],
 )
-OPTIONS: Final = ("-q", "-x", "--no-header", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist")
+OPTIONS: Final = ("-q", "-x", "--no-header", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=30")
 MIN_SECONDS: Final = 20.0
 MAX_SECONDS: Final = 1200.0
 
@@ -195,7 +195,7 @@ class Session:
             raise RuntimeError("the tests fail without a fault")
         seconds = time.monotonic() - began
         for mutant in self._mutants:
-            self._tell(mutant, self._child(session, mutant, max(MIN_SECONDS, 5 * seconds)))
+            self._tell(mutant, self._child(session, mutant, max(MIN_SECONDS, 3 * seconds)))
         return True
 
     def _child(self, session: pytest.Session, mutant: Mutant | None, seconds: float) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from ..support import needs
+from ..support.places import ROOT
 
 
 def test_a_program_that_is_missing_skips_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,3 +35,8 @@ def test_what_is_missing_is_one_line_for_each_command() -> None:
         "9 skipped without starlette.middleware.cors, web3, websocket: pip install -e '.[test]' brings them",
         "28 skipped without a program: apt-get install nodejs npm redis-server",
     ]
+
+
+def test_the_page_for_contributors_names_every_program() -> None:
+    packages = " ".join(sorted(set(needs.DEBIAN.values())))
+    assert f"apt-get install {packages}\n" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

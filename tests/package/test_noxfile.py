@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ..support.places import ROOT
 
-pytest.importorskip("nox")
+nox = pytest.importorskip("nox")
 
 
 class Session:
@@ -19,15 +21,28 @@ class Session:
         return ".nox/build/tmp"
 
 
-def test_temporary_folders_stay_valid_when_a_session_changes_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = ROOT / "noxfile.py"
-    specification = importlib.util.spec_from_file_location("noxfile_under_test", path)
+@pytest.fixture(scope="module")
+def noxfile() -> Any:
+    specification = importlib.util.spec_from_file_location("noxfile_under_test", ROOT / "noxfile.py")
     assert specification is not None
     assert specification.loader is not None
-    noxfile = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(noxfile)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_temporary_folders_stay_valid_when_a_session_changes_directory(
+    noxfile: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert noxfile.temporary_folder(Session()) == tmp_path / ".nox" / "build" / "tmp"
-    assert path.read_text().count(".create_tmp()") == 1  # no session takes the relative path
+    assert (ROOT / "noxfile.py").read_text().count(".create_tmp()") == 1  # no session takes the relative path
+
+
+def test_a_night_runs_sessions_that_there_are_and_the_workflow_runs_all_of_them(noxfile: Any) -> None:
+    names = [name for name, *_ in noxfile.NIGHTLY]
+    assert len(set(names)) == len(names)
+    assert {name.partition("-")[0] for name in names} <= set(nox.registry.get())
+    workflow = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
+    [block] = re.findall(r"sessions:\n((?: {10}- .*\n)+)", workflow)
+    assert set(block.replace("-", " ").split()) == {name.partition("-")[0] for name in names}
