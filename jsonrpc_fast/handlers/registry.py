@@ -78,7 +78,7 @@ class Handlers:
             raise ValueError("method names that begin with rpc. are reserved by JSON-RPC")
         if function is None:
             return lambda decorated: self.register(method, decorated, **options)
-        if method in self._handlers:
+        if self._has(method):
             raise ValueError("the method has a handler already")
         handler = make_handler(function, options, self._middleware, self._timeout)
         self._handlers[method] = handler
@@ -87,6 +87,13 @@ class Handlers:
             self._dispatch = Dispatch(self.finder(), has_typed=True)
             self._last = None
         return function
+
+    def child(self) -> Handlers:
+        """Return handlers that also find what these find, now and later, and keep to themselves what they register."""
+        return _ChildHandlers(self)
+
+    def _has(self, method: str) -> bool:
+        return method in self._handlers
 
     def find(self, method: str) -> Handler | None:
         """Return the handler of a method, or None."""
@@ -174,3 +181,18 @@ class Handlers:
         dispatch = Dispatch(self.finder(), profile, has_typed=self._has_typed, **prepared)
         self._last = profile, prepared, dispatch
         return dispatch
+
+
+class _ChildHandlers(Handlers):
+    """What `Handlers.child` returns: the methods of its parent, and its own, which come first."""
+
+    def __init__(self, parent: Handlers) -> None:
+        super().__init__(middleware=parent._middleware, timeout=parent._timeout)
+        self._parent = parent
+
+    def _has(self, method: str) -> bool:
+        return method in self._handlers or self._parent._has(method)
+
+    def find(self, method: str) -> Handler | None:
+        handler = self._handlers.get(method)
+        return self._parent.find(method) if handler is None else handler

@@ -98,6 +98,7 @@ class Dispatcher:
         max_handlers: As in `Session`, like the other options.
 
     Attributes:
+        find: Returns the handler of a method, or None.
         deadline: Until when `finish` waits, in seconds by the loop's clock.
         unanswered: The number of requests that were dropped or cut off because the session was closed.
     """
@@ -118,7 +119,7 @@ class Dispatcher:
         reply_bytes: int,
         group: SessionGroup | None = None,
     ) -> None:
-        self._find = handlers.finder()
+        self.find: Callable[[str], Handler | None] = handlers.finder()
         self._make_context = make_context
         self._is_connected = is_connected
         self._peer = peer
@@ -204,7 +205,7 @@ class Dispatcher:
         """
         if self._held or self._is_traced or self._transport.write_buffer_bytes > self._reply_bytes:
             return False
-        handler = self._find(message.method)
+        handler = self.find(message.method)
         if handler is None or handler.wants_context:
             return False
         serving = self._peer.serving
@@ -215,7 +216,7 @@ class Dispatcher:
         return True
 
     def _serve(self, item: Item) -> None:
-        handler = self._find(item.method)
+        handler = self.find(item.method)
         if handler is not None:
             # Whatever made the transport read, such as another handler, has a context of its own.
             context = self._new_context()

@@ -69,7 +69,8 @@ class Session(Caller):
 
     Args:
         transport: Not started yet; the session starts and closes it.
-        handlers: Functions by method, or a `Handlers`.
+        handlers: Functions by method, or a `Handlers`, which sessions may share: what `register` adds belongs to this
+            session alone.
         options: See `SessionOptions`.
 
     Raises:
@@ -96,6 +97,7 @@ class Session(Caller):
             transport, peer, FoundHooks(checked["hooks"]), checked["timeout"], checked["errors"], checked["context"]
         )
         self.handlers: Handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
+        self._own_handlers: Handlers | None = None
         self._close_seconds = checked["close_seconds"]
         end_seconds = checked["end_seconds"]
         if isinstance(end_seconds, Unset):
@@ -343,8 +345,15 @@ class Session(Caller):
     def register(self, method: str, function: Function, **options: Unpack[HandlerOptions]) -> Function: ...
 
     def register(self, method: str, function: Any = None, **options: Unpack[HandlerOptions]) -> Any:
-        """Register a function for a method, as `Handlers.register`. Without a function, return a decorator."""
-        return self.handlers.register(method, function, **options)
+        """Register a function for a method of this session alone, as `Handlers.register`.
+
+        Other sessions with the same `handlers` do not have it. Without a function, return a decorator.
+        """
+        own = self._own_handlers
+        if own is None:
+            own = self._own_handlers = self.handlers.child()
+            self._dispatcher.find = own.finder()
+        return own.register(method, function, **options)
 
     def _on_message(self, message: Received) -> None:
         if self._batch is not None:

@@ -9,7 +9,7 @@ import pytest
 
 from jsonrpc_fast import Limits, Notification, ParseError, Request, Response
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
-from jsonrpc_fast.session import LspConvention, Session, SessionContext
+from jsonrpc_fast.session import Handlers, LspConvention, Session, SessionContext
 from jsonrpc_fast.transports import memory_pair
 
 from ..support.session_pairs import Faults, Wire, forever, session_and_wire, sessions, settle, slow
@@ -115,6 +115,27 @@ async def test_registering() -> None:
         assert double(1) == 2
         assert await client.call("double", [4]) == 8
         assert await client.call("half", [4]) == 2
+
+
+async def test_what_a_session_registers_is_its_own() -> None:
+    def around(_: Any, params: Any, call_next: Any) -> Any:
+        return ["around", call_next(params)]
+
+    shared = Handlers({"who": lambda: "shared"}, middleware=[around])
+    async with sessions(shared) as (client, server), sessions(shared) as (other, second):
+        server.register("mine", lambda: 1)
+        second.register("mine", lambda: 2)
+        assert await client.call("mine") == ["around", 1]
+        assert await other.call("mine") == ["around", 2]
+        assert shared.find("mine") is None
+        with pytest.raises(ValueError, match="already"):
+            server.register("who", lambda: 3)
+        with pytest.raises(ValueError, match="already"):
+            server.register("mine", lambda: 3)
+        shared.register("later", lambda: "for all")
+        for session in (client, other):
+            assert await session.call("who") == ["around", "shared"]
+            assert await session.call("later") == ["around", "for all"]
 
 
 async def test_malformed_messages_are_answered_by_the_policy() -> None:
