@@ -28,7 +28,7 @@ Each backend derives a `ParseError` from the one here, whose `to_response` makes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from ._repr import shorten
 from .codes import RPC_MESSAGES, ErrorCode, Hint, ParseErrorCode, plain_error_code
@@ -98,11 +98,21 @@ class HttpStatusError(RuntimeError):
 class ConnectionLost(ConnectionError):
     """The channel to the peer is closed or broke. `__cause__` is the reason, if it is known.
 
+    Args:
+        args: the text.
+        was_sent: see the attribute.
+
     Attributes:
+        was_sent: False if the peer has not served the message of this call, and never will: it may be sent again.
+            "maybe" if it may have served it.
         program: What is known of a program that an MCP client started; None for other peers.
     """
 
     program: ProgramReport | None = None
+
+    def __init__(self, *args: object, was_sent: Literal[False, "maybe"] = "maybe") -> None:
+        super().__init__(*args)
+        self.was_sent: Literal[False, "maybe"] = was_sent
 
 
 class CallTimeout(TimeoutError):

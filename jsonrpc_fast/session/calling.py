@@ -8,6 +8,8 @@ Rules:
   - calls and notifications wait while the transport's write buffer is full, and calls also while `max_pending` calls
     are in flight;
   - there is one timer, for the earliest deadline;
+  - after the peer's goodbye nothing more is sent except answers. Calls that it has read go on, the others have settled;
+  - a ConnectionLost says that a message was not sent only if the peer cannot have got it, or has disclaimed it;
   - everything except `call_threadsafe` and `notify_threadsafe` runs on the loop's thread.
 """
 
@@ -63,6 +65,8 @@ class Caller:
         self._loop: asyncio.AbstractEventLoop  # set by `start`
         self._is_started = False
         self._may_call = False
+        self._is_leaving = False
+        self._left: asyncio.Future[None]  # set by `start`; done when no more calls can be sent
         self._fault: Exception | None = None  # the reason why the connection broke
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = inf
@@ -101,7 +105,8 @@ class Caller:
             RpcError: The peer answered with an error. Of the class that `errors` has for its code, if any.
             CallTimeout: No answer came in time.
             CallCancelled: `cancel` was called.
-            ConnectionLost: The connection was lost or closed.
+            ConnectionLost: The connection was lost or closed, or the peer is closing it. `was_sent` is False if it has
+                not served the request, and never will.
             ParseError: The answer is malformed.
             StateError: The session is not started.
             EncodeError, TypeError: The params cannot be encoded.
@@ -213,9 +218,10 @@ class Caller:
         calls = [call for call in found if call is not None]
         try:
             self._transport.send(text)
-        except BaseException:
+        except BaseException as error:
             for call in calls:
                 self._peer.withdraw(call)
+            _mark_unsent(error)
             raise
         done = self._loop.create_future()
         results: list[Any] = [None] * len(found)
@@ -307,7 +313,12 @@ class Caller:
         """Send a notification without waiting for room in the write buffer. `request_id` is as in `call`."""
         if not self._may_call:
             raise self._refusal()
-        self._send_about(request_id, self._peer.notify(method, params))
+        text = self._peer.notify(method, params)
+        try:
+            self._send_about(request_id, text)
+        except ConnectionLost as error:
+            _mark_unsent(error)
+            raise
 
     def cancel(self, id: int | str, reason: str | None = None) -> bool:
         """Cancel a call in flight, which then raises CallCancelled, and notify the peer.
@@ -336,6 +347,26 @@ class Caller:
     def is_connected(self) -> bool:
         """Whether the session is started and its connection is open."""
         raise NotImplementedError
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the peer has said goodbye: no more calls can be sent, and those in flight go on."""
+        return self._is_leaving
+
+    @property
+    def fault(self) -> Exception | None:
+        """What broke the connection; None while it is open, and after one of the sides has closed it."""
+        return self._fault
+
+    async def wait_leaving(self) -> None:
+        """Wait until no more calls can be sent: the peer has said goodbye, or the connection is closed or lost.
+
+        Raises:
+            StateError: The session is not started.
+        """
+        if not self._is_started:
+            raise StateError("the session is not started")
+        await asyncio.shield(self._left)
 
     @property
     def peer(self) -> Any:
@@ -368,8 +399,9 @@ class Caller:
             else:
                 call.request_id = request_id
                 self._send_about(request_id, text)
-        except BaseException:
+        except BaseException as error:
             self._peer.withdraw(call)
+            _mark_unsent(error)
             raise
         return call
 
@@ -377,7 +409,13 @@ class Caller:
         return self._timeout if timeout is UNSET else timeout
 
     def _refusal(self) -> Exception:
-        return self._loss() if self._is_started else StateError("the session is not started")
+        if not self._is_started:
+            return StateError("the session is not started")
+        if self._is_leaving and self.is_connected:
+            return ConnectionLost("the peer is closing the session", was_sent=False)
+        loss = self._loss()
+        loss.was_sent = False
+        return loss
 
     def _sent(self, call: Call) -> None:
         """Complete sending. The call must be ready to be settled, because a hook may cancel it."""
@@ -463,7 +501,7 @@ class Caller:
         elif outcome is Outcome.CANCELLED:
             error = CallCancelled("the call was cancelled")
         else:
-            error = self._loss()
+            error = call.answer or self._loss()
         if self._hooks.call_settled is not None:
             code = call.answer.code if outcome is Outcome.ERROR else None
             seconds = self._loop.time() - call.started
@@ -502,12 +540,18 @@ class Caller:
             self._hooks.fault(error)
 
     def _settle_all(self) -> None:
-        self._may_call = False
-        for call in self._peer.lose_calls():
-            self._settled(call)
-        self._wait_queue.wake()
+        self._stop_calling(self._peer.lose_calls())
         if self._drainer is not None:
             self._drainer.cancel()
+
+    def _stop_calling(self, lost: list[Call]) -> None:
+        """Send no more calls, and report that these are lost."""
+        self._may_call = False
+        for call in lost:
+            self._settled(call)
+        self._wait_queue.wake()
+        if not self._left.done():
+            self._left.set_result(None)
 
     def _wake_at(self, deadline: float) -> None:
         if self._timer is not None:
@@ -538,3 +582,9 @@ class Caller:
                 self._send_about(request_id, text)
             except (ConnectionLost, StateError):
                 pass  # the transport reports a lost connection itself, through `onclose`
+
+
+def _mark_unsent(error: BaseException) -> None:
+    """Note in an exception of `Transport.send` that nothing was sent."""
+    if isinstance(error, ConnectionLost):
+        error.was_sent = False

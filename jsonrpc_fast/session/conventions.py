@@ -1,10 +1,17 @@
-"""Conventions: how a protocol on top of JSON-RPC cancels requests and reports their progress.
+"""Conventions: how a protocol on top of JSON-RPC cancels requests, reports progress, pings and says goodbye.
 
-JSON-RPC 2.0 has neither cancellation nor progress. Another protocol's convention is a subclass of `Convention`.
+JSON-RPC 2.0 has nothing of this. Another protocol's convention is a subclass of `Convention`.
 
-    Convention     none
-    LspConvention  LSP 3.17: `$/cancelRequest`, `$/progress`, `workDoneToken`
-    McpConvention  MCP up to 2025-11-25: `notifications/cancelled`, `notifications/progress`, `_meta.progressToken`
+    Convention         none
+    JsonRpcConvention  the default: the request `rpc.ping`, the notification `rpc.goodbye`
+    LspConvention      LSP 3.17: `$/cancelRequest`, `$/progress`, `workDoneToken`; the request `$/ping`
+    McpConvention      MCP up to 2025-11-25: `notifications/cancelled`, `notifications/progress`, `_meta.progressToken`,
+                       `ping`
+
+A peer need not know a ping: the error "Method not found" is an answer, too.
+
+A side that begins to close says goodbye: the notification has the id of the last request that this side has read and
+will answer. The peer sends no more requests, and knows that those behind it are not served (as GOAWAY of HTTP/2).
 
 A convention also says where a message carries its trace context (`traceparent` and `tracestate` of W3C Trace Context):
 beside the members of JSON-RPC, or in MCP's `_meta`.
@@ -41,16 +48,24 @@ class Progress(NamedTuple):
     value: Any
 
 
+class Goodbye(NamedTuple):
+    """The peer begins to close. `last` is the id of the last request that it has read; None: it has read none."""
+
+    last: MessageId
+
+
 class Convention:
-    """No cancellation and no progress: the base class of the other conventions.
+    """No cancellation, no progress, no ping, no goodbye: the base class of the other conventions.
 
     Attributes:
         methods: The notifications that `read` understands.
+        ping: The method of a request that asks for any answer; None if there is none.
         never_cancelled: The methods whose requests neither side cancels.
         cancelled_error: Code and message of the answer to a cancelled request; None: it gets no answer.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset()
+    ping: ClassVar[str | None] = None
     never_cancelled: ClassVar[frozenset[str]] = frozenset()
     cancelled_error: ClassVar[tuple[int, str] | None] = None
 
@@ -58,8 +73,12 @@ class Convention:
         """Return the notification that cancels a call; None if there is none."""
         return None
 
-    def read(self, method: str, params: Any) -> Cancellation | Progress | None:
-        """Read a notification whose method is one of `methods`. Returns None if it is neither of both kinds."""
+    def goodbye(self, last: MessageId) -> MethodAndParams | None:
+        """Return the notification that this side begins to close; None if there is none. `last` is as in `Goodbye`."""
+        return None
+
+    def read(self, method: str, params: Any) -> Cancellation | Progress | Goodbye | None:
+        """Read a notification whose method is one of `methods`. Returns None if it is of no such kind."""
         return None
 
     def token(self, params: Any) -> ProgressToken | None:
@@ -88,19 +107,38 @@ class Convention:
         return params, trace
 
 
+class JsonRpcConvention(Convention):
+    """JSON-RPC 2.0 without a protocol on top of it. Names that begin with `rpc.` are reserved for extensions (section 4.3).
+
+    The params of `rpc.goodbye` are an object with the member `last`.
+    """
+
+    methods: ClassVar[frozenset[str]] = frozenset({"rpc.goodbye"})
+    ping: ClassVar[str | None] = "rpc.ping"
+
+    def goodbye(self, last: MessageId) -> MethodAndParams | None:
+        return "rpc.goodbye", {"last": last}
+
+    def read(self, method: str, params: Any) -> Cancellation | Progress | Goodbye | None:
+        last = params.get("last", False) if isinstance(params, dict) else False
+        return Goodbye(last) if last is None or _is_token(last) or type(last) is float else None
+
+
 class LspConvention(Convention):
     """Language Server Protocol 3.17: "Cancellation Support", "Progress Support", "Work Done Progress".
 
-    Progress is any value. A cancelled request is still answered, with -32800 or a result.
+    Progress is any value. A cancelled request is still answered, with -32800 or a result. LSP has no ping: `$/ping` is
+    answered with -32601, as an unknown request that begins with `$/` must be.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset({"$/cancelRequest", "$/progress"})
+    ping: ClassVar[str | None] = "$/ping"
     cancelled_error: ClassVar[tuple[int, str] | None] = (LspErrorCode.REQUEST_CANCELLED, "Request cancelled")
 
     def cancellation(self, id: int | str, reason: str | None) -> MethodAndParams | None:
         return "$/cancelRequest", {"id": id}
 
-    def read(self, method: str, params: Any) -> Cancellation | Progress | None:
+    def read(self, method: str, params: Any) -> Cancellation | Progress | Goodbye | None:
         if not isinstance(params, dict):
             return None
         if method == "$/cancelRequest":
@@ -129,12 +167,13 @@ class McpConvention(Convention):
     """
 
     methods: ClassVar[frozenset[str]] = frozenset({"notifications/cancelled", "notifications/progress"})
+    ping: ClassVar[str | None] = "ping"
     never_cancelled: ClassVar[frozenset[str]] = frozenset({"initialize"})
 
     def cancellation(self, id: int | str, reason: str | None) -> MethodAndParams | None:
         return "notifications/cancelled", {"requestId": id} if reason is None else {"requestId": id, "reason": reason}
 
-    def read(self, method: str, params: Any) -> Cancellation | Progress | None:
+    def read(self, method: str, params: Any) -> Cancellation | Progress | Goodbye | None:
         if not isinstance(params, dict):
             return None
         if method == "notifications/cancelled":

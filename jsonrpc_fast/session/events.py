@@ -100,5 +100,11 @@ class PeerFault(NamedTuple):
     reply: bytes
 
 
-PeerEvent = Call | InboundRequest | Notification | Progressed | Cancelled | PeerFault | bytes
+class Leaving(NamedTuple):
+    """The peer has said goodbye. `unserved` are the calls that it does not serve, settled as `LOST`."""
+
+    unserved: list[Call]
+
+
+PeerEvent = Call | InboundRequest | Notification | Progressed | Cancelled | Leaving | PeerFault | bytes
 """What a message brings: a settled call, something to serve, a fault, or bytes to send to the peer."""

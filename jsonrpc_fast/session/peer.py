@@ -18,7 +18,9 @@ Rules:
   - a batch is answered by one array after the last of its requests, and not at all if there is nothing to answer
     (section 6);
   - an error without an id settles a batch of this side if exactly one has had no answer yet: this is how a peer
-    refuses a batch that it cannot read;
+    refuses a batch that it cannot read. If there is no such batch, it settles the only call that has had no answer, in
+    flight or given up;
+  - a goodbye of the peer settles the calls that it will not serve;
   - a malformed message whose id is certain is answered, because its sender waits. Whether one without an id is answered
     is up to `reply_policy`: two ends that answer everything they cannot read could go on forever.
 """
@@ -45,12 +47,12 @@ from ..codec import (
 from ..codec._json import Default
 from ..codec._payloads import decoded
 from ..codes import RPC_MESSAGES, ErrorCode, ParseErrorCode
-from ..errors import EncodeError
+from ..errors import ConnectionLost, EncodeError
 from ..handlers.results import encode_models
 from ..types import UNSET, MessageId
 from .budget import ReplyBudget, ReplyPolicy, budget_for
-from .conventions import Cancellation, Convention, Progress, ProgressToken
-from .events import Cancelled, InboundBatch, InboundRequest, OutboundBatch, PeerEvent, PeerFault, Progressed
+from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, Progress, ProgressToken
+from .events import Cancelled, InboundBatch, InboundRequest, Leaving, OutboundBatch, PeerEvent, PeerFault, Progressed
 from .tracker import Call, Outcome, Serving, Tracker, id_in_flight, unknown_answer
 
 _RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to enum members is slow
@@ -65,7 +67,8 @@ class Peer:
 
     Args:
         decoder: The decoder for `receive_bytes`; by default one message per line.
-        convention: How the protocol cancels requests and reports progress.
+        convention: How the protocol cancels requests, reports progress, pings and says goodbye. `JsonRpcConvention` by
+            default.
         reply_policy: Whether to answer malformed messages without a certain id; or a `ReplyBudget`.
         id_factory: As in `Tracker`.
         max_pending: As in `Tracker`.
@@ -100,7 +103,7 @@ class Peer:
     ) -> None:
         self.calls: Tracker = Tracker(id_factory=id_factory, max_pending=max_pending, max_tombstones=max_tombstones)
         self.serving: Serving[InboundRequest] = Serving()
-        self.convention: Convention = Convention() if convention is None else convention
+        self.convention: Convention = JsonRpcConvention() if convention is None else convention
         self._decoder = Decoder() if decoder is None else decoder
         self.prepare: Callable[[int | str | None, str], tuple[Any, dict[str, str]] | None] | None = None
         self.reads_trace: bool = False
@@ -246,6 +249,15 @@ class Peer:
         if call.method in self.convention.never_cancelled:
             return b""
         message = self.convention.cancellation(call.id, reason)
+        return b"" if message is None else encode_notification(*message)
+
+    def goodbye(self, last: MessageId) -> bytes:
+        """Return the notification that this side begins to close; b"" if there is none.
+
+        Args:
+            last: The id of the last request that this side has read; None: it has read none.
+        """
+        message = self.convention.goodbye(last)
         return b"" if message is None else encode_notification(*message)
 
     def withdraw(self, call: Call) -> None:
@@ -455,6 +467,11 @@ class Peer:
                     call.answer = error
                     self._forget(call)
                     events.append(call)
+        elif message.id is None and error is not None and (only := self.calls.only_unanswered()) is not None:
+            self.calls.settle(only.id, Outcome.ERROR)
+            only.answer = error
+            self._forget(only)
+            events.append(only)
         else:
             events.append(PeerFault(unknown_answer(), b""))
 
@@ -469,12 +486,23 @@ class Peer:
                 return  # a second cancellation must not interrupt a handler that cleans up
             request.is_cancelled = True
             events.append(Cancelled(request, notice.reason))
+        elif type(notice) is Goodbye:
+            events.append(Leaving(self._give_up_behind(notice.last)))
         elif type(notice) is Progress and (call := self._calls_by_token.get(notice.token)) is not None:
             self.calls.progress(call, now)
             if call.on_progress is not None:
                 events.append(Progressed(call, notice.value))
         else:
             events.append(message)
+
+    def _give_up_behind(self, last: MessageId) -> list[Call]:
+        """Settle the calls that the peer does not serve, because it has said goodbye before it read them."""
+        unserved = self.calls.behind(last)
+        for call in unserved:
+            self.calls.give_up(call, Outcome.LOST)  # it may refuse them as well
+            call.answer = ConnectionLost("the peer closed the session before it read the request", was_sent=False)
+            self._forget(call)
+        return unserved
 
     def _receive_fault(
         self, fault: ParseError, now: float, events: list[PeerEvent], batch: InboundBatch | None, index: int

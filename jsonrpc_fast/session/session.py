@@ -7,7 +7,8 @@ Rules:
   - a batch that takes longer than TURN_SECONDS is served over several turns of the loop, before anything else is read;
   - when the peer ends its stream, the calls of this side are lost, but every received message is served before the
     transport is closed;
-  - while the session closes, handlers that run or wait may finish, and new requests are refused (SERVER_BUSY);
+  - while the session closes, handlers that run or wait may finish, and new requests are refused (SERVER_BUSY). Before
+    that it says goodbye, if a server stops, or if the peer has ever sent a request;
   - after `close`, and after the connection is lost, nothing remains: no call in flight, no handler, no task, no timer.
     Only a handler that calls `close` itself continues.
 """
@@ -31,7 +32,7 @@ from ..transports.protocol import Received, Transport
 from ..types import UNSET, MessageId, Unset
 from .calling import Caller
 from .context import SessionContext
-from .events import Cancelled, InboundRequest, PeerEvent, PeerFault, Progressed
+from .events import Cancelled, InboundRequest, Leaving, PeerEvent, PeerFault, Progressed
 from .hooks import FoundHooks
 from .options import SessionOptions, check_options
 from .peer import Peer
@@ -108,6 +109,7 @@ class Session(Caller):
         self._closer: asyncio.Task[None] | None = None
         self._is_cut_off_reported = False
         self._batch: Iterable[PeerEvent] | None = None  # the rest of a batch that takes several turns
+        self._last_read: MessageId | Unset = UNSET  # the id of the last request that was read before this side closed
         self._dispatcher = Dispatcher(
             self.handlers,
             partial(SessionContext, self),
@@ -137,6 +139,7 @@ class Session(Caller):
         self._state = _State.RUNNING
         self._loop = asyncio.get_running_loop()
         self._closed = self._loop.create_future()
+        self._left = self._loop.create_future()
         transport = self._transport
         callbacks: dict[str, Any] = {
             "onmessage": self._on_message,
@@ -174,7 +177,7 @@ class Session(Caller):
     @property
     def is_connected(self) -> bool:
         """Whether the session is started and its connection is open."""
-        return self._state is _State.RUNNING
+        return self._state is _RUNNING and self._transport.is_connected
 
     @property
     def is_idle(self) -> bool:
@@ -216,7 +219,9 @@ class Session(Caller):
             self._state = _State.CLOSED
             await self._transport.disconnect()
             return
-        self._on_stop(seconds)
+        if self._last_read is not UNSET:
+            self._say_goodbye()
+        self._stop(seconds)
         await self._wait_until_closed()
 
     async def _wait_until_closed(self) -> None:
@@ -312,7 +317,16 @@ class Session(Caller):
         self._begin_closing(self._end_seconds)
 
     def _on_stop(self, grace_seconds: float | None) -> None:
-        """Begin to close, because this side has to end. If a handler caused that, do not wait for the handler."""
+        """Begin to close, because the server or the process ends."""
+        self._say_goodbye()
+        self._stop(grace_seconds)
+
+    def _say_goodbye(self) -> None:
+        if self._state is _RUNNING:
+            self._send(self._peer.goodbye(None if isinstance(self._last_read, Unset) else self._last_read))
+
+    def _stop(self, grace_seconds: float | None) -> None:
+        """Begin to close. If a handler caused that, do not wait for the handler."""
         run = current_run.get()
         if run is not None and run.owner is self._dispatcher:
             self._dispatcher.spare(run)
@@ -365,8 +379,13 @@ class Session(Caller):
             if call is not None:
                 self._settled(call)
                 return
-        elif kind is Request and self._state is _RUNNING and self._dispatcher.serve_at_once(cast("Request", message)):
-            return
+        elif self._state is _RUNNING:
+            if kind is Request:
+                self._last_read = cast("Request", message).id
+                if self._dispatcher.serve_at_once(cast("Request", message)):
+                    return
+            elif kind is list:
+                self._last_read = _last_request_of(cast("list[Any]", message), self._last_read)
         events = self._peer.receive_lazily(message, self._loop.time())
         if type(message) is list and len(message) > _SMALL_BATCH:
             self._batch = events
@@ -422,5 +441,13 @@ class Session(Caller):
                 self._dispatcher.reply(event.reply)
             elif type(event) is Cancelled:
                 self._dispatcher.cancel_request(event.request)
+            elif type(event) is Leaving:
+                self._is_leaving = True
+                self._stop_calling(event.unserved)
             elif type(event) is Progressed and event.call.on_progress is not None:
                 self._run_callback(event.call.on_progress, event.value)
+
+
+def _last_request_of(batch: list[Any], earlier: MessageId | Unset) -> MessageId | Unset:
+    """Return the id of the last request of a batch; `earlier` if there is none."""
+    return next((message.id for message in reversed(batch) if type(message) is Request), earlier)

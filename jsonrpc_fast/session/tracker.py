@@ -54,7 +54,7 @@ class Call:
         expires: The total deadline, in seconds; infinite without one.
         idle_seconds: The maximum time without progress; None without such a bound.
         outcome: How the call settled; None while it is in flight.
-        answer: The result, the `Error` or the `ParseError` that settled the call; otherwise None.
+        answer: The result, the `Error`, the `ParseError` or the `ConnectionLost` that settled the call; otherwise None.
 
     The other attributes belong to the peer and to the session.
     """
@@ -221,10 +221,32 @@ class Tracker:
         del self._tombstones[id]
         return True
 
+    def only_unanswered(self) -> Call | None:
+        """Return the only call that the peer may still answer; None if there are several, or if it was given up."""
+        return next(iter(self._pending.values())) if len(self._pending) == 1 and not self._tombstones else None
+
     @property
     def is_owed(self) -> bool:
         """Whether the peer may still be working on a call, in flight or given up."""
         return bool(self._pending or self._tombstones)
+
+    def behind(self, id: MessageId) -> list[Call]:
+        """Return the calls in flight that began after the one with this id; all if it is None, none if it is unknown.
+
+        A call that has settled is known by its id only if the ids count.
+        """
+        if id is None:
+            return list(self._pending.values())
+        if type(id) is not int and type(id) is not str:
+            return []
+        call = self._pending.get(id)
+        if call is not None:
+            number = call.number
+        elif self._id_factory is None and type(id) is int:
+            number = id
+        else:
+            return []
+        return [call for call in self._pending.values() if call.number > number]
 
     def progress(self, call: Call, now: float) -> None:
         """Restart the idle deadline of a call."""

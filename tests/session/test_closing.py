@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import Request, Response
-from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
-from jsonrpc_fast.session import Session, SessionContext
+from jsonrpc_fast import Notification, Request, Response, encode_notification, encode_request, encode_result
+from jsonrpc_fast.errors import CallTimeout, ConnectionLost, StateError
+from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Session, SessionContext
 from jsonrpc_fast.transports import TcpClient, TcpServer, Transport, memory_pair
 
 from ..support.session_pairs import Faults, forever, session_and_wire, sessions, settle, slow
@@ -116,19 +116,126 @@ async def test_a_handler_that_ignores_its_cancellation_is_reported() -> None:
 async def test_requests_during_close_are_refused() -> None:
     served: list[int] = []
 
-    async with sessions({"slow": slow, "count": served.append}) as (client, server):
-        first = asyncio.create_task(client.call("slow", [0.05]))
+    async with session_and_wire({"slow": slow, "count": served.append}) as (session, wire):
+        wire.send(encode_request(1, "slow", [0.05]))
         await settle()
-        closing = asyncio.create_task(server.close())
+        closing = asyncio.create_task(session.close())
         await settle()
-        late = asyncio.create_task(client.call("count", [1]))
-        with pytest.raises(RpcError) as refused:
-            await late
-        assert refused.value.code == -32009
-        assert not first.done()
-        assert await first == "done"
+        wire.send(encode_request(2, "count", [1]))
+        assert await wire.next() == Notification("rpc.goodbye", {"last": 1})
+        assert (await wire.next()).error.code == -32009
+        assert await wire.next() == Response(1, "done")
+        await wire.transport.close()
         await closing
         assert served == []
+
+
+async def outcome_of(call: Any) -> Any:
+    """Return the result of a call; of a loss whether it was sent."""
+    try:
+        return await call
+    except ConnectionLost as error:
+        return error.was_sent
+
+
+@pytest.mark.parametrize("how", ["the server stops", "the session closes"])
+@pytest.mark.parametrize("ids", ["numbers", "own ids"])
+async def test_after_a_goodbye_it_is_known_what_was_not_served(how: str, ids: str) -> None:
+    served: list[int] = []
+    numbers = iter(range(100, 200))
+    options = {"id_factory": lambda: f"call {next(numbers)}"} if ids == "own ids" else {}
+
+    async def work(number: int) -> int:
+        served.append(number)
+        await asyncio.sleep(0.02)
+        return number
+
+    async with sessions({"work": work}, client_options=options) as (client, server):
+        read = [asyncio.create_task(client.call("work", [number])) for number in (1, 2)]
+        batch = asyncio.create_task(client.call_batch([("work", [3]), ("work", [4])]))
+        await settle()
+        assert served == [1, 2, 3, 4]
+        unread = [asyncio.create_task(outcome_of(client.call("work", [number]))) for number in (5, 6)]
+        unread.append(asyncio.create_task(client.call_batch([("work", [7]), Notification("work", [8])])))
+        if how == "the session closes":
+            closing = asyncio.create_task(server.close())
+        await asyncio.sleep(0)  # the calls are sent, and not received
+        if how == "the server stops":
+            transport: Any = server._transport
+            transport.onstop(5.0)
+        await client.wait_leaving()
+        assert (client.is_connected, client.is_leaving) == (True, True)
+        results: list[Any] = await asyncio.gather(*unread)
+        assert results[:2] == [False, False]
+        assert [outcome and outcome.was_sent for outcome in results[2]] == [False, None]
+        for late in (client.call("work", [9]), client.notify("work", [9]), client.call_batch([("work", [9])])):
+            assert await outcome_of(late) is False
+        assert await asyncio.gather(*read) == [1, 2]
+        assert await batch == [3, 4]
+        await server.wait_closed()
+        if how == "the session closes":
+            await closing
+        assert served == [1, 2, 3, 4]
+        assert client.fault is None
+        assert await outcome_of(client.call("work", [10])) is False
+
+
+async def test_a_goodbye_wakes_what_waits_for_room() -> None:
+    async with session_and_wire(max_pending=1) as (session, wire):
+        first = asyncio.create_task(session.call("m"))
+        waiting = asyncio.create_task(outcome_of(session.call("m")))
+        await settle()
+        wire.send(encode_notification("rpc.goodbye", {"last": 1}))
+        assert await waiting is False
+        assert not first.done()
+        wire.send(encode_result(1, "done"))
+        assert await first == "done"
+
+
+@pytest.mark.parametrize("params", [None, [], {}, {"last": True}, {"last": [1]}, {"last": {}}])
+async def test_a_goodbye_that_cannot_be_read_is_a_notification_like_others(params: Any) -> None:
+    async with session_and_wire() as (session, wire):
+        call = asyncio.create_task(session.call("m"))
+        await settle()
+        wire.send(encode_notification("rpc.goodbye", params))
+        await settle()
+        assert not session.is_leaving
+        wire.send(encode_result(1, "done"))
+        assert await call == "done"
+
+
+@pytest.mark.parametrize("convention", [Convention, LspConvention, McpConvention])
+async def test_other_conventions_have_no_goodbye(convention: type[Convention]) -> None:
+    async with session_and_wire({"m": lambda: 1}, convention=convention()) as (session, wire):
+        wire.send(encode_request(1, "m", {}))
+        assert await wire.next() == Response(1, 1)
+        closing = asyncio.create_task(session.close())
+        await settle()
+        assert wire.received == []
+        await wire.transport.close()
+        await closing
+
+
+async def test_a_client_that_served_nothing_leaves_without_a_word() -> None:
+    async with session_and_wire({"news": print}) as (session, wire):
+        wire.send(encode_notification("other"))
+        closing = asyncio.create_task(session.close())
+        await settle()
+        assert wire.received == []
+        await wire.transport.close()
+        await closing
+
+
+async def test_calls_that_were_lost_in_flight_may_have_been_sent() -> None:
+    async with session_and_wire() as (session, wire):
+        with pytest.raises(StateError):
+            await Session(memory_pair()[0]).wait_leaving()
+        calls = [asyncio.create_task(outcome_of(session.call("m"))) for _ in range(2)]
+        await settle()
+        await wire.transport.disconnect()
+        assert await asyncio.gather(*calls) == ["maybe", "maybe"]
+        await session.wait_leaving()
+        assert await outcome_of(session.call("m")) is False
 
 
 async def test_a_cancelled_close_does_not_wait() -> None:

@@ -290,8 +290,8 @@ def test_an_error_without_an_id_settles_the_whole_batch() -> None:
     assert receive(peer, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}') == calls
     assert [call.answer for call in calls if call is not None] == [Error(-32600, "no")] * 2
     assert alone.outcome is None
-    # There is no other batch for a second one.
-    fault_from(receive(peer, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}'))
+    # There is no other batch for a second one, and one call.
+    assert receive(peer, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}') == [alone]
 
 
 @pytest.mark.parametrize("batches", [0, 2])
@@ -305,10 +305,27 @@ def test_an_ambiguous_error_without_an_id_settles_nothing(batches: int) -> None:
 
 def test_an_error_without_an_id_ignores_a_batch_with_an_answer() -> None:
     peer = Peer()
-    peer.call_batch([("a", None), ("b", None)], 0.0)
+    peer.call_batch([("a", None), ("b", None), ("c", None)], 0.0)
     assert len(receive(peer, b'{"jsonrpc":"2.0","id":1,"result":1}')) == 1
     fault_from(receive(peer, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}'))
-    assert len(peer.calls) == 1
+    assert len(peer.calls) == 2
+
+
+def test_an_error_without_an_id_settles_the_only_call() -> None:
+    peer = Peer()
+    text = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}'
+    first, _ = peer.call("first", None, 0.0)
+    second, _ = peer.call("second", None, 0.0, timeout=1.0)
+    fault_from(receive(peer, text))  # which one?
+    assert receive(peer, b'{"jsonrpc":"2.0","id":1,"result":1}') == [first]
+    assert receive(peer, text) == [second]
+    assert (second.outcome, second.answer) == (Outcome.ERROR, Error(-32600, "no"))
+    fault_from(receive(peer, text))  # there is none
+    given_up, _ = peer.call("given up", None, 0.0, timeout=1.0)
+    assert peer.expire(1.0) == [given_up]
+    last, _ = peer.call("last", None, 2.0)
+    fault_from(receive(peer, text))  # it may be the late answer
+    assert last.outcome is None
 
 
 def test_an_error_without_an_id_ignores_a_batch_that_was_given_up() -> None:

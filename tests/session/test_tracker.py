@@ -252,6 +252,18 @@ def test_settled_calls_leave_the_heap() -> None:
     assert all(isinstance(part, (int, float)) for entry in tracker._deadlines for part in entry)
 
 
+def test_which_calls_began_behind_another() -> None:
+    counting, named = Tracker(), Tracker(id_factory=map(str, itertools.count(1)).__next__)
+    for tracker, ids in ((counting, [1, 2, 3, 4]), (named, ["1", "2", "3", "4"])):
+        for id in ids:
+            assert tracker.begin("m", 0.0).id == id
+        tracker.settle(ids[0], Outcome.RESULT)
+        found = [[call.id for call in tracker.behind(last)] for last in (None, ids[0], ids[2], ids[3], 2.0, True)]
+        # A call that was answered is known by its id only if ids count.
+        behind_first = ids[1:] if tracker is counting else []
+        assert found == [ids[1:], behind_first, ids[3:], [], [], []]
+
+
 def test_a_repr_does_not_show_the_answer() -> None:
     call = Tracker().begin("m", 0.0)
     call.answer = "secret"
