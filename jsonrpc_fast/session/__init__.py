@@ -8,8 +8,8 @@ from __future__ import annotations
 from ..handlers import Handler, Handlers
 from .budget import ReplyBudget
 from .context import SessionContext
-from .conventions import Cancellation, Convention, LspConvention, McpConvention, Progress
-from .events import Cancelled, InboundRequest, PeerEvent, PeerFault, Progressed
+from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, LspConvention, McpConvention, Progress
+from .events import Cancelled, InboundRequest, Leaving, PeerEvent, PeerFault, Progressed
 from .group import SessionGroup
 from .hooks import (
     CallPreparedHook,
@@ -26,7 +26,7 @@ from .options import DEFAULT_TIMEOUT, SessionOptions
 from .peer import Peer
 from .reconnecting import ReconnectingSession
 from .session import Session
-from .subscriptions import Subscription, Subscriptions
+from .subscriptions import Gap, Subscription, Subscriptions
 from .tracker import Call, Outcome, Serving, Tracker
 
 __all__ = [
@@ -39,11 +39,15 @@ __all__ = [
     "Cancelled",
     "Convention",
     "FaultHook",
+    "Gap",
+    "Goodbye",
     "Handler",
     "HandlerFaultHook",
     "Handlers",
     "Hooks",
     "InboundRequest",
+    "JsonRpcConvention",
+    "Leaving",
     "LspConvention",
     "McpConvention",
     "Outcome",

@@ -108,9 +108,10 @@ class Convention:
 
 
 class JsonRpcConvention(Convention):
-    """JSON-RPC 2.0 without a protocol on top of it. Names that begin with `rpc.` are reserved for extensions (section 4.3).
+    """JSON-RPC 2.0 without a protocol on top of it.
 
-    The params of `rpc.goodbye` are an object with the member `last`.
+    Names that begin with `rpc.` are reserved for extensions (section 4.3), so no handler has one of them. The params of
+    `rpc.goodbye` are an object with the member `last`.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset({"rpc.goodbye"})

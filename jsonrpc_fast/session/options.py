@@ -46,6 +46,8 @@ class SessionOptions(TypedDict, total=False):
         reply_bytes: With more bytes than this in the transport's write buffer, nothing is served until the peer reads.
             1 MiB by default.
         group: A `SessionGroup`: sessions that share bounds of handlers and inboxes, such as all of a server.
+        heartbeat_seconds: After so long without anything from the peer it is pinged, and after as long again without
+            anything the connection is lost. Longer than the peer's loop may be busy. None, the default: never.
         close_seconds: Seconds for handlers to finish in `close`, and to end after the connection is lost. 5 by default.
         end_seconds: Seconds for handlers to finish after the peer ended its stream; None: no limit. The default is None
             for a `StdioServer`, whose client may wait for the answers, and `close_seconds` for other transports.
@@ -66,6 +68,7 @@ class SessionOptions(TypedDict, total=False):
     inbox_bytes: int
     reply_bytes: int
     group: SessionGroup | None
+    heartbeat_seconds: float | None
     close_seconds: float
     end_seconds: float | Unset | None
 
@@ -86,6 +89,7 @@ _DEFAULTS: Final[SessionOptions] = {
     "inbox_bytes": 64 * 1024 * 1024,
     "reply_bytes": 1024 * 1024,
     "group": None,
+    "heartbeat_seconds": None,
     "close_seconds": 5.0,
     "end_seconds": UNSET,
 }
@@ -110,11 +114,17 @@ def check_options(**options: Unpack[SessionOptions]) -> SessionOptions:
     for name, minimum in _MINIMUMS.items():
         check_count(name, values[name], minimum, may_be_none=False)
     check_seconds("timeout", checked["timeout"], may_be_infinite=True)
+    check_seconds("heartbeat_seconds", checked["heartbeat_seconds"])
     check_seconds("close_seconds", checked["close_seconds"], may_be_none=False)
     if checked["end_seconds"] is not UNSET:
         check_seconds("end_seconds", checked["end_seconds"])
     if not isinstance(checked["convention"], Convention | None):
         raise TypeError(f"convention must be a Convention, not {type(checked['convention']).__name__}")
+    if checked["heartbeat_seconds"] is not None:
+        if not checked["heartbeat_seconds"]:
+            raise ValueError("heartbeat_seconds must be more than 0")
+        if checked["convention"] is not None and checked["convention"].ping is None:
+            raise ValueError("heartbeat_seconds needs a convention that has a ping")
     if not isinstance(checked["group"], SessionGroup | None):
         raise TypeError(f"group must be a SessionGroup, not {type(checked['group']).__name__}")
     if checked["id_factory"] is not None and not callable(checked["id_factory"]):

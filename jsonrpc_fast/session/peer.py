@@ -47,7 +47,7 @@ from ..codec import (
 from ..codec._json import Default
 from ..codec._payloads import decoded
 from ..codes import RPC_MESSAGES, ErrorCode, ParseErrorCode
-from ..errors import ConnectionLost, EncodeError
+from ..errors import ConnectionLost, EncodeError, StateError
 from ..handlers.results import encode_models
 from ..types import UNSET, MessageId
 from .budget import ReplyBudget, ReplyPolicy, budget_for
@@ -250,6 +250,27 @@ class Peer:
             return b""
         message = self.convention.cancellation(call.id, reason)
         return b"" if message is None else encode_notification(*message)
+
+    def ping(self, now: float, timeout: float) -> tuple[Call, bytes]:
+        """Begin the convention's call that asks for any answer, even if `max_pending` calls are in flight.
+
+        Args:
+            now: The current time.
+            timeout: Seconds until the call expires.
+
+        Returns:
+            The call and the request to send.
+
+        Raises:
+            StateError: The convention has no ping.
+        """
+        method = self.convention.ping
+        if method is None:
+            raise StateError("the convention has no ping")
+        call = self.calls.begin(method, now, timeout, may_exceed=True)
+        if self.prepare is not None:
+            return call, self._prepared(call, method, None, delimited=True)
+        return call, self._encode_request(call.id, method)
 
     def goodbye(self, last: MessageId) -> bytes:
         """Return the notification that this side begins to close; b"" if there is none.

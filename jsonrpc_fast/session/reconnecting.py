@@ -4,16 +4,22 @@
         print(await client.call("subtract", [42, 23]))
 
 Rules:
-  - each connection is a `Session` of its own over a new transport. Nothing is sent twice: calls in flight fail with
-    ConnectionLost when the connection is lost, and the peer may or may not have served them;
+  - each connection is a `Session` of its own over a new transport. Nothing that may have been served is sent twice:
+    calls in flight fail with ConnectionLost when the connection is lost. What was surely not served, because it was not
+    sent, or because the peer said goodbye before it read it, is sent once more;
+  - a notification that was sent may be lost without an error: nobody can know how far the peer has read;
   - calls and notifications made while there is no connection wait for the next one, within their timeout;
+  - after the peer's goodbye the next connection is made at once. Calls in flight end in the old session, which is
+    closed by the peer, or by this side when nothing is in flight any more;
   - the delay before an attempt is random, between 0 and a bound that doubles with each attempt, up to `max_delay`. It
     starts anew after a connection that lasted longer than the bound before it: a peer that accepts and closes at once
     is not contacted more often than one that refuses;
-  - `on_connect` is awaited after each connection, before calls that wait: to log in, or to subscribe again;
-  - a failed attempt is reported to the hook `fault`, or else logged at debug level;
-  - after `max_attempts` failed attempts in a row, and after an exception that no new attempt can help, nothing more is
-    tried: calls fail with ConnectionLost, whose cause is that exception.
+  - `on_connect` is awaited after each connection, before calls that wait: to log in. `on_disconnect` is called once for
+    each session that `on_connect` has accepted, when it takes no more calls;
+  - an attempt fails by any exception of `make_transport`, the start and `on_connect`. It is reported to the hook
+    `fault`, or else logged at debug level;
+  - after `max_attempts` failed attempts in a row, and after an exception for which `retry` says no, nothing more is
+    tried: the log says why, and calls fail with ConnectionLost, whose cause is that exception.
 """
 
 from __future__ import annotations
@@ -25,15 +31,18 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from .._checks import check_count, check_seconds
+from .._repr import shorten
 from ..codec import Notification
-from ..errors import CallTimeout, ConnectionLost, StateError
+from ..codes import SessionErrorCode
+from ..errors import CallTimeout, ConnectionLost, RpcError, StateError
 from ..handlers import Handlers
+from ..handlers.cancellation import is_stray
 from ..transports.protocol import Transport
 from ..types import UNSET, Unset
-from .hooks import FoundHooks
+from .hooks import FoundHooks, logger
 from .options import DEFAULT_TIMEOUT, SessionOptions
 from .running import current_run
 from .session import Session
@@ -42,17 +51,38 @@ from .tracker import invalid_timeout
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+T = TypeVar("T")
+
+LEAVING_SECONDS: Final = 5.0
+"""After so long a session whose peer has said goodbye is closed, if nothing is in flight."""
+
 _TEMPORARY_STATUSES: Final = (500, 502, 503, 504)
+
+
+class Follower(Protocol):
+    """What is told about the sessions of a `ReconnectingSession`, in this order."""
+
+    def session_began(self, session: Session) -> None:
+        """A session begins, before calls that wait are sent."""
+
+    def session_ended(self) -> None:
+        """It takes no more calls."""
+
+    def connecting_ended(self, loss: ConnectionLost) -> None:
+        """There will be no more session."""
 
 
 def is_temporary(error: Exception) -> bool:
     """Return whether a new attempt may help after an exception.
 
-    It may after an OSError, such as ConnectionLost, unless the certificate is invalid, and after a timeout. It may also
-    if an HTTP server refused the handshake of WebSocket with the status 500, 502, 503 or 504.
+    It may after an OSError, such as ConnectionLost, unless the certificate is invalid, after a timeout, and after the
+    error SERVER_BUSY of the peer. It may also if an HTTP server refused the handshake of WebSocket with the status 500,
+    502, 503 or 504.
     """
     if isinstance(error, (OSError, asyncio.TimeoutError)):
         return not isinstance(error, ssl.SSLCertVerificationError)
+    if isinstance(error, RpcError):
+        return error.code == SessionErrorCode.SERVER_BUSY
     return getattr(getattr(error, "response", None), "status_code", None) in _TEMPORARY_STATUSES
 
 
@@ -63,11 +93,13 @@ class ReconnectingSession:
         make_transport: Returns a new transport that is not started, or an awaitable of one. Called for each attempt.
         handlers: As in `Session`.
         on_connect: Awaited with each new session. The attempt has failed if it raises an exception.
+        on_disconnect: Called with each of these sessions when it takes no more calls. Its `fault` is what broke the
+            connection, and None after a close or a goodbye of either side.
         min_delay: Bound of the first delay, in seconds.
         max_delay: Bound of all delays, in seconds.
         max_attempts: Number of failed attempts in a row after which nothing more is tried; None: no limit.
         retry: Called with an exception of `make_transport`, of the start or of `on_connect`; returns whether to try
-            again.
+            again. By default it may help after lost connections, timeouts and busy servers, and not after others.
         options: As in `Session`, for each of them.
 
     Raises:
@@ -80,6 +112,7 @@ class ReconnectingSession:
         handlers: Handlers | Mapping[str, Callable[..., Any]] | None = None,
         *,
         on_connect: Callable[[Session], Awaitable[object]] | None = None,
+        on_disconnect: Callable[[Session], object] | None = None,
         min_delay: float = 0.1,
         max_delay: float = 30.0,
         max_attempts: int | None = None,
@@ -92,6 +125,7 @@ class ReconnectingSession:
         self._make_transport = make_transport
         self._handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
         self._on_connect = on_connect
+        self._on_disconnect = on_disconnect
         self._min_delay = min_delay
         self._max_delay = max_delay
         self._max_attempts = max_attempts
@@ -100,6 +134,8 @@ class ReconnectingSession:
         self._options = options
         self._timeout = options.get("timeout", DEFAULT_TIMEOUT)
         self._session: Session | None = None
+        self._followers: list[Follower] = []
+        self._leaving: dict[Session, asyncio.Task[None]] = {}  # sessions that take no more calls, and are not closed
         self._changed: asyncio.Event  # there is a session, or there will be none
         self._driver: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -107,9 +143,11 @@ class ReconnectingSession:
 
     @property
     def session(self) -> Session | None:
-        """The session of the current connection; None while there is none."""
+        """The session of the current connection; None while there is none that takes calls."""
         session = self._session
-        return session if session is not None and session.is_connected else None
+        if session is None or session.is_leaving or not session.is_connected:
+            return None
+        return session
 
     async def start(self) -> None:
         """Wait for the first connection.
@@ -140,15 +178,31 @@ class ReconnectingSession:
     ) -> None:
         await self.close()
 
-    async def connected(self) -> Session:
+    async def connected(self, timeout: float | None = None) -> Session:
         """Wait for a connection and return its session.
 
+        Args:
+            timeout: Seconds; None: no limit.
+
         Raises:
+            CallTimeout: There was no connection in time.
             StateError: It is not started.
             ConnectionLost: It is closed, or nothing more is tried.
         """
         if self._driver is None:
             raise StateError("the session is not started")
+        run = current_run.get()
+        if run is not None:
+            run.begin_wait()
+        try:
+            return await asyncio.wait_for(self._wait_connected(), timeout)
+        except asyncio.TimeoutError:
+            raise CallTimeout("there was no connection in time") from None
+        finally:
+            if run is not None:
+                run.end_wait()
+
+    async def _wait_connected(self) -> Session:
         while True:
             if self._is_closed or self._reason is not None:
                 raise self._loss()
@@ -178,14 +232,15 @@ class ReconnectingSession:
             grace_seconds: As in `Session.close`.
         """
         self._is_closed = True
-        driver, session = self._driver, self._session
+        driver = self._driver
         if driver is None:
+            self._end_followers()
             return
         self._changed.set()
-        if session is not None:
-            await session.close(grace_seconds)
+        sessions = [*self._leaving] if self._session is None else [self._session, *self._leaving]
+        await asyncio.gather(*[session.close(grace_seconds) for session in sessions])
         driver.cancel()
-        await asyncio.wait([driver])
+        await asyncio.wait([driver, *self._leaving.values()])
 
     # Calling.
 
@@ -199,15 +254,35 @@ class ReconnectingSession:
         on_progress: Callable[[Any], object] | None = None,
     ) -> Any:
         """Call a method of the peer, as `Session.call`. The time spent waiting for a connection counts."""
-        session, left = await self._connected_within(timeout)
-        return await session.call(method, params, timeout=left, idle_timeout=idle_timeout, on_progress=on_progress)
+
+        async def call(session: Session, left: float | Unset | None) -> Any:
+            return await session.call(method, params, timeout=left, idle_timeout=idle_timeout, on_progress=on_progress)
+
+        return await self.use(call, timeout)
 
     async def call_batch(
         self, items: Iterable[tuple[str, Any] | Notification], *, timeout: float | Unset | None = UNSET
     ) -> list[Any]:
         """Send several calls in one batch, as `Session.call_batch`. The time spent waiting for a connection counts."""
-        session, left = await self._connected_within(timeout)
-        return await session.call_batch(items, timeout=left)
+        items = list(items)
+
+        results: list[Any] = []
+
+        async def call(session: Session, left: float | Unset | None) -> None:
+            results[:] = await session.call_batch(items, timeout=left)
+            outcomes = [
+                result for item, result in zip(items, results, strict=True) if not isinstance(item, Notification)
+            ]
+            unserved = [result for result in outcomes if isinstance(result, ConnectionLost) and not result.was_sent]
+            if unserved and len(unserved) == len(outcomes):  # a peer reads a batch as a whole
+                raise unserved[0]
+
+        try:
+            await self.use(call, timeout)
+        except ConnectionLost:
+            if not results:
+                raise
+        return results
 
     async def notify(self, method: str, params: Any = None, *, timeout: float | Unset | None = UNSET) -> None:
         """Send a notification, as `Session.notify`.
@@ -220,11 +295,41 @@ class ReconnectingSession:
         Raises:
             CallTimeout: There was no connection in time.
         """
-        session, _ = await self._connected_within(timeout)
-        await session.notify(method, params)
+        await self.use(lambda session, _: session.notify(method, params), timeout)
+
+    async def use(
+        self, send: Callable[[Session, float | Unset | None], Awaitable[T]], timeout: float | Unset | None = UNSET
+    ) -> T:
+        """Send something in the session of a connection. Once more, if it was surely not served in the first one.
+
+        Args:
+            send: Sends it. Gets the session, and the timeout that is left. Its ConnectionLost says whether it was sent.
+            timeout: Seconds, including the time spent waiting for a connection; None: no limit. The default is the
+                option `timeout`.
+
+        Returns:
+            What `send` returns.
+
+        Raises:
+            CallTimeout: There was no connection in time.
+            ConnectionLost: It is closed, or nothing more is tried.
+            Exception: What `send` raises.
+        """
+        began = asyncio.get_running_loop().time()
+        session, left = await self._connected_within(timeout)
+        try:
+            return await send(session, left)
+        except ConnectionLost as loss:
+            if loss.was_sent is not False or self._is_closed:
+                raise
+        seconds = self._timeout if isinstance(timeout, Unset) else timeout
+        if seconds is not None:
+            seconds = max(0.0, seconds - (asyncio.get_running_loop().time() - began))
+        session, left = await self._connected_within(seconds)
+        return await send(session, left)
 
     async def _connected_within(self, timeout: float | Unset | None) -> tuple[Session, float | Unset | None]:
-        """Return the session, and what is left of the timeout."""
+        """Wait for a connection. Return its session, and what is left of the timeout."""
         session = self.session
         if session is not None:
             return session, timeout
@@ -233,20 +338,12 @@ class ReconnectingSession:
             raise invalid_timeout()
         loop = asyncio.get_running_loop()
         began = loop.time()
-        run = current_run.get()
-        if run is not None:
-            run.begin_wait()
-        try:
-            session = await asyncio.wait_for(self.connected(), seconds)
-        except asyncio.TimeoutError:
-            raise CallTimeout("there was no connection in time") from None
-        finally:
-            if run is not None:
-                run.end_wait()
+        session = await self.connected(seconds)
         return session, None if seconds is None else max(0.0, seconds - (loop.time() - began))
 
     def _loss(self) -> ConnectionLost:
-        loss = ConnectionLost("the session is closed" if self._reason is None else "there is no more connection")
+        text = "the session is closed" if self._reason is None else "there is no more connection"
+        loss = ConnectionLost(text, was_sent=False)
         loss.__cause__ = self._reason
         return loss
 
@@ -258,10 +355,17 @@ class ReconnectingSession:
         except BaseException as error:  # a callback may raise CancelledError, which only `close` should cause
             if not self._is_closed or isinstance(error, Exception):
                 self._reason = error
-            if not isinstance(error, Exception):
+            if not isinstance(error, Exception) and not is_stray(error):
                 raise
+            if not self._is_closed:
+                logger.error("no more connection is made, after %s: %s", type(error).__qualname__, shorten(str(error)))
         finally:
             self._changed.set()
+            self._end_followers()
+
+    def _end_followers(self) -> None:
+        for follower in self._followers:
+            follower.connecting_ended(self._loss())
 
     async def _keep_connected(self) -> None:
         loop = asyncio.get_running_loop()
@@ -271,26 +375,72 @@ class ReconnectingSession:
             began = loop.time()
             try:
                 session = await self._connect()
-            except Exception as error:
+            except BaseException as error:
+                if not isinstance(error, Exception) and not is_stray(error):
+                    raise
                 self._hooks.peer_fault(error)
                 failed += 1
-                if failed == self._max_attempts or not self._retry(error):
+                if not isinstance(error, Exception) or failed == self._max_attempts or not self._retry(error):
                     raise
             else:
                 failed = 0
-                self._session = session
-                self._changed.set()
-                try:
-                    if not self._is_closed:  # `on_connect` may have caught the cancellation by `close`
-                        await session.wait_closed()
-                finally:
-                    self._session = None
-                    if session.is_connected:
-                        await session.close(0)
+                await self._run_session(session)
                 if loop.time() - began > bound:
                     bound = min(self._min_delay, self._max_delay)
             await asyncio.sleep(random.uniform(0, bound))
             bound = min(2 * bound, self._max_delay)
+
+    async def _run_session(self, session: Session) -> None:
+        """Let a session take calls as long as it can."""
+        self._session = session
+        for follower in self._followers:
+            self._tell(follower.session_began, session)
+        self._changed.set()
+        try:
+            if self._is_closed:  # `on_connect` has caught the cancellation by `close`
+                await session.close(0)
+            await session.wait_leaving()
+        except BaseException:  # the loop ends
+            await session.close(0)
+            raise
+        finally:
+            self._session = None
+            for follower in self._followers:
+                self._tell(follower.session_ended)
+            if self._on_disconnect is not None:
+                self._tell(self._on_disconnect, session)
+        self._leaving[session] = task = asyncio.Task(self._leave(session), loop=asyncio.get_running_loop())
+        task.add_done_callback(lambda _: self._leaving.pop(session))
+
+    async def _leave(self, session: Session) -> None:
+        """Let a session finish what is in flight. Its peer closes it, or this side when nothing is left."""
+        closed = asyncio.ensure_future(session.wait_closed())
+        try:
+            while not (await asyncio.wait([closed], timeout=LEAVING_SECONDS))[0]:
+                if session.is_idle:
+                    await session.close(0)
+        except BaseException:  # the loop ends
+            await session.close(0)
+            raise
+
+    def _tell(self, callback: Callable[..., object], *arguments: Any) -> None:
+        try:
+            callback(*arguments)
+        except Exception as error:
+            self._hooks.fault(error)
+
+    def follow(self, follower: Follower) -> None:
+        """Tell an object about the sessions, beginning with the current one.
+
+        Raises:
+            StateError: There will be no more session.
+            Exception: What `session_began` raises.
+        """
+        if self._is_closed or self._reason is not None:
+            raise StateError("the session is closed")
+        if self._session is not None:
+            follower.session_began(self._session)
+        self._followers.append(follower)
 
     async def _connect(self) -> Session:
         made = self._make_transport()

@@ -25,14 +25,15 @@ from typing import TYPE_CHECKING, Any, Final, cast, overload
 
 from .._checks import check_seconds
 from ..codec import Notification, ParseError, Request, Response
-from ..errors import HttpStatusError, InvalidResponse, StateError
+from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError
 from ..handlers import Function, HandlerOptions, Handlers
-from ..transports.base import TURN_SECONDS
+from ..transports.base import TURN_SECONDS, BaseTransport
 from ..transports.protocol import Received, Transport
 from ..types import UNSET, MessageId, Unset
 from .calling import Caller
 from .context import SessionContext
 from .events import Cancelled, InboundRequest, Leaving, PeerEvent, PeerFault, Progressed
+from .heartbeat import Heartbeat
 from .hooks import FoundHooks
 from .options import SessionOptions, check_options
 from .peer import Peer
@@ -109,6 +110,9 @@ class Session(Caller):
         self._closer: asyncio.Task[None] | None = None
         self._is_cut_off_reported = False
         self._batch: Iterable[PeerEvent] | None = None  # the rest of a batch that takes several turns
+        self._heartbeat_seconds = checked["heartbeat_seconds"]
+        self._heartbeat: Heartbeat | None = None
+        self._messages = 0  # received, where the transport does not count what arrives
         self._last_read: MessageId | Unset = UNSET  # the id of the last request that was read before this side closed
         self._dispatcher = Dispatcher(
             self.handlers,
@@ -164,6 +168,8 @@ class Session(Caller):
                 setattr(transport, name, value)
             self._on_close()
             raise
+        if self._heartbeat_seconds is not None and self._state is _RUNNING:
+            self._start_heartbeat(self._heartbeat_seconds)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -250,6 +256,7 @@ class Session(Caller):
 
     def _begin_closing(self, seconds: float | None) -> None:
         self._state = _State.CLOSING
+        self._stop_heartbeat()
         self._dispatcher.finish_by(inf if seconds is None else self._loop.time() + seconds)
         if self._closer is None:
             self._closer = asyncio.Task(self._close(), loop=self._loop)  # never an eager task
@@ -299,6 +306,7 @@ class Session(Caller):
 
     def _on_close(self) -> None:
         """Clean up after the loss of the connection."""
+        self._stop_heartbeat()
         self._finish_batch()
         self._state = _State.CLOSED
         self._settle_all()
@@ -310,6 +318,42 @@ class Session(Caller):
             self._timer = None
         if not self._closed.done():
             self._closed.set_result(None)
+
+    # Keeping alive.
+
+    def _start_heartbeat(self, seconds: float) -> None:
+        transport = self._transport
+        if isinstance(transport, BaseTransport):
+            received, is_reading = lambda: transport.received_chunks, lambda: transport.is_reading
+        else:
+            transport.onmessage = self._count_message
+            received, is_reading = lambda: self._messages, lambda: True
+        self._heartbeat = Heartbeat(seconds, received, is_reading, partial(self._ping, seconds), self._on_silence)
+
+    def _stop_heartbeat(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+
+    def _count_message(self, message: Received) -> None:
+        self._messages += 1
+        self._on_message(message)
+
+    def _ping(self, seconds: float) -> None:
+        call, text = self._peer.ping(self._loop.time(), seconds)
+        self._send(text)
+        self._sent(call)
+
+    def _on_silence(self) -> None:
+        """End a connection whose peer gives no sign of life. There is nobody to close it with."""
+        self._fault = ConnectionLost("the peer is silent")
+        self._hooks.peer_fault(self._fault)
+        self._state = _State.CLOSING
+        self._settle_all()
+        self._closer = asyncio.Task(self._abort(), loop=self._loop)
+
+    async def _abort(self) -> None:
+        await self._transport.disconnect()
+        await self._end_handlers()
 
     def _on_end(self) -> None:
         """The peer half-closed: no more answers, but it may still expect ours."""

@@ -14,7 +14,11 @@ Rules:
     of the rest would not notice the gap;
   - a subscription that ends is unsubscribed, so that the peer stops sending: when it is closed, when it has ended with
     a StateError, and when the peer answers after `subscribe` was cancelled or has timed out;
-  - when the connection is closed, by either side or by a loss, the reader gets what has arrived, then ConnectionLost.
+  - when the connection is closed, by either side or by a loss, the reader gets what has arrived, then ConnectionLost;
+  - over a `ReconnectingSession` a subscription goes on instead: it is made again with the same params in each new
+    session, and gets a new id. The reader gets a `Gap` in the place of what may be missing. The new subscription is
+    there by then, so a reader that asks for the missing part when it sees the gap misses nothing. If the peer refuses,
+    or does not answer, the reader gets that error.
 """
 
 from __future__ import annotations
@@ -22,15 +26,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .._checks import check_count
 from ..codec import Raw
 from ..errors import CallTimeout, ConnectionLost, RpcError, StateError
-from ..types import UNSET
+from ..types import UNSET, Unset
+from .reconnecting import ReconnectingSession
 from .running import current_run
 from .session import Session
 from .tracker import invalid_timeout
@@ -38,20 +44,37 @@ from .tracker import invalid_timeout
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+T = TypeVar("T")
+
 LATE_SECONDS: Final = 300.0
 """How long after the timeout of a `subscribe` the answer is expected, to unsubscribe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """An item in the place of results that may be missing, because the connection was lost.
+
+    Attributes:
+        seconds: How long there was no subscription: from the end of the connection until the peer has subscribed again.
+    """
+
+    seconds: float
 
 
 class Subscription:
     """An async iterator over the results of one subscription; `Subscriptions.subscribe` makes it.
 
+    Over a `ReconnectingSession` some items are a `Gap`.
+
     Attributes:
-        id: The peer's id of the subscription.
+        id: The peer's id of the subscription. It changes with each connection.
     """
 
-    def __init__(self, owner: Subscriptions, id: int | str) -> None:
-        self.id: int | str = id
+    def __init__(self, owner: Subscriptions, params: list[Any]) -> None:
+        self.id: int | str = ""
         self._owner = owner
+        self._params = params
+        self._lost_at: float | None = None  # since when the peer sends nothing
         self._items: deque[Any] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._is_closed = False
@@ -68,6 +91,7 @@ class Subscription:
             StopAsyncIteration: The subscription was closed.
             ConnectionLost: The connection was closed.
             StateError: Too many results were not read, or another task is reading.
+            Exception: The peer has not subscribed again in a new connection.
         """
         while not self._items:
             if self._fault is not None:
@@ -106,6 +130,16 @@ class Subscription:
         with contextlib.suppress(RpcError):
             await self.close()
 
+    def _resume(self, now: float, max_items: int) -> None:
+        assert self._lost_at is not None
+        gap = Gap(now - self._lost_at)
+        self._lost_at = None
+        last = self._items[-1] if self._items else None
+        if isinstance(last, Gap):  # a connection that comes and goes must not fill the queue
+            self._items[-1] = Gap(last.seconds + gap.seconds)
+        else:
+            self._add(gap, max_items)
+
     def _add(self, result: Any, max_items: int) -> None:
         if len(self._items) >= max_items:
             self._end(StateError(f"more than {max_items} results of the subscription are not read"))
@@ -118,8 +152,7 @@ class Subscription:
             return
         self._is_closed = True
         self._fault = fault
-        self._owner._by_id.pop(self.id, None)
-        self._unsubscribing = self._owner._unsubscribe(self.id)
+        self._unsubscribing = self._owner._forget(self)
         self._wake()
 
     def _wake(self) -> None:
@@ -128,23 +161,24 @@ class Subscription:
 
 
 class Subscriptions:
-    """The subscriptions of one session.
+    """The subscriptions of one session, or of the sessions of a `ReconnectingSession`.
 
     Args:
-        session: A session that is started. A handler for the notifications is registered in it.
+        session: A session that is started, or a `ReconnectingSession`. A handler for the notifications is registered in
+            it.
         notification: The method of the notifications.
         subscribe: The method that subscribes and returns the id.
         unsubscribe: The method that takes the id.
         max_items: Maximum number of results that a subscription keeps, 1 or more.
 
     Raises:
-        StateError: The session is not started.
+        StateError: The session is not started, or it is closed.
         TypeError, ValueError: An argument has the wrong type or value, or `notification` has a handler already.
     """
 
     def __init__(
         self,
-        session: Session,
+        session: Session | ReconnectingSession,
         *,
         notification: str = "eth_subscription",
         subscribe: str = "eth_subscribe",
@@ -152,38 +186,68 @@ class Subscriptions:
         max_items: int = 10_000,
     ) -> None:
         check_count("max_items", max_items, 1, may_be_none=False)
-        if not session.is_connected:
-            raise StateError("the session is not started")
-        self._session = session
+        self._notification = notification
         self._subscribe_method = subscribe
         self._unsubscribe_method = unsubscribe
         self._max_items = max_items
-        self._by_id: dict[int | str, Subscription] = {}
+        self._source = session
+        self._session: Session | None = None  # None while there is no connection
+        self._open: dict[Subscription, None] = {}
+        self._by_id: dict[int | str, Subscription] = {}  # those that the peer knows in this connection
         self._subscribing = 0  # calls in flight
         self._early: list[tuple[int | str, Any]] = []
         self._has_dropped = False  # there was no room in `_early`
-        self._tasks: set[asyncio.Task[Exception | None]] = set()
-        session.register(notification, self._receive, unpack=False)
-        session._closed.add_done_callback(self._on_lost)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        if isinstance(session, ReconnectingSession):
+            session.follow(self)
+        elif not session.is_connected:
+            raise StateError("the session is not started")
+        else:
+            self.session_began(session)
+            session._closed.add_done_callback(self._on_closed)
 
     async def subscribe(self, *params: Any, timeout: float | None = None) -> Subscription:
         """Subscribe.
 
         Args:
             params: The params, such as "newHeads", or "logs" and a filter.
-            timeout: Seconds until the call times out; None: as the session's options say.
+            timeout: Seconds until the call times out, including the time spent waiting for a connection; None: as the
+                session's options say.
 
         Raises:
             Exception: What `Session.call` raises.
             StateError: The peer returned something that is not an id, or the id of a subscription that is open.
         """
+        subscription = Subscription(self, list(params))
+        seconds = UNSET if timeout is None else timeout
+        if isinstance(self._source, ReconnectingSession):
+            await self._source.use(lambda session, left: self._establish(session, subscription, left), seconds)
+        else:
+            await self._establish(self._source, subscription, seconds)
+        return subscription
+
+    async def _establish(self, session: Session, subscription: Subscription, timeout: float | Unset | None) -> None:
+        """Let the peer subscribe, and route what it sends.
+
+        Raises:
+            Exception: As `subscribe`.
+        """
         self._subscribing += 1
         try:
-            id = _id_of(await self._call(list(params), timeout))
-            if id in self._by_id:
+            id = _id_of(await self._call(session, subscription._params, timeout))
+            if id in self._by_id and session is self._session:
                 raise StateError("the peer returned the id of another subscription")
-            subscription = Subscription(self, id)
+            subscription.id = id
+            if subscription._is_closed:
+                self._abandon(session, id)
+                return
+            self._open[subscription] = None
+            if session is not self._session:
+                self._on_missed(session, subscription)
+                return
             self._by_id[id] = subscription
+            if subscription._lost_at is not None:
+                subscription._resume(session._loop.time(), self._max_items)
             for early_id, result in self._early:
                 if early_id == id:
                     subscription._add(result, self._max_items)
@@ -194,14 +258,68 @@ class Subscriptions:
             if not self._subscribing:
                 self._early.clear()
                 self._has_dropped = False
-        if not self._session.is_connected:
-            subscription._end(ConnectionLost("the connection is closed"))
-        return subscription
 
-    async def _call(self, params: list[Any], timeout: float | None) -> Any:
+    def _on_missed(self, session: Session, subscription: Subscription) -> None:
+        """The connection was lost between the answer and its arrival at the task that waits for it."""
+        if not isinstance(self._source, ReconnectingSession):
+            subscription._end(_loss())
+        else:
+            if subscription._lost_at is None:
+                subscription._lost_at = session._loop.time()
+            if self._session is not None:
+                self._begin_again(self._session, subscription)
+
+    # Over one connection after the other: a `Follower`.
+
+    def session_began(self, session: Session) -> None:
+        """Make the subscriptions in a new session."""
+        session.register(self._notification, partial(self._receive, session), unpack=False)
+        self._session = session
+        for subscription in self._open:
+            self._begin_again(session, subscription)
+
+    def session_ended(self) -> None:
+        """Keep the subscriptions for the next session."""
+        session, self._session = self._session, None
+        self._by_id.clear()
+        self._early.clear()
+        for subscription in self._open:
+            if subscription._lost_at is None and session is not None:
+                subscription._lost_at = session._loop.time()
+
+    def connecting_ended(self, loss: ConnectionLost) -> None:
+        """End the subscriptions: there will be no more session."""
+        self._session = None
+        for subscription in list(self._open):
+            subscription._end(loss)
+
+    def _on_closed(self, closed: asyncio.Future[None]) -> None:
+        self.connecting_ended(_loss())
+
+    def _begin_again(self, session: Session, subscription: Subscription) -> None:
+        self._run(self._subscribe_again(session, subscription))
+
+    async def _subscribe_again(self, session: Session, subscription: Subscription) -> None:
+        if subscription._is_closed:
+            return
+        try:
+            await self._establish(session, subscription, UNSET)
+        except ConnectionLost:
+            pass  # the next session makes it
+        except Exception as error:
+            subscription._end(error)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.Task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # Calling and receiving.
+
+    async def _call(self, session: Session, params: list[Any], timeout: float | Unset | None) -> Any:
         """Call the method that subscribes. If nobody waits for the answer any more, unsubscribe when it arrives."""
-        session = self._session
-        seconds = session._seconds(UNSET if timeout is None else timeout)
+        seconds = session._seconds(timeout)
         if seconds is not None and not seconds >= 0:
             raise invalid_timeout()
         run = current_run.get()
@@ -210,20 +328,19 @@ class Subscriptions:
         try:
             if session._must_wait(1):
                 seconds = await session._wait_for_room(1, seconds)
-            return await self._answer(params, seconds)
+            return await self._answer(session, params, seconds)
         finally:
             if run is not None:
                 run.end_wait()
 
-    async def _answer(self, params: list[Any], seconds: float | None) -> Any:
-        session = self._session
+    async def _answer(self, session: Session, params: list[Any], seconds: float | None) -> Any:
         answer: asyncio.Future[Any] = session._loop.create_future()
 
         def settle(set_outcome: Callable[[Any], None], is_late: bool, outcome: Any) -> None:
             if not answer.done():
                 set_outcome(outcome)
             elif is_late:
-                self._abandon(outcome)
+                self._abandon(session, outcome)
 
         token = current_run.set(None)  # a handler does not wait for an answer that comes too late
         try:
@@ -244,20 +361,22 @@ class Subscriptions:
             return await answer
         except asyncio.CancelledError:
             if answer.done() and not answer.cancelled() and answer.exception() is None:
-                self._abandon(answer.result())
+                self._abandon(session, answer.result())
             raise
         finally:
             if timer is not None:
                 timer.cancel()
 
-    def _abandon(self, answer: Any) -> None:
+    def _abandon(self, session: Session, answer: Any) -> None:
         """Unsubscribe what the peer subscribed too late."""
         with contextlib.suppress(StateError):
             id = _id_of(answer)
-            if id not in self._by_id:
+            if session is self._session and id not in self._by_id:
                 self._unsubscribe(id)
 
-    def _receive(self, params: Any) -> None:
+    def _receive(self, session: Session, params: Any) -> None:
+        if session is not self._session:  # its peer has said goodbye
+            return
         if isinstance(params, Raw):
             params = params.decode()
         if not isinstance(params, dict):
@@ -273,27 +392,32 @@ class Subscriptions:
         elif self._subscribing:
             self._has_dropped = True
 
+    def _forget(self, subscription: Subscription) -> asyncio.Task[Exception | None] | None:
+        """Forget a subscription, and begin to unsubscribe it if the peer knows it."""
+        self._open.pop(subscription, None)
+        if self._by_id.get(subscription.id) is not subscription:
+            return None
+        del self._by_id[subscription.id]
+        return self._unsubscribe(subscription.id)
+
     def _unsubscribe(self, id: int | str) -> asyncio.Task[Exception | None] | None:
         """Begin to unsubscribe. The task returns the error that the peer answers, or the timeout."""
-        if not self._session.is_connected:
+        if self._session is None or not self._session.is_connected:
             return None
-        task = asyncio.Task(self._call_unsubscribe(id), loop=self._session._loop)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return self._run(self._call_unsubscribe(self._session, id))
 
-    async def _call_unsubscribe(self, id: int | str) -> Exception | None:
+    async def _call_unsubscribe(self, session: Session, id: int | str) -> Exception | None:
         try:
-            await self._session.call(self._unsubscribe_method, [id])
+            await session.call(self._unsubscribe_method, [id])
         except (ConnectionLost, StateError):
             pass
         except Exception as error:
             return error
         return None
 
-    def _on_lost(self, closed: asyncio.Future[None]) -> None:
-        for subscription in list(self._by_id.values()):
-            subscription._end(ConnectionLost("the connection is closed"))
+
+def _loss() -> ConnectionLost:
+    return ConnectionLost("the connection is closed")
 
 
 def _id_of(answer: Any) -> int | str:

@@ -143,7 +143,15 @@ class Tracker:
         """Return whether this many more calls may be in flight."""
         return len(self._pending) + calls <= self._max_pending
 
-    def begin(self, method: str, now: float, timeout: float | None = None, idle_timeout: float | None = None) -> Call:
+    def begin(
+        self,
+        method: str,
+        now: float,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+        *,
+        may_exceed: bool = False,
+    ) -> Call:
         """Begin a call.
 
         Args:
@@ -151,6 +159,7 @@ class Tracker:
             now: The current time in seconds.
             timeout: Seconds until the total deadline; None: no deadline.
             idle_timeout: Maximum seconds without progress; None: no bound.
+            may_exceed: Whether the call may be one more than `max_pending`.
 
         Raises:
             StateError: `max_pending` calls are in flight, or the factory returned an id that is still in use.
@@ -158,7 +167,7 @@ class Tracker:
             TypeError: The factory returned something other than an int or a str.
         """
         pending = self._pending
-        if len(pending) >= self._max_pending:
+        if len(pending) >= self._max_pending and not may_exceed:
             raise StateError("too many calls are in flight")
         number = next(self._numbers)
         id = number if self._id_factory is None else self._made_id(self._id_factory())

@@ -149,6 +149,7 @@ class BaseTransport(Transport):
         self._is_blocked = False
         self._drain_waiters: list[asyncio.Future[None]] = []
         # Receiving.
+        self._chunks = 0
         self._is_paused = False  # by the user
         self._is_reading = False
         self._may_deliver = False  # running, and neither paused nor blocked
@@ -282,6 +283,16 @@ class BaseTransport(Transport):
     @property
     def is_connected(self) -> bool:
         return self._may_send
+
+    @property
+    def received_chunks(self) -> int:
+        """How often something has arrived on the channel."""
+        return self._chunks
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether the channel is read. It is not while the user, or a backlog, makes the peer wait."""
+        return self._is_reading
 
     def _state_error(self) -> StateError:
         return StateError(f"the transport is {self._state.value}")

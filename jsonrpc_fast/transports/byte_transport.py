@@ -83,6 +83,7 @@ class ByteTransport(BaseTransport):
 
     def receive(self, data: bytes | bytearray | memoryview) -> None:
         """Handle bytes that arrived on the channel. They are copied if they have to be kept."""
+        self._chunks += 1
         if not self._may_deliver or self._has_backlog:
             if self._state is not State.CLOSING and self._state is not State.CLOSED:
                 self._undecoded += data

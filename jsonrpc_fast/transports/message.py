@@ -48,6 +48,7 @@ class MessageTransport(BaseTransport):
 
     def receive(self, text: Text) -> None:
         """Handle a message that arrived on the channel. The text must not change afterwards."""
+        self._chunks += 1
         if not self._may_deliver or self._has_backlog:
             self.receive_many((text,))
         else:
@@ -55,6 +56,7 @@ class MessageTransport(BaseTransport):
 
     def receive_many(self, texts: Iterable[Text]) -> None:
         """Handle messages that arrived together: the replies to them are written together."""
+        self._chunks += 1
         if self._state is State.CLOSING or self._state is State.CLOSED:
             return
         self._texts += texts

@@ -62,7 +62,7 @@ class SocketTransport(BaseTransport):
     """What TCP, Unix and WebSocket connections have in common.
 
     Args:
-        idle_seconds: A connection on which nothing arrives for this time is closed. Time in which this side does not
+        idle_seconds: A connection on which nothing arrives for this time is aborted. Time in which this side does not
             read does not count. None: without limit.
         options: Options of `BaseTransport`, and of the other base of a subclass.
 
@@ -80,7 +80,6 @@ class SocketTransport(BaseTransport):
         check_seconds("idle_seconds", idle_seconds)
         self._idle_seconds = idle_seconds
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._chunks = 0  # received
         self._is_channel_lost = False
         self._is_finishing = False
         self._peer: Any = None
@@ -177,14 +176,17 @@ class SocketTransport(BaseTransport):
             self._watch_idle(-1)
 
     def _watch_idle(self, chunks: int) -> None:
-        """Close a connection on which nothing arrived since there were `chunks`."""
+        """Abort a connection on which nothing arrived since there were `chunks`: a silent peer closes nothing."""
         if chunks == self._chunks and self._is_reading and self._fault is None:
-            self._fault = ConnectionLost(f"nothing arrived for {self._idle_seconds} seconds")
-            self._begin_closing(self._drain_seconds)
+            self._abort_idle(ConnectionLost(f"nothing arrived for {self._idle_seconds} seconds"))
             return
         assert self._idle_seconds is not None
         loop = asyncio.get_running_loop()
         self._idle_timer = loop.call_later(self._idle_seconds, self._watch_idle, self._chunks)
+
+    def _abort_idle(self, fault: ConnectionLost) -> None:
+        self._break(fault)
+        self.abort_channel()
 
 
 class StreamTransport(SocketTransport, ByteTransport):
@@ -248,7 +250,6 @@ class StreamProtocol(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         transport = self._transport
-        transport._chunks += 1
         transport.receive(self._buffer[:nbytes])
         if not transport._may_deliver:
             self._pause_if_not_started()  # uvloop reads before `call_soon`

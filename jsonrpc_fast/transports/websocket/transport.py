@@ -438,6 +438,11 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.BufferedProt
 
     # Keeping alive.
 
+    def _abort_idle(self, fault: ConnectionLost) -> None:
+        if self._is_open:  # the peer may be alive, and learns why
+            self._send_close(CloseCode.POLICY_VIOLATION)
+        super()._abort_idle(fault)
+
     def _keep_alive(self, chunks: int, was_pinged: bool) -> None:
         """Ping a peer from which nothing arrived since there were `chunks`, or lose it if it was pinged before."""
         if not self._is_open:

@@ -1,0 +1,75 @@
+"""The heartbeat of a session: it asks a silent peer for a sign of life, and says when there is none.
+
+Rules:
+  - whatever arrives is a sign of life, be it a part of a message;
+  - a peer from which nothing has arrived for `seconds` is pinged. If nothing has arrived after as many seconds more, it
+    is lost: between two and three times `seconds` after its last sign;
+  - time in which this side does not read does not count;
+  - a check that comes late, because this process was suspended, lets the loop read first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from typing import Any, Final
+
+from .running import current_run
+
+READ_SECONDS: Final = 0.001
+"""How long the loop may read what has arrived, before a peer is given up."""
+
+
+class Heartbeat:
+    """Watches the peer of one session.
+
+    Args:
+        seconds: How long nothing may arrive before the peer is pinged, and from there until it is lost.
+        received: Returns a number that changes with everything that arrives.
+        is_reading: Returns whether this side reads.
+        ping: Asks the peer for an answer.
+        lose: Called when the peer is lost, and nothing afterwards.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        received: Callable[[], int],
+        is_reading: Callable[[], bool],
+        ping: Callable[[], object],
+        lose: Callable[[], object],
+    ) -> None:
+        self._seconds = seconds
+        self._received = received
+        self._is_reading = is_reading
+        self._ping = ping
+        self._lose = lose
+        self._loop = asyncio.get_running_loop()
+        # A handler that starts a session waits neither for its pings nor for their answers.
+        self._context = contextvars.copy_context()
+        self._context.run(current_run.set, None)
+        self._timer: asyncio.TimerHandle
+        self._wait(seconds, self._check, received(), False)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._timer.cancel()
+
+    def _wait(self, seconds: float, then: Callable[..., None], *arguments: Any) -> None:
+        self._timer = self._loop.call_later(seconds, then, *arguments, context=self._context)
+
+    def _check(self, received: int, was_silent: bool) -> None:
+        is_silent = self._received() == received and self._is_reading()
+        if is_silent and was_silent:
+            self._wait(READ_SECONDS, self._give_up, received)
+            return
+        self._wait(self._seconds, self._check, self._received(), is_silent)
+        if is_silent:
+            self._ping()
+
+    def _give_up(self, received: int) -> None:
+        if self._received() == received and self._is_reading():
+            self._lose()
+        else:
+            self._wait(self._seconds, self._check, self._received(), False)
