@@ -6,7 +6,7 @@ Rules:
   - when the task that waits for a call is cancelled, so is the call; the peer is notified if the convention allows it,
     as after a timeout;
   - calls and notifications wait while the transport's write buffer is full, and calls also while `max_pending` calls
-    are in flight;
+    are in flight. A thread that does not wait for its notifications is refused when as many of them wait;
   - there is one timer, for the earliest deadline;
   - after the peer's goodbye nothing more is sent except answers. Calls that it has read go on, the others have settled;
   - a ConnectionLost says that a message was not sent only if the peer cannot have got it, or has disclaimed it;
@@ -31,7 +31,7 @@ from .events import InboundRequest
 from .hooks import FoundHooks
 from .peer import Peer
 from .running import current_run
-from .threads import run_threadsafe
+from .threads import Room, run_threadsafe
 from .tracker import Call, Outcome, invalid_timeout
 from .wait_queue import WaitQueue
 
@@ -52,7 +52,8 @@ class Caller:
         hooks: FoundHooks,
         timeout: float | None,
         errors: Mapping[int, type[RpcError]] | None,
-        context: Any = None,
+        context: Any,
+        max_pending: int,
     ) -> None:
         self.context: Any = context
         self._transport = transport
@@ -73,6 +74,7 @@ class Caller:
         self._wait_queue = WaitQueue()  # for room in flight and in the write buffer
         self._drainer: asyncio.Task[None] | None = None
         self._has_drained = False
+        self._thread_room = Room(max_pending)  # for notifications of other threads
 
     async def call(
         self,
@@ -279,9 +281,19 @@ class Caller:
             cancelled, nothing is sent. Otherwise as in `call_threadsafe`.
 
         Raises:
-            StateError: The session is not started, or its loop is not running.
+            StateError: The session is not started, its loop is not running, or `max_pending` notifications of other
+                threads wait already: wait for the future of one of them.
         """
-        return run_threadsafe(self._started_loop(), partial(self._notify_unless_cancelled, method, params))
+        loop = self._started_loop()
+        room = self._thread_room
+        room.take()
+        try:
+            future = run_threadsafe(loop, partial(self._notify_unless_cancelled, method, params))
+        except BaseException:
+            room.give()
+            raise
+        future.add_done_callback(room.give)
+        return future
 
     def _started_loop(self) -> asyncio.AbstractEventLoop:
         if not self._is_started:

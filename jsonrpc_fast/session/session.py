@@ -96,7 +96,13 @@ class Session(Caller):
             default=checked["default"],
         )
         super().__init__(
-            transport, peer, FoundHooks(checked["hooks"]), checked["timeout"], checked["errors"], checked["context"]
+            transport,
+            peer,
+            FoundHooks(checked["hooks"]),
+            checked["timeout"],
+            checked["errors"],
+            checked["context"],
+            checked["max_pending"],
         )
         self.handlers: Handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
         self._own_handlers: Handlers | None = None
@@ -278,7 +284,9 @@ class Session(Caller):
             await self._end_handlers()
             if self.unanswered and not self._is_cut_off_reported:
                 self._is_cut_off_reported = True
-                self._hooks.fault(StateError(f"the session was closed before it answered {self.unanswered} requests"))
+                # A client that leaves before its answer is everyday life, and can be repeated at will.
+                fault = StateError(f"the session was closed before it answered {self.unanswered} requests")
+                self._hooks.peer_fault(fault)
 
     async def _close_transport(self, is_owed: bool) -> None:
         """Close the transport, without waiting long for a peer that still works on a call of this side."""

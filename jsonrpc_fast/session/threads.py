@@ -10,14 +10,48 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ..errors import ConnectionLost, StateError
 
 Begin: TypeAlias = Callable[[concurrent.futures.Future[Any]], Coroutine[Any, Any, Any]]
 """Makes the coroutine. It gets the thread's future."""
+
+
+_lock: Final = threading.Lock()
+"""Of every `Room`: it is held for a moment, and a lock for each session would cost memory."""
+
+
+class Room:
+    """How many messages of other threads a session keeps. All threads may use it.
+
+    Args:
+        count: The maximum.
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+
+    def take(self) -> None:
+        """Count a message.
+
+        Raises:
+            StateError: There is no room for it.
+        """
+        with _lock:
+            if not self._left:
+                raise StateError("too many notifications of other threads wait")
+            self._left -= 1
+
+    def give(self, _: object = None) -> None:
+        """Count it no longer."""
+        with _lock:
+            self._left += 1
 
 
 class _Ticket:

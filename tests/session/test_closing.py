@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 import sys
 from typing import Any
@@ -384,6 +385,23 @@ async def test_close_without_a_limit() -> None:
         await server.close(grace_seconds=None)
         assert await call == "done"
         assert server.unanswered == 0
+
+
+@pytest.mark.parametrize("how", ["the peer ends", "this side closes"])
+async def test_a_request_that_is_cut_off_is_no_error_in_the_log(caplog: pytest.LogCaptureFixture, how: str) -> None:
+    caplog.set_level(logging.DEBUG, "jsonrpc_fast.session")
+    async with session_and_wire({"forever": forever}, close_seconds=0) as (session, wire):
+        wire.send(encode_request(1, "forever"))
+        await settle()
+        if how == "the peer ends":
+            await wire.transport.close()
+        else:
+            await session.close()
+        await session.wait_closed()
+        assert session.unanswered == 1
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("DEBUG", "StateError: the session was closed before it answered 1 requests")
+    ]
 
 
 async def test_the_earlier_deadline_of_two_closes_applies() -> None:

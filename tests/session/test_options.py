@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from jsonrpc_fast.session import Session, SessionOptions
+from jsonrpc_fast.session import Convention, Session, SessionOptions
 from jsonrpc_fast.session.options import check_options
 from jsonrpc_fast.transports import memory_pair
 from jsonrpc_fast.types import UNSET
@@ -29,6 +29,7 @@ DEFAULTS = {
     "inbox_bytes": 67108864,
     "reply_bytes": 1048576,
     "group": None,
+    "heartbeat_seconds": None,
     "close_seconds": 5.0,
     "end_seconds": UNSET,
 }
@@ -73,6 +74,8 @@ INFINITE = float("inf")
         ({"close_seconds": -0.1}, ValueError),
         ({"close_seconds": INFINITE}, ValueError),
         ({"end_seconds": -1}, ValueError),
+        ({"heartbeat_seconds": 0}, ValueError),
+        ({"heartbeat_seconds": 5, "convention": Convention()}, ValueError),
         ({"end_seconds": "5"}, TypeError),
         ({"convention": "lsp"}, TypeError),
         ({"id_factory": 1}, TypeError),

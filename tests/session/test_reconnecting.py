@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
+from jsonrpc_fast import Notification, encode_notification
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
 from jsonrpc_fast.session import ReconnectingSession, Session, SessionContext
 from jsonrpc_fast.transports import TcpClient, TcpServer, memory_pair
 
-from ..support.session_pairs import Faults
+from ..support.session_pairs import Faults, Wire, settle
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("each_loop")]
 QUICK: dict[str, Any] = {"min_delay": 0.001, "max_delay": 0.01}
@@ -290,6 +291,7 @@ class Refused(Exception):
         (Refused(403), False),
         (ssl.SSLCertVerificationError(), False),
         (RpcError(1, "no"), False),
+        (RpcError(-32009, "Server busy"), True),
         (LookupError(), False),
     ],
 )
@@ -497,3 +499,232 @@ async def test_a_server_process_that_is_killed() -> None:
     process.kill()
     await process.wait()
     await process.communicate()
+
+
+# Goodbyes.
+
+
+class Nodes:
+    """Peers over memory, one for each connection."""
+
+    def __init__(self, *handlers: Any, **options: Any) -> None:
+        self.sessions: list[Session] = []
+        self.served: list[Any] = []
+        self.hold: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._options = options
+        self.handlers = {"add": self._add, "hold": self._hold}
+
+    async def make(self) -> Any:
+        one, other = memory_pair()
+        session = Session(other, self.handlers, **self._options)
+        await session.start()
+        self.sessions.append(session)
+        return one
+
+    def stop(self, grace_seconds: float | None = None) -> None:
+        """Let the latest peer end, as a server that stops does."""
+        transport: Any = self.sessions[-1]._transport
+        transport.onstop(grace_seconds)
+
+    async def lose(self) -> None:
+        await self.sessions[-1]._transport.disconnect()
+        await settle()  # the other end learns it
+
+    def _add(self, a: int, b: int) -> int:
+        self.served.append(a)
+        return a + b
+
+    async def _hold(self, value: Any) -> Any:
+        self.served.append(value)
+        await asyncio.shield(self.hold)
+        return value
+
+    def client(self, **options: Any) -> ReconnectingSession:
+        return ReconnectingSession(self.make, **{**QUICK, **options})
+
+    async def close(self) -> None:
+        for session in self.sessions:
+            await session.close(0)
+
+
+@contextlib.asynccontextmanager
+async def nodes(**options: Any) -> AsyncIterator[Nodes]:
+    made = Nodes(**options)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+@pytest.mark.virtual_time
+async def test_what_the_peer_has_not_read_before_its_goodbye_is_sent_once_more() -> None:
+    async with nodes() as peers, peers.client() as client:
+        begun = asyncio.ensure_future(client.call("hold", [0]))
+        await settle()
+        unread = [
+            asyncio.ensure_future(client.call("add", [1, 1])),
+            asyncio.ensure_future(client.call_batch([("add", [2, 2]), Notification("add", [3, 3]), ("add", [4, 4])])),
+        ]
+        await asyncio.sleep(0)  # sent, and not received
+        peers.stop()
+        assert await asyncio.gather(*unread) == [2, [4, None, 8]]
+        late = [client.call("add", [5, 5]), client.notify("add", [6, 6])]
+        assert await asyncio.gather(*late) == [10, None]
+        assert not begun.done()  # it goes on in the first session
+        peers.hold.set_result(None)
+        assert await begun == 0
+        await peers.sessions[0].wait_closed()
+        assert len(peers.sessions) == 2
+        assert peers.served == [0, 1, 2, 3, 4, 5, 6]
+
+
+async def goodbye_to_each(wires: list[Wire], last: Any = None) -> Any:
+    """Return a transport whose peer says goodbye as soon as it reads a request."""
+    one, other = memory_pair()
+    wire = Wire(other)
+    wires.append(wire)
+
+    def leave(message: Any) -> None:
+        wire.received.append(message)
+        wire.send(encode_notification("rpc.goodbye", {"last": last}))
+
+    other.onmessage = leave
+    await other.start()
+    return one
+
+
+@pytest.mark.virtual_time
+async def test_it_is_sent_once_more_and_not_for_ever() -> None:
+    wires: list[Wire] = []
+    async with ReconnectingSession(lambda: goodbye_to_each(wires), **QUICK) as client:
+        with pytest.raises(ConnectionLost) as caught:
+            await client.call("m")
+        assert caught.value.was_sent is False
+        assert sum(len(wire.received) for wire in wires) == 2
+        first, second = await client.call_batch([("m", None), ("m", None)])
+        assert (first.was_sent, second.was_sent) == (False, False)
+        assert [len(wire.received) for wire in wires if wire.received] == [1, 1, 1, 1]
+    for wire in wires:
+        await wire.transport.disconnect()
+
+
+@pytest.mark.virtual_time
+async def test_a_peer_that_says_goodbye_and_stays_is_left() -> None:
+    wires: list[Wire] = []
+    async with ReconnectingSession(lambda: goodbye_to_each(wires, 1), **QUICK) as client:
+        call = asyncio.ensure_future(client.call("m", timeout=60))
+        await asyncio.sleep(30)
+        assert not wires[0].is_closed  # the answer may come
+        assert not call.done()
+        with pytest.raises(CallTimeout):
+            await call
+        await asyncio.sleep(10)
+        assert wires[0].is_closed
+        assert client.session is not None
+    for wire in wires:
+        await wire.transport.disconnect()
+
+
+@pytest.mark.virtual_time
+async def test_closing_ends_the_sessions_that_are_being_left() -> None:
+    async with nodes(close_seconds=0) as peers:
+        client = peers.client()
+        await client.start()
+        held = asyncio.ensure_future(client.call("hold", [1]))
+        await settle()
+        peers.stop()
+        assert await client.call("add", [1, 1]) == 2
+        await client.close()
+        with pytest.raises(ConnectionLost):
+            await held
+        with pytest.raises(ConnectionLost):
+            await client.call("add", [1, 1])
+
+
+# What is told.
+
+
+@pytest.mark.virtual_time
+async def test_on_disconnect_is_called_once_for_each_connection() -> None:
+    told: list[tuple[str, Any, bool]] = []
+
+    async def connected(session: Session) -> None:
+        told.append(("connected", session, session.is_connected))
+
+    def disconnected(session: Session) -> None:
+        told.append(("disconnected", session, session.fault is None))
+        if len(told) == 2:
+            raise LookupError("a bug")
+
+    faults = Faults()
+    async with nodes() as peers:
+        async with peers.client(on_connect=connected, on_disconnect=disconnected, hooks=faults) as client:
+            await peers.sessions[-1].close(0)
+            await settle()
+            await client.call("add", [1, 1])
+            await peers.lose()
+            await client.call("add", [2, 2])
+            peers.stop()
+            await client.call("add", [3, 3])
+        assert [kind for kind, _, _ in told] == ["connected", "disconnected"] * 4
+        assert [one[1] for one in told[::2]] == [one[1] for one in told[1::2]]
+        assert [str(fault) for fault in faults.seen] == ["a bug"]
+
+
+@pytest.mark.virtual_time
+async def test_the_fault_of_a_broken_connection_is_told() -> None:
+    told: list[Any] = []
+    async with nodes() as peers, peers.client(on_disconnect=lambda session: told.append(session.fault)) as client:
+        first = client.session
+        assert first is not None
+        first._transport.onerror(ConnectionResetError("reset"))  # type: ignore[misc]
+        await peers.lose()
+        await client.call("add", [1, 1])
+        assert [str(fault) for fault in told] == ["reset"]
+
+
+@pytest.mark.virtual_time
+async def test_a_session_may_register_in_on_connect_each_time() -> None:
+    async def introduce(session: Session) -> None:
+        session.register("name", lambda: "Ann")
+        await session.call("add", [0, 0])
+
+    async with nodes() as peers, peers.client(on_connect=introduce) as client:
+        for number in range(1, 4):
+            assert await client.call("add", [number, 1]) == number + 1
+            assert await peers.sessions[-1].call("name") == "Ann"
+            await peers.lose()
+        assert len(peers.sessions) >= 3
+        assert client._handlers.find("name") is None
+
+
+@pytest.mark.virtual_time
+async def test_whatever_on_connect_raises_is_reported_and_logged_if_it_ends_the_attempts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    errors: list[BaseException] = [
+        RpcError(-32009, "Server busy"),
+        OSError("no route"),
+        asyncio.CancelledError(),
+    ]
+
+    async def fail(_: Session) -> None:
+        raise errors[len(faults.seen)]
+
+    faults = Faults()
+    async with nodes() as peers:
+        client = peers.client(on_connect=fail, hooks=faults)
+        with pytest.raises(ConnectionLost) as caught:
+            await client.start()
+        assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+        assert faults.seen == errors
+        assert [record.getMessage() for record in caplog.records] == [
+            "no more connection is made, after CancelledError: ''"
+        ]
+
+
+@pytest.mark.virtual_time
+async def test_an_ordinary_close_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with nodes() as peers, peers.client() as client:
+        assert await client.call("add", [1, 1]) == 2
+    assert caplog.records == []

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from jsonrpc_fast import Notification, Request, encode_error, encode_notification, encode_request, encode_result
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
-from jsonrpc_fast.session import Session, SessionContext, Subscriptions
+from jsonrpc_fast.session import Gap, ReconnectingSession, Session, SessionContext, Subscriptions
+from jsonrpc_fast.transports import memory_pair
 
 from ..support.session_pairs import Wire, session_and_wire, sessions, settle
 
@@ -311,3 +314,221 @@ async def test_what_is_not_an_id_and_errors_of_the_peer() -> None:
             Subscriptions(client, max_items=0)
     with pytest.raises(StateError):
         Subscriptions(client)
+
+
+# Over a session that connects again.
+
+
+class Node:
+    """Peers over memory, one for each connection; each counts the ids of its subscriptions from 1."""
+
+    def __init__(self) -> None:
+        self.peers: list[Session] = []
+        self.subscribed: list[Any] = []
+        self.unsubscribed: list[Any] = []
+        self.refusal: Exception | None = None
+        self.is_down = False
+
+    async def make(self) -> Any:
+        if self.is_down:
+            raise ConnectionRefusedError("nobody listens")
+        one, other = memory_pair()
+        ids = iter(range(1, 100))
+
+        def subscribe(*params: Any) -> int:
+            if self.refusal is not None:
+                raise self.refusal
+            self.subscribed.append(list(params))
+            return next(ids)
+
+        def unsubscribe(id: Any) -> bool:
+            self.unsubscribed.append(id)
+            return True
+
+        peer = Session(other, {"eth_subscribe": subscribe, "eth_unsubscribe": unsubscribe})
+        await peer.start()
+        self.peers.append(peer)
+        return one
+
+    async def publish(self, *pairs: tuple[int, Any], peer: int = -1) -> None:
+        for id, value in pairs:
+            await self.peers[peer].notify("eth_subscription", {"subscription": id, "result": value})
+        await settle()
+
+    async def lose(self) -> None:
+        """Break the connection, and wait for the next one."""
+        count = len(self.peers)
+        await self.peers[-1]._transport.disconnect()
+        while len(self.peers) == count:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def node_and_client(**options: Any) -> AsyncIterator[tuple[Node, ReconnectingSession]]:
+    node = Node()
+    delays = {"min_delay": 1.0, "max_delay": 1.0, **options}
+    try:
+        async with ReconnectingSession(node.make, **delays) as client:
+            yield node, client
+    finally:
+        for peer in node.peers:
+            await peer.close(0)
+
+
+@pytest.mark.virtual_time
+async def test_a_subscription_goes_on_in_the_next_session_after_a_gap() -> None:
+    async with node_and_client() as (node, client):
+        subscriptions = Subscriptions(client)
+        logs = await subscriptions.subscribe("logs", {"address": "0x5"})
+        heads = await subscriptions.subscribe("newHeads")
+        assert (logs.id, heads.id) == (1, 2)
+        await node.publish((1, "log 1"), (2, "head 1"))
+        await logs.close()
+        assert node.unsubscribed == [1]
+        began = asyncio.get_running_loop().time()
+        await node.lose()
+        lost = asyncio.get_running_loop().time() - began
+        assert node.subscribed[2:] == [["newHeads"]]
+        assert heads.id == 1  # as the other one had
+        more = await subscriptions.subscribe("more")
+        await node.publish((1, "head 2"), (2, "more 1"))
+        assert await anext(heads) == "head 1"
+        gap = await anext(heads)
+        assert isinstance(gap, Gap)
+        assert 0 <= gap.seconds <= lost
+        assert await anext(heads) == "head 2"
+        assert await anext(more) == "more 1"
+        with pytest.raises(StopAsyncIteration):
+            await anext(await logs_after_its_item(logs))
+        await heads.close()
+        assert node.unsubscribed == [1, 1]
+
+
+async def logs_after_its_item(logs: Any) -> Any:
+    assert await anext(logs) == "log 1"
+    return logs
+
+
+@pytest.mark.virtual_time
+async def test_gaps_that_follow_one_another_are_one() -> None:
+    async with node_and_client() as (node, client):
+        heads = await Subscriptions(client, max_items=3).subscribe("newHeads")
+        await node.publish((1, "first"))
+        began = asyncio.get_running_loop().time()
+        for _ in range(20):
+            await node.lose()
+        await node.publish((1, "last"))
+        assert await anext(heads) == "first"
+        gap = await anext(heads)
+        assert isinstance(gap, Gap)
+        assert 1 < gap.seconds <= asyncio.get_running_loop().time() - began
+        assert await anext(heads) == "last"
+
+
+@pytest.mark.virtual_time
+async def test_a_reader_that_waits_gets_the_gap_when_there_is_a_subscription_again() -> None:
+    async with node_and_client() as (node, client):
+        heads = await Subscriptions(client).subscribe("newHeads")
+        waiting = asyncio.ensure_future(anext(heads))
+        await node.lose()
+        assert isinstance(await waiting, Gap)
+        waiting = asyncio.ensure_future(anext(heads))
+        await node.publish((heads.id, "new"))
+        assert await waiting == "new"
+
+
+@pytest.mark.virtual_time
+async def test_one_that_is_closed_without_a_connection_is_not_made_again() -> None:
+    async with node_and_client() as (node, client):
+        heads = await Subscriptions(client).subscribe("newHeads")
+        await node.peers[-1]._transport.disconnect()
+        await settle()
+        assert client.session is None
+        await heads.close()
+        await client.connected()
+        await settle()
+        assert node.subscribed == [["newHeads"]]
+        assert node.unsubscribed == []
+
+
+@pytest.mark.virtual_time
+async def test_a_peer_that_refuses_in_the_next_session_ends_the_subscription() -> None:
+    async with node_and_client() as (node, client):
+        subscriptions = Subscriptions(client)
+        heads = await subscriptions.subscribe("newHeads")
+        node.refusal = RpcError(-32000, "no more")
+        await node.lose()
+        with pytest.raises(RpcError, match="no more"):
+            await anext(heads)
+        node.refusal = None
+        await node.lose()
+        assert node.subscribed == [["newHeads"]]
+        assert (await subscriptions.subscribe("newHeads")).id == 1
+
+
+@pytest.mark.virtual_time
+async def test_a_subscribe_waits_for_a_connection() -> None:
+    async with node_and_client() as (node, client):
+        subscriptions = Subscriptions(client)
+        await node.peers[-1]._transport.disconnect()
+        await settle()
+        with pytest.raises(CallTimeout):
+            await subscriptions.subscribe("newHeads", timeout=0.0001)
+        heads = await subscriptions.subscribe("newHeads", timeout=60)
+        assert heads.id == 1
+        await node.publish((1, "first"))
+        assert await anext(heads) == "first"  # it has missed nothing
+
+
+@pytest.mark.virtual_time
+async def test_they_end_with_the_session_that_connects_again() -> None:
+    async with node_and_client(max_attempts=1) as (node, client):
+        subscriptions = Subscriptions(client)
+        heads = await subscriptions.subscribe("newHeads")
+        await node.publish((1, "first"))
+
+        node.is_down = True
+        await node.peers[-1]._transport.disconnect()
+        assert await anext(heads) == "first"
+        with pytest.raises(ConnectionLost) as caught:
+            await anext(heads)
+        assert isinstance(caught.value.__cause__, ConnectionRefusedError)
+        with pytest.raises(StateError):
+            Subscriptions(client)
+    async with node_and_client() as (_, client):
+        heads = await Subscriptions(client).subscribe("newHeads")
+    with pytest.raises(ConnectionLost):
+        await anext(heads)
+
+
+@pytest.mark.virtual_time
+async def test_two_of_them_need_two_notifications() -> None:
+    async with node_and_client() as (node, client):
+        Subscriptions(client)
+        with pytest.raises(ValueError, match="already"):
+            Subscriptions(client)
+        Subscriptions(client, notification="other")
+        await node.lose()
+        assert client.session is not None
+
+
+@pytest.mark.virtual_time
+async def test_after_a_goodbye_the_next_session_takes_over() -> None:
+    async with node_and_client() as (node, client):
+        heads = await Subscriptions(client).subscribe("newHeads")
+        leaving: Any = node.peers[0]
+        release = asyncio.Event()
+        leaving.register("wait", release.wait)
+        call = asyncio.ensure_future(client.call("wait"))
+        await settle()
+        leaving._transport.onstop(None)
+        while len(node.peers) == 1:
+            await asyncio.sleep(0.1)
+        await settle()
+        await node.publish((1, "of the old one"), peer=0)
+        await node.publish((1, "of the new one"))
+        assert isinstance(await anext(heads), Gap)
+        assert await anext(heads) == "of the new one"
+        release.set()
+        assert await call is True

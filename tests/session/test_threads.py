@@ -58,6 +58,25 @@ async def test_notify_threadsafe() -> None:
         assert isinstance(await asyncio.to_thread(future.exception, 10), ConnectionLost)
 
 
+async def test_a_thread_that_does_not_wait_is_refused() -> None:
+    async with session_and_wire(max_pending=3) as (session, wire):
+        wire.transport.pause_reading()
+        session.notify_soon("large", ["x" * 1_000_000])
+        waiting = [session.notify_threadsafe("m", [number]) for number in range(3)]
+        with pytest.raises(StateError, match="too many notifications"):
+            session.notify_threadsafe("m", [3])
+        await settle()
+        assert not any(future.done() for future in waiting)
+        assert waiting[1].cancel()
+        waiting.append(session.notify_threadsafe("m", [4]))
+        wire.transport.resume_reading()
+        assert (await wire.next()).method == "large"
+        assert [(await wire.next()).params for _ in range(3)] == [[0], [2], [4]]
+        for number in range(10):  # there is room again
+            future = await asyncio.to_thread(session.notify_threadsafe, "m", [number])
+            assert await asyncio.to_thread(future.result, 10) is None
+
+
 async def test_messages_from_another_thread_keep_their_order() -> None:
     received: list[int] = []
     async with sessions({"m": received.append}) as (client, _):
