@@ -47,6 +47,7 @@ MAY_IMPORT_ASYNCIO = (
     "handlers.executors",
     "session.session",
     "session.calling",
+    "session.heartbeat",
     "session.reconnecting",
     "session.serving",
     "session.subscriptions",
