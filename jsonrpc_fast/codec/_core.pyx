@@ -148,6 +148,7 @@ cdef Py_ssize_t MAX_DEPTH = _MAX_DEPTH
 cdef Py_ssize_t MAX_WRITTEN_DEPTH = _MAX_WRITTEN_DEPTH
 cdef Py_ssize_t SHOWN_BYTES = _SHOWN_BYTES
 cdef str DATACLASS_FIELDS = "__dataclass_fields__"
+cdef object ENUM_META = EnumMeta
 cdef Py_ssize_t MAX_ID_BYTES = _MAX_ID_BYTES
 cdef Py_ssize_t LOOKED_AT_BYTES = _LOOKED_AT_BYTES
 cdef Py_ssize_t HEAD_BYTES = _HEAD_BYTES

@@ -82,6 +82,7 @@ Left = dict[int, tuple[object, int]]
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _is_plain: Final = (_SCALARS | {dict, list, tuple}).issuperset
 _WIDE: Final = 1_000_000  # values of one level; more may be a few that are shared, or a cycle
+_members_of: Final = type.__dict__["__dict__"].__get__  # of a class; its metaclass is not asked
 
 
 def check_depth(value: object, option: int = 0, depth: int = 0, left: Left | None = None) -> None:
@@ -138,9 +139,10 @@ def _parts(value: object, option: int) -> Iterable[object] | None:
         return list.__iter__(value)  # type: ignore[arg-type]
     if issubclass(kind, Enum):
         return (value.value,)  # type: ignore[attr-defined]
-    if hasattr(kind, "__dataclass_fields__") and not option & orjson.OPT_PASSTHROUGH_DATACLASS:
+    # orjson asks the class alone: no base and no metaclass.
+    if "__dataclass_fields__" in _members_of(kind) and not option & orjson.OPT_PASSTHROUGH_DATACLASS:
         members = getattr(value, "__dict__", None)
-        if members is None or "__slots__" in vars(kind):
+        if members is None or "__slots__" in _members_of(kind):
             members = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
         return [part for name, part in list(members.items()) if not name.startswith("_")]
     return None

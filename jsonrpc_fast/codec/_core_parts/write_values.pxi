@@ -6,9 +6,10 @@ these types. A value that it does not write, or that may not be JSON, is left to
 Bounds: a container and each member or item of one begin at `Output.full` or before it. Behind `full` there are at most a
 string (STRING_MARGIN), a few brackets and separators, and a number (NUMBER_BYTES), which together are less than MARGIN.
 
-Ownership: orjson may run Python code for an object of another type, and that code may change every container. So each
-open container is held, its size is read again for each item, and no item is used after one that orjson has written.
-Nothing else here runs Python code.
+Ownership: items and members are borrowed from their container. Python code, which may change every container, runs at
+`write_foreign` and at `check_depth` only: in orjson, in the methods of an object and of its class, and where the garbage
+collector or the last reference finalizes something. So an object of another type is held before anything is asked of it;
+each open container is held, its size is read again for each item, and no item is used after one of those calls.
 """
 
 cdef extern from *:
@@ -16,9 +17,25 @@ cdef extern from *:
     #define jsonrpc_fast_class_of(value) ((PyObject *)Py_TYPE(value))
     #define jsonrpc_fast_is_container(kind) \\
         ((kind) == (PyObject *)&PyDict_Type || (kind) == (PyObject *)&PyList_Type || (kind) == (PyObject *)&PyTuple_Type)
+
+    /* Whether a class itself, not a base, has a member: what orjson looks for. No metaclass is asked, but a key of the
+       dict may be compared. -1 with an exception. */
+    static int jsonrpc_fast_has_own(PyObject *type, PyObject *name) {
+    #if defined(PYPY_VERSION)
+        return PyObject_HasAttr(type, name);
+    #elif PY_VERSION_HEX >= 0x030C0000
+        PyObject *members = PyType_GetDict((PyTypeObject *)type);
+        int found = members == NULL ? -1 : PyDict_Contains(members, name);
+        Py_XDECREF(members);
+        return found;
+    #else
+        return PyDict_Contains(((PyTypeObject *)type)->tp_dict, name);
+    #endif
+    }
     """
     PyObject* class_of "jsonrpc_fast_class_of"(PyObject* value)
     bint is_container "jsonrpc_fast_is_container"(PyObject* kind)
+    int has_own "jsonrpc_fast_has_own"(PyObject* type, PyObject* name) noexcept
 
 cdef extern from "Python.h":
     PyObject* STR_TYPE "((PyObject *)&PyUnicode_Type)"
@@ -35,7 +52,6 @@ cdef extern from "Python.h":
     bint is_dict_like "PyDict_Check"(PyObject* value)
     bint is_list_like "PyList_Check"(PyObject* value)
     bint is_instance_of "PyObject_TypeCheck"(PyObject* value, PyTypeObject* type)
-    bint has_attribute "PyObject_HasAttr"(PyObject* value, PyObject* name)
     int next_member "PyDict_Next"(PyObject* items, Py_ssize_t* place, PyObject** name, PyObject** value)
 
 cdef enum:
@@ -52,12 +68,13 @@ cdef int left_payloads = 0
 
 cdef char* write_foreign(Output* output, char* at, PyObject* value) noexcept:
     """Write an object of another type, unless it may be written as a container: its depth counts."""
-    cdef PyObject* text
-    if at - output.start - output.payload < FOREIGN_BYTES or output.foreign == FOREIGN_VALUES or may_have_parts(value):
+    cdef PyObject* text = NULL
+    if at - output.start - output.payload < FOREIGN_BYTES or output.foreign == FOREIGN_VALUES:
         return NULL
-    output.foreign += 1
     hold(value)
-    text = call_with(<PyObject*>dumps_unchecked, value)
+    if may_have_parts(value) == 0:
+        output.foreign += 1
+        text = call_with(<PyObject*>dumps_unchecked, value)
     drop(value)
     if text == NULL:
         if is_raised(TYPE_ERROR):
@@ -174,15 +191,15 @@ cdef inline char* write_value "jsonrpc_fast_write_value"(
     return write_foreign(output, at, value)
 
 
-cdef bint may_have_parts(PyObject* value) noexcept:
-    """Whether `_parts` of `_json.py` may find parts in an object of another type than `write_value` writes."""
+cdef int may_have_parts(PyObject* value) noexcept:
+    """Whether `_parts` of `_json.py` may find parts in an object of another type than `write_value` writes.
+
+    -1 with an exception. The caller holds the object.
+    """
     cdef PyObject* kind = class_of(value)
-    return (
-        is_dict_like(value)
-        or is_list_like(value)
-        or is_instance_of(kind, <PyTypeObject*>EnumMeta)
-        or has_attribute(kind, <PyObject*>DATACLASS_FIELDS)
-    )
+    if is_dict_like(value) or is_list_like(value) or is_instance_of(kind, <PyTypeObject*>ENUM_META):
+        return 1
+    return has_own(kind, <PyObject*>DATACLASS_FIELDS)
 
 
 cdef int check_levels(PyObject* value, Py_ssize_t depth, option) except -1:
@@ -195,16 +212,19 @@ cdef int check_levels(PyObject* value, Py_ssize_t depth, option) except -1:
     cdef PyObject* name
     cdef PyObject* item
     cdef Py_ssize_t place = 0
+    cdef int has_parts
     if kind == STR_TYPE or kind == INT_TYPE or value == NULL_VALUE:
         return 0
+    held_value = <object>value
     if not is_container(kind):
-        if may_have_parts(value):
-            held_value = <object>value
+        has_parts = may_have_parts(value)
+        if has_parts < 0:
+            check_raised()
+        if has_parts:
             check_depth(held_value, option, depth)
         return 0
     if depth == MAX_WRITTEN_DEPTH:
         raise EncodeError(TOO_DEEP_TO_WRITE)
-    held_value = <object>value
     if kind == DICT_TYPE:
         while next_member(value, &place, &name, &item):
             check_levels(item, depth + 1, option)
