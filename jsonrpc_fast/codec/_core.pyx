@@ -11,7 +11,8 @@ Rules:
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_READ
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_Size
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_FromLongLong
@@ -130,6 +131,10 @@ cdef extern from "Python.h":
     Py_ssize_t PY_SSIZE_T_MAX
     bint PyLong_CheckExact(object value)
     bint PyUnicode_CheckExact(object value)
+    Py_ssize_t PyVectorcall_NARGS(size_t flags)
+
+# The type of `vectorcallfunc`.
+ctypedef object (*Call)(PyObject* function, PyObject** arguments, size_t flags, PyObject* names)
 
 cdef enum:
     # Larger payloads go to orjson as a view of the text; for smaller ones a copy is cheaper.

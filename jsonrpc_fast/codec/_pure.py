@@ -688,7 +688,7 @@ def _as_it_is(obj: object) -> object:
 
 
 def _check_profile(profile: object) -> None:
-    if not isinstance(profile, Profile):
+    if not issubclass(type(profile), Profile):
         raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
 
 
@@ -1411,11 +1411,13 @@ def decode_dict(
         ParseError: `data` is not a valid message or batch.
         TypeError: `data` or `profile` has another type.
     """
-    judged = decode(data, profile, raw=True)
-    text = None if isinstance(judged, ParseError) else _to_bytes(data)
-    if not isinstance(text, bytes):
-        del data  # the traceback holds this frame
-        raise judged  # type: ignore[misc]  # a ParseError
+    _check_profile(profile)
+    text = _to_bytes(data)  # once: a buffer may change
+    judged = decode(text, profile, raw=True) if isinstance(text, bytes) else text
+    if isinstance(judged, ParseError):
+        del data, text  # the traceback holds this frame
+        raise judged
+    assert isinstance(text, bytes)
     return dicts_of(text, judged, profile.big_ints == "exact")  # type: ignore[no-any-return]
 
 

@@ -63,7 +63,7 @@ class StreamDecoder(Generic[M]):
     ) -> None:
         if framing not in FRAMINGS:
             raise ValueError(f"framing must be one of {', '.join(FRAMINGS)}")
-        if not isinstance(profile, Profile):
+        if not issubclass(type(profile), Profile):
             raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
         self._profile = profile if limits is None else profile.replace(limits=limits)
         self._raw = raw

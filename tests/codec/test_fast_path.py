@@ -433,7 +433,9 @@ def test_the_garbage_collector_tracks_messages_that_can_be_in_cycles() -> None:
         assert gc.is_tracked(_core.decode(text)) is expected
         assert gc.is_tracked(_core.parse(json.loads(text))) is expected
         assert not gc.is_tracked(_core.decode(text, raw=True)) or b"error" in text
-    assert gc.is_tracked(Request(1, "m"))
+    assert not gc.is_tracked(Request(1, "m"))
+    assert gc.is_tracked(Request(1, "m", []))
+    assert gc.is_tracked(Request(1, "m", params=None))
 
     class Id(str):
         pass

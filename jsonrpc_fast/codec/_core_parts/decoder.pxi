@@ -117,8 +117,8 @@ cdef object call_feed(PyObject* function, PyObject** arguments, size_t flags, Py
         # NULL before `__init__`. The object is exactly a Decoder, whose layout does not change.
         found = at_offset(arguments[0], FAST_OFFSET)
         if found != NULL and found != NULL_VALUE:
-            # Held: a finalizer that runs meanwhile may begin the decoder again.
-            reader = <Reader>found
+            # Held: a finalizer that runs meanwhile may begin the decoder again. Checked: anyone may set `_fast`.
+            reader = <Reader?><object>found
             return reader.feed_bytes(<bytes>arguments[1])
     return slow_feed(function, arguments, flags, names)
 

@@ -29,11 +29,7 @@ cdef str ERROR = "error"
 cdef str BATCH = "batch"
 cdef str INVALID = "invalid"
 
-# The type of `vectorcallfunc`.
-ctypedef object (*Call)(PyObject* function, PyObject** arguments, size_t flags, PyObject* names)
-
 cdef extern from "Python.h":
-    Py_ssize_t PyVectorcall_NARGS(size_t flags)
     Py_ssize_t tuple_size "PyTuple_GET_SIZE"(PyObject* items)
     PyObject* tuple_item "PyTuple_GET_ITEM"(PyObject* items, Py_ssize_t index)
     void set_record_item "PyTuple_SET_ITEM"(object record, Py_ssize_t index, PyObject* value)
@@ -92,27 +88,15 @@ def decode(data, profile=JSONRPC, *, raw=False):
         TypeError: `data` or `profile` has another type.
     """
     cdef Rules rules = rules_of(profile)
-    cdef Py_buffer view
-    cdef bytes text
-    if PyBytes_CheckExact(data):
-        return decode_bytes(<bytes>data, rules, raw)
-    if isinstance(data, str):
-        if PyUnicode_IS_ASCII(data):
+    if not PyBytes_CheckExact(data):
+        if isinstance(data, str) and PyUnicode_IS_ASCII(data):
             return decode_text(
                 <const uint8_t*>PyUnicode_DATA(data), PyUnicode_GET_LENGTH(data), rules, kind_of_raw(raw)
             )
-        found = bytes_of_str(data)
-        return decode_bytes(<bytes>found, rules, raw) if PyBytes_CheckExact(found) else found
-    if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
-    if not is_viewed(data):
-        return decode_bytes(bytes(memoryview(data)), rules, raw)
-    # A bytearray cannot be resized while the view is held.
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        return decode_text(<const uint8_t*>view.buf, view.len, rules, kind_of_raw(raw))
-    finally:
-        PyBuffer_Release(&view)
+        data = bytes_or_fault(data)
+        if not PyBytes_CheckExact(data):
+            return data
+    return decode_bytes(<bytes>data, rules, raw)
 
 
 def decode_dict(data, profile=JSONRPC):
@@ -132,9 +116,9 @@ def decode_dict(data, profile=JSONRPC):
         TypeError: `data` or `profile` has another type.
     """
     cdef Rules rules = rules_of(profile)
-    judged = decode(data, profile, raw=True)
-    text = None if isinstance(judged, ParseError) else bytes_or_fault(data)
-    if type(text) is not bytes:
+    text = bytes_or_fault(data)  # once: a buffer may change
+    judged = decode(text, profile, raw=True) if type(text) is bytes else text
+    if isinstance(judged, ParseError):
         raise judged
     return dicts_of(text, judged, rules.big_ints_exact)
 

@@ -82,13 +82,16 @@ def encode_dict(message, profile=JSONRPC, *, delimited=True, default=None, optio
         TypeError: `profile` is not a Profile.
         ValueError: the option breaks lines.
     """
+    cdef list texts = []
     check_option(option)
     judged = parse(message, profile)
     for item in judged if isinstance(judged, list) else [judged]:
         if isinstance(item, ParseError):
             raise item
     if isinstance(message, list):
-        text = b"[" + b",".join([write_dict(item, Raw, default, option) for item in message]) + b"]"
+        for item in message:
+            texts.append(write_dict(item, Raw, default, option))
+        text = b"[" + b",".join(texts) + b"]"
     else:
         text = write_dict(message, Raw, default, option)
     return text + b"\n" if delimited else text
@@ -475,13 +478,17 @@ def answer(received, handler, *, delimited=True, default=None, option=0):
         TypeError: `received` is not a value that `decode` returns.
         ValueError: the option breaks lines.
     """
+    cdef list responses
     check_option(option)
     if isinstance(received, list):
-        replies = [answer_one(item, handler, False, default, option) for item in received]
-        text = b",".join([reply for reply in replies if reply])
-        if not text:
+        responses = []
+        for item in received:
+            response = answer_one(item, handler, False, default, option)
+            if response:
+                responses.append(response)
+        if not responses:
             return b""
-        return b"[" + text + (b"]\n" if delimited else b"]")
+        return b"[" + b",".join(responses) + (b"]\n" if delimited else b"]")
     return answer_one(received, handler, delimited, default, option)
 
 

@@ -44,7 +44,9 @@ cdef class Rule:
 
     def __init__(self, code):
         self.code = code
-        self.args = [args_of(code, hint) for hint in HINTS]
+        self.args = []
+        for hint in HINTS:
+            self.args.append(args_of(code, hint))
 
 
 cdef Rule AMBIGUOUS_MESSAGE = Rule(ParseErrorCode.AMBIGUOUS_MESSAGE)

@@ -33,7 +33,10 @@ cdef inline object extra_in(stored):
 
 
 cdef object fields_of(value):
-    return tuple([getattr(value, name) for name in value.__match_args__])
+    cdef list fields = []
+    for name in value.__match_args__:
+        fields.append(getattr(value, name))
+    return tuple(fields)
 
 
 cdef extern from "Python.h":
@@ -59,9 +62,10 @@ cdef inline bint is_equal_extra(stored, other) except -1:
 
 
 cdef object repr_of(value):
-    names = value.__match_args__ if value.extra is None else (*value.__match_args__, "extra")
-    fields = ", ".join([f"{name}={shorten(getattr(value, name))}" for name in names])
-    return f"{type(value).__name__}({fields})"
+    cdef list fields = []
+    for name in value.__match_args__ if value.extra is None else (*value.__match_args__, "extra"):
+        fields.append(f"{name}={shorten(getattr(value, name))}")
+    return f"{type(value).__name__}({', '.join(fields)})"
 
 
 cdef object reduce_value(value):

@@ -111,12 +111,16 @@ def parse(obj, profile=JSONRPC):
     """
     cdef Rules rules = rules_of(profile)
     cdef Py_ssize_t index
+    cdef list messages
     if not isinstance(obj, list):
         return check_dict(obj, rules, None)
     fault = batch_fault(len(<list>obj), rules)
     if fault is not None:
         return fault
-    return [check_dict(item, rules, index) for index, item in enumerate(<list>obj)]
+    messages = []
+    for index, item in enumerate(<list>obj):
+        messages.append(check_dict(item, rules, index))
+    return messages
 
 
 cdef object batch_fault(Py_ssize_t items, Rules rules):

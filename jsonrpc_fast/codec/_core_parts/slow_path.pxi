@@ -107,14 +107,19 @@ cdef object bytes_or_fault(data):
     if isinstance(data, str):
         return bytes_of_str(data)
     if isinstance(data, (bytes, bytearray, memoryview)):
-        return bytes(memoryview(data))
+        return copied_bytes(data)
     raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
 
 
-cdef inline bint is_viewed(data) except -1:
-    """Whether the bytes of a text are read in place. Since Python 3.12 a subclass may have a `__buffer__`, which may return
-    bytes that are not contiguous."""
-    return type(data) is bytearray or (type(data) is memoryview and data.c_contiguous)
+cdef object copied_bytes(data):
+    """The bytes of a buffer, copied: they may change at any time, and what is checked must not.
+
+    `recv_into` in another thread writes without the GIL, another process writes to shared memory, and before Python 3.12
+    a finalizer may run in an allocation. Since 3.12 a subclass may have a `__buffer__`, whose bytes may not be contiguous.
+    """
+    if type(data) is bytearray:
+        return PyBytes_FromStringAndSize(PyByteArray_AS_STRING(data), PyByteArray_GET_SIZE(data))
+    return bytes(memoryview(data))
 
 
 cdef inline object bytes_of(Value* value):

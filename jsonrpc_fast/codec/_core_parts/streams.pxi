@@ -40,18 +40,7 @@ cdef class Reader:
 
     def feed(self, data):
         """Return the left-over items and those whose frames end in `data`."""
-        cdef Py_buffer view
-        if PyBytes_CheckExact(data):
-            return self.feed_bytes(<bytes>data)
-        if not is_viewed(data):
-            return self.feed_bytes(bytes(memoryview(data)))
-        if self.items is not None or self.left is not None:
-            return self.feed_some(data, None)
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-        try:
-            return self.feed_text(<const uint8_t*>view.buf, view.len)
-        finally:
-            PyBuffer_Release(&view)
+        return self.feed_bytes(<bytes>data if PyBytes_CheckExact(data) else <bytes>copied_bytes(data))
 
     cdef inline list feed_bytes(self, bytes data):
         if self.items is not None or self.left is not None:
@@ -59,7 +48,7 @@ cdef class Reader:
         return self.feed_text(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     cdef list feed_text(self, const uint8_t* start, Py_ssize_t size):
-        """The items whose frames end in a text that the caller holds, if there is nothing left over."""
+        """The items whose frames end in a text, part of a bytes object that the caller holds, if nothing is left over."""
         cdef list items = []
         # A finalizer that runs meanwhile may call this again, or let another thread do so.
         if self.busy:
@@ -124,7 +113,7 @@ cdef class Reader:
     cdef int push(self, data) except -1:
         """Append `data` to the unread bytes."""
         if self.left is None:
-            self.left = data if PyBytes_CheckExact(data) else bytes(memoryview(data))
+            self.left = data if PyBytes_CheckExact(data) else copied_bytes(data)
             self.left_at = 0
         elif self.later is None:
             self.later = bytearray(memoryview(data))
