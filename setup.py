@@ -199,7 +199,8 @@ def extensions():
         Core.fault = "JSONRPC_FAST_EXTENSION=no"
         return []
     checksum = runpy.run_path(os.path.join(FOLDER, "_sources.py"))["checksum"](FOLDER)
-    macros = [("JSONRPC_FAST_SOURCES", f"{checksum}UL")]
+    # Without lines of C, Cython finds the frames of tracebacks by their line alone, which is another one in each part.
+    macros = [("JSONRPC_FAST_SOURCES", f"{checksum}UL"), ("CYTHON_CLINE_IN_TRACEBACK", "1")]
     return [Extension(f"{PACKAGE}._core", [PYX], define_macros=macros, optional=CHOICE == "unset")]
 
 
