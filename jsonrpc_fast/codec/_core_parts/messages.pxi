@@ -61,8 +61,9 @@ cdef inline bint is_equal_extra(stored, other) except -1:
     return is_equal(extra_in(stored), extra_in(other))
 
 
-cdef object repr_of(value):
+cdef object repr_of(message):
     cdef list fields = []
+    value = message  # held: a list does not hold the item that it shows
     for name in value.__match_args__ if value.extra is None else (*value.__match_args__, "extra"):
         fields.append(f"{name}={shorten(getattr(value, name))}")
     return f"{type(value).__name__}({', '.join(fields)})"

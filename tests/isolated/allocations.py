@@ -1,0 +1,242 @@
+"""One allocation fails, at each point of each call: `python -m tests.isolated.allocations`.
+
+    python -m tests.isolated.allocations --seconds 600 --seed 7     # `nox -s allocations` runs it, also under sanitizers
+
+Rules:
+- A call returns what it returns with enough memory, or raises MemoryError. Then the same call works.
+- The calls are a table, and the same calls with random messages and payloads, as long as there is time.
+- The number of the allocation that fails goes up until a call succeeds several times without a failure.
+- orjson crashes without memory. While it runs, every allocation succeeds; after it, the count begins again in a second
+  pass. So its functions are wrapped before the codec is imported, and this module needs a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import itertools
+import logging
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import _testcapi
+import orjson
+
+_functions = {name: getattr(orjson, name) for name in ("dumps", "loads")}
+
+
+class Memory:
+    """Which allocation fails next."""
+
+    after_orjson = False
+    """Whether counting begins when orjson returns."""
+    number = 0
+
+
+def with_memory(name: str) -> Callable[..., Any]:
+    function = _functions[name]
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        _testcapi.remove_mem_hooks()
+        found = function(*arguments, **named)
+        if Memory.after_orjson:
+            _testcapi.set_nomemory(Memory.number, Memory.number + 1)
+        return found
+
+    return call
+
+
+for _name in _functions:
+    setattr(orjson, _name, with_memory(_name))
+
+from jsonrpc_fast import JSONRPC, Profile  # noqa: E402
+from jsonrpc_fast.codec import _core as impl  # noqa: E402
+from jsonrpc_fast.errors import EncodeError  # noqa: E402
+
+from ..fuzz.mutate import message as mutated_message  # noqa: E402
+from ..fuzz.objects import Objects  # noqa: E402
+
+SUCCESSES: Final = 4
+"""After so many calls in a row without a MemoryError all allocations of a call have failed."""
+MOST: Final = 3000
+LOST: Final = "error return without exception set"
+"""What CPython 3.11 says where an exception passes a frame of Python code that finds no memory for its traceback. A caller
+in C gets no exception at all then, so what orjson refuses is left out."""
+KEEP: Final = Profile(extra_members="keep", big_ints="exact")
+STRICT: Final = Profile(extra_members=False)
+PROFILES: Final = (JSONRPC, KEEP, STRICT)
+REQUEST: Final = (
+    b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":[1,2.5,"x",{"b\xc3\xa9":null}],"long":"' + b"y" * 100
+    + b'\\n\xc3\xa9\xe6\xbc\xa2"}}'
+)  # fmt: skip
+TEXTS: Final = (
+    REQUEST,
+    b'{"jsonrpc":"2.0","id":"abc","result":[' + b",".join(b'"s%d"' % number for number in range(300)) + b"]}",
+    b'{"jsonrpc":"2.0","id":1,"error":{"code":-5,"message":"m\xc3\xa9","data":[[1]]}}',
+    b'{"jsonrpc":"2.0","id":1,"x":1,"y":[2],"error":{"code":-5,"message":"m","data":[1e100,-0],"z":9}}',
+    b'[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"b","params":[]},5,{"jsonrpc":"2.0","id":1}]',
+    b'{"jsonrpc":"2.0","id":1,"result":123456789012345678901234567890}',
+    b'{"jsonrpc":"2.0","id":12345678901234567890123,"method":"\\u0061"}',
+    b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * 100 + b"]" * 100 + b"}",
+    b'{"jsonrpc":"2.0","id":1.5,"result":"' + b"\xf0\x9f\x98\x80" * 2000 + b'"}',
+    b'{"jsonrpc":',
+    b"\xff",
+    b"",
+)
+FRAMINGS: Final = ("newline", "content-length", "sse", "concatenated", "auto")
+
+
+def framed(framing: str, text: bytes) -> bytes:
+    """Three frames of a text."""
+    if framing == "content-length":
+        return b"Content-Length: %d\r\n\r\n%s" % (len(text), text) * 3
+    if framing == "sse":
+        return b"data: " + text.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n\n" + b"data:\ndata: x\n\n" * 2
+    return (text + b"\n") * 3
+
+
+def fed(framing: str, data: bytes, size: int) -> list[Any]:
+    """What a decoder returns for data in chunks."""
+    decoder: Any = impl.Decoder(framing)
+    items: list[Any] = []
+    for start in range(0, len(data), size):
+        items += decoder.feed(data[start : start + size])
+    return items + decoder.close()
+
+
+def reading(text: bytes) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """The calls that read a text, by name."""
+    for profile in PROFILES:
+        for raw in (False, True):
+            yield "decode", lambda profile=profile, raw=raw: impl.decode(text, profile, raw=raw)
+        yield "decode_dict", lambda profile=profile: impl.decode_dict(text, profile)
+    yield "decode of a bytearray", lambda: impl.decode(bytearray(text))
+    yield "decode of a str", lambda: impl.decode(text.decode("utf-8", "replace"))
+    yield "classify", lambda: impl.classify(text)
+    yield "Raw", lambda: impl.Raw(text)
+    yield "Raw.decode", lambda: impl.Raw(text).decode()
+    yield "repr", lambda: bool(repr(impl.decode(text, raw=True)))  # reprlib hides the errors of parts
+    for framing in FRAMINGS:
+        data = framed(framing, text)
+        yield f"feed {framing}", lambda framing=framing, data=data: fed(framing, data, 37)
+        yield f"feed {framing} at once", lambda framing=framing, data=data: fed(framing, data, len(data))
+
+
+def writing(payload: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """The calls that write a payload, by name."""
+    response = impl.Response(1, payload)
+    error = impl.Response("\u6f22", error=impl.Error(2**40, "\xe9" * 300, payload))
+    yield "encode_request", lambda: impl.encode_request("\u6f22" * 50, "m\xe9", [payload])
+    yield "encode_notification", lambda: impl.encode_notification("m", {"a": payload})
+    yield "encode_result", lambda: impl.encode_result(1, payload)
+    yield "encode_error", lambda: impl.encode_error(2**80, -1, "\xe9" * 3000, payload)
+    yield "encode", lambda: impl.encode([response, error, impl.Notification("m", [payload], extra={"x": 1})])
+    yield "encode with default", lambda: impl.encode(response, default=str)
+    yield "encode_many", lambda: impl.encode_many([response] * 20 + [[error]])
+    yield "encode_dict", lambda: impl.encode_dict({"jsonrpc": "2.0", "id": 2**70, "method": "m", "params": [payload]})
+    yield "to_dict", lambda: error.to_dict()
+    yield "parse", lambda: impl.parse([{"jsonrpc": "2.0", "id": 1, "result": payload, "x": 1}, {}], KEEP)
+    yield "from_dict", lambda: impl.Error.from_dict({"code": 1, "message": "m", "data": payload, "x": 1}, KEEP)
+    yield "answer", lambda: impl.answer([impl.Request(1, "m", [payload]), 1, impl.Request(2, "n")], answered)
+    yield "constructors", lambda: (impl.Request(1, "m", [payload]), impl.Response(1, error=impl.Error(1, "m", payload)))
+
+
+def answered(request: Any) -> Any:
+    return impl.Response(request.id, request.params)
+
+
+def outcome(call: Callable[[], Any]) -> tuple[str, Any]:
+    """What a call returns or raises, to compare."""
+    try:
+        return "returned", call()
+    except MemoryError:
+        raise
+    except SystemError as error:
+        if str(error) == LOST:
+            raise MemoryError from None
+        raise
+    except (EncodeError, ValueError, TypeError) as error:
+        return "raised", f"{type(error).__name__}: {error}"
+
+
+def attempt(name: str, call: Callable[[], Any], after_orjson: bool) -> tuple[int, int]:
+    """Let each allocation of a call fail. Return the number of calls, and of those that raised MemoryError.
+
+    Raises:
+        SystemError: a call has another outcome.
+    """
+    kind, value = outcome(call)
+    if kind == "raised" and value.startswith("EncodeError"):
+        return 0, 0
+    expected = repr((kind, value))
+    succeeded = failed = number = 0
+    while succeeded < SUCCESSES and number < MOST:
+        Memory.number = number
+        Memory.after_orjson = after_orjson
+        found: Any = None
+        has_failed = False
+        try:
+            if not after_orjson:
+                _testcapi.set_nomemory(number, number + 1)
+            found = outcome(call)
+        except MemoryError:
+            has_failed = True
+        except SystemError as error:
+            raise SystemError(f"{name}, allocation {number}") from error
+        finally:
+            Memory.after_orjson = False
+            _testcapi.remove_mem_hooks()
+        number += 1
+        if has_failed:
+            failed += 1
+            succeeded = 0
+            found = outcome(call)
+        else:
+            succeeded += 1
+        if repr(found) != expected:
+            raise SystemError(f"{name}, allocation {number - 1}: {found!r:.300} instead of {expected:.300}")
+    return number, failed
+
+
+def inputs(seed: int) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """The table, and then random calls without end."""
+    for text in TEXTS:
+        yield from reading(text)
+    for payload in ({"a": [1, 2.5, "x" * 5000, "\xe9" * 3000, None, (True,)], "e": {"z": [{}] * 50}}, [impl.Raw(b"[1]")]):
+        yield from writing(payload)
+    rng = random.Random(seed)
+    objects = Objects(rng)
+    while True:
+        yield from reading(mutated_message(rng, list(TEXTS)))
+        yield from writing(objects.next())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--calls", type=int, default=sys.maxsize, help="maximum number of different calls")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    faulthandler.enable()
+    logging.disable()  # of failing handlers
+    end = time.monotonic() + options.seconds
+    different = total = failed = 0
+    for name, call in itertools.islice(inputs(options.seed), options.calls):
+        if time.monotonic() >= end:
+            break
+        if different % 100 == 0:
+            print(f"from call {different}, {name}", file=sys.stderr, flush=True)  # so that a crash can be found
+        for after_orjson in (False, True):
+            done, without = attempt(name, call, after_orjson)
+            total += done
+            failed += without
+        different += 1
+    print(f"{different:,} different calls, {total:,} runs, {failed:,} raised MemoryError, seed {options.seed}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
