@@ -13,6 +13,7 @@ from __future__ import annotations
 import filecmp
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -37,7 +38,19 @@ CHECK_TOOLS = ("auditwheel>=6", "check-manifest>=0.50", "check-wheel-contents>=0
 MAX_WHEEL_BYTES = 850_000
 WHEELS = {"linux": 20, "macos": 10, "windows": 5}
 """How many wheels a release has for each platform, besides the pure one."""
+SANITIZED = ROOT / "build" / "sanitizers"
+SANITIZERS = "-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+SANITIZER_OPTIONS = {
+    "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter frees little at its end
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "PYTHONMALLOC": "malloc",
+}
 NO_COMPILER = {"CC": "/nonexistent/cc"}
+CORE_TARGETS = (
+    *("differential", "decode", "parse", "raw", "reader", "writer"),
+    *("decoder-newline", "decoder-content-length", "decoder-sse", "decoder-concatenated"),
+)
+"""The fuzz targets of what the core does."""
 FAILURE = range(1, 256)
 UNTYPED = (
     "jsonrpc_fast.adapters.aiorpcx.",
@@ -148,6 +161,42 @@ def built_wheel(session: nox.Session) -> Path:
     return found[0]
 
 
+def sanitized(session: nox.Session) -> dict[str, str]:
+    """Build the core with the sanitizers in a folder of its own, go there, and return the environment for what runs.
+
+    The core is built only if its sources have changed.
+    """
+    SANITIZED.mkdir(parents=True, exist_ok=True)
+    codec = Path("jsonrpc_fast", "codec")
+    key = f"{runpy.run_path(str(ROOT / codec / '_sources.py'))['checksum'](ROOT / codec)} {sys.version} {SANITIZERS}"
+    stamp = SANITIZED / "built.txt"
+    is_built = stamp.exists() and stamp.read_text() == key
+    for path in ROOT.iterdir():
+        if path.name.startswith(".") or path in (SANITIZED.parent, DIST, WHEELHOUSE):
+            continue
+        if path.is_dir():
+            if not (is_built and path.name == codec.parts[0]):
+                shutil.rmtree(SANITIZED / path.name, ignore_errors=True)
+            ignored = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "_build.txt")
+            shutil.copytree(path, SANITIZED / path.name, ignore=ignored, dirs_exist_ok=True)
+        else:
+            shutil.copy(path, SANITIZED)
+    session.chdir(SANITIZED)
+    env = {"PYTHONPATH": str(SANITIZED), **SANITIZER_OPTIONS}
+    if not is_built:
+        build = {"CC": "gcc", "CFLAGS": SANITIZERS, "JSONRPC_FAST_EXTENSION": "yes"}
+        session.run("python", "setup.py", "-q", "build_ext", "--inplace", env=build)
+        stamp.write_text(key)
+    libraries = [
+        str(session.run("gcc", f"-print-file-name=lib{name}.so", external=True, silent=True)).strip()
+        for name in ("asan", "ubsan")
+    ]
+    env["LD_PRELOAD"] = " ".join(libraries)
+    expect(session, str(SANITIZED), "python", "-c", PLACE, env=env)
+    expect(session, "cython", "python", "-c", BACKEND, env=env)
+    return env
+
+
 def run_tests_on(session: nox.Session, wheel: Path, backend: str, *options: str) -> None:
     """Install a wheel, and run the tests where there are no sources that could hide it."""
     session.install(f"jsonrpc_fast[test] @ {wheel.as_uri()}")
@@ -246,6 +295,27 @@ def guided(session: nox.Session) -> None:
 def fuzz(session: nox.Session) -> None:
     """Run the fuzz targets for a minute; `-- --seconds 600 --seed 7` changes that, `-- --help` shows the rest."""
     session.run("python", "-m", "tests.fuzz", "--seconds", "60", *session.posargs)
+
+
+@nox.session
+def sanitizers(session: nox.Session) -> None:
+    """Run the codec's tests and fuzz targets with the sanitizers of GCC; `-- --seconds 600` is for the fuzzing."""
+    env = sanitized(session)
+    session.run(*PYTEST, "-q", "tests/codec", env=env)
+    session.run("python", "-m", "tests.fuzz", *CORE_TARGETS, *(session.posargs or ["--seconds", "60"]), env=env)
+
+
+@nox.session
+def hooks(session: nox.Session) -> None:
+    """Change what is read and written at every hook, with the sanitizers, for a minute; `-- --seconds 600`."""
+    session.run("python", "-m", "tests.isolated.hooks", *session.posargs, env=sanitized(session))
+
+
+@nox.session
+def allocations(session: nox.Session) -> None:
+    """Let each allocation fail, for a minute as the core is and for one with the sanitizers; `-- --seconds 600`."""
+    session.run("python", "-m", "tests.isolated.allocations", *session.posargs)
+    session.run("python", "-m", "tests.isolated.allocations", *session.posargs, env=sanitized(session))
 
 
 @nox.session

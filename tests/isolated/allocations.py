@@ -1,6 +1,6 @@
 """One allocation fails, at each point of each call: `python -m tests.isolated.allocations`.
 
-    python -m tests.isolated.allocations --seconds 600 --seed 7     # `nox -s allocations` runs it, also under sanitizers
+    python -m tests.isolated.allocations --seconds 600 --seed 7    # as `nox -s allocations`
 
 Rules:
 - A call returns what it returns with enough memory, or raises MemoryError. Then the same call works.
@@ -12,6 +12,7 @@ Rules:
 
 from __future__ import annotations
 
+import _testcapi
 import argparse
 import faulthandler
 import itertools
@@ -22,7 +23,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import _testcapi
 import orjson
 
 _functions = {name: getattr(orjson, name) for name in ("dumps", "loads")}
@@ -63,8 +63,10 @@ SUCCESSES: Final = 4
 """After so many calls in a row without a MemoryError all allocations of a call have failed."""
 MOST: Final = 3000
 LOST: Final = "error return without exception set"
-"""What CPython 3.11 says where an exception passes a frame of Python code that finds no memory for its traceback. A caller
-in C gets no exception at all then, so what orjson refuses is left out."""
+"""What CPython 3.11 says where an exception passes a frame of Python code that finds no memory for its traceback.
+
+A caller in C gets no exception at all then, so what orjson refuses is left out.
+"""
 KEEP: Final = Profile(extra_members="keep", big_ints="exact")
 STRICT: Final = Profile(extra_members=False)
 PROFILES: Final = (JSONRPC, KEEP, STRICT)
@@ -205,7 +207,10 @@ def inputs(seed: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     """The table, and then random calls without end."""
     for text in TEXTS:
         yield from reading(text)
-    for payload in ({"a": [1, 2.5, "x" * 5000, "\xe9" * 3000, None, (True,)], "e": {"z": [{}] * 50}}, [impl.Raw(b"[1]")]):
+    for payload in (
+        {"a": [1, 2.5, "x" * 5000, "\xe9" * 3000, None, (True,)], "e": {"z": [{}] * 50}},
+        [impl.Raw(b"[1]")],
+    ):
         yield from writing(payload)
     rng = random.Random(seed)
     objects = Objects(rng)

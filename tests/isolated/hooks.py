@@ -8,7 +8,7 @@ Rules:
 - A hook is any Python code that the interpreter runs inside a call: methods of an object and of its metaclass,
   descriptors, comparisons, finalizers, callbacks of weak references, of the collector, of the codec itself.
 - A hook clears, refills or extends a container of the call, calls the codec again, or raises.
-- A call returns or raises an exception; it never raises SystemError. What it writes is JSON, line by line. Afterwards the
+- A call returns or raises an exception, but never SystemError. What it writes is JSON, line by line, and afterwards the
   codec works as before.
 - While orjson writes, hooks leave the containers alone and do not raise: orjson crashes then (docs/security.md). So
   orjson's function is wrapped before the codec is imported, and this module needs a process of its own.
@@ -17,6 +17,7 @@ Rules:
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import dataclasses
 import datetime
@@ -47,11 +48,13 @@ class Hooks:
     containers: list[Any]
     """What the hooks change: lists, dicts and bytearrays of the call."""
     decoders: list[Any]
-    fired: Counter[str] = Counter()
-    """How often each hook has run, in all inputs."""
     in_orjson = 0
     depth = 0
     is_on = False
+
+
+FIRED: Final[Counter[str]] = Counter()
+"""How often each hook has run, in all inputs."""
 
 
 def written_by_orjson(*arguments: Any, **named: Any) -> bytes:
@@ -90,7 +93,7 @@ def fire(name: str) -> None:
     """Run a hook."""
     if not Hooks.is_on or Hooks.depth >= 3:
         return
-    Hooks.fired[name] += 1
+    FIRED[name] += 1
     Hooks.depth += 1
     rng = Hooks.rng
     try:
@@ -114,10 +117,8 @@ def change(container: Any) -> None:
         if rng.random() < 0.5:
             container[:] = b"\xff" * len(container)  # it keeps its size: a view may be open
         else:
-            try:
+            with contextlib.suppress(BufferError):
                 container.clear()
-            except BufferError:
-                pass
         return
     choice = rng.randrange(5)
     if choice == 0:
@@ -489,16 +490,22 @@ def calls(rng: random.Random, impl: Any) -> Iterator[tuple[str, Callable[[], Any
     batch = [message, members(rng), payload]
     Hooks.containers.append(batch)
     yield "parse batch", lambda: impl.parse(batch, profile)
-    yield "from_dict", lambda: [
-        kind.from_dict(message, profile) for kind in (impl.Request, impl.Notification, impl.Response, impl.Error)
-    ]
+    yield (
+        "from_dict",
+        lambda: [
+            kind.from_dict(message, profile) for kind in (impl.Request, impl.Notification, impl.Response, impl.Error)
+        ],
+    )
     yield "encode_dict", lambda: impl.encode_dict(message, profile, **given)
-    yield "constructors", lambda: [
-        impl.Request(identifier, method, payload),
-        impl.Notification(method, payload, extra=message),
-        impl.Response(identifier, payload),
-        impl.Error(WholeNumber(3), method, payload, extra=message),
-    ]
+    yield (
+        "constructors",
+        lambda: [
+            impl.Request(identifier, method, payload),
+            impl.Notification(method, payload, extra=message),
+            impl.Response(identifier, payload),
+            impl.Error(WholeNumber(3), method, payload, extra=message),
+        ],
+    )
     text = rng.choice(TEXTS)
     buffer = bytearray(text)
     Hooks.containers.append(buffer)
@@ -608,9 +615,9 @@ def main(arguments: list[str] | None = None) -> int:
         if inputs % 200 == 0:
             print(f"from {options.seed}/{inputs}", file=sys.stderr, flush=True)  # so that a crash can be found
         done += run(options.seed, inputs)
-    for name, count in sorted(Hooks.fired.items()):
+    for name, count in sorted(FIRED.items()):
         print(f"{count:>12,} {name}")
-    print(f"{inputs:,} inputs, {done:,} calls, {sum(Hooks.fired.values()):,} hooks, seed {options.seed}")
+    print(f"{inputs:,} inputs, {done:,} calls, {sum(FIRED.values()):,} hooks, seed {options.seed}")
     return 0
 
 
