@@ -22,7 +22,8 @@ class StreamDecoder(Generic[M]):
     """Decode a stream of frames, chunk by chunk. Any chunking gives the same items, in linear time.
 
     A fault in one message affects only that message. Only headers that hide where the next frame begins end the stream
-    (`ended`). Memory is bounded by `Limits.message_bytes`, the last chunk, and the data fed while `has_more` is true.
+    (`ended`). Memory is bounded by `Limits.message_bytes`, the last chunk, and the data fed while `has_more` is true; a
+    chunk of tiny frames makes items of many times its size, unless `max_items` bounds them.
     One thread at a time uses a decoder: calls of several at once are done one after the other, or refused.
 
     Args:

@@ -12,12 +12,16 @@ import subprocess
 import sys
 import textwrap
 import traceback
+import tracemalloc
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from jsonrpc_fast import errors
+from jsonrpc_fast import JSONRPC, errors
+
+from ..support.places import ROOT
+from ..support.tables import rows
 
 from ..support.tables import rows
 
@@ -459,6 +463,183 @@ class Claiming:
     @property
     def __class__(self) -> Any:
         return self._claimed
+
+
+# A class asks its metaclass for what it lacks, and the code of the metaclass empties the list that holds the object.
+METACLASS = """
+    import json
+    from jsonrpc_fast import EncodeError
+    import jsonrpc_fast.codec._json as engine
+
+    asked = []
+
+    class Meta(type):
+        def __getattr__(cls, name):
+            asked.append(name)
+            items.clear()
+            raise AttributeError(name)
+
+    class Plain(metaclass=Meta):
+        pass
+
+    class Key:
+        # Compared with __dataclass_fields__ where the members of the class are looked up.
+        def __hash__(self):
+            return hash("__dataclass_fields__")
+        def __eq__(self, other):
+            items.clear()
+            return False
+
+    Keyed = type("Keyed", (), {Key(): 1})
+    for cls in (Plain, Keyed):
+        for first in ([], ["x" * 600]):  # the second lets orjson write the object alone
+            for call in (
+                lambda: impl.encode_result(1, items),
+                lambda: impl.encode_request(1, "m", items),
+                lambda: impl.encode(impl.Response(1, {"a": items})),
+                lambda: impl.encode_error(1, 2, "m", (items,)),
+            ):
+                items = [*first, cls()]
+                try:
+                    json.loads(call())
+                except EncodeError as error:
+                    assert str(error) == f"Type is not JSON serializable: {cls.__name__}"
+    print(asked)
+"""
+
+
+def test_a_class_whose_lookup_empties_the_list(impl: ModuleType) -> None:
+    assert run(impl, METACLASS) == "[]\n"
+
+
+def test_an_item_that_is_freed_while_a_list_shows_it(impl: ModuleType) -> None:
+    script = """
+        class Shown:
+            def __repr__(self):
+                items.clear()
+                return "shown"
+        for make in (
+            lambda: impl.Request(1, "m", [Shown()]),
+            lambda: impl.Notification("m", [Shown()]),
+            lambda: impl.Response(1, Shown()),
+            lambda: impl.Response(1, None, impl.Error(1, "m", Shown())),
+            lambda: impl.Error(1, "m", Shown()),
+        ):
+            items = [make(), 1]
+            assert "shown" in repr(items)
+            assert items == []
+            expected = [make() for _ in range(100)]  # none of them in the place of another
+            assert len(set(map(id, expected))) == 100
+        print("done")
+    """
+    assert run(impl, script) == "done\n"
+
+
+def test_a_buffer_that_a_finalizer_changes(impl: ModuleType) -> None:
+    """Before Python 3.12 the collector runs in the middle of a text, where a list is made."""
+    script = """
+        import gc
+        head = b'{"jsonrpc":"2.0","id":1,"method":"method","params":['
+        text = head + b",".join([b"[[1],[2]]"] * 200) + b"]}"
+
+        class Cycle:
+            def __init__(self):
+                self.itself = self
+            def __del__(self):
+                if buffer:
+                    buffer[:] = bytes([255]) * len(buffer)
+
+        def use(call, data):
+            for _ in range(20):
+                Cycle()
+            gc.set_threshold(1)
+            try:
+                return call(data)
+            finally:
+                gc.set_threshold(1000)
+
+        decoder = impl.Decoder("concatenated")
+        expected = impl.decode(text)
+        read = 0
+        for call in (
+            impl.decode,
+            lambda data: impl.decode(data, raw=True),
+            lambda data: impl.parse(impl.decode_dict(data)),
+            lambda data: (decoder.feed(data) or [impl.decode(bytes([255]))])[0],
+        ):
+            for view in (bytearray, memoryview):
+                buffer = bytearray(text)
+                try:
+                    found = use(call, buffer if view is bytearray else memoryview(buffer))
+                except ValueError as error:
+                    found = error
+                if isinstance(found, impl.ParseError):  # all of it was changed before it was read
+                    assert found.code.name == "INVALID_UTF8", found
+                    decoder = impl.Decoder("concatenated")
+                    continue
+                read += 1
+                assert found.method == "method" and found.method.isascii()
+                params = found.params
+                assert (params.decode() if isinstance(params, impl.Raw) else params) == expected.params
+        assert read or impl.__name__.endswith("_pure")
+        assert impl.decode(text).method.encode() == b"method"
+        print("done")
+    """
+    assert run(impl, script) == "done\n"
+
+
+def test_objects_that_change_containers_at_every_hook() -> None:
+    """A short run; `nox -s hooks` is a longer one, with the sanitizers."""
+    pytest.importorskip("jsonrpc_fast.codec._core")
+    command = [sys.executable, "-m", "tests.isolated.hooks", "--inputs", "60", "--seed", "3"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    fired = {line.split(maxsplit=1)[1] for line in ran.stdout.splitlines()[:-1]}
+    assert fired >= {"__del__", "collector", "default", "enum.value", "key.__eq__", "metaclass.__getattribute__"}
+    assert fired >= {"dataclass.__dict__", "descriptor.__get__", "profile.__getattribute__", "weak reference"}
+
+
+@rows("framing, frame", [("newline", b"x\n"), ("concatenated", b"{}"), ("newline", b"[1,1,1,1]\n")])
+def test_the_memory_of_tiny_frames(impl: ModuleType, framing: str, frame: bytes) -> None:
+    data = frame * (20_000 // len(frame))
+    decoder = impl.Decoder(framing)
+    decoder.feed(data[: len(frame)])
+    tracemalloc.start()
+    try:
+        items = decoder.feed(data)
+        used = tracemalloc.get_traced_memory()[0]
+        assert len(items) == len(data) // len(frame)
+        assert used / len(data) < (80 if impl.__name__.endswith("_core") else 120)
+        items = decoder.feed(data, 10)
+        assert decoder.has_more
+        assert len(items) <= 10
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_reader_of_a_decoder_is_checked(backends: tuple[ModuleType, ModuleType]) -> None:
+    for other in (5, "text", object(), backends[0].Decoder()):
+        decoder = backends[0].Decoder()
+        decoder._fast = other
+        with pytest.raises(TypeError, match=r"^Cannot convert \w+ to jsonrpc_fast\.codec\._core\.Reader$"):
+            decoder.feed(b"{}\n")
+    decoder = backends[0].Decoder()
+    del decoder._fast
+    with pytest.raises(AttributeError):
+        decoder.feed(b"{}\n")
+
+
+@rows("framing", ["newline", "auto"])
+def test_a_profile_that_claims_its_class(impl: ModuleType, framing: str) -> None:
+    for call in (
+        lambda: impl.Decoder(framing, Claiming(JSONRPC.__class__)),
+        lambda: impl.decode(b"{}", Claiming(JSONRPC.__class__)),
+        lambda: impl.decode_dict(b"{}", Claiming(JSONRPC.__class__)),
+        lambda: impl.parse({}, Claiming(JSONRPC.__class__)),
+        lambda: impl.Request.from_dict({}, Claiming(JSONRPC.__class__)),
+    ):
+        with pytest.raises(TypeError, match=r"^profile must be a Profile, not Claiming$"):
+            call()
 
 
 def test_the_class_that_an_object_claims_does_not_count(impl: ModuleType) -> None:
