@@ -13,7 +13,6 @@ from __future__ import annotations
 import filecmp
 import json
 import os
-import runpy
 import shutil
 import subprocess
 import sys
@@ -162,36 +161,25 @@ def built_wheel(session: nox.Session) -> Path:
 
 
 def sanitized(session: nox.Session) -> dict[str, str]:
-    """Build the core with the sanitizers in a folder of its own, go there, and return the environment for what runs.
-
-    The core is built only if its sources have changed.
-    """
+    """Build the core with the sanitizers in a folder of its own, go there, and return the environment for what runs."""
     SANITIZED.mkdir(parents=True, exist_ok=True)
-    codec = Path("jsonrpc_fast", "codec")
-    key = f"{runpy.run_path(str(ROOT / codec / '_sources.py'))['checksum'](ROOT / codec)} {sys.version} {SANITIZERS}"
-    stamp = SANITIZED / "built.txt"
-    is_built = stamp.exists() and stamp.read_text() == key
     for path in ROOT.iterdir():
+        copy = SANITIZED / path.name
         if path.name.startswith(".") or path in (SANITIZED.parent, DIST, WHEELHOUSE):
             continue
         if path.is_dir():
-            if not (is_built and path.name == codec.parts[0]):
-                shutil.rmtree(SANITIZED / path.name, ignore_errors=True)
-            ignored = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "_build.txt")
-            shutil.copytree(path, SANITIZED / path.name, ignore=ignored, dirs_exist_ok=True)
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(path, copy, ignore=shutil.ignore_patterns("*.so", "*.c", "__pycache__", "_build.txt"))
         else:
-            shutil.copy(path, SANITIZED)
+            shutil.copy(path, copy)
     session.chdir(SANITIZED)
-    env = {"PYTHONPATH": str(SANITIZED), **SANITIZER_OPTIONS}
-    if not is_built:
-        build = {"CC": "gcc", "CFLAGS": SANITIZERS, "JSONRPC_FAST_EXTENSION": "yes"}
-        session.run("python", "setup.py", "-q", "build_ext", "--inplace", env=build)
-        stamp.write_text(key)
+    build = {"CC": "gcc", "CFLAGS": SANITIZERS, "JSONRPC_FAST_EXTENSION": "yes"}
+    session.run("python", "setup.py", "-q", "build_ext", "--inplace", env=build)
     libraries = [
         str(session.run("gcc", f"-print-file-name=lib{name}.so", external=True, silent=True)).strip()
         for name in ("asan", "ubsan")
     ]
-    env["LD_PRELOAD"] = " ".join(libraries)
+    env = {"PYTHONPATH": str(SANITIZED), **SANITIZER_OPTIONS, "LD_PRELOAD": " ".join(libraries)}
     expect(session, str(SANITIZED), "python", "-c", PLACE, env=env)
     expect(session, "cython", "python", "-c", BACKEND, env=env)
     return env
