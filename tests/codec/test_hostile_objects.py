@@ -23,8 +23,6 @@ from jsonrpc_fast import JSONRPC, errors
 from ..support.places import ROOT
 from ..support.tables import rows
 
-from ..support.tables import rows
-
 
 def run(impl: ModuleType, script: str, *options: str) -> str:
     """The output of a script in which `impl` is the backend; it must exit by itself, with code 0."""
