@@ -38,7 +38,7 @@ OF_RESPONSES = [
     "INVALID_ERROR_CODE",
     "INVALID_ERROR_MESSAGE",
 ]
-codes = pytest.mark.parametrize("code", ParseErrorCode, ids=lambda code: code.name)
+codes = rows("code", ParseErrorCode, ids=lambda code: code.name)
 
 
 def make(impl: ModuleType, code: ParseErrorCode, *args: Any, **fields: Any) -> Any:

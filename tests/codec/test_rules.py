@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import ModuleType
 
 import orjson
-import pytest
 
 from jsonrpc_fast.profile import PRESETS
 
@@ -14,7 +13,7 @@ from ..support.tables import rows
 from ..vectors import PRESET_NAMES, VECTORS, Vector
 
 IDS = [f"{vector.row} {number}" for number, vector in enumerate(VECTORS)]
-of_dicts = pytest.mark.parametrize(
+of_dicts = rows(
     "vector",
     [vector for vector in VECTORS if not vector.text_only],
     ids=[name for name, vector in zip(IDS, VECTORS, strict=True) if not vector.text_only],
