@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import os
@@ -54,6 +55,7 @@ def load(name: str) -> ModuleType:
         pytest.skip(str(error))
 
 
+@functools.cache
 def values_in_reference() -> tuple[set[str], list[Any]]:
     """Return the names of the directives on the API pages, and the objects that they document."""
     names: set[str] = set()
