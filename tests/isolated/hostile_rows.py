@@ -358,6 +358,7 @@ def wsgi(length: bytes) -> Callable[[bytes], str]:
 async def _compressed(body: bytes) -> str:
     class Answer:
         headers = {"content-encoding": "gzip"}  # noqa: RUF012
+        is_stream_consumed = False
 
         async def aiter_raw(self) -> Any:
             for start in range(0, len(body), 65536):
