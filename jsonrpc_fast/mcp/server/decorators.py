@@ -64,11 +64,15 @@ class Decorators(Registry):
 
     Args:
         provider: The host in the URIs of resources that are registered without a URI.
+        strict: The default of `tool`.
+        ignore_unknown: The default of `tool`.
     """
 
-    def __init__(self, provider: str = "server") -> None:
+    def __init__(self, provider: str = "server", *, strict: bool = False, ignore_unknown: bool = False) -> None:
         super().__init__()
         self._provider = provider
+        self._strict = strict
+        self._ignore_unknown = ignore_unknown
 
     @overload
     def tool(self, name: Function, /) -> Function: ...
@@ -83,6 +87,8 @@ class Decorators(Registry):
         input_schema: dict[str, Any] | None = None,
         output_schema: dict[str, Any] | None = None,
         structured_output: bool | None = None,
+        strict: bool | None = None,
+        ignore_unknown: bool | None = None,
         annotations: ToolAnnotations | None = None,
         icons: Sequence[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
@@ -100,6 +106,8 @@ class Decorators(Registry):
         input_schema: dict[str, Any] | None = None,
         output_schema: dict[str, Any] | None = None,
         structured_output: bool | None = None,
+        strict: bool | None = None,
+        ignore_unknown: bool | None = None,
         annotations: ToolAnnotations | None = None,
         icons: Sequence[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
@@ -132,6 +140,11 @@ class Decorators(Registry):
                 result is checked against the schema.
             structured_output: False: results have content only, and there is no output schema. True: the decorator
                 raises TypeError if the annotation gives no schema.
+            strict: Whether an argument must have its type as it is. If False, a string that does not match stands for
+                the value whose JSON text it is: "3" for an int, "true" for a bool, "[1]" for a list. By default what
+                the server says.
+            ignore_unknown: Whether arguments that the function does not have are dropped. If False, such a call is
+                refused. By default what the server says. A tool with `input_schema` gets what its schema allows.
             annotations: Hints about what the tool does.
             icons: Icons for user interfaces (2025-11-25 and later).
             meta: `_meta` of the tool (2025-06-18 and later).
@@ -155,6 +168,7 @@ class Decorators(Registry):
             serving = RegisteredFunction(function, input_schema is None, "tool", given, thread=thread)
             if task_support not in get_args(TaskSupport) or task_start not in get_args(TaskStart):
                 raise ValueError(f"tool {given or serving.name}: task_support or task_start is unknown")
+            ignores_unknown = self._ignore_unknown if ignore_unknown is None else ignore_unknown
             output = None
             if output_schema is None and structured_output is not False:
                 output = output_type(serving.returns, is_required=structured_output is True)
@@ -162,16 +176,21 @@ class Decorators(Registry):
                 name=_name(given, function),
                 title=_or_unset(title),
                 description=_or_unset(description or serving.description),
-                input_schema=serving.schema() if input_schema is None else input_schema,
+                input_schema=(
+                    serving.schema(ignores_unknown=ignores_unknown) if input_schema is None else input_schema
+                ),
                 output_schema=_or_unset(output_schema) if output is None else output.schema,
                 annotations=_or_unset(annotations),
                 icons=_or_unset(icons, list),
                 meta=_or_unset(meta, dict),
                 execution=UNSET if task_support == "forbidden" else {"taskSupport": task_support},
             )
-            checked = CheckedTool(tool, output, structured_output is not False)
+            is_strict = self._strict if strict is None else strict
+            checked = CheckedTool(tool, output, structured_output is not False, is_strict)
             _checked(tool, f"tool {tool.name}")
-            self._add(self.tools, tool.name, RegisteredTool(checked, serving, task_support, task_start), "tools")
+            drops = ignores_unknown and input_schema is None
+            registered = RegisteredTool(checked, serving, task_support, task_start, drops)
+            self._add(self.tools, tool.name, registered, "tools")
             self.has_tasks |= task_support != "forbidden"
             return function
 

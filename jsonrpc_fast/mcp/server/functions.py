@@ -24,11 +24,11 @@ from inspect import Parameter
 from pathlib import PurePath
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
-from ...codec._json import loads
 from ...errors import EncodeError
 from .annotations import is_field
 from .context import Context
 from .docstrings import read_docstring
+from .json_values import json_of
 from .threads import ThreadFunction
 from .values import PydanticType, ValueType, object_schema, type_of
 
@@ -144,9 +144,15 @@ class RegisteredFunction:
         if role is not None:
             self._check_result(hints, role, label)
 
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema (2020-12) of the arguments; {} if they are not converted."""
-        return self._schema
+    def schema(self, *, ignores_unknown: bool = False) -> dict[str, Any]:
+        """Return the JSON Schema (2020-12) of the arguments; {} if they are not converted.
+
+        Args:
+            ignores_unknown: Whether there may be other arguments.
+        """
+        if not ignores_unknown:
+            return self._schema
+        return {name: value for name, value in self._schema.items() if name != "additionalProperties"}
 
     def descriptions(self) -> dict[str, str]:
         """Return the descriptions of arguments, by name."""
@@ -158,7 +164,8 @@ class RegisteredFunction:
 
         Args:
             arguments: The arguments by name, from JSON.
-            strict: If False, strings are converted to numbers, booleans and so on where the type requires it.
+            strict: If False, strings are converted where the type requires it: to numbers, booleans and so on, and as
+                JSON texts to arrays and objects.
 
         Raises:
             ValueError: An argument is missing, unknown, or of the wrong type. The text never shows a value, or a name
@@ -173,7 +180,7 @@ class RegisteredFunction:
         converted = {}
         for name, value in arguments.items():
             try:
-                converted[name] = self._types[name].convert(value, strict=strict)
+                converted[name] = self._convert(self._types[name], value, strict)
             except (ValueError, EncodeError, RecursionError) as error:  # its text may show the value
                 value_type = self._types[name]
                 if isinstance(value_type, PydanticType):
@@ -199,14 +206,6 @@ class RegisteredFunction:
                 return False
         return True
 
-    def with_parsed_texts(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return arguments in which the JSON texts of objects and arrays are parsed.
-
-        Some clients send `"[1, 2]"` instead of `[1, 2]`, and prompts have only strings as arguments. Use this for
-        arguments that are invalid as they are.
-        """
-        return {name: _parsed(value) if isinstance(value, str) else value for name, value in arguments.items()}
-
     def call(self, arguments: Mapping[str, Any], context: Context) -> Any:
         """Call the function with converted arguments. Return what it returns: a result, or an awaitable of one."""
         if self._thread is not None:
@@ -214,6 +213,15 @@ class RegisteredFunction:
         if self._context_name is None:
             return self._function(**arguments)
         return self._function(**arguments, **{self._context_name: context})
+
+    def _convert(self, value_type: ValueType, value: Any, strict: bool) -> Any:
+        try:
+            return value_type.convert(value, strict=strict)
+        except (ValueError, EncodeError, RecursionError):
+            read = value if strict or not isinstance(value, str) else json_of(value)
+            if read is value:
+                raise
+            return value_type.convert(read, strict=False)
 
     def _read_types(self, label: str) -> None:
         for name, parameter in self.parameters.items():
@@ -258,15 +266,6 @@ class RegisteredFunction:
             raise TypeError(f"{label}: a generator is not supported")
         if "return" in hints and (part := _unsupported(hints["return"], _REFUSED[role])) is not None:
             raise TypeError(f"{label}: a result of type {_shown(part)} is not supported")
-
-
-def _parsed(text: str) -> Any:
-    if not text.lstrip().startswith(("[", "{")):
-        return text
-    try:
-        return loads(text)
-    except ValueError:
-        return text
 
 
 def name_of(function: Callable[..., Any]) -> str:

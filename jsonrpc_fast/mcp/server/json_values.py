@@ -1,4 +1,4 @@
-"""Conversion of what functions return to JSON types."""
+"""Conversion of what functions return to JSON types, and of texts that stand for JSON values."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ...codec._json import loads
 from ...errors import EncodeError
 from ...handlers.depth import SAFE_LIMIT, check_depth
 from .annotations import is_from_pydantic
@@ -30,6 +31,15 @@ def to_json(value: Any) -> Any:
         raise EncodeError(str(error)) from error
 
 
+def json_of(text: str) -> Any:
+    """Return the value whose JSON text this is, Python's True, False and None included; else the text itself."""
+    try:
+        value = _PYTHON_TEXTS[text] if text in _PYTHON_TEXTS else loads(text)
+    except ValueError:
+        return text
+    return text if isinstance(value, str) else value
+
+
 def _to_basic(value: Any) -> Any:
     """Convert a value that msgspec cannot write to one that it can."""
     core = sys.modules.get("pydantic_core")
@@ -40,6 +50,9 @@ def _to_basic(value: Any) -> Any:
             return convert(value)
     raise TypeError(f"{type(value).__qualname__} is not a JSON value")
 
+
+_PYTHON_TEXTS: Final = {"True": True, "False": False, "None": None}
+"""What models write that know more of Python than of JSON."""
 
 _BASES: Final[dict[type, Any]] = {
     str: str.__str__,

@@ -13,7 +13,6 @@ Rules:
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +56,7 @@ class Methods:
 
     Args:
         registry: The tools, prompts and resources.
-        page_size: Number of items on one page of a list.
+        page_size: Number of items on one page of a list; None: all of them.
         lifespan: The lifespan of the server, if it has one.
         tasks: The tasks; by default a store of its own.
         seal: Makes and opens the `requestState` of modern clients; by default with a random key.
@@ -73,13 +72,13 @@ class Methods:
     def __init__(
         self,
         registry: Registry,
-        page_size: int = 100,
+        page_size: int | None = None,
         *,
         lifespan: Lifespan | None = None,
         tasks: TaskStore | None = None,
         seal: StateSeal | None = None,
     ) -> None:
-        if page_size < 1:
+        if page_size is not None and page_size < 1:
             raise ValueError("page_size must be 1 or more")
         self.tasks: TaskStore = TaskStore() if tasks is None else tasks
         self.seal: StateSeal = StateSeal(None, "", STATE_SECONDS) if seal is None else seal
@@ -147,10 +146,11 @@ class Methods:
         arguments = _object(params, "arguments")
         converted = arguments
         if not tool.function.are_plain(arguments):
-            if (refusal := tool.checked.check_arguments(arguments)) is not None:
-                arguments = tool.function.with_parsed_texts(arguments)
-                if tool.checked.argument_faults(arguments):
-                    return refusal
+            arguments, faults = tool.checked.read_arguments(arguments)
+            if faults:
+                return tool.checked.refusal(faults)
+            if tool.ignores_unknown:
+                arguments = {name: value for name, value in arguments.items() if name in tool.function.parameters}
             try:
                 converted = tool.function.convert(arguments)
             except ValueError as error:
@@ -388,7 +388,4 @@ def _converted(function: RegisteredFunction, arguments: Mapping[str, Any], *, st
     try:
         return function.convert(arguments, strict=strict)
     except ValueError as error:
-        if not strict:  # the argument of a prompt is a string, also where the function takes a list or an object
-            with contextlib.suppress(ValueError):
-                return function.convert(function.with_parsed_texts(arguments), strict=False)
         raise invalid_params(f"arguments: {error}") from None

@@ -20,7 +20,7 @@ _MAX_CURSOR_CHARACTERS: Final = 8192
 
 
 def paginate(
-    items: Iterable[T], cursor: object, *, key: Callable[[T], str], page_size: int = 100
+    items: Iterable[T], cursor: object, *, key: Callable[[T], str], page_size: int | None = None
 ) -> tuple[list[T], str | None]:
     """Return one page of a list.
 
@@ -28,7 +28,7 @@ def paginate(
         items: All items, in any order.
         cursor: `cursor` of the request; None for the first page.
         key: A function that returns the unique name of an item. Pages are sorted by it.
-        page_size: Number of items on a page, at least 1.
+        page_size: Number of items on a page, at least 1; None: all of them.
 
     Returns:
         The items of the page, and the cursor of the next page or None.
@@ -41,7 +41,7 @@ def paginate(
         last = _read(cursor)
         ordered = [item for item in ordered if key(item) > last]
     page = ordered[:page_size]
-    return page, _write(key(page[-1])) if len(ordered) > page_size else None
+    return page, _write(key(page[-1])) if len(page) < len(ordered) else None
 
 
 def _write(name: str) -> str:

@@ -50,6 +50,7 @@ class RegisteredTool:
     function: RegisteredFunction
     task_support: TaskSupport = "forbidden"
     task_start: TaskStart = "call"
+    ignores_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)

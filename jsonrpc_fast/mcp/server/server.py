@@ -74,7 +74,9 @@ class Server(Decorators):
         lifespan: A function that takes the server and returns an async context manager, for what functions need while
             the server runs. They get its value as `Context.lifespan`.
         versions: The revisions to support, in any order.
-        page_size: Number of items on one page of a list.
+        page_size: Number of items on one page of a list; None: all of them, since many clients read one page only.
+        strict: Whether the arguments of tools must have their types as they are: see `tool`.
+        ignore_unknown: Whether unknown arguments of tools are dropped, not refused: see `tool`.
         ttl_ms: How long clients may cache lists and resources, in milliseconds (2026-07-28).
         cache_scope: "public" if all clients get the same lists and resources, so shared caches may keep them; else
             "private".
@@ -109,7 +111,9 @@ class Server(Decorators):
         website_url: str | None = None,
         lifespan: MakeLifespan | None = None,
         versions: Sequence[str] = VERSIONS,
-        page_size: int = 100,
+        page_size: int | None = None,
+        strict: bool = False,
+        ignore_unknown: bool = False,
         ttl_ms: int = 0,
         cache_scope: Literal["private", "public"] = "private",
         capabilities: ServerCapabilities | None = None,
@@ -117,7 +121,7 @@ class Server(Decorators):
         state_key: StateKey | None = None,
         state_seconds: float = STATE_SECONDS,
     ) -> None:
-        super().__init__(provider=name)
+        super().__init__(provider=name, strict=strict, ignore_unknown=ignore_unknown)
         texts: dict[str, Any] = {"title": title, "description": description, "website_url": website_url}
         if icons is not None:
             texts["icons"] = list(icons)

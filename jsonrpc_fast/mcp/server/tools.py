@@ -1,7 +1,11 @@
 """Tools: validation of their arguments, and results in the form of each revision.
 
-Invalid arguments give a result with `isError: true` that names the faults, so that a model can correct its call. An
-unknown tool is a JSON-RPC error (specification, "Tools", "Error Handling").
+Rules:
+  - Invalid arguments give a result with `isError: true` that names the faults, so that a model can correct its call. An
+    unknown tool is a JSON-RPC error (specification, "Tools", "Error Handling").
+  - Models write `"3"` for 3, and `"[1]"` for [1]. So where the schema does not accept a string, but would accept the
+    value whose JSON text it is, the string stands for that value, at any depth; unless the tool is strict. A string
+    that the schema accepts stays a string.
 """
 
 from __future__ import annotations
@@ -19,10 +23,12 @@ from ..protocol.schemas import Schema
 from ..protocol.versions import Revision
 from .blocks import has_blocks
 from .contents import listed_blocks, made_blocks
-from .json_values import to_json
+from .json_values import json_of, to_json
 from .outputs import OutputType
 from .results import ToolResult
 
+_MAX_ROUNDS: Final = 8
+"""How often arguments are checked: each time shows some faults, at most MAX_FAULTS of `schemas.py`."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # specification 2025-11-25, "Tool Names"
 
 
@@ -33,15 +39,19 @@ class CheckedTool:
         tool: The definition of the tool.
         output: The type of its results, if it has an output schema.
         is_structured: Whether results may have structured content.
+        is_strict: Whether no string stands for another value.
 
     Raises:
         ValueError: A schema is invalid, or the name is not 1 to 128 ASCII letters, digits, `_`, `-` and `.`
             (specification 2025-11-25, "Tool Names"). The text names the tool.
     """
 
-    __slots__ = ("_input", "_is_structured", "_output", "tool")
+    __slots__ = ("_input", "_is_strict", "_is_structured", "_output", "tool")
 
-    def __init__(self, tool: Tool, output: OutputType | None = None, is_structured: bool = True) -> None:
+    def __init__(
+        self, tool: Tool, output: OutputType | None = None, is_structured: bool = True, is_strict: bool = False
+    ) -> None:
+        self._is_strict = is_strict
         self.tool: Tool = tool
         if not _NAME.fullmatch(tool.name):
             raise ValueError(f"tool {tool.name[:128]!a}: the name must be 1 to 128 of A-Z, a-z, 0-9, _, - and .")
@@ -67,14 +77,25 @@ class CheckedTool:
             definition.pop("outputSchema", None)
         return definition
 
-    def argument_faults(self, arguments: Any) -> list[SchemaFault]:
-        """Return the faults of the arguments of a call; [] if they are valid."""
-        return self._input.faults(arguments)
+    def read_arguments(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[SchemaFault]]:
+        """Return the arguments of a call, with strings replaced by the values that they stand for.
 
-    def check_arguments(self, arguments: Any) -> dict[str, Any] | None:
-        """Return None if the arguments of a call are valid, else the `CallToolResult` that names their faults."""
-        faults = self.argument_faults(arguments)
-        return error_result(_text_of(f"Invalid arguments for tool {self.tool.name}", faults)) if faults else None
+        Returns:
+            The arguments, and no faults; or the arguments as they are, and their faults.
+        """
+        first = faults = self._input.faults(arguments)
+        read = arguments
+        for _ in range(0 if self._is_strict else _MAX_ROUNDS):
+            before = read
+            for path in {fault.path for fault in faults}:
+                read = _with_text_read(read, [_unescaped(part) for part in path.split("/")[1:]])
+            if read is before or not (faults := self._input.faults(read)):
+                break
+        return (arguments, first) if faults else (read, [])
+
+    def refusal(self, faults: list[SchemaFault]) -> dict[str, Any]:
+        """Return the `CallToolResult` for arguments with these faults."""
+        return error_result(_text_of(f"Invalid arguments for tool {self.tool.name}", faults))
 
     def result(self, value: Any, revision: Revision) -> dict[str, Any]:
         """Return the `CallToolResult` for what a tool returned.
@@ -99,7 +120,7 @@ class CheckedTool:
         if self._output is not None:
             text, structured, faults = self._output.structure(value)
             if faults:
-                return self._refusal(faults)
+                return self._refused_result(faults)
             content = [] if value is None else [text_content(text)]
         else:
             value = value if value is None or type(value) is str else to_json(value)
@@ -111,7 +132,7 @@ class CheckedTool:
         content = made_blocks(value.content, revision)
         structured = UNSET if value.structured_content is UNSET else to_json(value.structured_content)
         if self._output is not None and not value.is_error and (faults := self._output.faults(structured)):
-            return self._refusal(faults)
+            return self._refused_result(faults)
         result = self._with_structured({"content": content}, structured, revision)
         if value.is_error:
             result["isError"] = True
@@ -128,8 +149,28 @@ class CheckedTool:
             result["structuredContent"] = structured
         return result
 
-    def _refusal(self, faults: list[SchemaFault]) -> dict[str, Any]:
+    def _refused_result(self, faults: list[SchemaFault]) -> dict[str, Any]:
         return error_result(_text_of(f"The result of tool {self.tool.name} does not match its output schema", faults))
+
+
+def _with_text_read(value: Any, path: list[str]) -> Any:
+    """Return a value in which the string at a path is replaced by the value whose JSON text it is; else the same."""
+    if not path:
+        return json_of(value) if isinstance(value, str) else value
+    name, rest = path[0], path[1:]
+    if isinstance(value, dict) and name in value:
+        read = _with_text_read(value[name], rest)
+        return value if read is value[name] else {**value, name: read}
+    if isinstance(value, list) and name.isascii() and name.isdigit() and int(name) < len(value):
+        index = int(name)
+        read = _with_text_read(value[index], rest)
+        return value if read is value[index] else [*value[:index], read, *value[index + 1 :]]
+    return value
+
+
+def _unescaped(part: str) -> str:
+    """Return a part of a JSON pointer (RFC 6901) as it is in the value."""
+    return part.replace("~1", "/").replace("~0", "~")
 
 
 def error_result(text: str) -> dict[str, Any]:

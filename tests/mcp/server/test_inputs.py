@@ -64,8 +64,8 @@ class Plain:
 
 
 def contents_of(result: dict[str, Any]) -> Any:
-    """What `Plain` wrote into a `requestState`, without what comes before the JSON text."""
-    return json.loads(b"{" + bytes.fromhex(result["requestState"]).split(b"{", 1)[1])
+    """What `Plain` wrote into a `requestState`, without the time (8 bytes) and the digest (32) before it."""
+    return json.loads(bytes.fromhex(result["requestState"])[40:])
 
 
 def answer(client: Conversation, request: dict[str, Any], **outcome: Any) -> None:

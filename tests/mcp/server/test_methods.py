@@ -369,6 +369,72 @@ async def test_arguments_that_are_json_texts() -> None:
             ]
 
 
+@dataclass
+class Order:
+    count: int
+    tags: list[str]
+
+
+async def test_arguments_are_converted_unless_the_tool_or_the_server_is_strict() -> None:
+    def order(count: int, order: Order | None = None, name: str = "") -> str:
+        return f"{count!r} {order!r} {name!r}"
+
+    lax, strict = Server("lax", "1"), Server("strict", "1", strict=True)
+    for server in (lax, strict):
+        server.tool("default")(order)
+        server.tool("lax", strict=False)(order)
+        server.tool("strict", strict=True)(order)
+    arguments = {"count": "3", "order": {"count": "4", "tags": '["5"]'}, "name": "6"}
+    refusal = (
+        'Invalid arguments for tool {}:\n/count: is not of type "integer"\n'
+        '/order/count: is not of type "integer"\n/order/tags: is not of type "array"'
+    )
+    for server, default in ((lax, "lax"), (strict, "strict")):
+        async with converse(server, "2025-11-25") as client:
+            for name in ("default", "lax", "strict"):
+                result = await client.result("tools/call", {"name": name, "arguments": arguments})
+                text = result["content"][0]["text"]
+                if (default if name == "default" else name) == "lax":
+                    assert text == "3 Order(count=4, tags=['5']) '6'"
+                else:
+                    assert result["isError"]
+                    assert sorted(text.splitlines()) == sorted(refusal.format(name).splitlines())
+
+
+async def test_unknown_arguments_are_refused_unless_the_tool_or_the_server_ignores_them() -> None:
+    def f(a: int = 1) -> int:
+        return a
+
+    refusing, ignoring = Server("refusing", "1"), Server("ignoring", "1", ignore_unknown=True)
+    for server in (refusing, ignoring):
+        server.tool("default")(f)
+        server.tool("ignoring", ignore_unknown=True)(f)
+        server.tool("refusing", ignore_unknown=False)(f)
+    for server, default in ((refusing, "refusing"), (ignoring, "ignoring")):
+        async with converse(server, "2025-11-25") as client:
+            tools = {tool["name"]: tool["inputSchema"] for tool in (await client.result("tools/list"))["tools"]}
+            for name, schema in tools.items():
+                arguments = {"a": "2", "SECRET": 3}
+                result = await client.result("tools/call", {"name": name, "arguments": arguments})
+                if (default if name == "default" else name) == "ignoring":
+                    assert "additionalProperties" not in schema
+                    assert result["structuredContent"] == {"result": 2}
+                else:
+                    assert schema["additionalProperties"] is False
+                    assert '/: has an unknown member; known are "a"' in result["content"][0]["text"]
+                    assert "SECRET" not in result["content"][0]["text"]
+
+
+async def test_a_list_has_one_page_by_default() -> None:
+    server = Server("large", "1")
+    for number in range(500):
+        server.tool(f"tool{number}")(lambda: None)
+    async with converse(server, "2025-11-25") as client:
+        result = await client.result("tools/list")
+        assert len(result["tools"]) == 500
+        assert "nextCursor" not in result
+
+
 async def test_the_variables_of_a_template_are_parameters() -> None:
     server = Server("repositories", "1")
 

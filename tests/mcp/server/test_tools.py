@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from jsonrpc_fast.mcp.server.results import ToolResult
 from jsonrpc_fast.mcp.server.tools import CheckedTool, error_result
 
 from ...support.mcp_schemas import schema_of
+from ...support.tables import rows
 
 ADD = Tool(
     name="add",
@@ -57,8 +59,8 @@ def test_official_tools_round_trip(corpora: Path) -> None:
 def test_defaults() -> None:
     now = CheckedTool(tool("now"))
     assert now.definition(OLD) == {"name": "now", "inputSchema": {"type": "object"}}
-    assert now.check_arguments({}) is None
-    assert now.check_arguments({"anything": 1}) is None
+    for arguments in ({}, {"anything": 1}):
+        assert now.read_arguments(arguments) == (arguments, [])
 
 
 def test_only_2026_07_28_has_outputs_that_are_not_objects() -> None:
@@ -85,8 +87,8 @@ def test_an_invalid_tool(changes: dict[str, Any], text: str) -> None:
 
 def test_faults_of_arguments(corpora: Path) -> None:
     add = CheckedTool(ADD)
-    assert add.check_arguments({"a": 1, "b": 2}) is None
-    result = add.check_arguments({"a": "SECRET"})
+    assert add.read_arguments({"a": 1, "b": 2}) == ({"a": 1, "b": 2}, [])
+    result = add.refusal(add.read_arguments({"a": "SECRET"})[1])
     assert result == {
         "content": [
             {
@@ -97,11 +99,98 @@ def test_faults_of_arguments(corpora: Path) -> None:
         "isError": True,
     }
     schema_of(corpora, "2025-11-25", "CallToolResult").validate(result)
-    for arguments in (None, [], "SECRET"):
-        assert add.check_arguments(arguments) == error_result(
+    wrong: Any
+    for wrong in (None, [], "SECRET"):
+        assert add.refusal(add.read_arguments(wrong)[1]) == error_result(
             'Invalid arguments for tool add:\n/: is not of type "object"'
         )
-    assert [fault.path for fault in add.argument_faults({})] == ["/a", "/b"]
+    assert [fault.path for fault in add.read_arguments({})[1]] == ["/a", "/b"]
+
+
+NESTED = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}}
+LAX = {
+    "type": "object",
+    "properties": {
+        "int": {"type": "integer"},
+        "float": {"type": "number", "maximum": 10},
+        "bool": {"type": "boolean"},
+        "optional": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "list": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
+        "object": NESTED,
+        "any": {},
+        "either": {"type": ["integer", "string"]},
+        "choice": {"enum": [1, 2]},
+        "a/b~c": {"type": "integer"},
+        "ints": {"type": "array", "items": {"type": "integer"}},
+    },
+    "additionalProperties": False,
+}
+
+
+@rows(
+    "given, read",
+    [
+        ({"int": "3"}, {"int": 3}),
+        ({"int": " -3 "}, {"int": -3}),
+        ({"int": "3.0"}, {"int": 3.0}),
+        ({"float": "1.5"}, {"float": 1.5}),
+        ({"bool": "true"}, {"bool": True}),
+        ({"bool": "False"}, {"bool": False}),
+        ({"optional": "null"}, {"optional": None}),
+        ({"optional": "None"}, {"optional": None}),
+        ({"optional": "7"}, {"optional": 7}),
+        ({"list": '["a"]'}, {"list": ["a"]}),
+        ({"object": ' {"a": [1]}'}, {"object": {"a": [1]}}),
+        ({"object": '{"a": "[1, 2]"}'}, {"object": {"a": [1, 2]}}),
+        ({"object": {"a": ["1", 2, "3"]}}, {"object": {"a": [1, 2, 3]}}),
+        ({"ints": [str(number) for number in range(100)]}, {"ints": [*range(100)]}),
+        ({"choice": "2"}, {"choice": 2}),
+        ({"a/b~c": "1"}, {"a/b~c": 1}),
+        # A string that the schema accepts stays one, beside one that it does not.
+        ({"int": "3", "any": "4", "either": "5", "list": ["6"]}, {"int": 3, "any": "4", "either": "5", "list": ["6"]}),
+    ],
+)
+def test_a_string_stands_for_the_value_whose_json_text_it_is(given: dict[str, Any], read: dict[str, Any]) -> None:
+    sent = copy.deepcopy(given)
+    assert CheckedTool(tool("x", input_schema=LAX)).read_arguments(given) == (read, [])
+    assert given == sent
+    strict = CheckedTool(tool("x", input_schema=LAX), is_strict=True)
+    arguments, faults = strict.read_arguments(given)
+    assert arguments is given
+    assert faults
+
+
+@rows(
+    "given, text",
+    [
+        ({"int": "3.5"}, '/int: is not of type "integer"'),
+        ({"int": "SECRET"}, '/int: is not of type "integer"'),
+        ({"int": ""}, '/int: is not of type "integer"'),
+        ({"int": '"3"'}, '/int: is not of type "integer"'),
+        ({"int": "true"}, '/int: is not of type "integer"'),
+        ({"int": "NaN"}, '/int: is not of type "integer"'),
+        ({"float": "11"}, '/float: is not of type "number"'),
+        ({"bool": "yes"}, '/bool: is not of type "boolean"'),
+        ({"bool": 1}, '/bool: is not of type "boolean"'),
+        ({"list": "[1]"}, '/list: is not of type "array" or "null"'),
+        ({"int": "3", "bool": "SECRET"}, '/int: is not of type "integer"\n/bool: is not of type "boolean"'),
+        ({"object": "[" * 500 + "]" * 500}, '/object: is not of type "object"'),
+        ({"object": '{"a":' + "[" * 500 + "]" * 500 + "}"}, '/object: is not of type "object"'),
+    ],
+)
+def test_a_string_that_stands_for_nothing_is_a_fault_of_what_was_sent(given: dict[str, Any], text: str) -> None:
+    checked = CheckedTool(tool("x", input_schema=LAX))
+    arguments, faults = checked.read_arguments(given)
+    assert arguments is given
+    [content] = checked.refusal(faults)["content"]
+    assert sorted(content["text"].splitlines()[1:]) == sorted(text.splitlines())
+
+
+def test_a_string_that_stands_for_a_value_is_bounded_by_the_patterns_of_the_schema() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"pattern": "^(a+)+$"}}}}
+    checked = CheckedTool(tool("x", input_schema=schema))
+    given = {"a": json.dumps(["a" * 100_000 + "!"])}
+    assert checked.read_arguments(given)[1] != []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
