@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any
@@ -60,4 +61,5 @@ def file(name: str) -> str:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(format="%(message)s")
     server.serve_stdio()
