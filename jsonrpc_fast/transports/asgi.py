@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequ
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ConnectionLost
-from .base import HIGH_WATER_BYTES, LOW_WATER_BYTES, State
+from .base import HIGH_WATER_BYTES, LOW_WATER_BYTES, TURN_SECONDS, State
 from .message import MessageTransport
 from .options import MessageOptions
 
@@ -113,9 +113,11 @@ class AsgiWebSocket(MessageTransport):
 
     async def _read(self) -> None:
         """Receive events until the connection is closed. Events of an unknown type are ignored."""
+        seconds = 0.0  # spent on messages since the loop had its turn: the ASGI server may have more without waiting
         try:
             while True:
                 event = await self._receive_event()
+                begun = self._loop.time()
                 if event["type"] == "websocket.disconnect":
                     break
                 if event["type"] == "websocket.receive":
@@ -123,6 +125,12 @@ class AsgiWebSocket(MessageTransport):
                     self.receive(event["bytes"] if text is None else text)
                 if not self._reads.is_set() and self._state in (State.CONNECTED, State.RUNNING):
                     await self._reads.wait()
+                    seconds = 0.0
+                    continue
+                seconds += self._loop.time() - begun
+                if seconds >= TURN_SECONDS:
+                    await asyncio.sleep(0)
+                    seconds = 0.0
         except Exception as fault:  # the ASGI server is at fault
             self._end(ConnectionLost("the connection is closed"), fault)
             return

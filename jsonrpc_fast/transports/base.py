@@ -13,10 +13,12 @@ Rules:
   - A frame that `send` accepted is written whole, or not at all if the channel breaks or is dropped.
   - Nothing is delivered while reading is paused. Bytes, and the end of the stream, that arrive then or before `start`
     are kept.
-  - One turn of the loop delivers for TURN_SECONDS, in steps of TURN_ITEMS. The rest is delivered in the next turns, in
-    order, before more is read.
+  - One turn of the loop delivers for TURN_SECONDS. The rest is the backlog: it is decoded and delivered in the next
+    turns, in order, before more is read. Whatever a channel has to do for what it received, such as taking frames
+    apart, is done step by step in `_next_items`, so that no peer holds the loop for longer.
   - An invalid message goes to `onerror`, and the stream goes on. A framing fault ends the stream, and more than
-    `max_faults` invalid messages close the transport.
+    `max_faults` invalid messages close the transport. A peer that goes on sending after a fault is cut off when
+    DROPPED_BYTES have arrived.
   - When the peer ends its stream, the transport writes what was accepted and closes, unless `onend` is set.
   - No callback runs inside `send`, `connect`, `start`, `pause_reading` or `resume_reading`. `onclose` is called once,
     and no callback after it.
@@ -43,9 +45,11 @@ WRITE_BYTES: Final = 64 * 1024
 """When this many bytes are queued, they are written before the turn of the loop ends."""
 NEWLINE: Final = 0x0A
 TURN_ITEMS: Final = 64
-"""How many messages and faults are decoded at a time."""
+"""How many messages and faults are decoded at a time. A batch ends such a step."""
 TURN_SECONDS: Final = 0.005
 """After this time, delivering continues in the next turn of the loop."""
+DROPPED_BYTES: Final = 1024 * 1024
+"""How much may arrive after a fault, while the connection closes, before it is aborted."""
 HIGH_WATER_BYTES: Final = 256 * 1024
 """With more unwritten bytes than this, a transport is blocked."""
 LOW_WATER_BYTES: Final = 64 * 1024
@@ -157,6 +161,7 @@ class BaseTransport(Transport):
         self._has_backlog = False  # this is not empty, or there is more to decode
         self._is_delivery_due = False
         self._faults = 0
+        self._dropped_bytes = 0
         self._pending_loss: tuple[Exception | None] | None = None  # the channel is closed, but there is a backlog
         self._has_ended = False  # the peer's side of the stream
         self._is_framing_broken = False  # the reason why the stream has ended
@@ -268,11 +273,11 @@ class BaseTransport(Transport):
         raise NotImplementedError
 
     def _next_items(self) -> list[Any]:
-        """Return the next few items of the backlog; [] if there are none."""
+        """Take one step through the backlog. Return the items that it ended, if any."""
         raise NotImplementedError
 
     def _update_backlog(self) -> None:
-        """Set `_has_backlog`: whether `_next_items` would return items."""
+        """Set `_has_backlog`: whether a step is left for `_next_items`."""
         raise NotImplementedError
 
     def _clear_backlog(self) -> None:
@@ -517,18 +522,20 @@ class BaseTransport(Transport):
             self.set_reading(reads)
 
     def _deliver(self, items: list[Any], has_more: bool = False) -> None:
-        """Deliver items; if `has_more`, also the backlog behind them, for the rest of this turn of the loop."""
+        """Deliver items; if `has_more`, also the backlog behind them. What takes too long is left to the next turn."""
         self._is_flush_due = True  # replies are queued, and written once at the end
         self._writes_at_once = False
         try:
-            end = self._loop.time() + TURN_SECONDS if has_more else 0.0
-            self._deliver_items(items)
-            if has_more:
-                while self._may_deliver and not (items and self._loop.time() >= end):
-                    items = self._next_items()
-                    if not items:
-                        break
-                    self._deliver_items(items)
+            end = self._loop.time() + TURN_SECONDS
+            self._deliver_items(items, end)
+            takes_step = has_more and not (items and self._loop.time() >= end)
+            while takes_step and self._may_deliver:
+                items = self._next_items()
+                if items:
+                    self._deliver_items(items, end)
+                else:
+                    self._update_backlog()
+                takes_step = (bool(items) or self._has_backlog) and self._loop.time() < end
         finally:
             if has_more or self._undelivered or self._has_backlog:
                 self._update_backlog()
@@ -560,7 +567,8 @@ class BaseTransport(Transport):
                 self._is_flush_due = False
             self._writes_at_once = self._is_alone
 
-    def _deliver_items(self, items: Iterable[Any]) -> None:
+    def _deliver_items(self, items: Iterable[Any], end: float) -> None:
+        """Deliver items until the loop's time is `end`, at least one. The others are `_undelivered`."""
         pending = iter(items)
         try:
             for item in pending:
@@ -571,13 +579,15 @@ class BaseTransport(Transport):
                 # Inlined from `_deliver_item`: a call costs half as much as the decoding.
                 if kind is ParseError or kind is list or self.onmessage is None:
                     self._deliver_item(item)
-                    continue
-                try:
-                    self.onmessage(item)
-                except LOOP_EXITS:
-                    raise
-                except BaseException as error:  # a CancelledError would break the channel
-                    self._report_callback_error(error)
+                else:
+                    try:
+                        self.onmessage(item)
+                    except LOOP_EXITS:
+                        raise
+                    except BaseException as error:  # a CancelledError would break the channel
+                        self._report_callback_error(error)
+                if self._loop.time() >= end:
+                    return
         finally:
             self._undelivered += pending
 
@@ -643,6 +653,13 @@ class BaseTransport(Transport):
         if self._max_faults is not None and self._faults > self._max_faults and self._fault is None:
             self._fault = ConnectionLost(f"the peer sent more than {self._max_faults} invalid messages")
             self._begin_closing(self._drain_seconds)
+
+    def _drop_received(self, size: int, is_fault: bool) -> None:
+        """Count bytes that arrived too late. If that is the peer's fault, and it does not stop, abort."""
+        if is_fault and self._dropped_bytes <= DROPPED_BYTES:
+            self._dropped_bytes += size
+            if self._dropped_bytes > DROPPED_BYTES:
+                self.abort_channel()
 
     def _run_callback(self, callback: Callable[[], None], name: str) -> None:
         try:

@@ -85,7 +85,9 @@ class ByteTransport(BaseTransport):
         """Handle bytes that arrived on the channel. They are copied if they have to be kept."""
         self._chunks += 1
         if not self._may_deliver or self._has_backlog:
-            if self._state is not State.CLOSING and self._state is not State.CLOSED:
+            if self._state is State.CLOSING or self._state is State.CLOSED:
+                self._drop_received(len(data), self._fault is not None)
+            else:
                 self._undecoded += data
                 self._has_backlog = True
         elif len(data) <= SMALL_BYTES:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from ..codec import decode
+from ..codec import ParseError, decode
 from . import debug
 from .base import NEWLINE, TURN_ITEMS, BaseTransport, State
 from .options import MessageOptions
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Text = bytes | bytearray | memoryview | str
+
+STEP_BYTES: Final = 4096
+"""A longer text is decoded in a step of its own."""
 
 
 class MessageTransport(BaseTransport):
@@ -58,6 +61,7 @@ class MessageTransport(BaseTransport):
         """Handle messages that arrived together: the replies to them are written together."""
         self._chunks += 1
         if self._state is State.CLOSING or self._state is State.CLOSED:
+            self._drop_received(sum(map(len, texts)), self._fault is not None)
             return
         self._texts += texts
         had_backlog, self._has_backlog = self._has_backlog, bool(self._texts)
@@ -79,7 +83,14 @@ class MessageTransport(BaseTransport):
             items, self._undelivered = self._undelivered, []
             return items
         texts = self._texts
-        return [self._decode(texts.popleft()) for _ in range(min(len(texts), TURN_ITEMS))]
+        items = []
+        while texts and len(items) < TURN_ITEMS:
+            text = texts.popleft()
+            item = self._decode(text)
+            items.append(item)
+            if len(text) > STEP_BYTES or type(item) is ParseError:
+                break
+        return items
 
     def _update_backlog(self) -> None:
         self._has_backlog = bool(self._undelivered or self._texts)

@@ -67,6 +67,19 @@ async def connected(server: StreamServer, **options: Any) -> tuple[TcpClient, Re
     return client, recorder
 
 
+async def flood(writer: asyncio.StreamWriter, data: bytes) -> bool:
+    """Write the same data a thousand times. Return whether the peer resets the connection meanwhile."""
+    try:
+        for _ in range(1000):
+            writer.write(data)
+            await writer.drain()
+    except ConnectionError:
+        return True
+    finally:
+        writer.close()
+    return False
+
+
 def reset(peer: socket.socket) -> None:
     """Close a connection with RST."""
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

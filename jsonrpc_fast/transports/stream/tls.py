@@ -20,6 +20,8 @@ from .transport import read_buffer
 
 HANDSHAKE_SECONDS: Final = 10.0
 """The default of `handshake_seconds`: how long the peer may take to open the connection."""
+READ_BYTES: Final = 64 * 1024
+"""How many encrypted bytes are read at a time: thousands of records with one byte each, which all take a call."""
 
 
 class TlsChannel(asyncio.Transport, asyncio.BufferedProtocol):
@@ -78,7 +80,7 @@ class TlsChannel(asyncio.Transport, asyncio.BufferedProtocol):
         if self._admit is not None and not self._admit(self._raw):
             self._raw.abort()
             return
-        self._buffer = read_buffer()
+        self._buffer = read_buffer(READ_BYTES)
         if self._handshake_seconds is not None:
             self._timer = self._loop.call_later(self._handshake_seconds, self._on_handshake_timeout)
         self._continue_handshake()

@@ -216,15 +216,15 @@ def _keep_alive(connected: Any) -> None:
                 connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def read_buffer() -> memoryview:
+def read_buffer(size: int = READ_BYTES) -> memoryview:
     """Return the buffer that a connection is read into.
 
     asyncio would allocate READ_BYTES for each chunk: depending on the heap that takes three calls of the system.
     """
     if sys.platform == "win32":
-        return memoryview(bytearray(READ_BYTES))
+        return memoryview(bytearray(size))
     # A bytearray is filled with zeros, which allocates all of its memory at once.
-    return memoryview(mmap.mmap(-1, READ_BYTES, mmap.MAP_PRIVATE))
+    return memoryview(mmap.mmap(-1, size, mmap.MAP_PRIVATE))
 
 
 class StreamProtocol(asyncio.BufferedProtocol):

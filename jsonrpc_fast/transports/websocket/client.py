@@ -14,9 +14,10 @@ from websockets.uri import parse_uri
 
 from ..._checks import check_seconds
 from ...errors import ConnectionLost
+from ...profile import JSONRPC
 from ..base import State
 from ..stream.client import CONNECT_SECONDS, check_context, open_connection, within
-from .transport import WebSocketOptions, WebSocketTransport
+from .transport import WebSocketOptions, WebSocketTransport, limits_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -34,6 +35,7 @@ class WebSocketClient(WebSocketTransport):
         origin: The Origin header, for servers that ask for it.
         subprotocols: The subprotocols to offer, the preferred ones first.
         compression: Whether to offer permessage-deflate. It saves bytes, and costs time and memory on both sides.
+            Without `limits`, a message may then have 1 MiB.
         ssl: The TLS settings for `wss`; by default those of `ssl.create_default_context`.
         connect_seconds: Until when the connection has to be open, with TLS and the handshake; None: no limit.
         options: Options of `WebSocketTransport`, `SocketTransport` and `BaseTransport`.
@@ -68,6 +70,7 @@ class WebSocketClient(WebSocketTransport):
         self._connect_seconds = connect_seconds
         self._handshake: asyncio.Future[None] | None = None
         self._lost: asyncio.Future[None] | None = None  # done when the latest channel is closed
+        options["limits"] = limits_of(compression, options.get("limits"), options.get("profile", JSONRPC))
         super().__init__(**options)
 
     def channel_name(self) -> str:
@@ -90,8 +93,8 @@ class WebSocketClient(WebSocketTransport):
             await self._lost  # its end would be taken for that of the new channel
         wire = self._wire = self._new_wire()
         self._handshake = None
-        self._is_channel_lost = self._is_head_read = self._has_wire_ended = False
-        self._partial.clear()
+        self._is_channel_lost = self._is_head_read = self._awaits_close = False
+        self._clear_unread()
         context = (self._ssl or tls.create_default_context()) if self._uri.secure else None
         await open_connection(self._loop, self, self._uri.host, self._uri.port, context)
         self._handshake = self._loop.create_future()

@@ -24,9 +24,10 @@ from websockets.protocol import State as WireState
 from websockets.server import ServerProtocol
 
 from ...errors import LOOP_EXITS
+from ...profile import JSONRPC
 from ..stream.server import AcceptedTransport, Serve, ServerOptions, TcpServer
 from ..stream.tls import HANDSHAKE_SECONDS
-from .transport import CLOSE_SECONDS, CloseCode, WebSocketOptions, WebSocketTransport
+from .transport import CLOSE_SECONDS, CloseCode, WebSocketOptions, WebSocketTransport, limits_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -101,6 +102,7 @@ class AcceptedWebSocket(AcceptedTransport, WebSocketTransport):
 
     def _handshake_received(self, data: bytes) -> None:
         if self._handshake.done():
+            self._drop_received(len(data), is_fault=True)
             return
         wire = cast("ServerProtocol", self._wire)
         wire.receive_data(data)
@@ -137,7 +139,7 @@ class AcceptedWebSocket(AcceptedTransport, WebSocketTransport):
 
     def _on_long_head(self) -> None:
         self._is_head_read = True
-        self._partial.clear()
+        self._clear_unread()
         self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
     def _refuse(self, status: HTTPStatus) -> None:
@@ -192,6 +194,7 @@ class WebSocketServer(TcpServer):
             accept the connection, or the status to refuse it with. If it raises, the connection is refused with 500,
             and the exception goes to the loop's exception handler.
         compression: Whether to accept permessage-deflate. It saves bytes, and costs time and memory on both sides.
+            Without `limits`, a message may then have 1 MiB.
         ssl: As in `TcpServer`.
         handshake_seconds: How long a client may take for the TLS handshake, and then for the one of WebSocket; None: no
             limit.
@@ -221,6 +224,7 @@ class WebSocketServer(TcpServer):
         self._subprotocols = subprotocols
         self._authorize = authorize
         self._compression = compression
+        options["limits"] = limits_of(compression, options.get("limits"), options.get("profile", JSONRPC))
         super().__init__(serve, host, port, ssl=ssl, handshake_seconds=handshake_seconds, **cast("Any", options))
 
     def _check_options(self) -> None:

@@ -3,16 +3,19 @@
 Rules:
   - Each message is written as one text frame. A received text or binary message is one JSON text in UTF-8; fragments
     are joined.
-  - The protocol is that of `websockets` without IO. Complete text and binary frames, which are nearly all, are read and
-    written here; everything else goes through the library, one frame at a time.
+  - The protocol is that of `websockets` without IO. Messages, pings and pongs are read and written here; close frames,
+    violations and whatever an extension changes go through the library, one frame at a time.
+  - The frames that have arrived are a part of the backlog: they are read step by step, after what came before them is
+    delivered.
   - Violations close the connection: 1002 (protocol), 1007 (not UTF-8), 1009 (longer than `Limits.message_bytes`) and
-    1008 (more than `max_faults` invalid messages). The peer can still read the code: reading goes on until it closes.
+    1008 (more than `max_faults` invalid messages). What came before is served, what follows is not (section 7.1.7). The
+    peer can still read the code: reading goes on until it closes, or has sent DROPPED_BYTES more.
   - A client closes with 1000, a server that stops with 1001. If the peer closes with 1000, 1001 or without a code, the
     connection is closed without a fault; other codes are a `ConnectionLost`.
   - A connection is pinged when nothing arrives for `ping_seconds`, and lost when nothing arrives for another
     `ping_seconds`. Time in which this side does not read does not count.
   - Pings are answered unless the write buffer is above its high-water mark. Of several that arrive together, only the
-    last one is answered (section 5.5.3).
+    last one before a message is answered (section 5.5.3).
   - What arrives before `start` is read then, so that a request gets its reply although a close frame follows. A close
     frame is answered at once, so handlers that are still at work cannot reply.
 """
@@ -20,6 +23,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import codecs
 import enum
 import os
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
@@ -32,8 +36,9 @@ from ..._checks import check_seconds
 from ...codec import ParseError
 from ...codes import ParseErrorCode
 from ...errors import ConnectionLost
+from ...profile import JSONRPC, Limits, Profile
 from ..base import State
-from ..message import MessageTransport, Text
+from ..message import MessageTransport
 from ..stream.transport import MessageSocketOptions, SocketTransport, read_buffer
 
 if TYPE_CHECKING:
@@ -46,6 +51,9 @@ CLOSE_SECONDS: Final = 5.0
 
 TEXT: Final = 0x81  # the first byte of a whole text message
 BINARY: Final = 0x82
+DATA: Final = frozenset((0x00, 0x01, 0x02, 0x80, TEXT, BINARY))  # without an extension
+OPCODE: Final = 0x0F  # 0 in all fragments but the first
+FIN: Final = 0x80  # the bit of a whole message, and of its last fragment
 CLOSE: Final = 0x88
 PING: Final = 0x89
 PONG: Final = 0x8A
@@ -58,6 +66,12 @@ HEAD_BYTES: Final = 64 * 1024
 """The maximum size of the head of a handshake."""
 KEYS: Final = 1024
 """How many masking keys are made at a time: each call of the system costs more than a small frame."""
+UNFOLDED_BYTES: Final = 1024 * 1024
+"""The default of `Limits.message_bytes` with compression: a frame of a thousandth of this size may unfold to it."""
+FRAME_BYTES: Final = 2
+"""The size of the smallest frame."""
+STEP_FRAMES: Final = 1024
+"""How many frames are read at a time."""
 
 
 class CloseCode(enum.IntEnum):
@@ -71,6 +85,7 @@ class CloseCode(enum.IntEnum):
     TOO_BIG = 1009
 
 
+_Utf8Decoder: Final = codecs.getincrementaldecoder("utf-8")
 _CLOSED_NORMALLY: Final = (1000, 1001, 1005)
 _RUNNING: Final = State.RUNNING  # looked up once: before Python 3.12 access to enum members is slow
 
@@ -79,6 +94,13 @@ class WebSocketOptions(MessageSocketOptions, total=False):
     """Keyword options of every WebSocket; `WebSocketTransport` describes them."""
 
     ping_seconds: float | None
+
+
+def limits_of(compression: bool, limits: Limits | None, profile: Profile = JSONRPC) -> Limits | None:
+    """Return the limits of a connection that may be compressed; None: those of the profile."""
+    if limits is not None or not compression:
+        return limits
+    return profile.limits.replace(message_bytes=min(profile.limits.message_bytes, UNFOLDED_BYTES))
 
 
 class WebSocketTransport(SocketTransport, MessageTransport, asyncio.BufferedProtocol):
@@ -104,12 +126,15 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.BufferedProt
         self._wire = self._new_wire()
         self._is_head_read = False  # of the handshake
         self._is_open = False  # the handshake is done, and nobody closes
-        self._has_wire_ended = False
+        self._awaits_close = False  # this side has sent a close frame, and the peer's has not arrived
         self._is_plain = True  # no extension changes the frames
         self._max_bytes = self.profile.limits.message_bytes
-        self._partial = bytearray()  # the beginning of a frame
-        self._wanted = 0  # how long `_partial` must be before it is worth looking at again
+        self._unread: bytes | bytearray = b""  # frames, or the beginning of the handshake
+        self._read_bytes = 0  # of `_unread`
+        self._wanted_bytes = FRAME_BYTES  # how much must be unread for another step
+        self._ping: bytes | None = None  # the last one that is not answered
         self._fragments: bytearray | None = None
+        self._utf8 = _Utf8Decoder()  # of the fragments
         self._received_mask = MASKED if self._is_server else 0
         self._small_start = 6 if self._is_server else 2
         self._keys = b""
@@ -154,34 +179,24 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.BufferedProt
     def _read_handshake(self, data: bytes) -> None:
         """Split the handshake from the frames behind it, which the library would read as well."""
         if not self._is_head_read:
-            self._partial += data
-            end = self._partial.find(b"\r\n\r\n") + 4
+            self._unread += data
+            end = self._unread.find(b"\r\n\r\n") + 4
             if end < 4:
-                if len(self._partial) > HEAD_BYTES:
+                if len(self._unread) > HEAD_BYTES:
                     self._on_long_head()
                 return
-            head, data = bytes(self._partial[:end]), bytes(self._partial[end:])
-            self._partial.clear()
+            head, data = bytes(self._unread[:end]), bytes(self._unread[end:])
+            self._clear_unread()
             self._is_head_read = True
             self._handshake_received(head)
         if data and self._is_open:
-            self._read_frames(data)
+            self._frames_received(data)
         elif data and not self._channel.is_closing():
             self._handshake_received(data)
 
     def _on_long_head(self) -> None:
         self._break(ConnectionLost("the head of the handshake is too long"))
         self.abort_channel()
-
-    async def start(self) -> None:
-        await super().start()
-        if self._partial:
-            self._loop.call_soon(self._read_early)
-
-    def _read_early(self) -> None:
-        """Read what arrived before `start`, unless it was read together with what arrived later."""
-        if self._is_open and self._partial:
-            self._read_frames(b"")
 
     # asyncio.BufferedProtocol.
 
@@ -196,28 +211,33 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.BufferedProt
         data = bytes(self._buffer[:nbytes])
         self._chunks += 1
         if self._is_open:
-            self._read_frames(data)
+            self._frames_received(data)
         elif self._wire.state is WireState.CONNECTING:
             self._read_handshake(data)
+        elif self._awaits_close:
+            self._drop_received(nbytes, self._fault is not None)
+            self._keep(data)
+            self._skip_frames()
         else:
-            self._pass_on(data, [])
+            self._drop_received(nbytes, is_fault=True)
         if not self._may_deliver and self._state in (State.IDLE, State.CONNECTING, State.CONNECTED) and self._is_open:
             self._channel.pause_reading()
 
     def eof_received(self) -> bool:
-        self._has_wire_ended = True
         return False  # asyncio closes the socket
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_channel_lost = True
-        self._is_open = False
+        self._is_open = self._awaits_close = False
         fault: Exception | None = exc
         if self._state is not State.CLOSING and self._fault is None and self.close_code is None:
             fault = ConnectionLost("the peer ended the connection without a close frame")
             fault.__cause__ = exc
-        elif self._fault is not None or self.close_code is not None:
-            fault = None
         self.channel_lost(fault)
+
+    def channel_lost(self, fault: Exception | None = None) -> None:
+        # Called again after the backlog, which may have held a close frame.
+        super().channel_lost(None if self._fault is not None or self.close_code is not None else fault)
 
     def pause_writing(self) -> None:
         self.set_blocked(True)
@@ -228,19 +248,15 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.BufferedProt
     # Receiving.
 
     def held_bytes(self) -> int:
-        return super().held_bytes() + len(self._partial) + len(self._fragments or b"")
+        return super().held_bytes() + len(self._unread) - self._read_bytes + len(self._fragments or b"")
 
-    def _read_frames(self, data: bytes | bytearray) -> None:
-        partial = self._partial
-        if self._state is not _RUNNING and self._state in (State.IDLE, State.CONNECTING, State.CONNECTED):
-            partial += data
-            self._wanted = 0
+    def _frames_received(self, data: bytes) -> None:
+        if not self._may_deliver or self._has_backlog:
+            self._keep(data)
+            self._has_backlog = True
             return
-        if partial:
-            partial += data
-            if len(partial) < self._wanted:
-                return
-            data, self._partial = partial, bytearray()
+        if self._unread:
+            self._keep(data)
         else:
             length = len(data) - self._small_start
             # Most chunks are one small message.
@@ -254,94 +270,186 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.BufferedProt
             ):
                 self.receive(apply_mask(data[6:], data[2:6]) if self._is_server else data[2:])
                 return
-        mask_bit = self._received_mask
-        texts: list[Text] = []
-        ping: bytes | bytearray | None = None
-        at, size, wanted = 0, len(data), 2
-        while size - at >= 2:
-            first, second = data[at], data[at + 1]
-            start, length = at + 2, second & 0x7F
-            if length >= SMALL_LENGTH:
-                start += 2 if length == SMALL_LENGTH else 8
-                if start > size:
-                    wanted = start - at
-                    break
-                length = int.from_bytes(data[at + 2 : start], "big")
-            if second & MASKED:
-                start += 4
-            end = start + length
-            if length > self._max_bytes or second & MASKED != mask_bit:
-                end = size  # the library closes the connection
-                first = CLOSE
-            elif end > size:
-                wanted = end - at
-                break
-            if first in (TEXT, BINARY) and self._is_plain and self._fragments is None:
-                text = data[start:end]
-                texts.append(apply_mask(text, data[start - 4 : start]) if mask_bit else text)
-            elif first in (PING, PONG) and length < SMALL_LENGTH:
-                if first == PING:
-                    ping = apply_mask(data[start:end], data[start - 4 : start]) if mask_bit else data[start:end]
-            else:
-                if first == CLOSE:
-                    self._answer_ping(ping)
-                    ping = None
-                    if texts:
-                        self._receive_texts(texts)
-                        texts = []
-                self._pass_on(data[at:end], texts)
-                if not self._is_open:
-                    self._pass_on(data[end:], [])
-                    at = size
-                    break
-            at, wanted = end, 2
-        if at < size:
-            self._partial += data[at:]
-            self._wanted = wanted
-        self._answer_ping(ping)
-        if texts:
-            self._receive_texts(texts)
+            self._unread = data
+        if self._has_unread_frames():
+            self._has_backlog = True
+            self._deliver([], has_more=True)
 
-    def _answer_ping(self, payload: bytes | bytearray | None) -> None:
-        if payload is not None and self._is_open and not self._is_blocked:
-            self._wire.send_pong(bytes(payload))
+    def _keep(self, data: bytes) -> None:
+        """Add to what is unread."""
+        if self._read_bytes or type(self._unread) is not bytearray:
+            self._unread = bytearray(self._unread[self._read_bytes :])
+            self._read_bytes = 0
+        self._unread += data
+
+    def _clear_unread(self) -> None:
+        self._unread = b""
+        self._read_bytes = 0
+        self._wanted_bytes = FRAME_BYTES
+
+    def _has_unread_frames(self) -> bool:
+        return len(self._unread) - self._read_bytes >= self._wanted_bytes
+
+    def _update_backlog(self) -> None:
+        super()._update_backlog()
+        self._has_backlog = self._has_backlog or self._ping is not None or self._has_unread_frames()
+
+    def _next_items(self) -> list[Any]:
+        if not self._undelivered and not self._texts:
+            if self._has_unread_frames():
+                self._read_frames()
+            else:
+                self._answer_ping()
+        return super()._next_items()
+
+    def _read_frames(self) -> None:
+        """Take one step through the frames. Whole messages end it before a frame that may end the connection."""
+        texts = self._texts
+        if self._is_plain and self._fragments is None:
+            self._read_small_texts()
+        for _ in range(STEP_FRAMES - len(texts)):
+            frame = self._next_frame()
+            if frame is None:
+                break
+            first, start, end = frame
+            if first in (TEXT, BINARY) and self._is_plain and self._fragments is None:
+                if not texts:
+                    self._answer_ping()
+                texts.append(self._payload(start, end))
+            elif first in (PING, PONG) and end - start < SMALL_LENGTH:
+                if first == PING:
+                    self._ping = self._payload(start, end)
+            elif texts:
+                break
+            elif first in DATA and self._is_plain:
+                self._fragment_received(first & OPCODE, bool(first & FIN), self._payload(start, end))
+            else:
+                self._answer_ping()
+                self._pass_on(end)
+            if self._wire.state is not WireState.OPEN:
+                return
+            self._read_bytes = end
+            if not self._is_plain:
+                break  # it may have been much longer than its frame
+        if self._read_bytes == len(self._unread):
+            self._clear_unread()
+
+    def _read_small_texts(self) -> None:
+        """Fast path: read the small text messages that come next, if any."""
+        data, at, head_bytes, mask_bit = self._unread, self._read_bytes, self._small_start, self._received_mask
+        longest = min(self._max_bytes, SMALL_LENGTH - 1)
+        texts = self._texts
+        last = len(data) - head_bytes
+        while at <= last and data[at] == TEXT and len(texts) < STEP_FRAMES:
+            length = data[at + 1] ^ mask_bit
+            start = at + head_bytes
+            end = start + length
+            if length > longest or end > len(data):
+                break
+            payload = bytes(data[start:end])
+            texts.append(apply_mask(payload, data[start - 4 : start]) if mask_bit else payload)
+            at = end
+        if texts:
+            self._read_bytes = at
+            self._answer_ping()
+
+    def _next_frame(self) -> tuple[int, int, int] | None:
+        """Return the first byte of the next frame, and where its payload begins and ends; None if it has not arrived.
+
+        A frame whose head violates the protocol is a close frame of all that has arrived: the library refuses it.
+        """
+        data, at, size = self._unread, self._read_bytes, len(self._unread)
+        self._wanted_bytes = FRAME_BYTES
+        if size - at < FRAME_BYTES:
+            return None
+        first, second = data[at], data[at + 1]
+        start, length = at + 2, second & 0x7F
+        if length >= SMALL_LENGTH:
+            start += 2 if length == SMALL_LENGTH else 8
+            if start > size:
+                self._wanted_bytes = start - at
+                return None
+            length = int.from_bytes(data[at + 2 : start], "big")
+        if second & MASKED:
+            start += 4
+        end = start + length
+        if length > self._max_bytes or second & MASKED != self._received_mask:
+            return CLOSE, start, size
+        if end > size:
+            self._wanted_bytes = end - at
+            return None
+        return first, start, end
+
+    def _payload(self, start: int, end: int) -> bytes:
+        payload = bytes(self._unread[start:end])
+        return apply_mask(payload, self._unread[start - 4 : start]) if self._received_mask else payload
+
+    def _answer_ping(self) -> None:
+        ping, self._ping = self._ping, None
+        if ping is not None and self._is_open and not self._is_blocked:
+            self._wire.send_pong(ping)
             self._write_wire()
 
-    def _receive_texts(self, texts: list[Text]) -> None:
-        if len(texts) == 1:
-            self.receive(texts[0])
-        else:
-            self.receive_many(texts)
-
-    def _pass_on(self, data: bytes | bytearray, texts: list[Text]) -> None:
-        """Let the library read a frame, or whatever follows the end of the frames. Append a message that it ends."""
-        if not data or self._has_wire_ended:
-            return
-        wire = self._wire
-        wire.receive_data(data)
-        for frame in wire.events_received():
+    def _pass_on(self, end: int) -> None:
+        """Let the library read the next frame, after the responses to what came before are written."""
+        if self._queue:
+            self._write_queue()
+        self._wire.receive_data(bytes(self._unread[self._read_bytes : end]))
+        for frame in self._wire.events_received():
             assert isinstance(frame, Frame)
             if frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
-                self._fragment_received(frame, texts)
+                self._fragment_received(frame.opcode, frame.fin, bytes(frame.data))
         self._write_wire()
-        if self._is_open and wire.state is not WireState.OPEN:
-            self._on_wire_closing()
+        if self._wire.state is not WireState.OPEN:
+            self._on_wire_closing(self._wire.parser_exc)
 
-    def _fragment_received(self, frame: Frame, texts: list[Text]) -> None:
-        if self._fragments is None:
-            if frame.fin:
-                texts.append(frame.data)
+    def _fragment_received(self, opcode: int, is_last: bool, payload: bytes) -> None:
+        """Handle a frame of a message that may have several."""
+        if (opcode == Opcode.CONT) is (self._fragments is None):
+            self._fail(CloseCode.PROTOCOL_ERROR)
+        elif self._fragments is None and is_last:
+            self._texts.append(payload)
+        else:
+            fragments = bytearray() if self._fragments is None else self._fragments
+            if len(fragments) + len(payload) > self._max_bytes:
+                self._fail(CloseCode.TOO_BIG)
                 return
-            self._fragments = bytearray()
-        self._fragments += frame.data
-        if frame.fin:
-            texts.append(self._fragments)
-            self._fragments = None
+            try:
+                self._utf8.decode(payload, is_last)
+            except UnicodeDecodeError as error:
+                self._fail(CloseCode.INVALID_TEXT, error)
+                return
+            fragments += payload
+            if is_last:
+                self._texts.append(fragments)
+            self._fragments = None if is_last else fragments
+
+    def _skip_frames(self) -> None:
+        """Take one step to the close frame of the peer. What comes before it is too late."""
+        if not self._awaits_close:
+            return
+        for _ in range(STEP_FRAMES):
+            frame = self._next_frame()
+            if frame is None:
+                break
+            if frame[0] == CLOSE:
+                self._awaits_close = False
+                self._wire.receive_data(bytes(self._unread[self._read_bytes : frame[2]]))
+                self._write_wire()
+                self._clear_unread()
+                return
+            self._read_bytes = frame[2]
+        if self._has_unread_frames():
+            self._channel.pause_reading()
+            self._loop.call_soon(self._skip_frames)
+        else:
+            self._channel.resume_reading()
 
     def _deliver_item(self, item: Any) -> None:
-        if isinstance(item, ParseError) and item.code is ParseErrorCode.INVALID_UTF8:
-            self._loop.call_soon(self._fail, CloseCode.INVALID_TEXT)
-        super()._deliver_item(item)
+        if type(item) is ParseError and item.code is ParseErrorCode.INVALID_UTF8:
+            self._fail(CloseCode.INVALID_TEXT, item)
+        else:
+            super()._deliver_item(item)
 
     # Sending.
 
@@ -396,44 +504,43 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.BufferedProt
         self._wire.send_close(code)
         self._is_open = False
         self._write_wire()
-        self._pass_on_partial()
+        self._awaits_close = True
+        self._skip_frames()
 
-    def _pass_on_partial(self) -> None:
-        """Let the library read the beginning of a frame that has arrived: from now on it reads everything."""
-        data = bytes(self._partial)
-        self._partial.clear()
-        self._pass_on(data, [])
+    def _fail(self, code: CloseCode, cause: Exception | None = None) -> None:
+        """Close the connection because of a violation that the library does not see."""
+        if self._queue:
+            self._write_queue()
+        self._wire.fail(code)
+        self._write_wire()
+        self._on_wire_closing(cause)
 
-    def _fail(self, code: CloseCode) -> None:
-        """Close the connection because the peer violated the protocol in a way that the library does not see."""
-        if self._is_open:
-            self._wire.fail(code)
-            self._write_wire()
-            self._on_wire_closing()
-
-    def _on_wire_closing(self) -> None:
+    def _on_wire_closing(self, cause: Exception | None) -> None:
         """Handle a close frame of the peer, or a violation: nothing more can be sent, and the connection ends soon."""
         wire = self._wire
         self._is_open = False
-        self._fragments = None
+        self._fragments = self._ping = None
+        self._texts.clear()
+        self._clear_unread()
         if wire.close_rcvd is None:
             code = wire.close_sent.code if wire.close_sent is not None else CloseCode.PROTOCOL_ERROR
             fault = ConnectionLost(f"the peer violated the WebSocket protocol: closed with {int(code)}")
-            fault.__cause__ = wire.parser_exc
+            fault.__cause__ = cause
             self._break(fault)
         elif wire.close_rcvd.code not in _CLOSED_NORMALLY:
             self._break(ConnectionLost(f"the peer closed the connection with {int(wire.close_rcvd.code)}"))
         else:
             self._stop_sending()
-        self._channel.resume_reading()
-        self._end_timer = asyncio.get_running_loop().call_later(CLOSE_SECONDS, self.abort_channel)
+        if not self._is_channel_lost:
+            self._channel.resume_reading()
+            self._end_timer = self._loop.call_later(CLOSE_SECONDS, self.abort_channel)
 
     def release_channel(self) -> None:
         super().release_channel()
         for timer in (self._ping_timer, self._end_timer):
             if timer is not None:
                 timer.cancel()
-        self._partial.clear()
+        self._clear_unread()
         self._fragments = None
 
     # Keeping alive.

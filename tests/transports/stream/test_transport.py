@@ -26,7 +26,7 @@ from jsonrpc_fast.transports import (
 )
 from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
 
-from ...support.transports import RecordedConnections, Recorder, connected, echo, eventually, reset, serving
+from ...support.transports import RecordedConnections, Recorder, connected, echo, eventually, flood, reset, serving
 
 pytestmark = [pytest.mark.timeout(40), pytest.mark.usefixtures("each_loop", "no_descriptor_left")]
 needs_unix = pytest.mark.skipif(sys.platform == "win32", reason="asyncio has no Unix sockets on Windows")
@@ -370,6 +370,15 @@ async def test_a_connection_with_too_many_faults_is_closed(text: bytes) -> None:
         assert 1000 < faults <= 1200
         assert isinstance(seen[0].events[-2], ConnectionLost)
         assert str(seen[0].events[-2]) == "the peer sent more than 1000 invalid messages"
+
+
+async def test_a_peer_that_goes_on_after_too_many_faults_is_cut_off() -> None:
+    async with serving(max_faults=0) as server:
+        reader, writer = await asyncio.open_connection(*server.address)
+        writer.write(b"{}\n")
+        assert await reader.read() == b""
+        assert await flood(writer, b"{}\n" * 20_000)
+        await eventually(lambda: server.connections == 0)
 
 
 @pytest.mark.parametrize("bound", [0, 5, None])

@@ -18,14 +18,15 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import apply_mask  # type: ignore[attr-defined]
 
-from jsonrpc_fast import Limits, Notification, ParseErrorCode, Request, Response, encode_notification
+from jsonrpc_fast import JSONRPC, Limits, Notification, ParseErrorCode, Request, Response, encode_notification
 from jsonrpc_fast.errors import ConnectionLost, StateError
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
 from jsonrpc_fast.transports.websocket import CloseCode, WebSocketClient, WebSocketServer
 from jsonrpc_fast.transports.websocket import transport as websocket_transport
 
-from ...support.transports import RecordedConnections, Recorder, eventually
+from ...support.tables import rows
+from ...support.transports import RecordedConnections, Recorder, eventually, flood
 from ...support.websocket_peers import (
     CALL,
     HANDLERS,
@@ -118,6 +119,27 @@ async def test_a_compressed_message_over_the_limit_is_not_inflated() -> None:
         assert peer.close_code == 1009
 
 
+async def test_the_limit_of_compressed_messages() -> None:
+    text = encode_notification("n", ["x" * 2_000_000])
+    for limits, code in ((None, 1009), (Limits(), None)):
+        connections = RecordedConnections()
+        async with (
+            serving(connections, compression=True, limits=limits) as server,
+            connect(uri_of(server), compression="deflate") as client,
+        ):
+            await client.send(text.decode())
+            if code is None:
+                await eventually(lambda: bool(connections[0].events))  # noqa: B023
+                assert isinstance(connections[0].events[0], Notification)
+            else:
+                await client.wait_closed()
+                assert client.close_code == code
+    small = WebSocketClient("ws://localhost", compression=True)
+    assert small.profile.limits == Limits(message_bytes=1024 * 1024)
+    tiny = WebSocketClient("ws://localhost", compression=True, profile=JSONRPC.replace(limits=Limits(message_bytes=9)))
+    assert tiny.profile.limits == Limits(message_bytes=9)
+
+
 async def test_any_chunking_gives_the_same_messages() -> None:
     connections = RecordedConnections()
     stream = (
@@ -178,6 +200,59 @@ async def test_violations_close_with_a_code_that_the_peer_can_read(data: bytes, 
         assert connections[0].events[-1] == "closed"
         async with Session(WebSocketClient(uri_of(server))):  # others are served
             pass
+
+
+CLOSED_1007 = b"\x88\x02\x03\xef"
+
+
+@rows(
+    "first, text",
+    [(0x81, b'"\xff"'), (0x82, b'{"jsonrpc":"2.0","id":9,"result":"\xff"}'), (0x81, b"[{},\xed\xa0\x80]")],
+)
+async def test_what_follows_a_text_that_is_not_utf8_is_not_served(first: int, text: bytes) -> None:
+    for behind in (frame(0x81, CALL), frame(0x01, CALL[:5]) + frame(0x80, CALL[5:]), frame(0x89, b"x")):
+        async with serving() as server, raw_client(server) as (reader, writer):
+            writer.write(frame(0x81, CALL) + frame(first, text) + behind)
+            assert await reader.read() == b"\x81\x23" + REPLY + CLOSED_1007  # and no error response
+
+
+async def test_a_fragment_that_is_not_utf8_is_refused_before_the_last_one() -> None:
+    async with serving() as server:
+        for fragments in (frame(0x01, b"\xff"), frame(0x01, b'"\xf0\x9f') + frame(0x00, b"\x98") + frame(0x00, b'"')):
+            async with raw_client(server) as (reader, writer):
+                writer.write(frame(0x81, CALL) + fragments)
+                assert await reader.read() == b"\x81\x23" + REPLY + CLOSED_1007
+        async with raw_client(server) as (reader, writer):  # a character may be cut
+            text = '{"jsonrpc":"2.0","id":1,"method":"echo","params":["😀"]}'.encode()
+            at = text.index(b"\xf0") + 2
+            writer.write(frame(0x01, text[:at]) + frame(0x80, text[at:]))
+            assert "😀".encode() in await reader.readuntil(b"}")
+
+
+@rows(
+    "data",
+    [
+        frame(0x81, b"{}"),
+        frame(0x81, b'"\xff"'),
+        frame(0x83, b""),
+        frame(0x88, b"\x03\xe8"),
+    ],
+)
+async def test_a_peer_that_goes_on_after_its_fault_or_close_is_cut_off(data: bytes) -> None:
+    async with serving(max_faults=0) as server:
+        async with raw_client(server) as (reader, writer):
+            writer.write(data)
+            assert await reader.readexactly(1)
+            assert await flood(writer, frame(0x81, b" " * 60_000))
+        await eventually(lambda: server.connections == 0)
+
+
+async def test_a_peer_that_goes_on_after_a_refused_handshake_is_cut_off() -> None:
+    async with serving() as server:
+        reader, writer = await asyncio.open_connection(*server.address[:2])
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 426")
+        assert await flood(writer, b" " * 60_000)
 
 
 async def test_close_codes_of_the_peer() -> None:
