@@ -14,18 +14,8 @@ Rules:
     encoding other than UTF-8, on an event loop other than asyncio's, and for the client on Windows.
   - The SDK's session drops its unanswered requests at the end of the stream. So it sees the end only after it has
     answered all of them, or half a second after its last answer.
-
-Messages follow the rules of `MCP_2025_11_25`. Like the SDK, the adapter accepts null for absent `params`, null beside a
-result or an error, and an empty method. The SDK's models also accept the following messages, and the adapter does not:
-the session gets a `ParseError` instead, so a request among them is never answered.
-
-  - a duplicate member; a method beside a result or an error; a result beside an error;
-  - a request whose id is null, a boolean, an array, an object, or a number with a fraction or an exponent (the SDK
-    treats it as a notification);
-  - NaN, Infinity, and numbers beyond the range of a double; bytes that are not UTF-8 (the SDK replaces them);
-  - an error whose code is not an integer;
-  - a method longer than 1,024 bytes, an id longer than 512, a message larger than 64 MiB (16 MiB with the pure backend;
-    see `Limits`).
+  - What the rules of `MCP_2025_11_25` refuse, the SDK's models read, as in the SDK: duplicate members, NaN, ids with a
+    fraction. What they refuse, too, and a message larger than `Limits.message_bytes`, arrives as a `ParseError`.
 """
 
 from __future__ import annotations
@@ -36,6 +26,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, TextIO
 
@@ -53,11 +44,20 @@ try:
 except ModuleNotFoundError as _missing:
     raise ImportError('this adapter needs the MCP SDK for Python: pip install "mcp>=2"') from _missing
 
-from ..codec import Notification, Request, Response, encode_error, encode_notification, encode_request, encode_result
-from ..errors import ConnectionLost, EncodeError
+from ..codec import (
+    Notification,
+    ParseError,
+    Request,
+    Response,
+    decode,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+)
+from ..errors import ConnectionLost
 from ..profile import MCP_2025_11_25
 from ..transports.byte_transport import ByteTransport
-from ..transports.protocol import Received
 from ..transports.stdio.client import StdioClient
 from ..transports.stdio.server import StdioServer
 from ..types import UNSET
@@ -83,11 +83,38 @@ PROFILE: Final = MCP_2025_11_25.replace(
 _IS_WRAPPED: Final = isinstance(types.JSONRPCMessage, type)
 """Whether each message is wrapped in another model, as before 2.0 of the SDK."""
 
+_validate: Final[Callable[[str], Any]] = (
+    types.JSONRPCMessage.model_validate_json
+    if _IS_WRAPPED
+    else partial(types.jsonrpc_message_adapter.validate_json, by_name=False)
+)
+"""How the SDK reads a line."""
+
 _sdk_servers: Final[list[None]] = []
 """An item for each running server of the SDK that uses a standard stream: the SDK refuses a second one."""
 
 _EXCLUDED: Final[dict[str, Any]] = {"exclude_none" if _IS_WRAPPED else "exclude_unset": True}
 """How the SDK writes its models."""
+
+
+def read(text: bytes, errors: str = "strict") -> SessionMessage | Exception:
+    """Return the SDK's message for a text, or why it is none.
+
+    Args:
+        text: A line.
+        errors: What the SDK does with bytes that are not UTF-8: "strict" for clients, "replace" for servers.
+    """
+    received: Any = decode(text, PROFILE)
+    try:
+        if isinstance(received, (Request, Notification, Response)):
+            return to_session_message(received)
+        return SessionMessage(_validate(text.decode("utf-8", errors)))
+    except ValueError as fault:  # the models have more rules
+        return received if isinstance(received, ParseError) else fault  # pydantic's text holds the input
+
+
+OPTIONS: Final[dict[str, Any]] = {"profile": PROFILE, "decode": read}
+"""The options of a transport for `streams_over`."""
 
 
 def install() -> None:
@@ -136,7 +163,8 @@ async def stdio_server(
         finally:
             del _sdk_servers[:has_standard_stream]
         return
-    async with streams_over(StdioServer(profile=PROFILE)) as streams:
+    transport = StdioServer(profile=PROFILE, decode=partial(read, errors="replace"))
+    async with streams_over(transport) as streams:
         yield streams
 
 
@@ -172,7 +200,7 @@ async def stdio_client(
         exit_seconds=2.0,
         terminate_seconds=2.0,
         drain_seconds=2.0,
-        profile=PROFILE,
+        **OPTIONS,
     )
     async with streams_over(transport) as streams:
         yield streams
@@ -180,7 +208,7 @@ async def stdio_client(
 
 @asynccontextmanager
 async def streams_over(transport: ByteTransport) -> AsyncGenerator[tuple[_ReadStream, _WriteStream], None]:
-    """Start a transport, yield a session's streams over it, and close it."""
+    """Start a transport with `OPTIONS`, yield a session's streams over it, and close it."""
     unanswered = _Unanswered(transport)
     read_stream, write_stream = _ReadStream(transport, unanswered), _WriteStream(transport, unanswered)
     await transport.start()
@@ -263,7 +291,7 @@ if _IS_WRAPPED:
     _root = _constructor(types.JSONRPCMessage, {"root": types.JSONRPCNotification(jsonrpc="2.0", method="")}, {"root"})
 
 
-def to_session_message(received: Received) -> SessionMessage:
+def to_session_message(received: Request | Notification | Response) -> SessionMessage:
     """Return the SDK's message for a decoded one. Raises pydantic's ValidationError, a ValueError."""
     message: Any
     if type(received) is Request:
@@ -279,7 +307,6 @@ def to_session_message(received: Received) -> SessionMessage:
             {"jsonrpc", "method"} if params is None else {"jsonrpc", "method", "params"},
         )
     else:
-        assert type(received) is Response  # the profile has no batches
         error = received.error
         if error is None:
             message = _response(
@@ -296,6 +323,11 @@ def to_session_message(received: Received) -> SessionMessage:
             else:
                 message = _error({"jsonrpc": "2.0", "id": received.id, "error": data}, {"jsonrpc", "id", "error"})
     return SessionMessage(message if _root is None else _root({"root": message}, {"root"}))
+
+
+def _inner(item: SessionMessage) -> Any:
+    """Return the model of a request, a notification or a response."""
+    return item.message.root if _IS_WRAPPED else item.message  # type: ignore[union-attr]
 
 
 def _to_jsonable(value: Any) -> Any:
@@ -319,8 +351,8 @@ def to_line(message: Any) -> bytes:
             if not error.model_extra:
                 data = error.data if "data" in error.model_fields_set else UNSET
                 return encode_error(message.id, error.code, error.message, data, default=_to_jsonable)
-    except EncodeError:
-        pass  # such as an integer beyond 64 bits, which the SDK can encode
+    except (TypeError, ValueError):
+        pass  # such as an integer beyond 64 bits, or a long id
     line: str = message.model_dump_json(by_alias=True, **_EXCLUDED)
     return line.encode()
 
@@ -370,19 +402,16 @@ class _ReadStream:
         transport.onend = self._end_soon
         transport.onclose = self._end
 
-    def _on_message(self, received: Received) -> None:
-        if isinstance(received, Request):
-            self._unanswered.add(received.id)
-        elif isinstance(received, Notification) and received.method == "notifications/cancelled":
-            id = received.params.get("requestId") if isinstance(received.params, dict) else None
-            if isinstance(id, (str, int)):
-                self._unanswered.remove(id)
-        try:
-            self._put(to_session_message(received))
-        except ValueError as fault:  # the SDK's models have more rules
-            if isinstance(received, Request):
-                self._unanswered.remove(received.id)
-            self._put(fault)
+    def _on_message(self, received: Any) -> None:
+        if isinstance(received, SessionMessage):
+            message: Any = _inner(received)
+            if isinstance(message, types.JSONRPCRequest):
+                self._unanswered.add(message.id)
+            elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
+                id = (message.params or {}).get("requestId")
+                if isinstance(id, (str, int)):
+                    self._unanswered.remove(id)
+        self._put(received)
 
     def _put(self, item: SessionMessage | Exception) -> None:
         if self._is_closed:
@@ -484,7 +513,7 @@ class _WriteStream:
         """Send a message, and wait while the write buffer is full."""
         if self._is_closed:
             raise anyio.ClosedResourceError
-        message: Any = item.message.root if _IS_WRAPPED else item.message  # type: ignore[union-attr]
+        message = _inner(item)
         line = to_line(message)
         is_answer = isinstance(message, types.JSONRPCResponse | types.JSONRPCError)
         if is_answer:

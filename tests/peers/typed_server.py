@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from jsonrpc_fast.mcp.server.results import ToolResult
 from jsonrpc_fast.mcp.server.server import Server
 
+logging.basicConfig(format="%(message)s")
 server = Server("typed", "1")
 
 

@@ -49,7 +49,7 @@ def install() -> None:
             async with sdk_streams() as streams:
                 yield streams
             return
-        here, there = memory_pair(profile=adapter.PROFILE, drain_seconds=0)
+        here, there = memory_pair(**adapter.OPTIONS, drain_seconds=0)
         async with adapter.streams_over(here) as one, adapter.streams_over(there) as other:
             # The tests end a session by closing its write stream, which has no effect on stdio.
             for (_, write_stream), transport in ((one, here), (other, there)):
