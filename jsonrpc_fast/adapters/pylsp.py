@@ -9,7 +9,8 @@ python-lsp-server (pylsp) imports the classes by itself: call `install` before i
 Rules:
   - The classes are subclasses of the library's own. Messages stay dicts, without checks: the library's endpoint judges
     them, as before.
-  - What the core cannot read, and what orjson cannot write, the library's own parser does: ujson, or the json module.
+  - What the core cannot read, and what orjson would write differently, the library's own parser does: ujson, or the
+    json module.
     Without the core it reads everything.
   - A writer with arguments for `json.dumps` writes as the library does.
 """
@@ -20,9 +21,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..codec._backend import dumps
-from ..codec._json import OPT_PASSTHROUGH
-from .json import loads_or
+from .json import loads_or, to_bytes
 
 try:
     from pylsp_jsonrpc import streams  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -63,10 +62,7 @@ class JsonRpcStreamWriter(streams.JsonRpcStreamWriter):  # type: ignore[misc]
 
     def write(self, message: Any) -> None:
         """Write a message. A message that cannot be written is logged."""
-        try:
-            text = None if self._json_dumps_args else dumps(message, None, OPT_PASSTHROUGH)
-        except TypeError:
-            text = None
+        text = None if self._json_dumps_args else to_bytes(message)
         if text is None:
             super().write(message)
             return

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 from typing import Any
 
 import pytest
@@ -14,6 +16,8 @@ from aiorpcx import jsonrpc
 
 from jsonrpc_fast import BACKEND
 from jsonrpc_fast.adapters import aiorpcx as adapter
+
+from ..support import hostile_messages
 
 MESSAGES = [
     b'{"jsonrpc":"2.0","id":1,"method":"a","params":[1]}',
@@ -121,6 +125,63 @@ def test_responses(name: str, result: Any) -> None:
             return repr(error)
 
     assert described(fast) == described(own)
+
+
+def received(module: Any, protocol: str, text: bytes) -> list[str]:
+    """Return what a connection makes of a message: its requests with the responses to them, or its error."""
+    connection = module.JSONRPCConnection(getattr(module, protocol))
+    try:
+        items = connection.receive_message(text)
+    except Exception as error:
+        if not isinstance(error, aiorpcx.ProtocolError):
+            return [type(error).__name__]
+        return [str(error.code), error.message, error.error_message and repr(json.loads(error.error_message))]
+    found = []
+    for item in items:
+        answer = item.send_result(["done"]) if isinstance(item, jsonrpc.Request) else None
+        found.append(repr((type(item).__name__, item.method, item.args, answer and repr(json.loads(answer)))))
+    return found
+
+
+async def ended(module: Any, protocol: str, text: bytes) -> str:
+    """Return how a call ends that a message answers; "open" if it does not."""
+    connection = module.JSONRPCConnection(getattr(module, protocol))
+    _, call = connection.send_request(jsonrpc.Request("x", []))
+    with contextlib.suppress(Exception):
+        connection.receive_message(text)
+    return repr(call.exception() or call.result()) if call.done() else "open"
+
+
+@pytest.mark.parametrize("protocol", NAMES)
+async def test_hostile_requests_are_answered_as_by_aiorpcx(protocol: str) -> None:
+    texts = hostile_messages.requests(b"7", b"a", mutations=500)
+    found = {name: [received(module, protocol, text) for module in (jsonrpc, adapter)] for name, text in texts.items()}
+    assert {name: both for name, both in found.items() if both[0] != both[1]} == {}
+
+
+@pytest.mark.parametrize("protocol", NAMES)
+async def test_calls_end_as_with_aiorpcx(protocol: str) -> None:
+    texts = hostile_messages.responses(b"0", mutations=500)
+    found = {
+        name: [await ended(module, protocol, text) for module in (jsonrpc, adapter)] for name, text in texts.items()
+    }
+    assert {name: both for name, both in found.items() if both[0] != both[1]} == {}
+    assert sum(both[0] != "open" for both in found.values()) > 30
+
+
+@pytest.mark.parametrize("protocol", NAMES)
+def test_hostile_values_are_written_as_by_aiorpcx(protocol: str) -> None:
+    differing = {}
+    for name, value in hostile_messages.VALUES.items():
+        found = []
+        for module in (jsonrpc, adapter):
+            try:
+                found.append(repr(json.loads(getattr(module, protocol).response_message(value, 1))))
+            except Exception as error:
+                found.append(type(error).__name__)
+        if found[0] != found[1]:
+            differing[name] = found
+    assert differing == {}
 
 
 class ServerSession(aiorpcx.RPCSession):  # type: ignore[misc]

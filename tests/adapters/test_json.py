@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from jsonrpc_fast import BACKEND
 from jsonrpc_fast.adapters import json as adapter
 
+from ..support import hostile_messages
 from ..support.tables import rows
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024
@@ -390,3 +391,14 @@ def test_jsonrpcserver() -> None:
     request = '{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'
     assert jsonrpcserver.dispatch(request, **options) == '{"jsonrpc":"2.0","result":3,"id":1}'
     assert json.loads(jsonrpcserver.dispatch("{", **options))["error"]["code"] == -32700
+
+
+def test_hostile_texts_and_values() -> None:
+    texts = hostile_messages.requests(b"1", b"a", mutations=1000) | hostile_messages.responses(b"1", mutations=1000)
+    found = {name: (describe(adapter.loads, text), describe(json.loads, text)) for name, text in texts.items()}
+    for name, value in hostile_messages.VALUES.items():
+        options: dict[str, Any] = {"separators": (",", ":"), "ensure_ascii": False}
+        found[f"value {name}"] = describe(adapter.dumps, value, **options), describe(json.dumps, value, **options)
+    spelled = found.pop("value small numbers")
+    assert [json.loads(eval(text)) for text in spelled] == [hostile_messages.VALUES["small numbers"]] * 2
+    assert {name: both for name, both in found.items() if both[0] != both[1]} == {}

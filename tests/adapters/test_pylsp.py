@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +19,8 @@ from pylsp_jsonrpc import streams
 from pylsp_jsonrpc.endpoint import Endpoint
 
 from jsonrpc_fast.adapters import pylsp as adapter
+
+from ..support import hostile_messages
 
 SERVER = """
 import sys
@@ -145,3 +149,55 @@ def test_install(monkeypatch: pytest.MonkeyPatch) -> None:
     adapter.install()
     assert streams.JsonRpcStreamReader is adapter.JsonRpcStreamReader
     assert streams.JsonRpcStreamWriter is adapter.JsonRpcStreamWriter
+
+
+def answers(module: Any, text: bytes) -> list[Any]:
+    """Return what an endpoint answers to a hostile text and a good one behind it."""
+    output = io.BytesIO()
+    good = b'{"jsonrpc":"2.0","id":"good","method":"echo","params":{}}'
+    handlers = {"echo": lambda params: repr(params), "value": lambda params: hostile_messages.VALUES[params["name"]]}
+    endpoint = Endpoint(handlers, module.JsonRpcStreamWriter(output).write)
+    try:
+        module.JsonRpcStreamReader(io.BufferedReader(io.BytesIO(framed(text) + framed(good)))).listen(endpoint.consume)  # type: ignore[arg-type]
+    except Exception as error:
+        return [type(error).__name__]
+    finally:
+        endpoint.shutdown()
+    found: list[Any] = []
+    reader = streams.JsonRpcStreamReader(io.BufferedReader(io.BytesIO(output.getvalue())))  # type: ignore[arg-type]
+    reader.listen(found.append)
+    assert [answer.get("id") for answer in found][-1:] == ["good"]
+    for answer in found:
+        answer.get("error", {}).pop("data", None)  # a traceback
+    return [repr(answer) for answer in found[:-1]]
+
+
+def test_hostile_requests_are_answered_as_by_the_library() -> None:
+    texts = hostile_messages.requests(b'"hostile"', b"echo", mutations=300)
+    found = {name: (answers(streams, text), answers(adapter, text)) for name, text in texts.items()}
+    assert {name: both for name, both in found.items() if both[0] != both[1]} == {}
+    assert sum(bool(both[0]) for both in found.values()) > 60
+
+
+def test_hostile_values_are_written_as_by_the_library() -> None:
+    found = {}
+    for name in hostile_messages.VALUES:
+        text = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "value", "params": {"name": name}}).encode()
+        found[name] = answers(streams, text), answers(adapter, text)
+    assert {name: both for name, both in found.items() if both[0] != both[1]} == {}
+
+
+def test_calls_end_as_with_the_library() -> None:
+    def outcome(module: Any, text: bytes) -> str:
+        endpoint = Endpoint({}, lambda message: None, id_generator=lambda: "call")
+        call = endpoint.request("x", {})
+        with contextlib.suppress(Exception):
+            reader = module.JsonRpcStreamReader(io.BufferedReader(io.BytesIO(framed(text))))
+            reader.listen(endpoint.consume)
+        endpoint.shutdown()
+        return repr(call.exception() or call.result()) if call.done() else "open"
+
+    texts = hostile_messages.responses(b'"call"', mutations=300)
+    found = {name: (outcome(streams, text), outcome(adapter, text)) for name, text in texts.items()}
+    assert {name: both for name, both in found.items() if both[0] != both[1]} == {}
+    assert sum(both[0] != "open" for both in found.values()) > 30

@@ -25,6 +25,7 @@ from web3.exceptions import BadResponseFormat, ContractLogicError, MethodUnavail
 from jsonrpc_fast import BACKEND
 from jsonrpc_fast.adapters import web3 as adapter
 
+from ..support import hostile_messages
 from ..support.eth_app import BALANCE
 from ..support.eth_node import HEADS, LOGS, Node, running_node
 
@@ -326,3 +327,32 @@ def test_a_response_that_never_ends_is_a_timeout(tmp_path: Path, module: Any) ->
 
     with peer(tmp_path / "ipc", [b'{"jsonrpc":"2.0"}{']), pytest.raises(Timeout):
         module.IPCProvider(tmp_path / "ipc", timeout=1).make_request("m", [])
+
+
+def test_hostile_responses_are_read_as_by_web3() -> None:
+    texts = hostile_messages.responses(b"1", mutations=500) | hostile_messages.requests(b"1", b"eth_subscription", 100)
+    differing = {}
+    for name in ("HTTPProvider", "AsyncHTTPProvider"):
+        own, fast = getattr(web3, name)(), getattr(adapter, name)()
+        for text_name, text in texts.items():
+            both = outcome(own.decode_rpc_response, text), outcome(fast.decode_rpc_response, text)
+            if both[0] != both[1]:
+                differing[f"{name}: {text_name}"] = both
+    assert differing == {}
+
+
+def test_hostile_values_are_written_as_by_web3() -> None:
+    differing = {}
+    for name, value in hostile_messages.VALUES.items():
+        found = []
+        for module in (web3, adapter):
+            provider = module.HTTPProvider()
+            try:
+                text = provider.encode_rpc_request("m", [value])
+            except Exception as error:
+                found.append((type(error).__name__, ""))
+            else:
+                found.append(("written", outcome(provider.decode_rpc_response, text)))
+        if found[0] != found[1]:
+            differing[name] = found
+    assert differing == {}

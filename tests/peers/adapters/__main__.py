@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import jsonrpc_fast
+from jsonrpc_fast import codec
 
 from ...support.places import PACKAGE
 from . import aiorpcx, json, mcp, pygls, pylsp, web3
@@ -54,6 +55,10 @@ def main() -> None:
     parser.add_argument("--no-tests", action="store_true", help="measure only")
     parser.add_argument("--no-times", action="store_true", help="run the tests only")
     arguments = parser.parse_args()
+    if jsonrpc_fast.BACKEND != "cython" and not arguments.no_times:
+        parser.error(
+            f"the figures are about the core, which is not in use: {codec.CORE_FAULT}; --no-times leaves them out"
+        )
     before = load()
     rows, others, sizes, failures = [], [], [], []
     for name in arguments.names or LIBRARIES:
