@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,3 +28,18 @@ def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _authority().issue_cert("localhost", "127.0.0.1").configure_cert(server)
     return server, new_client_context()
+
+
+def write_certificates(folder: Path) -> None:
+    """Write what `contexts_of` reads, for tests of several processes."""
+    _authority().cert_pem.write_to_path(str(folder / "authority.pem"))
+    _authority().issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(
+        str(folder / "server.pem")
+    )
+
+
+def contexts_of(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return what `contexts` returns, made of the files in a folder."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(folder / "server.pem")
+    return server, ssl.create_default_context(cafile=str(folder / "authority.pem"))
