@@ -23,6 +23,8 @@ from jsonrpc_fast.session import (
 from jsonrpc_fast.transports import TcpClient, TcpServer
 from jsonrpc_fast.transports.websocket import WebSocketClient, WebSocketServer
 
+from ..support.waiting import eventually
+
 pytestmark = pytest.mark.usefixtures("each_loop")
 
 NUMBERS = 60
@@ -233,14 +235,13 @@ async def test_a_restart_loses_no_call(kind: str) -> None:
             await stack.enter_async_context(client)
         calls = [asyncio.ensure_future(call(client)) for client in clients for _ in range(10)]
         closings = []
-        for _ in range(3):
-            await asyncio.sleep(0.05)
+        for count in (50, 100, 150):
+            await eventually(lambda count=count: len(served) > count)  # type: ignore[misc]
             server.stop_accepting()
             closings.append(asyncio.ensure_future(server.close()))
             server = await start(port)
-        await asyncio.sleep(0.05)
+        await eventually(lambda: len(served) > 200)
         is_over = True
         await asyncio.gather(*calls, *closings)
     await server.close()
     assert served == Counter(range(len(served)))
-    assert len(served) > 100
