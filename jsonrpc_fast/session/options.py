@@ -29,8 +29,9 @@ class SessionOptions(TypedDict, total=False):
         convention: How the protocol cancels requests and reports progress; by default not at all.
         hooks: An object with methods for metrics and traces; see `jsonrpc_fast.session.hooks`.
         errors: Exception classes by error code, for what a call raises: subclasses of RpcError with the same arguments.
-        reply_policy: Whether to answer malformed messages without a certain id: "always" (the default), "never",
-            "limited" or a `ReplyBudget`.
+        reply_policy: Whether to answer malformed messages without a certain id: "always", "never", "limited" or a
+            `ReplyBudget`. The default is "never" for a `StdioClient`, whose child may print text, and "always" for
+            other transports.
         id_factory: Returns the id of the next call, an int or a str; by default ids count from 1.
         unique_ids: Whether to refuse a request whose id is in flight already; True by default. If False, the request is
             served like any other.
@@ -57,7 +58,7 @@ class SessionOptions(TypedDict, total=False):
     convention: Convention | None
     hooks: Hooks | None
     errors: Mapping[int, type[RpcError]] | None
-    reply_policy: ReplyPolicy | ReplyBudget
+    reply_policy: ReplyPolicy | ReplyBudget | Unset
     id_factory: Callable[[], int | str] | None
     unique_ids: bool
     default: Default
@@ -78,7 +79,7 @@ _DEFAULTS: Final[SessionOptions] = {
     "convention": None,
     "hooks": None,
     "errors": None,
-    "reply_policy": "always",
+    "reply_policy": UNSET,
     "id_factory": None,
     "unique_ids": True,
     "default": None,

@@ -87,9 +87,12 @@ class Session(Caller):
         **options: Unpack[SessionOptions],
     ) -> None:
         checked = check_options(**options)
+        reply_policy = checked["reply_policy"]
+        if isinstance(reply_policy, Unset):
+            reply_policy = "always" if getattr(transport, "answers_faults", True) else "never"
         peer = Peer(
             convention=checked["convention"],
-            reply_policy=checked["reply_policy"],
+            reply_policy=reply_policy,
             id_factory=checked["id_factory"],
             max_pending=checked["max_pending"],
             unique_ids=checked["unique_ids"],

@@ -95,6 +95,8 @@ class BaseTransport(Transport):
         linger_turns: How many more turns of the loop frames wait, so that more of them leave in one write.
         answers_after_end: Whether a peer that ended its stream usually still waits for replies, like the client of a
             process that closes the process's stdin.
+        answers_faults: Whether a session answers malformed messages without a certain id, unless its option says
+            otherwise.
         waits_for_peer: Whether `close` waits until the peer ends its stream, so that the peer loses nothing.
         writes_lone_frames: Whether the channel may be written inside `send`, because it calls nothing back.
 
@@ -103,6 +105,7 @@ class BaseTransport(Transport):
     """
 
     answers_after_end: ClassVar[bool] = False
+    answers_faults: ClassVar[bool] = True
     waits_for_peer: ClassVar[bool] = False
     writes_lone_frames: ClassVar[bool] = False
 

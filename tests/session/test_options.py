@@ -18,7 +18,7 @@ DEFAULTS = {
     "convention": None,
     "hooks": None,
     "errors": None,
-    "reply_policy": "always",
+    "reply_policy": UNSET,
     "id_factory": None,
     "unique_ids": True,
     "default": None,

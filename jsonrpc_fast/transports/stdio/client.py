@@ -5,6 +5,8 @@ Rules:
     waits `terminate_seconds`, and kills it.
   - When the child ends by itself, what it wrote is delivered, then the transport closes.
   - A child does not outlive the event loop.
+  - What a child prints beside its messages is a fault for `onerror`, and gets no response: a child that does not read
+    while it prints would block both sides.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ from .transport import DescriptorTransport
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+STDERR_BYTES: Final = 4096
+"""How much of a child's stderr is read at a time: each byte may be a line, and takes a call."""
 
 LINE_BYTES: Final = 64 * 1024
 """Longer lines of a child's stderr are split."""
@@ -64,6 +69,8 @@ class StdioClient(DescriptorTransport):
     Raises:
         TypeError, ValueError: An argument has the wrong type or value.
     """
+
+    answers_faults = False
 
     def __init__(
         self,
@@ -166,7 +173,7 @@ class StdioClient(DescriptorTransport):
         self._reader = open_reader(self._loop, from_child, self)
         self._writer = open_writer(self._loop, to_child, self)
         if callable(self._stderr):
-            self._stderr_reader = open_reader(self._loop, lines, _StderrLines(self, self._stderr))
+            self._stderr_reader = open_reader(self._loop, lines, _StderrLines(self, self._stderr), STDERR_BYTES)
             self._stderr_reader.read(True)
         self._watcher = _ExitWatcher(self._loop, process, self._on_exit)
         self._loop_guard = self._end_with_the_loop()

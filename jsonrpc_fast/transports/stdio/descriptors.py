@@ -114,14 +114,16 @@ def _keep_blocking(
         os.set_blocking(descriptor, True)
 
 
-def open_reader(loop: asyncio.AbstractEventLoop, descriptor: int, sink: ByteSink) -> Reader:
-    """Return a reader that suits the descriptor, and owns it from now on."""
+def open_reader(
+    loop: asyncio.AbstractEventLoop, descriptor: int, sink: ByteSink, read_bytes: int = READ_BYTES
+) -> Reader:
+    """Return a reader that suits the descriptor, and owns it from now on. It reads so much in a turn of the loop."""
     try:
         add_reader(loop, descriptor, lambda: None)
         loop.remove_reader(descriptor)
     except (OSError, NotImplementedError):  # epoll refuses regular files, and Windows has no `add_reader`
-        return ThreadReader(loop, descriptor, sink)
-    return ReadyReader(loop, descriptor, sink)
+        return ThreadReader(loop, descriptor, sink, read_bytes)
+    return ReadyReader(loop, descriptor, sink, read_bytes)
 
 
 def open_writer(loop: asyncio.AbstractEventLoop, descriptor: int, owner: WriteOwner) -> Writer:
@@ -155,10 +157,13 @@ def open_writer(loop: asyncio.AbstractEventLoop, descriptor: int, owner: WriteOw
 class ReadyReader:
     """A `Reader` that the loop calls when there is something to read."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, sink: ByteSink) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, descriptor: int, sink: ByteSink, read_bytes: int = READ_BYTES
+    ) -> None:
         self._loop = loop
         self._descriptor = descriptor
         self._sink = sink
+        self._read_bytes = read_bytes
         self._is_open = True
         self._has_ended = False
 
@@ -171,7 +176,7 @@ class ReadyReader:
     def read_rest(self) -> bool:
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
-        for _ in range(MAX_PIPE_BYTES // READ_BYTES + 1):
+        for _ in range(MAX_PIPE_BYTES // self._read_bytes + 1):
             if not self._has_ended and poll.poll(0):
                 self._ready()
         return True
@@ -185,7 +190,7 @@ class ReadyReader:
 
     def _ready(self) -> None:
         try:
-            data = os.read(self._descriptor, READ_BYTES)
+            data = os.read(self._descriptor, self._read_bytes)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as fault:
@@ -330,10 +335,13 @@ class ReadyWriter(_BufferedWriter):
 class ThreadReader:
     """A `Reader` in a thread, which reads at most one chunk ahead."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, sink: ByteSink) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, descriptor: int, sink: ByteSink, read_bytes: int = READ_BYTES
+    ) -> None:
         self._loop = loop
         self._descriptor = descriptor
         self._sink = sink
+        self._read_bytes = read_bytes
         self._is_wanted = False
         self._is_open = True
         self._has_ended = False
@@ -364,7 +372,7 @@ class ThreadReader:
             if not self._is_open:
                 break
             try:
-                chunk: bytes | OSError = os.read(self._descriptor, READ_BYTES)
+                chunk: bytes | OSError = os.read(self._descriptor, self._read_bytes)
             except OSError as fault:
                 chunk = fault
             if not _call_on_loop(self._loop, self._on_chunk, chunk):

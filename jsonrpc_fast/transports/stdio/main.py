@@ -2,8 +2,8 @@
 
 How the process ends, with its exit code:
   - The client closes stdin: 0, after what was accepted is written.
-  - stdout cannot be written: 1.
-  - The process was started with a closed stdin or stdout: 1, and a line on stderr.
+  - stdout cannot be written, or stdin cannot be read: 1, and a line on stderr.
+  - The process was started with a closed stdin or stdout, or one that is open in the wrong direction: the same.
   - SIGTERM or SIGINT: new requests are refused, the work in progress has `grace_seconds`, what was accepted is written,
     and the process ends by the signal (143 or 130 in a shell). A second signal does not wait.
   - Requests left without a response, or bytes that the client did not take in time: 1 (or the signal), and a line on
@@ -154,6 +154,8 @@ def _describe_loss(transport: StdioServer) -> str:
     """Return what the client did not get, for the user; "" if it got everything."""
     if transport.unanswered:
         return f"the server ended with unanswered requests: {transport.unanswered}"
+    if isinstance(transport._fault, OSError):
+        return f"stdin or stdout failed: {transport._fault.strerror}"
     if transport._undrained_bytes:
         return f"the client did not read all output in time; dropped bytes: {transport._undrained_bytes}"
     return ""

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class StdioServer(DescriptorTransport):
     """A transport over this process's stdin and stdout, which it takes over from `connect` until it is closed.
 
-    `connect` raises ConnectionLost if the process was started with a closed stdin or stdout, and StateError if another
-    transport has taken them over.
+    `connect` raises ConnectionLost if the process was started with a closed stdin or stdout, or with one that is open
+    in the wrong direction, and StateError if another transport has taken them over.
 
     Args:
         options: Options of `ByteTransport`.

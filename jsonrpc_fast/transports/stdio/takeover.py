@@ -30,7 +30,7 @@ class StandardStreams:
 
     Raises:
         StateError: They are taken over already.
-        ConnectionLost: One of them is closed.
+        ConnectionLost: One of them is closed, or open in the wrong direction.
     """
 
     def __init__(self) -> None:
@@ -40,6 +40,8 @@ class StandardStreams:
         # The number of a closed descriptor may be reused by now, by the loop for example: ask the interpreter.
         if sys.__stdin__ is None or sys.__stdout__ is None:
             raise ConnectionLost("this process was started with a closed stdin or stdout")
+        _check_access(STDIN, "stdin", "reading")
+        _check_access(STDOUT, "stdout", "writing")
         taken: list[int] = []
         try:
             taken += (duplicate(STDIN), duplicate(STDOUT), duplicate(STDIN), duplicate(STDOUT))
@@ -86,6 +88,20 @@ def fill_closed_descriptors() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+
+
+def _check_access(descriptor: int, name: str, what_for: str) -> None:
+    """Raise ConnectionLost if a descriptor is open in the other direction alone: opened again, it could be written."""
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    try:
+        access = fcntl.fcntl(descriptor, fcntl.F_GETFL) & (os.O_RDONLY | os.O_WRONLY | os.O_RDWR)
+    except OSError:  # closed: `duplicate` reports that
+        return
+    if access == (os.O_WRONLY if what_for == "reading" else os.O_RDONLY):
+        raise ConnectionLost(f"this process was started with a {name} that is not open for {what_for}")
 
 
 def _flush_stdout() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from jsonrpc_fast import Notification, Request, Response
 from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
+from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import (
     StdioClient,
     StdioServer,
@@ -351,6 +352,28 @@ async def test_a_stray_print_of_a_child_is_one_fault() -> None:
     await child.wait_closed()
     assert isinstance(child.events[0], ParseError)
     assert child.events[1:] == [Notification("m"), "closed"]
+
+
+async def test_what_a_child_prints_gets_no_response() -> None:
+    """The child prints much more than its pipe holds, then answers the first line that it reads; it counts the rest."""
+    source = """
+        import sys
+        print("noise\\n" * 100_000, flush=True)
+        call = sys.stdin.readline()
+        print('{"jsonrpc":"2.0","id":1,"result":"' + str('"method":"m"' in call) + '"}', flush=True)
+        sys.exit(min(len(sys.stdin.readlines()), 99))
+    """
+    faults: list[Exception] = []
+
+    class Hooks:
+        def fault(self, error: Exception) -> None:
+            faults.append(error)
+
+    client = StdioClient(script(source))
+    async with Session(client, hooks=Hooks()) as session:
+        assert await session.call("m") == "True"
+    assert len(faults) == 100_000
+    assert client.returncode == 0
 
 
 def test_a_server_whose_client_is_killed_ends() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from ...support.stdio_process import ECHO, ONE, REPLY, echo, end_of, script
+from ...support.tables import rows
 
 pytestmark = [
     pytest.mark.timeout(40),
@@ -154,6 +157,27 @@ def asked(seconds: float) -> bytes:
 
 def answered(seconds: float) -> bytes:
     return b'{"jsonrpc":"2.0","id":1,"result":%g}\n' % seconds
+
+
+WRONG_WAY = b"this process was started with a %b that is not open for %b\n"
+FULL = b"stdin or stdout failed: No space left on device\n"
+
+
+@rows(
+    "redirection, said",
+    [
+        ("1</dev/null", WRONG_WAY % (b"stdout", b"writing")),
+        ("1<$0", WRONG_WAY % (b"stdout", b"writing")),
+        ("0>/dev/null", WRONG_WAY % (b"stdin", b"reading")),
+        pytest.param("1>/dev/full", FULL, id="full"),
+    ],
+)
+def test_a_stdout_that_cannot_be_written_is_said(redirection: str, said: bytes, tmp_path: Path) -> None:
+    if "full" in redirection and not os.path.exists("/dev/full"):
+        pytest.skip("there is no /dev/full")
+    (tmp_path / "file").write_bytes(b"")
+    command = ["sh", "-c", f'exec "$@" {redirection}', str(tmp_path / "file"), *script(SESSION, RUN_SESSION)]
+    assert end_of(command, asked(0)) == (b"", said, 1)
 
 
 def end_by_signals(command: list[str], data: bytes, *signals: signal.Signals) -> tuple[bytes, bytes, int]:

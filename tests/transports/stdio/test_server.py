@@ -110,7 +110,7 @@ def test_a_client_that_stopped_reading() -> None:
         process.stdin.write(ONE)
         process.stdin.flush()
         assert process.wait(20) == 1
-        assert process.stderr.read() == b"BrokenPipeError \n"
+        assert process.stderr.read() == b"BrokenPipeError \nstdin or stdout failed: Broken pipe\n"
 
 
 def test_stray_output_does_not_reach_the_wire() -> None:
