@@ -22,6 +22,7 @@ from jsonrpc_fast.framing.frames import FRAMINGS, Framing
 
 from ..support.command_line import MIXED, MIXED_FAULTS, MIXED_SUMMARY, REQUEST, run
 from ..support.places import CORPORA
+from ..support.tables import rows
 
 
 def test_counts_and_faults(mixed: str, tmp_path: Path) -> None:
@@ -37,7 +38,7 @@ def test_valid_file(tmp_path: Path) -> None:
     assert done.stdout == "good.ndjson: request 3, notification 0, result 0, error 0, batch 0, invalid 0\n"
 
 
-@pytest.mark.parametrize("arguments", [["check"], ["check", "-"]])
+@rows("arguments", [["check"], ["check", "-"]])
 def test_standard_input(arguments: list[str]) -> None:
     done = run(*arguments, data=MIXED)
     assert (done.returncode, done.stderr) == (1, "")
@@ -133,7 +134,7 @@ def test_byte_order_mark_counts_in_offsets(tmp_path: Path, capsys: pytest.Captur
     )
 
 
-@pytest.mark.parametrize(
+@rows(
     ("ending", "line"),
     [
         (b'{"jsonrpc":"2.0","id":1,"met', "byte 68: TRUNCATED: the stream ended inside a message"),
@@ -383,8 +384,8 @@ def test_json_of_several_files(tmp_path: Path) -> None:
 # The output holds nothing of the input.
 
 
-@pytest.mark.parametrize("form", [[], ["--json"]])
-@pytest.mark.parametrize("profile", sorted(PRESETS))
+@rows("form", [[], ["--json"]])
+@rows("profile", sorted(PRESETS))
 def test_no_content_in_the_output(form: list[str], profile: str) -> None:
     secret = "S3CRET"
     lines = [

@@ -15,6 +15,7 @@ from jsonrpc_fast.cli import main as cli
 from jsonrpc_fast.codec._json import ORJSON_VERSION
 
 from ..support.command_line import SECONDS, environment, run
+from ..support.tables import rows
 
 
 def test_info(capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,7 +161,7 @@ exit status:
 RULES = ["--profile NAME", *PRESETS, "--framing {newline,content-length,sse,concatenated,auto}"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("arguments", "words", "exit_status"),
     [
         (["--help"], ["check", "tap", "serve", "relay", "info", "--version", "NO_COLOR", "FORCE_COLOR"], STATUS),
@@ -197,7 +198,7 @@ def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert output.err.endswith(STATUS)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("arguments", "error"),
     [
         (["check", "--profile", "corba"], "argument --profile: invalid choice: 'corba'"),

@@ -11,13 +11,15 @@ import pytest
 from jsonrpc_fast.cli.main import main
 from jsonrpc_fast.cli.relay import headers_of, place_of
 
+from ..support.tables import rows
+
 
 def test_headers() -> None:
     given = ["Authorization: Bearer ${TOKEN}", "X-A:b", "X-Empty:"]
     assert headers_of(given, {"TOKEN": "t"}) == {"Authorization": "Bearer t", "X-A": "b", "X-Empty": ""}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("header", "variable"), [("no colon", "v"), ("a b: c", "v"), (": c", "v"), ("A: ${V}", "a\r\nB: c"), ("A: ü", "v")]
 )
 def test_headers_that_are_malformed(header: str, variable: str) -> None:
@@ -38,13 +40,13 @@ def test_places() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["80", ":80", "localhost", "localhost:", "localhost:x", "localhost:65536", "a:-1"])
+@rows("text", ["80", ":80", "localhost", "localhost:", "localhost:x", "localhost:65536", "a:-1"])
 def test_places_that_are_malformed(text: str) -> None:
     with pytest.raises(ValueError, match="is not HOST:PORT"):
         place_of(text)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("arguments", "said"),
     [
         ([], "expected a URL, or --http and a command after --"),
@@ -60,7 +62,7 @@ def test_a_command_line_that_is_wrong(arguments: list[str], said: str, capsys: p
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
+@rows(
     ("arguments", "missing"),
     [
         (["relay", "--http", "127.0.0.1:0", "--", "server"], "uvicorn"),

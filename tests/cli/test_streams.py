@@ -27,6 +27,7 @@ from ..support.command_line import (
     posix,
     run,
 )
+from ..support.tables import rows
 
 # Files.
 
@@ -127,7 +128,7 @@ def test_non_blocking_standard_input_loses_nothing() -> None:
 
 
 @posix
-@pytest.mark.parametrize("form", [[], ["--json"]])
+@rows("form", [[], ["--json"]])
 def test_the_reader_of_the_output_goes_away(form: list[str]) -> None:
     process = subprocess.Popen(
         command("check", "--max-faults", "1000000", *form),
@@ -151,7 +152,7 @@ def test_the_reader_of_the_output_goes_away(form: list[str]) -> None:
 
 
 @posix
-@pytest.mark.parametrize("arguments", [["info"], ["--help"], ["check", os.devnull]])
+@rows("arguments", [["info"], ["--help"], ["check", os.devnull]])
 def test_output_without_a_reader(arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -27,6 +27,7 @@ from jsonrpc_fast.framing.frames import frame
 
 from ..support.command_line import environment
 from ..support.places import PEERS
+from ..support.tables import rows
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -92,7 +93,7 @@ def test_all_bytes_are_passed_on(size: int, tmp_path: Path) -> None:
     assert done.stdout == data
 
 
-@pytest.mark.parametrize("framing", ["newline", "content-length"])
+@rows("framing", ["newline", "content-length"])
 def test_a_large_message(framing: Any) -> None:
     text = b'{"jsonrpc":"2.0","method":"m","params":["%b"]}' % (10_000_000 * b"x")
     data = frame(text, framing)
@@ -188,7 +189,7 @@ def test_a_non_blocking_pipe(processes: list[subprocess.Popen[bytes]]) -> None:
 # Its end
 
 
-@pytest.mark.parametrize(
+@rows(
     ("code", "status", "ending"),
     [
         ("exit 0", 0, "status 0"),
@@ -221,7 +222,7 @@ def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
     assert not (tmp_path / "started").exists()
 
 
-@pytest.mark.parametrize("arguments", [[], ["--"], ["cat"], ["--framing", "morse", "--", "cat"]])
+@rows("arguments", [[], ["--"], ["cat"], ["--framing", "morse", "--", "cat"]])
 def test_usage(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "jsonrpc_fast", "tap", *arguments]
     done = subprocess.run(command, env=ENVIRONMENT, input=b"", capture_output=True, timeout=SECONDS)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ..support.command_line import MIXED, MIXED_FAULTS, MIXED_SUMMARY, SECONDS, Terminal, command, environment, posix
+from ..support.tables import rows
 
 pytestmark = [posix, pytest.mark.timeout(90)]
 
@@ -189,7 +190,7 @@ def test_several_interrupts_show_no_traceback(
     assert status in ([0] if arguments[:2] == ["tap", "--"] else [130, -signal.SIGINT])
 
 
-@pytest.mark.parametrize("arguments", [TAP_HTTP, RELAY_HTTP], ids=["tap", "relay"])
+@rows("arguments", [TAP_HTTP, RELAY_HTTP], ids=["tap", "relay"])
 def test_one_interrupt_of_a_server_on_http(arguments: list[str]) -> None:
     pytest.importorskip("uvicorn")
     null, pipe = subprocess.DEVNULL, subprocess.PIPE

@@ -20,6 +20,7 @@ from jsonrpc_fast.profile import HEAD_BYTES, JSONRPC, Limits
 from ..mutations import mutated
 from ..support.chunks import bytewise, cut
 from ..support.describe import describe, request, text_fault
+from ..support.tables import rows
 from ..support.timing import min_seconds, thread_seconds
 
 BOM = b"\xef\xbb\xbf"
@@ -88,7 +89,7 @@ def too_large(text: bytes, begin: int, limit: int) -> Frame:
     return Frame(text[: min(limit, HEAD_BYTES)], None, begin, ParseErrorCode.MESSAGE_TOO_LARGE)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("data", "expected"),
     [
         (b"", []),
@@ -187,7 +188,7 @@ def test_a_value_over_the_limit_is_reported_at_once_and_the_next_is_read() -> No
     assert frames.close() == []
 
 
-@pytest.mark.parametrize(
+@rows(
     "piece",
     [
         b"[",
@@ -208,7 +209,7 @@ def test_a_value_over_the_limit_is_reported_at_once_and_the_next_is_read() -> No
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("head", [b"", b"[", b'["', b'{"a":"\n'], ids=repr)
+@rows("head", [b"", b"[", b'["', b'{"a":"\n'], ids=repr)
 def test_hostile_texts_take_linear_time(head: bytes, piece: bytes) -> None:
     def seconds(size: int) -> float:
         data = head + piece * (size // len(piece))
@@ -242,8 +243,8 @@ def test_memory_is_bounded() -> None:
 
 
 class TestDecoder:
-    @pytest.mark.parametrize("indent", [None, 0, 2, "\t"])
-    @pytest.mark.parametrize("between", [b"", b"\n", b" \r\n\r\n"])
+    @rows("indent", [None, 0, 2, "\t"])
+    @rows("between", [b"", b"\n", b" \r\n\r\n"])
     def test_pretty_printed_messages(self, impl: ModuleType, indent: int | str | None, between: bytes) -> None:
         values = [
             {"jsonrpc": "2.0", "id": number, "method": "é[{", "params": {"a": ["}", '"', "\\", {}]}}

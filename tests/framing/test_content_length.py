@@ -14,6 +14,7 @@ from jsonrpc_fast.framing.detector import FramingDetector
 from jsonrpc_fast.framing.frames import MAX_HEADER_BYTES, MAX_SKIPPED_BYTES, Frame
 
 from ..support.chunks import bytewise, cut
+from ..support.tables import rows
 from ..support.timing import min_seconds, thread_seconds
 
 BOM = b"\xef\xbb\xbf"
@@ -88,7 +89,7 @@ GOOD = [
 ]
 
 
-@pytest.mark.parametrize(("data", "offset"), GOOD)
+@rows(("data", "offset"), GOOD)
 def test_headers(data: bytes, offset: int) -> None:
     expected = [Frame(b"ab", None, offset)]
     assert frames_of([data]) == expected
@@ -149,7 +150,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("data", "offset", "hint"), BAD)
+@rows(("data", "offset", "hint"), BAD)
 def test_faults_end_the_stream(data: bytes, offset: int, hint: str | None) -> None:
     expected = [invalid(offset, hint)]
     assert frames_of([data + NEXT]) == expected
@@ -197,7 +198,7 @@ def test_length_zero_gives_no_frame() -> None:
 
 
 class TestLimit:
-    @pytest.mark.parametrize("size", [1, 2, 7, 100])
+    @rows("size", [1, 2, 7, 100])
     def test_bound(self, size: int) -> None:
         def chunks(data: bytes) -> list[bytes]:
             return [data[at : at + size] for at in range(0, len(data), size)]
@@ -248,7 +249,7 @@ END = [
 ]
 
 
-@pytest.mark.parametrize(("data", "expected"), END)
+@rows(("data", "expected"), END)
 def test_end_of_stream(data: bytes, expected: list[Frame]) -> None:
     assert frames_of([data]) == expected
     assert frames_of(bytewise(data)) == expected
@@ -342,7 +343,7 @@ DETECTED = [
 ]
 
 
-@pytest.mark.parametrize(("data", "expected"), DETECTED)
+@rows(("data", "expected"), DETECTED)
 def test_detector(data: bytes, expected: str | None) -> None:
     for chunks in ([data], bytewise(data), cut(data, [1]), cut(data, [4, 4, 4, 4])):
         detector = FramingDetector()

@@ -14,6 +14,8 @@ from jsonrpc_fast.framing.detector import frames_of as frames_splitter
 from jsonrpc_fast.framing.frames import FRAMINGS, Frame, frame
 from jsonrpc_fast.framing.lines import LineFrames
 
+from ..support.tables import rows
+
 BOM = b"\xef\xbb\xbf"
 PIECES = st.lists(
     st.one_of(
@@ -77,7 +79,7 @@ def test_bytes_that_are_data() -> None:
         ]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("line", "text"),
     [(b"a\r\n", b"a"), (b"a\r\r\n", b"a\r"), (b"\ra\r\n", b"\ra"), (b"a\n", b"a"), (b"a \r\n", b"a "), (b"a\r", b"a")],
 )
@@ -85,14 +87,14 @@ def test_one_carriage_return_is_dropped(line: bytes, text: bytes) -> None:
     assert frames_of([line], 100) == [Frame(text, 1, 0)]
 
 
-@pytest.mark.parametrize("data", [b"", b"\n", b"\r\n", b" \t\n\n", b"\r\r\n", b" ", BOM, BOM + b"\n", b"\n\n\n"])
+@rows("data", [b"", b"\n", b"\r\n", b" \t\n\n", b"\r\r\n", b" ", BOM, BOM + b"\n", b"\n\n\n"])
 def test_blank(data: bytes) -> None:
     assert frames_of([data], 100) == []
     assert frames_of([data[at : at + 1] for at in range(len(data))], 100) == []
 
 
 class TestByteOrderMark:
-    @pytest.mark.parametrize("size", [1, 2, 3, 4, 100])
+    @rows("size", [1, 2, 3, 4, 100])
     def test_at_the_start(self, size: int) -> None:
         data = BOM + b"ab\ncd\n"
         chunks = [data[at : at + size] for at in range(0, len(data), size)]
@@ -103,7 +105,7 @@ class TestByteOrderMark:
         assert frames_of([b" " + BOM], 100) == [Frame(b" " + BOM, 1, 0)]
         assert frames_of([BOM + BOM + b"a"], 100) == [Frame(BOM + b"a", 1, 3)]
 
-    @pytest.mark.parametrize("part", [b"\xef", b"\xef\xbb"])
+    @rows("part", [b"\xef", b"\xef\xbb"])
     def test_a_part_of_it_is_data(self, part: bytes) -> None:
         assert frames_of([part], 100) == [Frame(part, 1, 0)]
         assert frames_of([part, b"\n"], 100) == [Frame(part, 1, 0)]
@@ -113,14 +115,14 @@ class TestByteOrderMark:
         assert frames_of([BOM, b"abcde\r\n"], 5) == [Frame(b"abcde", 1, 3)]
         assert frames_of([BOM + b"abcdef\n"], 5) == [too_large(1, 3, b"abcde")]
 
-    @pytest.mark.parametrize("part", [b"\xef\xbb", b"\xef\xbb\n", b"\xef\xbb\r\n"])
+    @rows("part", [b"\xef\xbb", b"\xef\xbb\n", b"\xef\xbb\r\n"])
     def test_a_part_of_it_over_the_limit(self, part: bytes) -> None:
         assert frames_of([part], 1) == [too_large(1, 0, b"\xef")]
 
 
 class TestLimit:
     @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"", b"\r"])
-    @pytest.mark.parametrize("size", [1, 2, 3, 100])
+    @rows("size", [1, 2, 3, 100])
     def test_bound(self, end: bytes, size: int) -> None:
         def chunks(data: bytes) -> list[bytes]:
             return [data[at : at + size] for at in range(0, len(data), size)]
@@ -164,7 +166,7 @@ def test_empty_chunks_change_nothing(pieces: list[bytes], sizes: list[int]) -> N
     assert frames_of(chunks, 8) == expected_frames(data, 8)
 
 
-@pytest.mark.parametrize("data", [bytearray(b"a\nb"), memoryview(b"a\nb"), memoryview(b"a_\n_b_")[::2]])
+@rows("data", [bytearray(b"a\nb"), memoryview(b"a\nb"), memoryview(b"a_\n_b_")[::2]])
 def test_types(data: bytes) -> None:
     splitter = LineFrames(5)
     assert splitter.feed(data) == [Frame(b"a", 1, 0)]
@@ -179,7 +181,7 @@ def test_a_fed_buffer_may_be_used_again() -> None:
     assert splitter.feed(buffer) == [Frame(b"abc", 1, 0), Frame(b"x", 2, 4)]
 
 
-@pytest.mark.parametrize("chunk", [b"x" * 65536, b"x\r" * 32768, b"x" * 65535 + b"\r"])
+@rows("chunk", [b"x" * 65536, b"x\r" * 32768, b"x" * 65535 + b"\r"])
 def test_memory_has_a_bound(chunk: bytes) -> None:
     splitter = LineFrames(100_000)
     tracemalloc.start()
@@ -216,12 +218,12 @@ class TestFrame:
         assert frame(b"{\n}\n", "sse") == b"data: {\ndata: }\n\n"
         assert frame(b"", "sse") == b""
 
-    @pytest.mark.parametrize("framing", ["auto", "lines", None])
+    @rows("framing", ["auto", "lines", None])
     def test_wrong_framing(self, framing: Any) -> None:
         with pytest.raises(ValueError, match=r'^framing must be "newline", "content-length", "sse" or "concatenated"$'):
             frame(b"{}", framing)
 
-    @pytest.mark.parametrize("framing", ["newline", "content-length", "sse"])
+    @rows("framing", ["newline", "content-length", "sse"])
     def test_frames_read_back(self, framing: Any) -> None:
         texts = [b"{}", b'{"a":"\xe2\x80\xa8"}', b"1", b"[" + 1000 * b" " + b"]"]
         splitter = frames_splitter(framing, 2000)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from types import ModuleType
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast.codes import Hint
 from jsonrpc_fast.framing.hints import LOOKED_AT_BYTES, hint_of_header, hint_of_line, looks_like
+
+from ..support.tables import rows
 
 LOOKS = [
     (b'{"jsonrpc":"2.0"}', "NEWLINE_FRAMING"),
@@ -42,7 +43,7 @@ LOOKS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), LOOKS)
+@rows(("text", "expected"), LOOKS)
 def test_looks_like(text: bytes, expected: str | None) -> None:
     assert looks_like(text) is (None if expected is None else Hint[expected])
 

@@ -15,6 +15,7 @@ from jsonrpc_fast.framing.frames import Frame
 from jsonrpc_fast.framing.sse import MAX_FIELD_BYTES, Event, EventDecoder, encode_event
 
 from ..support.chunks import bytewise, cut
+from ..support.tables import rows
 
 BOM = b"\xef\xbb\xbf"
 CUTS = st.lists(st.integers(1, 12), max_size=40)
@@ -117,7 +118,7 @@ STREAMS = [
 ]
 
 
-@pytest.mark.parametrize(("data", "expected"), STREAMS)
+@rows(("data", "expected"), STREAMS)
 def test_streams(data: bytes, expected: list[Event]) -> None:
     assert events_of([data]) == expected
     assert events_of(bytewise(data)) == expected
@@ -169,7 +170,7 @@ RETRIES = [
 ]
 
 
-@pytest.mark.parametrize(("data", "expected"), RETRIES)
+@rows(("data", "expected"), RETRIES)
 def test_retry(data: bytes, expected: int | None) -> None:
     endings = [b"\n"] if len(data) > 2000 else [b"\n", b"\r", b"\r\n"]
     for text in [data.replace(b"\n", ending) for ending in endings]:
@@ -192,7 +193,7 @@ def test_retry_is_valid_from_the_end_of_its_line() -> None:
 
 
 class TestLimit:
-    @pytest.mark.parametrize("size", [1, 2, 5, 1000])
+    @rows("size", [1, 2, 5, 1000])
     def test_bound(self, size: int) -> None:
         def events(data: bytes) -> list[Event]:
             return events_of([data[at : at + size] for at in range(0, len(data), size)], 5)
@@ -219,14 +220,14 @@ class TestLimit:
         assert decoder.feed(100 * b"g") == []
         assert decoder.feed(b"\ndata: h\n\ndata: i\n\n") == [message(b"i")]
 
-    @pytest.mark.parametrize("name", [b"id", b"event", b"retry"])
+    @rows("name", [b"id", b"event", b"retry"])
     def test_other_fields(self, name: bytes) -> None:
         line = name + b": " + (MAX_FIELD_BYTES - len(name) - 2) * b"1"
         assert len(events_of([line + b"\ndata: a\n\n"])) == 1
         assert events_of([line + b"1\ndata: a\n\ndata: b\n\n"]) == [message(None), message(b"b")]
         assert events_of(bytewise(line + b"1\ndata: a\n\ndata: b\n\n")) == [message(None), message(b"b")]
 
-    @pytest.mark.parametrize("chunk", [b"x" * 65536, b"data: abc\n" * 6000, b"data\n" * 10000, b"id: y" * 13000])
+    @rows("chunk", [b"x" * 65536, b"data: abc\n" * 6000, b"data\n" * 10000, b"id: y" * 13000])
     def test_memory_has_a_bound(self, chunk: bytes) -> None:
         decoder = EventDecoder(20_000)
         tracemalloc.start()
@@ -303,7 +304,7 @@ def test_encode() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@rows(
     ("fields", "text"),
     [
         ({"type": "a\nb"}, "type must not hold a line ending"),
@@ -365,7 +366,7 @@ FRAMES = [
 ]
 
 
-@pytest.mark.parametrize(("data", "expected"), FRAMES)
+@rows(("data", "expected"), FRAMES)
 def test_frames(data: bytes, expected: list[Frame]) -> None:
     assert frames_of([data]) == expected
     assert frames_of(bytewise(data)) == expected

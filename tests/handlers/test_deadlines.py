@@ -17,6 +17,7 @@ from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.handlers import CallNext, Handler, Handlers, RequestContext
 
 from ..support.session_pairs import Faults, sessions, settle
+from ..support.tables import rows
 from .test_dispatch import on_another_loop
 
 CALL = '{"jsonrpc":"2.0","id":1,"method":"%s"}'
@@ -163,7 +164,7 @@ def test_without_asyncio_a_timeout_is_refused(caplog: pytest.LogCaptureFixture) 
     assert "the timeout of a handler needs asyncio" in caplog.text
 
 
-@pytest.mark.parametrize("timeout", [-1, float("nan")])
+@rows("timeout", [-1, float("nan")])
 def test_timeouts_out_of_range(timeout: float) -> None:
     with pytest.raises(ValueError, match="timeout"):
         Handlers(timeout=timeout)
@@ -171,7 +172,7 @@ def test_timeouts_out_of_range(timeout: float) -> None:
         Handlers().register("m", quick, timeout=timeout)
 
 
-@pytest.mark.parametrize("timeout", ["5", True])
+@rows("timeout", ["5", True])
 def test_timeouts_of_another_type(timeout: Any) -> None:
     with pytest.raises(TypeError, match="timeout"):
         Handlers(timeout=timeout)

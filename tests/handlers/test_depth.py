@@ -19,6 +19,8 @@ from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.handlers import Handlers, to_jsonable
 from jsonrpc_fast.mcp.server.json_values import to_json
 
+from ..support.tables import rows
+
 
 @pytest.fixture(autouse=True)
 def _unsafe_recursion_limit() -> Iterator[None]:
@@ -108,8 +110,8 @@ def chain(wrapper: Callable[[Any], Any], length: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("wrapper", WRAPPERS, ids=range(len(WRAPPERS)))
-@pytest.mark.parametrize("write", [to_json, to_jsonable])
+@rows("wrapper", WRAPPERS, ids=range(len(WRAPPERS)))
+@rows("write", [to_json, to_jsonable])
 def test_a_circular_value_is_refused(write: Callable[[Any], Any], wrapper: Callable[[Any], Any]) -> None:
     with pytest.raises(TypeError):
         write(circle(wrapper))
@@ -124,7 +126,7 @@ def test_a_circle_of_many_kinds_is_refused() -> None:
         to_json(inside)
 
 
-@pytest.mark.parametrize("wrapper", WRAPPERS[:7] + WRAPPERS[8:], ids=range(len(WRAPPERS) - 1))
+@rows("wrapper", WRAPPERS[:7] + WRAPPERS[8:], ids=range(len(WRAPPERS) - 1))
 def test_a_deep_value_is_refused_and_a_flat_one_is_written(wrapper: Callable[[Any], Any]) -> None:
     with pytest.raises(EncodeError):
         to_json(chain(wrapper, 100_000))

@@ -136,7 +136,7 @@ async def test_other_awaitables() -> None:
 
 
 @on_each_loop
-@pytest.mark.parametrize("when", ["begun", "before its first step"])
+@rows("when", ["begun", "before its first step"])
 async def test_a_cancelled_batch_leaves_nothing_running(when: str) -> None:
     ended: list[str] = []
     begun = asyncio.Event()
@@ -232,7 +232,7 @@ class Slow:
 
 
 @on_each_loop
-@pytest.mark.parametrize(
+@rows(
     ("text", "reply"),
     [
         (call("wait", 1, ["a"]), LATE),
@@ -295,7 +295,7 @@ async def test_the_deadline_counts_while_items_wait_for_room() -> None:
 
 
 @on_each_loop
-@pytest.mark.parametrize("count", [1, 2])
+@rows("count", [1, 2])
 async def test_a_cancellation_is_not_taken_for_the_deadline(count: int) -> None:
     slow = Slow()
     batch = ",".join([call("wait", 1, ["a"])] * count)
@@ -320,7 +320,7 @@ async def test_a_cancellation_at_the_deadline_is_not_lost() -> None:
 
 
 @on_each_loop
-@pytest.mark.parametrize("max_handlers", [1, 3, 256])
+@rows("max_handlers", [1, 3, 256])
 async def test_a_batch_has_a_bound_of_concurrent_functions(max_handlers: int) -> None:
     slow = Slow()
     batch = ",".join([call("wait", number, [str(number), 0]) for number in range(300)])
@@ -332,7 +332,7 @@ async def test_a_batch_has_a_bound_of_concurrent_functions(max_handlers: int) ->
     assert slow.max_running == max_handlers
 
 
-@pytest.mark.parametrize(
+@rows(
     ("options", "message"),
     [
         ({"timeout": -1}, "timeout must be 0 seconds or more"),

@@ -51,7 +51,7 @@ def optional_positional(a: Any = 1, /, **named: Any) -> Any:
 FUNCTIONS = [none, two, optional, variable, only_positional, only_named, positional_by_any_name, optional_positional]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("function", "params", "expected"),
     [
         (none, None, ()),
@@ -165,7 +165,7 @@ class Methods:
 CONTEXT: Any = object()
 
 
-@pytest.mark.parametrize("function", [first, named, evaluated, Methods().method])
+@rows("function", [first, named, evaluated, Methods().method])
 def test_the_context_is_passed(function: Any) -> None:
     handler = Handler(function)
     assert handler.wants_context
@@ -198,7 +198,7 @@ def test_functions_without_a_context_parameter_get_none() -> None:
 # Registering.
 
 
-@pytest.mark.parametrize("params", [None, [1], {"a": 1}, Raw(b"[1]")])
+@rows("params", [None, [1], {"a": 1}, Raw(b"[1]")])
 def test_params_without_unpacking(params: Any) -> None:
     handlers = Handlers()
 
@@ -211,7 +211,7 @@ def test_params_without_unpacking(params: Any) -> None:
     assert handler.invoke(params, None) is params
 
 
-@pytest.mark.parametrize("function", [first, named])
+@rows("function", [first, named])
 def test_params_without_unpacking_beside_the_context(function: Any) -> None:
     assert Handler(function, unpack=False).invoke({"context": 1}, CONTEXT) == (CONTEXT, {"context": 1})
 

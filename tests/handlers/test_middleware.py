@@ -16,6 +16,7 @@ from jsonrpc_fast.handlers import CallNext, Handler, Handlers, RequestContext
 from jsonrpc_fast.session import SessionContext
 
 from ..support.session_pairs import Faults, sessions
+from ..support.tables import rows
 
 on_each_loop = pytest.mark.usefixtures("each_loop")
 
@@ -69,7 +70,7 @@ def test_the_first_is_the_outermost() -> None:
 
 
 @on_each_loop
-@pytest.mark.parametrize("method", ["add", "add_later"])
+@rows("method", ["add", "add_later"])
 async def test_an_async_middleware_awaits_sync_and_async_functions(method: str) -> None:
     noting = Noting()
     handlers = Handlers(FUNCTIONS, middleware=[noting.asynchronous("a"), noting.asynchronous("b")])
@@ -180,8 +181,8 @@ def test_without_middleware_a_handler_is_a_plain_one() -> None:
 
 
 @on_each_loop
-@pytest.mark.parametrize("method", ["add", "add_later"])
-@pytest.mark.parametrize("form", ["sync", "asynchronous"])
+@rows("method", ["add", "add_later"])
+@rows("form", ["sync", "asynchronous"])
 async def test_sessions(form: str, method: str) -> None:
     noting = Noting()
     handlers = Handlers(FUNCTIONS, middleware=[getattr(noting, form)("a")])

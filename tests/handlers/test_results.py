@@ -15,6 +15,7 @@ from jsonrpc_fast.errors import EncodeError, RpcError
 from jsonrpc_fast.handlers import Handlers, to_jsonable
 
 from ..support.session_pairs import Faults, sessions
+from ..support.tables import rows
 
 AT = datetime.datetime(2026, 11, 22, 15, 0, tzinfo=datetime.timezone.utc)
 CALL = '{"jsonrpc":"2.0","id":1,"method":"m"}'
@@ -51,7 +52,7 @@ EXPECTED = [
 ]
 
 
-@pytest.mark.parametrize(("value", "text"), EXPECTED)
+@rows(("value", "text"), EXPECTED)
 async def test_models_are_written(value: Any, text: bytes) -> None:
     async def later() -> Any:
         return value
@@ -75,7 +76,7 @@ def test_another_default_replaces_it() -> None:
     assert handlers.dispatch(CALL, default=lambda value: type(value).__name__) == RESULT % b'["Struct","complex"]'
 
 
-@pytest.mark.parametrize("value", [object(), [STRUCT, object()], Struct(object())])
+@rows("value", [object(), [STRUCT, object()], Struct(object())])
 def test_what_is_no_model_is_an_internal_error(value: Any, caplog: pytest.LogCaptureFixture) -> None:
     for handlers in (Handlers({"m": lambda: value}), Handlers({"m": lambda: refuse(value)})):
         assert b'"code":-32603' in handlers.dispatch(CALL)
@@ -89,7 +90,7 @@ def test_the_function_itself() -> None:
 
 
 @pytest.mark.usefixtures("each_loop")
-@pytest.mark.parametrize(("value", "text"), EXPECTED)
+@rows(("value", "text"), EXPECTED)
 async def test_sessions(value: Any, text: bytes) -> None:
     async with sessions({"m": lambda: value, "refuse": lambda: refuse(value)}) as (client, _):
         assert await client.call("m") == msgspec.json.decode(text)

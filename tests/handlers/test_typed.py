@@ -24,6 +24,8 @@ from jsonrpc_fast.handlers import Handler, Handlers, RequestContext
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import memory_pair
 
+from ..support.tables import rows
+
 SECRET = "SECRET-5551"
 CALL = '{"jsonrpc":"2.0","id":1,"method":"%s","params":%s}'
 
@@ -359,7 +361,7 @@ def unresolved(a: Missing) -> None:  # type: ignore[name-defined]  # noqa: F821
     raise AssertionError
 
 
-@pytest.mark.parametrize(
+@rows(
     ("function", "options", "text"),
     [
         (var_args, {"typed": True}, r"\*numbers"),

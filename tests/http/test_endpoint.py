@@ -12,6 +12,7 @@ from jsonrpc_fast.handlers import Handlers, RequestContext
 from jsonrpc_fast.http import Endpoint, Refusal
 
 from ..support.asgi import JSON, Answer, Client, post
+from ..support.tables import rows
 
 ADD = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'
 SUM = b'{"jsonrpc":"2.0","id":1,"result":3}'
@@ -187,7 +188,7 @@ async def test_the_scope_is_the_context() -> None:
     assert answer.body == b'{"jsonrpc":"2.0","id":7,"result":["Ada","user",7]}'
 
 
-@pytest.mark.parametrize("is_async", [False, True])
+@rows("is_async", [False, True])
 async def test_a_context_of_ones_own(is_async: bool) -> None:
     def context(scope: Any) -> Any:
         if dict(scope["headers"]).get(b"authorization") != b"Bearer 1":
@@ -235,7 +236,7 @@ async def test_options_of_the_codec() -> None:
     assert b'"result":[1,2]' in (await post(endpoint, b'{"jsonrpc":"2.0","id":1,"method":"set"}')).body
 
 
-@pytest.mark.parametrize(
+@rows(
     ("options", "error"),
     [
         ({"max_body": 0}, ValueError),
@@ -280,8 +281,8 @@ async def test_lifespan(endpoint: Endpoint) -> None:
         await endpoint({"type": "other"}, receive, send)
 
 
-@pytest.mark.parametrize("name", [b"host", b"origin", b"content-type", b"content-encoding", b"content-length"])
-@pytest.mark.parametrize("method", ["POST", "GET", "OPTIONS"])
+@rows("name", [b"host", b"origin", b"content-type", b"content-encoding", b"content-length"])
+@rows("method", ["POST", "GET", "OPTIONS"])
 async def test_a_header_with_two_values(name: bytes, method: str) -> None:
     valid = {b"host": b"example.org", b"content-type": JSON[1], b"content-length": b"54"}.get(name, b"identity")
     endpoint = Endpoint(FUNCTIONS, allowed_origins=["*"])

@@ -12,6 +12,7 @@ from jsonrpc_fast.http import Endpoint, Refusal, WsgiEndpoint
 
 from ..support.asgi import Client, post
 from ..support.failing import FAILING, FAILING_ASYNC, FAILING_SYNC
+from ..support.tables import rows
 from .test_wsgi import Answer as WsgiAnswer
 
 ADD = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'
@@ -40,7 +41,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-@pytest.mark.parametrize(
+@rows(
     ("option", "function"),
     [
         *[("context", function) for function in FAILING],
@@ -52,7 +53,7 @@ async def test_a_function_that_fails_raises_an_exception(option: str, function: 
         await post(Endpoint({"add": add}, **{option: function}), ADD)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("option", "function"),
     [("context", lambda environ: asyncio.sleep(0)), *[("respond", function) for function in NO_RESPOND]],
 )
@@ -76,7 +77,7 @@ def test_a_function_of_the_wrong_kind_is_refused(kind: Any, options: Any) -> Non
         kind({}, **options)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("arguments", "error"),
     [
         (("503", "busy"), TypeError),
@@ -93,7 +94,7 @@ def test_a_refusal_with_an_invalid_argument(arguments: Any, error: type[Exceptio
         Refusal(*arguments)
 
 
-@pytest.mark.parametrize("function", FAILING)
+@rows("function", FAILING)
 async def test_a_method_that_fails(function: Any, caplog: pytest.LogCaptureFixture) -> None:
     endpoint = Endpoint({"fail": function})
     fail = ADD.replace(b"add", b"fail")
@@ -102,7 +103,7 @@ async def test_a_method_that_fails(function: Any, caplog: pytest.LogCaptureFixtu
     assert [record.levelname for record in caplog.records] == ["ERROR"] * 2
 
 
-@pytest.mark.parametrize("function", FAILING)
+@rows("function", FAILING)
 async def test_a_method_of_a_batch_that_fails(function: Any) -> None:
     endpoint = Endpoint({"fail": function, "add": add})
     fail = ADD.replace(b"add", b"fail")
@@ -114,7 +115,7 @@ async def test_a_method_of_a_batch_that_fails(function: Any) -> None:
         assert (await post(endpoint, batch)).body == b"[%s,%s]" % (FAILED, SUM)
 
 
-@pytest.mark.parametrize("option", ["context", "method"])
+@rows("option", ["context", "method"])
 async def test_the_cancellation_of_a_request_passes_on(option: str, caplog: pytest.LogCaptureFixture) -> None:
     entered = asyncio.Event()
 

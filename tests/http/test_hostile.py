@@ -14,6 +14,7 @@ import pytest
 
 from ..support.http_app import BODY_SECONDS
 from ..support.http_process import Server, descriptors, parse, read_all, request, serving
+from ..support.tables import rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -119,7 +120,7 @@ def test_slow_bodies(server: Server) -> None:
         connection.close()
 
 
-@pytest.mark.parametrize("name", ["uvicorn", "uvicorn-h11"])
+@rows("name", ["uvicorn", "uvicorn-h11"])
 def test_endless_headers(name: str) -> None:
     """Headers are the server's matter: h11 limits them, httptools does not, so that a proxy has to."""
     line = b"X-Header: " + b"x" * 1000 + b"\r\n"

@@ -10,8 +10,10 @@ import pytest
 from jsonrpc_fast.http import Access, Refusal
 from jsonrpc_fast.http.requests import check_content, declared_length, host_name, is_json, is_loopback, read_body
 
+from ..support.tables import rows
 
-@pytest.mark.parametrize(
+
+@rows(
     "value",
     [
         "application/json",
@@ -30,7 +32,7 @@ def test_content_types(value: str) -> None:
     check_content({b"content-type": value.encode()})
 
 
-@pytest.mark.parametrize(
+@rows(
     "value",
     [
         "",
@@ -90,7 +92,7 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.parametrize("host", LOCAL)
+@rows("host", LOCAL)
 def test_names_of_the_loopback_interface(host: str) -> None:
     access = Access()
     assert verdict(access, host) == 0
@@ -98,7 +100,7 @@ def test_names_of_the_loopback_interface(host: str) -> None:
     assert verdict(access, host, f"https://{host}") == 0
 
 
-@pytest.mark.parametrize("host", FOREIGN)
+@rows("host", FOREIGN)
 def test_other_names(host: str) -> None:
     access = Access()
     assert verdict(access, host) == 421
@@ -106,7 +108,7 @@ def test_other_names(host: str) -> None:
     assert verdict(access, host, f"http://{host}", is_loopback=False) == 0
 
 
-@pytest.mark.parametrize("origin", ["null", "", "localhost", "file://", "file://localhost", "chrome-extension://abc"])
+@rows("origin", ["null", "", "localhost", "file://", "file://localhost", "chrome-extension://abc"])
 def test_origins_without_a_host(origin: str) -> None:
     assert verdict(Access(), "localhost", origin) == 403
 
@@ -118,7 +120,7 @@ def test_no_host() -> None:
     assert verdict(Access(["example.org"]), None) == 421
 
 
-@pytest.mark.parametrize("local", [True, False])
+@rows("local", [True, False])
 def test_allowed_hosts(local: bool) -> None:
     access = Access(["Example.org", "[::1]:8000", "10.0.0.1:80"])
     for host in ("example.org", "EXAMPLE.ORG:443", "[::1]:8000", "10.0.0.1:80"):
@@ -128,7 +130,7 @@ def test_allowed_hosts(local: bool) -> None:
     assert verdict(Access(["*"]), "anything", is_loopback=local) == 0
 
 
-@pytest.mark.parametrize("local", [True, False])
+@rows("local", [True, False])
 def test_allowed_origins(local: bool) -> None:
     access = Access(["*"], ["https://Example.org", "null"])
     for origin in (None, "https://example.org", "HTTPS://EXAMPLE.ORG", "null"):

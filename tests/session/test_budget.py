@@ -6,6 +6,8 @@ import pytest
 
 from jsonrpc_fast.session.budget import ReplyBudget, budget_for
 
+from ..support.tables import rows
+
 
 def test_a_burst_and_then_so_many_per_second() -> None:
     budget = ReplyBudget(per_second=2.0, burst=3)
@@ -32,7 +34,7 @@ def test_policies() -> None:
     assert budget_for(own) is own
 
 
-@pytest.mark.parametrize("policy", ["sometimes", "", None, True, [], 1])
+@rows("policy", ["sometimes", "", None, True, [], 1])
 def test_what_is_not_a_policy(policy: object) -> None:
     with pytest.raises(ValueError, match=r'^reply_policy must be "always", "never", "limited" or a ReplyBudget$'):
         budget_for(policy)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Sessi
 from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
 from ..support.session_pairs import Faults, Wire, fail, session_and_wire, sessions, settle
+from ..support.tables import rows
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -327,7 +328,7 @@ async def test_a_waiting_call_times_out() -> None:
         assert [request.method for request in wire.received] == ["m"]
 
 
-@pytest.mark.parametrize("timeout", [-1, math.nan, -math.inf])
+@rows("timeout", [-1, math.nan, -math.inf])
 async def test_an_invalid_timeout_is_refused_before_the_call_waits(timeout: float) -> None:
     async with session_and_wire(max_pending=1) as (session, wire):
         with pytest.raises(ValueError, match="timeout"):
@@ -461,7 +462,7 @@ async def test_a_hook_that_cancels_its_call(kind: str) -> None:
             assert [type(error) for error in settled] == [CallCancelled]
 
 
-@pytest.mark.parametrize("reply_bytes", [10_000, 200_000])
+@rows("reply_bytes", [10_000, 200_000])
 async def test_eager_tasks_that_wait_for_the_write_buffer_continue(reply_bytes: int) -> None:
     """Below the transport's own high-water mark, `drain` returns at once."""
 

@@ -16,6 +16,7 @@ from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Sessi
 from jsonrpc_fast.transports import TcpClient, TcpServer, Transport, memory_pair
 
 from ..support.session_pairs import Faults, forever, session_and_wire, sessions, settle, slow
+from ..support.tables import rows
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -139,8 +140,8 @@ async def outcome_of(call: Any) -> Any:
         return error.was_sent
 
 
-@pytest.mark.parametrize("how", ["the server stops", "the session closes"])
-@pytest.mark.parametrize("ids", ["numbers", "own ids"])
+@rows("how", ["the server stops", "the session closes"])
+@rows("ids", ["numbers", "own ids"])
 async def test_after_a_goodbye_it_is_known_what_was_not_served(how: str, ids: str) -> None:
     served: list[int] = []
     numbers = iter(range(100, 200))
@@ -193,7 +194,7 @@ async def test_a_goodbye_wakes_what_waits_for_room() -> None:
         assert await first == "done"
 
 
-@pytest.mark.parametrize("params", [None, [], {}, {"last": True}, {"last": [1]}, {"last": {}}])
+@rows("params", [None, [], {}, {"last": True}, {"last": [1]}, {"last": {}}])
 async def test_a_goodbye_that_cannot_be_read_is_a_notification_like_others(params: Any) -> None:
     async with session_and_wire() as (session, wire):
         call = asyncio.create_task(session.call("m"))
@@ -277,7 +278,7 @@ async def test_a_peer_that_does_not_read_cannot_block_a_cancelled_close() -> Non
     await other.disconnect()
 
 
-@pytest.mark.parametrize("pause", [0, 0.01])
+@rows("pause", [0, 0.01])
 async def test_a_handler_may_close_the_session(pause: float) -> None:
     ended = []
 
@@ -387,7 +388,7 @@ async def test_close_without_a_limit() -> None:
         assert server.unanswered == 0
 
 
-@pytest.mark.parametrize("how", ["the peer ends", "this side closes"])
+@rows("how", ["the peer ends", "this side closes"])
 async def test_a_request_that_is_cut_off_is_no_error_in_the_log(caplog: pytest.LogCaptureFixture, how: str) -> None:
     caplog.set_level(logging.DEBUG, "jsonrpc_fast.session")
     async with session_and_wire({"forever": forever}, close_seconds=0) as (session, wire):
@@ -421,7 +422,7 @@ async def test_the_earlier_deadline_of_two_closes_applies() -> None:
     assert [str(fault) for fault in faults.seen] == ["the session was closed before it answered 2 requests"]
 
 
-@pytest.mark.parametrize("value", [-1, "5", float("nan")])
+@rows("value", [-1, "5", float("nan")])
 async def test_an_invalid_grace_period(value: Any) -> None:
     async with sessions() as (client, _):
         with pytest.raises((TypeError, ValueError), match="grace_seconds"):
@@ -429,7 +430,7 @@ async def test_an_invalid_grace_period(value: Any) -> None:
         assert client.is_connected
 
 
-@pytest.mark.parametrize(("end_seconds", "answered"), [(None, True), (0.05, False), (5, True)])
+@rows(("end_seconds", "answered"), [(None, True), (0.05, False), (5, True)])
 async def test_requests_received_before_the_peer_half_closed(end_seconds: float | None, answered: bool) -> None:
     one, other = memory_pair()
     answers: list[Any] = []
@@ -447,7 +448,7 @@ async def test_requests_received_before_the_peer_half_closed(end_seconds: float 
     await other.disconnect()
 
 
-@pytest.mark.parametrize(("grace", "answered"), [(None, True), (0.05, False), (5, True)])
+@rows(("grace", "answered"), [(None, True), (0.05, False), (5, True)])
 async def test_a_transport_asks_its_session_to_close(grace: float | None, answered: bool) -> None:
     """Like a server that closes. Running handlers may still call their peer."""
 
@@ -488,7 +489,7 @@ def test_a_stdio_server_waits_for_its_handlers_after_the_end_of_its_input() -> N
     assert (process.returncode, process.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("how", ["wait_for", "task", "gather"])
+@rows("how", ["wait_for", "task", "gather"])
 async def test_a_handler_may_close_the_session_from_a_task_of_its_own(how: str) -> None:
     ended = []
 

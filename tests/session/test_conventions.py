@@ -13,6 +13,7 @@ from jsonrpc_fast.session.peer import Peer
 from jsonrpc_fast.session.tracker import Outcome
 
 from ..support.peer_events import receive, request_from
+from ..support.tables import rows
 
 
 def test_json_rpc_itself_has_no_cancellation() -> None:
@@ -87,7 +88,7 @@ def test_mcp_never_cancels_initialize() -> None:
     assert peer.answer(request, {}) != b""
 
 
-@pytest.mark.parametrize("id", ["6", '"5"', "5.0", "null", "true", "[]", "{}"])
+@rows("id", ["6", '"5"', "5.0", "null", "true", "[]", "{}"])
 def test_a_cancellation_without_a_request_does_nothing(id: str) -> None:
     peer = mcp()
     request = request_from(receive(peer, b'{"jsonrpc":"2.0","id":5,"method":"m"}'))
@@ -156,7 +157,7 @@ def test_a_token_in_the_params_is_used() -> None:
     assert receive(peer, text) == [Progressed(call, 1)]
 
 
-@pytest.mark.parametrize("params", [[1], {"_meta": 5}])
+@rows("params", [[1], {"_meta": 5}])
 def test_params_that_cannot_carry_a_token_are_unchanged(params: Any) -> None:
     _, data = mcp().call("m", params, 0.0, idle_timeout=1.0)
     assert decode(data).params == params  # type: ignore[union-attr]

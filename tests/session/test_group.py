@@ -13,6 +13,7 @@ from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.session import Session, SessionContext, SessionGroup
 
 from ..support.session_pairs import sessions, settle
+from ..support.tables import rows
 
 pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("each_loop")]
 
@@ -77,7 +78,7 @@ async def test_the_bounds_of_a_session_hold_too() -> None:
         assert await asyncio.gather(*first, *second) == ["a0", "a1", "a2", "b0"]
 
 
-@pytest.mark.parametrize("bounds", [{"max_inbox": 3}, {"inbox_bytes": 3500}])
+@rows("bounds", [{"max_inbox": 3}, {"inbox_bytes": 3500}])
 async def test_a_full_inbox_refuses_what_is_more_but_one_for_each_session(bounds: Any) -> None:
     work = Work()
     async with grouped(SessionGroup(max_handlers=1, **bounds), 2, {"work": work}) as (one, other):
@@ -142,7 +143,7 @@ async def test_futures_count_among_what_waits() -> None:
         assert isinstance(found[2], RpcError)
 
 
-@pytest.mark.parametrize(("option", "value"), [("max_handlers", 0), ("max_inbox", -1), ("inbox_bytes", 1.5)])
+@rows(("option", "value"), [("max_handlers", 0), ("max_inbox", -1), ("inbox_bytes", 1.5)])
 def test_options(option: str, value: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=option):
         SessionGroup(**{option: value})

@@ -13,6 +13,7 @@ from jsonrpc_fast.errors import CallTimeout, RpcError
 from jsonrpc_fast.session import LspConvention, Outcome, SessionContext
 
 from ..support.session_pairs import session_and_wire, sessions, settle
+from ..support.tables import rows
 
 pytestmark = pytest.mark.usefixtures("loop")
 
@@ -153,7 +154,7 @@ async def test_each_request_has_its_own_context() -> None:
     ]
 
 
-@pytest.mark.parametrize("error", [KeyError, asyncio.CancelledError])
+@rows("error", [KeyError, asyncio.CancelledError])
 async def test_hooks_that_fail_change_nothing(error: type[BaseException], caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
         def __getattr__(self, name: str) -> Any:

@@ -21,6 +21,7 @@ from jsonrpc_fast.transports import StdioClient, TcpClient, TcpServer, Transport
 from ..support import loops
 from ..support.places import PEERS
 from ..support.session_pairs import Faults, asking_handlers, session_and_wire, sessions, settle
+from ..support.tables import rows
 
 pytestmark = [pytest.mark.usefixtures("each_loop"), pytest.mark.timeout(120)]
 BUSY = -32009
@@ -147,7 +148,7 @@ def returns_a_task(context: SessionContext) -> Any:
     return asyncio.ensure_future(context.session.call("ask"))
 
 
-@pytest.mark.parametrize(
+@rows(
     "handler",
     [
         awaits,
@@ -280,7 +281,7 @@ async def test_beyond_the_bounds_requests_are_refused_and_notifications_dropped(
         assert (await wire.next()).result == 9
 
 
-@pytest.mark.parametrize("raw", [False, True])
+@rows("raw", [False, True])
 async def test_waiting_messages_are_bounded_in_bytes(raw: bool) -> None:
     one, other = memory_pair(raw=raw)
     answers: list[Any] = []
@@ -343,8 +344,8 @@ class Unread:
 
 
 @pytest.mark.time_limit(60)
-@pytest.mark.parametrize("method", ["large", "small", "async", "asks", "notes", "unknown", 'x","params":1,"y":"'])
-@pytest.mark.parametrize("is_request", [True, False], ids=["request", "notification"])
+@rows("method", ["large", "small", "async", "asks", "notes", "unknown", 'x","params":1,"y":"'])
+@rows("is_request", [True, False], ids=["request", "notification"])
 @pytest.mark.slow
 async def test_a_peer_that_never_reads_cannot_fill_the_memory(method: str, is_request: bool) -> None:
     count = 3000

@@ -20,6 +20,7 @@ from ..mcp.http.test_hostile import Exchange, begin
 from ..support.asgi import post
 from ..support.mcp_conversation import converse
 from ..support.mcp_http import Gate, call, modern
+from ..support.tables import rows
 
 pytestmark = [pytest.mark.usefixtures("loop"), pytest.mark.timeout(60)]
 
@@ -71,7 +72,7 @@ async def an_endpoint() -> None:
     leave(post(Endpoint({"wait": wait}), b"[%s,%s]" % (one, one.replace(b":1", b":2"))))
 
 
-@pytest.mark.parametrize("begin_to_serve", [a_session, an_mcp_session, an_mcp_endpoint, an_endpoint])
+@rows("begin_to_serve", [a_session, an_mcp_session, an_mcp_endpoint, an_endpoint])
 def test_nothing_is_reported_as_failed(
     begin_to_serve: Callable[[], Coroutine[Any, Any, None]], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -86,7 +87,7 @@ def test_nothing_is_reported_as_failed(
     assert " failed" not in caplog.text
 
 
-@pytest.mark.parametrize("is_begun", [False, True])
+@rows("is_begun", [False, True])
 async def test_a_handler_whose_task_is_cancelled_is_answered(is_begun: bool, caplog: pytest.LogCaptureFixture) -> None:
     served: list[Any] = []
 

@@ -15,6 +15,7 @@ from jsonrpc_fast.session.peer import Peer
 from jsonrpc_fast.session.tracker import Call, Outcome
 
 from ..support.peer_events import fault_from, receive, request_from
+from ..support.tables import rows
 
 INVALID = b'{"code":-32600,"message":"Invalid Request"}'
 
@@ -43,7 +44,7 @@ def test_both_roles_use_one_id_each() -> None:
     assert len(peer.calls) == len(peer.serving) == 0
 
 
-@pytest.mark.parametrize("params", ["text", 5, object(), {1}, [object()]])
+@rows("params", ["text", 5, object(), {1}, [object()]])
 def test_params_that_cannot_be_encoded_leave_no_call(params: object) -> None:
     peer = Peer(convention=McpConvention())
     with pytest.raises(TypeError):
@@ -60,9 +61,7 @@ def test_a_notification() -> None:
     assert receive(peer, b'{"jsonrpc":"2.0","method":"log"}') == [Notification("log")]
 
 
-@pytest.mark.parametrize(
-    "id", [b"2", b'"1"', b"1.0", b"null", b"-1", b"1e0", b"123456789012345678901234567890"], ids=bytes.decode
-)
+@rows("id", [b"2", b'"1"', b"1.0", b"null", b"-1", b"1e0", b"123456789012345678901234567890"], ids=bytes.decode)
 def test_an_answer_to_no_call_is_a_fault_without_reply(id: bytes) -> None:
     peer = Peer()
     call, _ = peer.call("m", None, 0.0)
@@ -91,7 +90,7 @@ def test_a_late_answer_is_dropped() -> None:
     assert (timed_out.outcome, cancelled.outcome) == (Outcome.TIMEOUT, Outcome.CANCELLED)
 
 
-@pytest.mark.parametrize(
+@rows(
     "answer",
     [
         b'{"jsonrpc":"2.0","id":1,"error":{"code":"5","message":"no"}}',
@@ -118,7 +117,7 @@ def test_a_malformed_request_settles_no_call() -> None:
     assert call.outcome is None
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         b'{"jsonrpc":"2.0","id":9,"result":1,"error":{}}',
@@ -183,7 +182,7 @@ def test_nothing_is_answered_after_the_connection_is_lost() -> None:
 UNREADABLE = [b"{", b"5", b'{"jsonrpc":"2.0","id":true,"method":"m"}', b"[]", b'"\xff"']
 
 
-@pytest.mark.parametrize("text", UNREADABLE)
+@rows("text", UNREADABLE)
 def test_always(text: bytes) -> None:
     reply = fault_from(receive(Peer(reply_policy="always"), text)).reply
     answer = decode(reply)
@@ -191,7 +190,7 @@ def test_always(text: bytes) -> None:
     assert answer.error.code in (-32700, -32600)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("text", UNREADABLE)
+@rows("text", UNREADABLE)
 def test_never(text: bytes) -> None:
     assert fault_from(receive(Peer(reply_policy="never"), text)).reply == b""
 
@@ -294,7 +293,7 @@ def test_an_error_without_an_id_settles_the_whole_batch() -> None:
     assert receive(peer, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}') == [alone]
 
 
-@pytest.mark.parametrize("batches", [0, 2])
+@rows("batches", [0, 2])
 def test_an_ambiguous_error_without_an_id_settles_nothing(batches: int) -> None:
     peer = Peer()
     for _ in range(batches):

@@ -16,6 +16,7 @@ from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Outcome, SessionContext
 
 from ..support.session_pairs import Faults, session_and_wire, sessions, settle
+from ..support.tables import rows
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -37,8 +38,8 @@ def refuse_unwritable() -> None:
     raise RpcError(-32001, "not now", object())
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize(
+@rows("is_async", [False, True])
+@rows(
     ("function", "code", "message", "data", "fault"),
     [
         (refuse, -32001, "not now", {"wait": 5}, None),
@@ -86,7 +87,7 @@ def raise_(error: type[BaseException]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sync", "async", "async at once"])
-@pytest.mark.parametrize(
+@rows(
     ("function", "fault"),
     [
         (lambda: raise_(Ending), "Ending"),
@@ -119,7 +120,7 @@ async def test_each_request_is_answered_whatever_its_handler_does(function: Any,
     assert [type(error).__name__ for error in faults.seen] == expected
 
 
-@pytest.mark.parametrize("is_async", [False, True])
+@rows("is_async", [False, True])
 def test_system_exit_in_a_handler(is_async: bool) -> None:
     received: list[Any] = []
 
@@ -210,7 +211,7 @@ async def test_a_type_error_inside_a_handler_is_not_invalid_params() -> None:
         assert (mismatch.value.code, inside.value.code) == (-32602, -32603)
 
 
-@pytest.mark.parametrize("is_async", [False, True])
+@rows("is_async", [False, True])
 async def test_a_handler_that_raises_cancelled_error_has_failed(is_async: bool) -> None:
     def handler() -> None:
         raise asyncio.CancelledError
@@ -343,7 +344,7 @@ async def test_a_wrapped_async_handler() -> None:
     ],
     ids=["lsp", "mcp"],
 )
-@pytest.mark.parametrize("where", ["running", "inbox", "result", "other error"])
+@rows("where", ["running", "inbox", "result", "other error"])
 async def test_a_cancelled_request(convention: Convention, cancellation: bytes, answer: int | None, where: str) -> None:
     seen: list[bool] = []
     is_unblocked = asyncio.Event()
@@ -449,7 +450,7 @@ def fail_now() -> None:
     raise LookupError
 
 
-@pytest.mark.parametrize("method", ["now", "none", "fail"])
+@rows("method", ["now", "none", "fail"])
 async def test_an_id_in_flight_is_refused_to_a_sync_function_too(method: str) -> None:
     done = asyncio.get_running_loop().create_future()
     served: list[str] = []

@@ -14,6 +14,7 @@ from jsonrpc_fast.session import session as driver
 from jsonrpc_fast.transports import memory_pair
 
 from ..support.session_pairs import session_and_wire, sessions, settle
+from ..support.tables import rows
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -96,7 +97,7 @@ async def test_nothing_is_served_while_the_peer_does_not_read() -> None:
     await other.disconnect()
 
 
-@pytest.mark.parametrize(
+@rows(
     "message",
     [
         b'{"jsonrpc":"2.0","id":"%s","method":1}' % (b"x" * 400),
@@ -191,7 +192,7 @@ async def test_waiting_messages_are_dropped_when_the_connection_is_lost() -> Non
 BATCH = encode([Notification("n", [number]) for number in range(1000)])
 
 
-@pytest.mark.parametrize("how", ["goes on", "end", "loss", "close", "message"])
+@rows("how", ["goes on", "end", "loss", "close", "message"])
 async def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "TURN_SECONDS", 0.0)
     served: list[int] = []

@@ -13,6 +13,7 @@ from jsonrpc_fast.session import Handlers, LspConvention, Session, SessionContex
 from jsonrpc_fast.transports import memory_pair
 
 from ..support.session_pairs import Faults, Wire, forever, session_and_wire, sessions, settle, slow
+from ..support.tables import rows
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -202,7 +203,7 @@ async def test_ids_need_not_be_unique() -> None:
         assert len(session._peer.serving) == 0
 
 
-@pytest.mark.parametrize(
+@rows(
     "answer",
     [
         b'{"jsonrpc":"2.0","id":1}',
@@ -212,7 +213,7 @@ async def test_ids_need_not_be_unique() -> None:
     ],
     ids=["only an id", "a lone surrogate", "too large", "in a batch"],
 )
-@pytest.mark.parametrize("is_late", [False, True])
+@rows("is_late", [False, True])
 async def test_a_malformed_answer_settles_its_call(answer: bytes, is_late: bool) -> None:
     """Nothing is sent, because the id may belong to a call of the peer."""
     faults = Faults()
@@ -235,7 +236,7 @@ async def test_a_malformed_answer_settles_its_call(answer: bytes, is_late: bool)
     await other.disconnect()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("request_", "code"),
     [
         (b'{"jsonrpc":"2.0","id":7,"method":"m","params":["%s"]}' % (b"x" * 20_000), -32600),

@@ -15,6 +15,7 @@ from jsonrpc_fast.session import Gap, ReconnectingSession, Session, SessionConte
 from jsonrpc_fast.transports import memory_pair
 
 from ..support.session_pairs import Wire, session_and_wire, sessions, settle
+from ..support.tables import rows
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("each_loop")]
 
@@ -116,7 +117,7 @@ async def test_a_slow_reader_gets_what_was_kept_then_an_error() -> None:
         assert wire.received == []
 
 
-@pytest.mark.parametrize("is_late", [True, False])
+@rows("is_late", [True, False])
 async def test_a_cancelled_subscribe_is_unsubscribed(is_late: bool) -> None:
     async with session_and_wire() as (session, wire):
         subscriptions = Subscriptions(session)
@@ -194,7 +195,7 @@ async def test_a_handler_whose_subscribe_timed_out_has_its_slot_back() -> None:
         assert [(await wire.next()).result for _ in range(2)] == [1, 2]
 
 
-@pytest.mark.parametrize("timeout", [-1, float("nan")])
+@rows("timeout", [-1, float("nan")])
 async def test_a_wrong_timeout_is_refused_before_anything_is_sent(timeout: float) -> None:
     async with session_and_wire() as (session, wire):
         with pytest.raises(ValueError, match="0 seconds or more"):

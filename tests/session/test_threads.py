@@ -18,6 +18,7 @@ from jsonrpc_fast.session.threads import run_threadsafe
 from jsonrpc_fast.transports import memory_pair
 
 from ..support.session_pairs import fail, session_and_wire, sessions, settle
+from ..support.tables import rows
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -184,7 +185,7 @@ def test_call_threadsafe_while_the_loop_is_stopped() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # the loop drops it
-@pytest.mark.parametrize("has_task", [False, True])
+@rows("has_task", [False, True])
 def test_call_threadsafe_fails_when_the_loop_is_closed(has_task: bool) -> None:
     """The loop stops after the check that it is running and before the first turn of the call, or of its task."""
     loop = asyncio.new_event_loop()

@@ -16,6 +16,7 @@ from jsonrpc_fast.session.tracker import Call, Outcome, Serving, Tracker
 from jsonrpc_fast.types import MessageId
 
 from ..support.examples import scaled_examples
+from ..support.tables import rows
 from ..support.timing import min_seconds, thread_seconds
 
 ANSWERS = st.sampled_from([Outcome.RESULT, Outcome.ERROR, Outcome.FAULT])
@@ -153,7 +154,7 @@ def test_ids_count_from_one() -> None:
     assert [tracker.begin("m", 0.0).id for _ in range(3)] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("other", [7.0, "7", True, 1.0, None])
+@rows("other", [7.0, "7", True, 1.0, None])
 def test_ids_of_different_types_never_match(other: str | float | None) -> None:
     tracker = Tracker()
     calls = [tracker.begin("m", 0.0) for _ in range(7)]
@@ -180,7 +181,7 @@ def test_an_id_in_flight_is_refused() -> None:
     assert tracker.begin("m", 0.0).id == "same"
 
 
-@pytest.mark.parametrize("made", [None, 1.0, True, b"x", ["x"]])
+@rows("made", [None, 1.0, True, b"x", ["x"]])
 def test_an_id_of_another_type_is_refused(made: object) -> None:
     tracker = Tracker(id_factory=lambda: made)  # type: ignore[arg-type, return-value]
     with pytest.raises(TypeError):
@@ -188,7 +189,7 @@ def test_an_id_of_another_type_is_refused(made: object) -> None:
     assert len(tracker) == 0
 
 
-@pytest.mark.parametrize("timeout", [-1, -0.001, nan])
+@rows("timeout", [-1, -0.001, nan])
 def test_a_timeout_is_not_negative(timeout: float) -> None:
     tracker = Tracker()
     with pytest.raises(ValueError, match="0 seconds or more"):

@@ -165,7 +165,6 @@ def rows(names: str | Sequence[str], values: Iterable[Any], *, ids: Ids = None) 
 def _wrapper(test: Callable[..., Any], table_of: _Rows) -> Callable[..., None]:
     @functools.wraps(test)
     def wrapper(*args: Any, **fixtures: Any) -> None:
-        __tracebackhide__ = True
         if args:  # a method of a class of tests
             fixtures = {next(iter(inspect.signature(test).parameters)): args[0], **fixtures}
         table_of.check(fixtures)

@@ -16,6 +16,7 @@ from jsonrpc_fast.errors import ConnectionLost
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports.asgi import AsgiWebSocket, WebSocketEndpoint
 
+from ..support.tables import rows
 from ..support.transports import Recorder, eventually
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("loop")]
@@ -62,9 +63,7 @@ async def test_texts_and_bytes_are_messages() -> None:
     await peer.task
 
 
-@pytest.mark.parametrize(
-    ("code", "is_fault"), [(1000, False), (1001, False), (1005, False), (1006, True), (4000, True)]
-)
+@rows(("code", "is_fault"), [(1000, False), (1001, False), (1005, False), (1006, True), (4000, True)])
 async def test_close_codes_of_the_peer(code: int, is_fault: bool) -> None:
     recorders: list[Recorder] = []
 
@@ -182,7 +181,7 @@ async def test_events_of_an_unknown_type_are_ignored() -> None:
     await peer.task
 
 
-@pytest.mark.parametrize("event", [None, {}, {"type": "websocket.receive"}, {"type": "websocket.receive", "bytes": 1}])
+@rows("event", [None, {}, {"type": "websocket.receive"}, {"type": "websocket.receive", "bytes": 1}])
 async def test_a_server_that_fails_ends_the_connection(event: Any) -> None:
     recorders: list[Recorder] = []
 

@@ -27,6 +27,7 @@ from jsonrpc_fast.transports import MemoryTransport, Transport, base, byte_trans
 from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
 
 from ..support.examples import scaled_examples
+from ..support.tables import rows
 from ..support.transports import Recorder
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("each_loop")]
@@ -223,7 +224,7 @@ async def test_states() -> None:
     await other.wait_closed()
 
 
-@pytest.mark.parametrize("way", ["close", "disconnect"])
+@rows("way", ["close", "disconnect"])
 async def test_closing_a_transport_that_was_never_connected(way: str) -> None:
     one, other = memory_pair()
     at_one, at_other = Recorder(one), Recorder(other)
@@ -533,7 +534,7 @@ async def check_that_all_arrives(framing: Framing, steps: list[Any], closes: boo
         assert at_other.events == [*sent, "closed"]
 
 
-@pytest.mark.parametrize("line", [b"x\n", b"{}\n", b'{"jsonrpc":"2.0","method":"n"}\n'])
+@rows("line", [b"x\n", b"{}\n", b'{"jsonrpc":"2.0","method":"n"}\n'])
 async def test_one_chunk_is_delivered_in_many_turns(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "TURN_SECONDS", 0.0)
     one, other, _, ends = await started()
@@ -566,7 +567,7 @@ MANY = b"".join(encode_notification("n", [number]) for number in range(1000))
 
 
 @pytest.mark.usefixtures("tiny_turns")
-@pytest.mark.parametrize("how", ["end", "loss", "end and loss", "pause"])
+@rows("how", ["end", "loss", "end and loss", "pause"])
 async def test_the_backlog_is_delivered_before_the_end(how: str) -> None:
     one, other, _, ends = await started()
     broken = BrokenPipeError()
@@ -597,8 +598,8 @@ async def test_the_backlog_is_delivered_before_the_end(how: str) -> None:
 
 
 @pytest.mark.usefixtures("tiny_turns")
-@pytest.mark.parametrize("is_lost", [False, True])
-@pytest.mark.parametrize("way", ["close", "disconnect"])
+@rows("is_lost", [False, True])
+@rows("way", ["close", "disconnect"])
 async def test_closing_drops_the_backlog(way: str, is_lost: bool) -> None:
     one, other, _, ends = await started()
     other.receive(MANY)

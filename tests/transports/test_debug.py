@@ -17,6 +17,8 @@ from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import StdioClient, TcpClient, TcpServer, memory_pair
 
+from ..support.tables import rows
+
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("loop")]
 
 
@@ -117,7 +119,7 @@ async def test_sizes_of_chunked_messages_and_addresses(log: io.StringIO) -> None
     assert re.search(r"connection with 127\.0\.0\.1:\d+ connected", text)
 
 
-@pytest.mark.parametrize(("name", "level", "lines"), [("", 10, 18), ("jsonrpc_fast", 10, 18), ("", 20, 0)])
+@rows(("name", "level", "lines"), [("", 10, 18), ("jsonrpc_fast", 10, 18), ("", 20, 0)])
 async def test_the_application_turns_it_on(name: str, level: int, lines: int, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(level, name):
         await talk()

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from ..isolated import transport_soak
+from ..support.tables import rows
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -17,7 +18,7 @@ pytestmark = [
 
 @pytest.mark.slow
 @pytest.mark.time_limit(50)
-@pytest.mark.parametrize("scene", transport_soak.SCENES)
+@rows("scene", transport_soak.SCENES)
 async def test_scene(scene: str) -> None:
     await transport_soak.SCENES[scene](4000)
 

@@ -24,6 +24,7 @@ from jsonrpc_fast.transports.stdio import client, descriptors
 from jsonrpc_fast.transports.stdio.client import LINE_BYTES
 
 from ...support.stdio_process import ECHO, echo, script
+from ...support.tables import rows
 from ...support.transports import Recorder, eventually
 
 pytestmark = [
@@ -83,7 +84,7 @@ async def test_a_writer_that_reports_after_the_end() -> None:
     assert child.events == ["closed"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("trap", "returncode", "least", "most"),
     [("", -signal.SIGTERM, 0.3, 20), ("trap '' TERM;", -signal.SIGKILL, 0.6, 20)],
 )

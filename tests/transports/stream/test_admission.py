@@ -14,6 +14,7 @@ from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import TcpClient, TcpServer, UnixClient, UnixServer
 from jsonrpc_fast.transports.stream.admission import Admission, host_of
 
+from ...support.tables import rows
 from ...support.transports import RecordedConnections, connected, echo, eventually, serving
 
 pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("loop")]
@@ -30,7 +31,7 @@ class Channel:
         return self._address
 
 
-@pytest.mark.parametrize(
+@rows(
     ("address", "host"),
     [
         (("10.0.0.1", 80), "10.0.0.1"),
@@ -125,7 +126,7 @@ async def test_bytes_that_a_client_does_not_read_count() -> None:
         writer.close()
 
 
-@pytest.mark.parametrize("max_handlers", [1, 100])
+@rows("max_handlers", [1, 100])
 async def test_what_sessions_keep_counts_in_their_inboxes_and_handlers(max_handlers: int) -> None:
     opened: list[Session] = []
     continues = asyncio.Event()
@@ -199,8 +200,8 @@ async def test_websockets_count_their_frames() -> None:
     await server.close()
 
 
-@pytest.mark.parametrize("option", ["max_connections", "max_connections_per_host", "max_buffered_bytes"])
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, "1"])
+@rows("option", ["max_connections", "max_connections_per_host", "max_buffered_bytes"])
+@rows("value", [0, -1, 1.5, True, "1"])
 def test_options(option: str, value: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=option):
         TcpServer(echo, "127.0.0.1", 0, **{option: value})

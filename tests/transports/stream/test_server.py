@@ -26,6 +26,7 @@ from jsonrpc_fast.transports import (
     UnixServer,
 )
 
+from ...support.tables import rows
 from ...support.transports import RecordedConnections, Recorder, connected, echo, eventually, reset, serving
 
 pytestmark = [pytest.mark.timeout(40), pytest.mark.usefixtures("each_loop", "no_descriptor_left")]
@@ -150,7 +151,7 @@ async def test_an_exception_of_serve_is_reported() -> None:
     assert [context["exception"] for context in contexts] == [fault]
 
 
-@pytest.mark.parametrize("connects", [False, True])
+@rows("connects", [False, True])
 async def test_a_connection_that_serve_does_not_start_is_closed(connects: bool) -> None:
     connections: list[StreamTransport] = []
 
@@ -255,8 +256,8 @@ HTTP_STARTS = {
 
 
 @pytest.mark.usefixtures("loop")
-@pytest.mark.parametrize("framing", FRAMINGS)
-@pytest.mark.parametrize("start", HTTP_STARTS)
+@rows("framing", FRAMINGS)
+@rows("start", HTTP_STARTS)
 async def test_http_requests_are_dropped_unread(start: str, framing: Framing) -> None:
     body = MINE + b"\n" + b"Content-Length: %d\r\n\r\n" % len(MINE) + MINE + b"\n"
     request = HTTP_STARTS[start] + body
@@ -287,7 +288,7 @@ async def test_http_requests_are_dropped_unread(start: str, framing: Framing) ->
 
 
 @pytest.mark.usefixtures("loop")
-@pytest.mark.parametrize(
+@rows(
     ("first", "faults"),
     [
         (b"", 0),

@@ -19,6 +19,7 @@ from jsonrpc_fast.transports import TcpClient, TcpServer
 
 from ...isolated.tls_closes import close_many_times
 from ...support.certificates import contexts, new_client_context
+from ...support.tables import rows
 from ...support.transports import RecordedConnections, Recorder, echo, eventually, serving
 
 pytest.importorskip("trustme", reason="trustme is not installed")
@@ -51,7 +52,7 @@ async def test_sessions_call_each_other() -> None:
             assert await session.call("echo", ["é" * size]) == "é" * size
 
 
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@rows("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 async def test_each_version_of_tls(version: ssl.TLSVersion) -> None:
     client_context = new_client_context()
     client_context.minimum_version = client_context.maximum_version = version
@@ -303,7 +304,7 @@ async def test_websocket_over_tls() -> None:
     await server.close()
 
 
-@pytest.mark.parametrize("scheme", ["tcp", "tls", "ws", "wss"])
+@rows("scheme", ["tcp", "tls", "ws", "wss"])
 async def test_small_messages_are_read_without_large_allocations(scheme: str) -> None:
     """For a `Protocol` asyncio allocates 256 KiB for each chunk, which can cost three calls of the system."""
     options, client_options = ({"ssl": context} if scheme in ("tls", "wss") else {} for context in contexts())

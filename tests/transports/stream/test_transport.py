@@ -26,13 +26,14 @@ from jsonrpc_fast.transports import (
 )
 from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
 
+from ...support.tables import rows
 from ...support.transports import RecordedConnections, Recorder, connected, echo, eventually, flood, reset, serving
 
 pytestmark = [pytest.mark.timeout(40), pytest.mark.usefixtures("each_loop", "no_descriptor_left")]
 needs_unix = pytest.mark.skipif(sys.platform == "win32", reason="asyncio has no Unix sockets on Windows")
 
 
-@pytest.mark.parametrize("framing", FRAMINGS)
+@rows("framing", FRAMINGS)
 async def test_echo_on_tcp(framing: Framing) -> None:
     async with serving(framing=framing) as server:
         client, recorder = await connected(server, framing=framing)
@@ -49,7 +50,7 @@ async def test_echo_on_tcp(framing: Framing) -> None:
         await eventually(lambda: server.connections == 0)
 
 
-@pytest.mark.parametrize("spoken", ["newline", "content-length"])
+@rows("spoken", ["newline", "content-length"])
 async def test_auto_framing_replies_in_the_framing_of_the_peer(spoken: Framing) -> None:
     async with serving(framing="auto") as server:
         client, recorder = await connected(server, framing=spoken)
@@ -183,7 +184,7 @@ async def test_writing_to_a_connection_that_was_reset_is_not_logged(caplog: pyte
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("cause", [asyncio.CancelledError, GeneratorExit])
+@rows("cause", [asyncio.CancelledError, GeneratorExit])
 async def test_a_base_exception_of_a_callback_does_not_break_the_connection(
     cause: type[BaseException],
 ) -> None:
@@ -315,7 +316,7 @@ async def test_a_cancelled_connect_may_be_tried_again() -> None:
         await client.close()
 
 
-@pytest.mark.parametrize("seconds", [0, 0.02])
+@rows("seconds", [0, 0.02])
 async def test_messages_and_the_end_before_start_are_kept(seconds: float) -> None:
     """The client writes and ends its stream at once, and the server starts late."""
 
@@ -357,7 +358,7 @@ async def test_messages_of_a_server_that_speaks_first_are_kept() -> None:
             await client.wait_closed()
 
 
-@pytest.mark.parametrize("text", [b"x\n" * 5000, b"{}\n" * 5000, (b"[" + b",".join([b"1"] * 400) + b"]\n") * 10])
+@rows("text", [b"x\n" * 5000, b"{}\n" * 5000, (b"[" + b",".join([b"1"] * 400) + b"]\n") * 10])
 async def test_a_connection_with_too_many_faults_is_closed(text: bytes) -> None:
     seen = RecordedConnections()
     async with serving(seen) as server:
@@ -381,7 +382,7 @@ async def test_a_peer_that_goes_on_after_too_many_faults_is_cut_off() -> None:
         await eventually(lambda: server.connections == 0)
 
 
-@pytest.mark.parametrize("bound", [0, 5, None])
+@rows("bound", [0, 5, None])
 async def test_max_faults(bound: int | None) -> None:
     seen = RecordedConnections()
     async with serving(seen, max_faults=bound) as server:
@@ -392,8 +393,8 @@ async def test_max_faults(bound: int | None) -> None:
     assert sum(isinstance(told, ParseError) for told in seen[0].events) == (3000 if bound is None else bound + 1)
 
 
-@pytest.mark.parametrize("unwritten", [0, 20_000_000])
-@pytest.mark.parametrize("who", ["transport", "server", "session"])
+@rows("unwritten", [0, 20_000_000])
+@rows("who", ["transport", "server", "session"])
 async def test_closing_after_a_reset_raises_nothing(who: str, unwritten: int) -> None:
     """In the same turn of the loop, before the transport notices the reset."""
 
@@ -429,7 +430,7 @@ async def test_closing_after_a_reset_raises_nothing(who: str, unwritten: int) ->
     assert reports == []
 
 
-@pytest.mark.parametrize("size", [10, 300_000, 8_000_000])
+@rows("size", [10, 300_000, 8_000_000])
 async def test_a_half_closing_client_gets_a_large_response(size: int) -> None:
     """Like `nc -N`."""
 

@@ -19,6 +19,7 @@ from websockets.exceptions import InvalidStatus
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports.websocket import WebSocketClient
 
+from ...support.tables import rows
 from ...support.transports import eventually
 from ...support.websocket_peers import CALL, REPLY, frame, serve_session, serving, uri_of
 
@@ -101,7 +102,7 @@ async def test_the_server_may_refuse_a_request() -> None:
         await eventually(lambda: server.connections == 0)
 
 
-@pytest.mark.parametrize("outcome", [KeyError("mine"), asyncio.CancelledError(), "no status"])
+@rows("outcome", [KeyError("mine"), asyncio.CancelledError(), "no status"])
 async def test_a_check_of_requests_that_fails_refuses_them(outcome: Any) -> None:
     contexts: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))

@@ -57,7 +57,7 @@ async def test_sessions_call_each_other() -> None:
         await eventually(lambda: server.connections == 0)
 
 
-@pytest.mark.parametrize("size", [0, 1, 124, 125, 126, 127, 65_534, 65_535, 65_536, 65_537, 3_000_000])
+@rows("size", [0, 1, 124, 125, 126, 127, 65_534, 65_535, 65_536, 65_537, 3_000_000])
 async def test_messages_of_all_lengths(size: int) -> None:
     async with serving() as server, Session(WebSocketClient(uri_of(server))) as session:
         text = "x" * max(0, size - len('{"jsonrpc":"2.0","id":1,"method":"echo","params":[""]}'))
@@ -166,7 +166,7 @@ async def test_any_chunking_gives_the_same_messages() -> None:
             assert connections[-1].events == expected
 
 
-@pytest.mark.parametrize(
+@rows(
     ("data", "code"),
     [
         (b"\x81\x05hello", 1002),  # not masked
