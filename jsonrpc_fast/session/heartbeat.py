@@ -15,6 +15,8 @@ import contextvars
 from collections.abc import Callable
 from typing import Any, Final
 
+from ..transports.base import BaseTransport
+from ..transports.protocol import Transport
 from .running import current_run
 
 READ_SECONDS: Final = 0.001
@@ -26,35 +28,46 @@ class Heartbeat:
 
     Args:
         seconds: How long nothing may arrive before the peer is pinged, and from there until it is lost.
-        received: Returns a number that changes with everything that arrives.
-        is_reading: Returns whether this side reads.
-        ping: Asks the peer for an answer.
+        transport: The transport of the session. One that is not a `BaseTransport` counts nothing: call `count`.
+        ping: Asks the peer for an answer within so many seconds.
         lose: Called when the peer is lost, and nothing afterwards.
     """
 
     def __init__(
-        self,
-        seconds: float,
-        received: Callable[[], int],
-        is_reading: Callable[[], bool],
-        ping: Callable[[], object],
-        lose: Callable[[], object],
+        self, seconds: float, transport: Transport, ping: Callable[[float], object], lose: Callable[[], object]
     ) -> None:
         self._seconds = seconds
-        self._received = received
-        self._is_reading = is_reading
+        self._transport = transport
         self._ping = ping
         self._lose = lose
+        self._messages = 0
+        self._loop: asyncio.AbstractEventLoop
+        self._context: contextvars.Context
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to watch."""
         self._loop = asyncio.get_running_loop()
         # A handler that starts a session waits neither for its pings nor for their answers.
         self._context = contextvars.copy_context()
         self._context.run(current_run.set, None)
-        self._timer: asyncio.TimerHandle
-        self._wait(seconds, self._check, received(), False)
+        self._wait(self._seconds, self._check, self._received(), False)
 
     def stop(self) -> None:
         """Watch no more."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def count(self) -> None:
+        """Count a message."""
+        self._messages += 1
+
+    def _received(self) -> int:
+        transport = self._transport
+        return transport.received_chunks if isinstance(transport, BaseTransport) else self._messages
+
+    def _is_reading(self) -> bool:
+        return self._transport.is_reading if isinstance(self._transport, BaseTransport) else True
 
     def _wait(self, seconds: float, then: Callable[..., None], *arguments: Any) -> None:
         self._timer = self._loop.call_later(seconds, then, *arguments, context=self._context)
@@ -66,7 +79,7 @@ class Heartbeat:
             return
         self._wait(self._seconds, self._check, self._received(), is_silent)
         if is_silent:
-            self._ping()
+            self._ping(self._seconds)
 
     def _give_up(self, received: int) -> None:
         if self._received() == received and self._is_reading():

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, cast, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from .._checks import check_seconds
 from ..codec import Notification, ParseError, Request, Response
@@ -80,6 +80,9 @@ class Session(Caller):
         ValueError: The value of an option is out of range.
     """
 
+    _own_handlers: Handlers | None = None  # what `register` adds
+
+    # An instance has at most 30 attributes: CPython 3.11 finds those of an object with more of them in a slower way.
     def __init__(
         self,
         transport: Transport,
@@ -108,7 +111,6 @@ class Session(Caller):
             checked["max_pending"],
         )
         self.handlers: Handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
-        self._own_handlers: Handlers | None = None
         self._close_seconds = checked["close_seconds"]
         end_seconds = checked["end_seconds"]
         if isinstance(end_seconds, Unset):
@@ -117,11 +119,9 @@ class Session(Caller):
         self._state = _State.NEW
         self._closed: asyncio.Future[None]
         self._closer: asyncio.Task[None] | None = None
-        self._is_cut_off_reported = False
         self._batch: Iterable[PeerEvent] | None = None  # the rest of a batch that takes several turns
-        self._heartbeat_seconds = checked["heartbeat_seconds"]
-        self._heartbeat: Heartbeat | None = None
-        self._messages = 0  # received, where the transport does not count what arrives
+        heartbeat = checked["heartbeat_seconds"]
+        self._heartbeat = None if heartbeat is None else Heartbeat(heartbeat, transport, self._ping, self._on_silence)
         self._last_read: MessageId | Unset = UNSET  # the id of the last request that was read before this side closed
         self._dispatcher = Dispatcher(
             self.handlers,
@@ -177,8 +177,10 @@ class Session(Caller):
                 setattr(transport, name, value)
             self._on_close()
             raise
-        if self._heartbeat_seconds is not None and self._state is _RUNNING:
-            self._start_heartbeat(self._heartbeat_seconds)
+        if self._heartbeat is not None and self._state is _RUNNING:
+            if not isinstance(transport, BaseTransport):
+                transport.onmessage = partial(self._count_message, self._heartbeat)
+            self._heartbeat.start()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -285,8 +287,7 @@ class Session(Caller):
             if self._state is not _State.CLOSED:
                 await self._transport.disconnect()
             await self._end_handlers()
-            if self.unanswered and not self._is_cut_off_reported:
-                self._is_cut_off_reported = True
+            if self.unanswered:
                 # A client that leaves before its answer is everyday life, and can be repeated at will.
                 fault = StateError(f"the session was closed before it answered {self.unanswered} requests")
                 self._hooks.peer_fault(fault)
@@ -332,21 +333,12 @@ class Session(Caller):
 
     # Keeping alive.
 
-    def _start_heartbeat(self, seconds: float) -> None:
-        transport = self._transport
-        if isinstance(transport, BaseTransport):
-            received, is_reading = lambda: transport.received_chunks, lambda: transport.is_reading
-        else:
-            transport.onmessage = self._count_message
-            received, is_reading = lambda: self._messages, lambda: True
-        self._heartbeat = Heartbeat(seconds, received, is_reading, partial(self._ping, seconds), self._on_silence)
-
     def _stop_heartbeat(self) -> None:
         if self._heartbeat is not None:
             self._heartbeat.stop()
 
-    def _count_message(self, message: Received) -> None:
-        self._messages += 1
+    def _count_message(self, heartbeat: Heartbeat, message: Received) -> None:
+        heartbeat.count()
         self._on_message(message)
 
     def _ping(self, seconds: float) -> None:
@@ -424,23 +416,23 @@ class Session(Caller):
             self._dispatcher.find = own.finder()
         return own.register(method, function, **options)
 
-    def _on_message(self, message: Received) -> None:
+    def _on_message(self, message: Any) -> None:  # a `Received`; `cast` would cost a call for each message
         if self._batch is not None:
             self._finish_batch()
         kind = type(message)
         # What nearly all messages are takes no event.
         if kind is Response:
-            call = self._peer.settle(cast("Response", message))
+            call = self._peer.settle(message)
             if call is not None:
                 self._settled(call)
                 return
         elif self._state is _RUNNING:
             if kind is Request:
-                self._last_read = cast("Request", message).id
-                if self._dispatcher.serve_at_once(cast("Request", message)):
+                self._last_read = message.id
+                if self._dispatcher.serve_at_once(message):
                     return
             elif kind is list:
-                self._last_read = _last_request_of(cast("list[Any]", message), self._last_read)
+                self._last_read = _last_request_of(message, self._last_read)
         events = self._peer.receive_lazily(message, self._loop.time())
         if type(message) is list and len(message) > _SMALL_BATCH:
             self._batch = events

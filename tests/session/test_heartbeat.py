@@ -144,12 +144,11 @@ async def test_a_ping_needs_no_room_among_the_calls() -> None:
 async def test_the_loop_may_read_once_more_before_a_peer_is_given_up() -> None:
     """After a process was suspended, its timers are due before it has read what arrived."""
     seen: list[str] = []
-    received = 0
-    heartbeat = Heartbeat(
-        SECONDS, lambda: received, lambda: True, lambda: seen.append("ping"), lambda: seen.append("lose")
-    )
+    transport: Any = object()
+    heartbeat = Heartbeat(SECONDS, transport, lambda _: seen.append("ping"), lambda: seen.append("lose"))
+    heartbeat.start()
     await asyncio.sleep(2 * SECONDS + READ_SECONDS / 2)
-    received = 1  # just after the second check
+    heartbeat.count()  # just after the second check
     await asyncio.sleep(2 * SECONDS)
     assert seen == ["ping", "ping"]
     heartbeat.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
 import ssl
 import subprocess
 import sys
@@ -728,3 +729,22 @@ async def test_an_ordinary_close_is_not_logged(caplog: pytest.LogCaptureFixture)
     async with nodes() as peers, peers.client() as client:
         assert await client.call("add", [1, 1]) == 2
     assert caplog.records == []
+
+
+async def test_a_connection_that_is_idle_too_long_is_lost_at_once() -> None:
+    """A peer that has said nothing for so long does not take part in a polite end either."""
+    silent = socket.create_server(("127.0.0.1", 0))
+    faults = Faults()
+    async with service() as server:
+        addresses = iter([silent.getsockname()])
+
+        def connect() -> Any:
+            return TcpClient(*next(addresses, server.address), idle_seconds=0.1, drain_seconds=3600)
+
+        async with ReconnectingSession(connect, hooks=faults, **QUICK) as client:
+            with pytest.raises(ConnectionLost) as caught:
+                await client.call("note", [1], timeout=30)
+            assert "nothing arrived" in str(caught.value.__cause__)
+            assert await client.call("note", [2], timeout=30) == 2
+    silent.close()
+    assert server.served == [2]
