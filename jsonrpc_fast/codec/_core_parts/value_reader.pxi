@@ -84,7 +84,7 @@ cdef enum:
     STACK_VALUES = 128
 
 
-cdef struct ValueReader:
+cdef struct ValueReader "jsonrpc_fast_value_reader":
     const uint8_t* at  # after a value was returned, the byte behind it
     const uint8_t* text  # the first byte that may be read
     const uint8_t* end
