@@ -119,9 +119,9 @@ class EventDecoder:
 
     @property
     def is_between_events(self) -> bool:
-        """Whether the next byte begins an event, whatever it is."""
+        """Whether the next byte begins an event, or ends a blank line, which means nothing here."""
         return (
-            not (self._line or self._dropping or self._at_start or self._after_return or self._too_large)
+            not (self._line or self._dropping or self._at_start or self._too_large)
             and self._data_offset is None
             and self._type == ""
         )

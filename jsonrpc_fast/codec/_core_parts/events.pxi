@@ -27,12 +27,37 @@ cdef inline const uint8_t* past_line_ending(const uint8_t* at, const uint8_t* en
     return at + 1 if at < end else end
 
 
+cdef inline const uint8_t* value_of_field(
+    const uint8_t* at, const uint8_t* stop, const char* name, Py_ssize_t size
+) noexcept:
+    """Where the value of the line from `at` to `stop` begins, if it is the field with this name; else NULL."""
+    if not begins_with(at, stop, name, size):
+        return NULL
+    at += size
+    if at == stop:
+        return at
+    if at[0] != c":":
+        return NULL
+    at += 1
+    return at + 1 if at < stop and at[0] == c" " else at
+
+
+cdef enum:
+    CALL_BYTES = 256  # that `EventFrames` reads in the time of calling it
+
+
 @cython.final
 cdef class EventReader(Reader):
-    """Decode server-sent events in place. `EventFrames` reads those that are not in the chunk as a whole, or unusual."""
+    """Decode server-sent events in place. `EventFrames` reads those that are not in the chunk as a whole, or unusual.
+
+    Calls of `EventFrames` for a few bytes each would take most of the time. So each call is owed as many bytes as it
+    costs. If more than a few calls are owed, the next one reads all these bytes, usual events among them.
+    """
 
     cdef object frames  # the EventFrames, which hold the state of a stream that is inside an event
     cdef bint is_between_events
+    cdef Py_ssize_t owed  # bytes
+    cdef Py_ssize_t done  # the frames of the next call that are decoded already, after an exception
 
     @staticmethod
     cdef EventReader over(frames, profile, raw):
@@ -55,6 +80,7 @@ cdef class EventReader(Reader):
             if behind == NULL:
                 self.read_unusual(end, items)
             else:
+                self.owed = max(0, self.owed - (behind - self.next))
                 self.next = behind
                 if size:
                     try:
@@ -73,6 +99,7 @@ cdef class EventReader(Reader):
         """
         cdef const uint8_t* at = self.next
         cdef const uint8_t* stop
+        cdef const uint8_t* value
         cdef Py_ssize_t more
         cdef bint has_data = False
         cdef bint is_message = True
@@ -85,11 +112,13 @@ cdef class EventReader(Reader):
             if stop == at:
                 if not is_message:
                     size[0] = 0
-                return past_line_ending(stop, end)
-            if begins_with(at, stop, b"data:", 5):
-                at += 5
-                if at < stop and at[0] == c" ":
-                    at += 1
+                # Further blank lines mean nothing.
+                while stop < end and (stop[0] == 0x0A or stop[0] == 0x0D):
+                    stop += 1
+                return stop
+            value = value_of_field(at, stop, b"data", 4)
+            if value != NULL:
+                at = value
                 more = stop - at + has_data
                 if size[0] + more > self.rules.message_bytes:
                     return NULL
@@ -106,20 +135,20 @@ cdef class EventReader(Reader):
             elif at[0] != c":":
                 if stop - at > LOOKED_AT_BYTES:
                     return NULL
-                if begins_with(at, stop, b"event:", 6):
-                    at += 6
-                    if at < stop and at[0] == c" ":
-                        at += 1
-                    is_message = at == stop or (stop - at == 7 and memcmp(at, b"message", 7) == 0)
-                elif not begins_with(at, stop, b"id:", 3) and not begins_with(at, stop, b"retry:", 6):
+                value = value_of_field(at, stop, b"event", 5)
+                if value != NULL:
+                    is_message = value == stop or (stop - value == 7 and memcmp(value, b"message", 7) == 0)
+                elif value_of_field(at, stop, b"id", 2) == NULL and value_of_field(at, stop, b"retry", 5) == NULL:
                     return NULL
             at = past_line_ending(stop, end)
 
     cdef int read_unusual(self, const uint8_t* end, list items) except -1:
-        """Let `EventFrames` read up to the next blank line: one event, and perhaps the report of another framing."""
+        """Let `EventFrames` read up to the next blank line, or further if that is owed."""
         cdef const uint8_t* at = self.next
         cdef const uint8_t* stop
-        cdef Py_ssize_t count
+        cdef Py_ssize_t done = 0
+        if self.owed > 4 * CALL_BYTES:
+            at += min(self.owed, end - at)
         while at < end:
             stop = end_of_line(at, end)
             if stop == at:
@@ -127,21 +156,21 @@ cdef class EventReader(Reader):
                 break
             at = past_line_ending(stop, end)
         saved = self.frames.save()
-        count = PyList_GET_SIZE(items)
         try:
-            frames = self.frames.feed(PyBytes_FromStringAndSize(<const char*>self.next, at - self.next))
+            for frame in self.frames.feed(PyBytes_FromStringAndSize(<const char*>self.next, at - self.next)):
+                done += 1
+                if done > self.done:
+                    items.append(self.item_of(frame))
             self.is_between_events = self.frames.is_between_events
-            for index, frame in enumerate(frames):
-                if index == len(frames) - 1:
-                    self.next = at
-                items.append(self.item_of(frame))
-            self.next = at
         except BaseException:
-            if self.next != at:
-                self.is_between_events = False
-                del items[count:]
-                self.frames.restore(saved)
+            # The bytes are read again, except the frames up to the one that was being decoded.
+            self.done = max(self.done, done)
+            self.is_between_events = False
+            self.frames.restore(saved)
             raise
+        self.owed = min(max(0, self.owed + CALL_BYTES - (at - self.next)), 8 * CALL_BYTES)
+        self.next = at
+        self.done = 0
         return 0
 
     cdef object item_of(self, frame):
