@@ -321,6 +321,13 @@ def threads(session: nox.Session) -> None:
 
 
 @nox.session
+def hostile(session: nox.Session) -> None:
+    """Measure hostile inputs on both backends: within their bounds, and the core not slower than the pure backend."""
+    session.run("python", "-m", "tests.isolated.hostile_inputs", *session.posargs)
+    session.run("python", "-m", "tests.isolated.hostile_ratios")
+
+
+@nox.session
 def conformance(session: nox.Session) -> None:
     """Print what the conformance suite of MCP finds; `-- server` or `-- client` runs one half."""
     session.run("python", "-m", "tests.peers.conformance", *session.posargs)

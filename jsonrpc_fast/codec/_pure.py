@@ -1223,17 +1223,14 @@ def _check_items(items: list[Any], profile: Profile) -> list[Message]:
 
 def _decode_proven(text: bytes, value: object, profile: Profile, raw: bool) -> Message | list[Message]:
     """As `_decode_slow`, for a text that orjson reads as `value`."""
+    if type(value) is not dict and type(value) is not list:
+        return ParseError.not_an_object()
     if type(value) is list and (fault := _batch_fault(len(value), profile)) is not None:
         return fault
     if len(text) > _PROVEN_BYTES:
         return _decode_slow(text, profile, raw)
-    items = [value] if type(value) is dict else value
-    if (
-        type(items) is not list
-        or set(map(type, items)) != {dict}
-        or not all(items)
-        or not _is_within_limits(text, profile)
-    ):
+    items = value if type(value) is list else [value]
+    if set(map(type, items)) != {dict} or not all(items) or not _is_within_limits(text, profile):
         return _decode_slow(text, profile, raw)
     envelopes = scan_proven(text, type(value) is list)
     if type(value) is dict:

@@ -6,10 +6,11 @@ import asyncio
 import json
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from jsonrpc_fast import JSONRPC, Decoder, ParseError, decode
-from jsonrpc_fast.codec import classify
+from jsonrpc_fast import JSONRPC
+from jsonrpc_fast.codec import _backend
 from jsonrpc_fast.errors import InvalidResponse
 from jsonrpc_fast.framing.sse import EventDecoder
 from jsonrpc_fast.handlers import Handlers
@@ -23,6 +24,7 @@ from jsonrpc_fast.session.peer import Peer
 
 from ..fuzz.wire import WireTransport
 from ..support.asgi import post
+from .hostile_codec import INPUTS, call, fill, params
 
 
 class Row(NamedTuple):
@@ -33,14 +35,14 @@ class Row(NamedTuple):
         name: What it is.
         size: About how many bytes the smaller one has.
         make: Makes it in a size.
-        run: Reads it, and returns how it ends.
+        ways: Each reads it in another way, and returns how it ends. The slowest one counts.
     """
 
     layer: str
     name: str
     size: int
     make: Callable[[int], bytes]
-    run: Callable[[bytes], str]
+    ways: tuple[Callable[[bytes], str], ...]
 
 
 ROWS: Final[list[Row]] = []
@@ -49,169 +51,16 @@ ROWS: Final[list[Row]] = []
 def row(
     layer: str, name: str, make: Callable[[int], bytes], run: Callable[[bytes], str], size: int = 32 * 1024
 ) -> None:
-    ROWS.append(Row(layer, name, size, make, run))
-
-
-def outcome(item: Any) -> str:
-    """Return what `decode` made of an input."""
-    if isinstance(item, list):
-        kinds = sorted({outcome(each) for each in item})
-        return f"{kinds[0] if len(kinds) == 1 else 'message'} for each item"
-    return item.code.name if isinstance(item, ParseError) else type(item).__name__
+    ROWS.append(Row(layer, name, size, make, (run,)))
 
 
 # The codec.
 
-
-def call(params: bytes) -> bytes:
-    return b'{"jsonrpc":"2.0","id":1,"method":"m","params":%b}' % params
-
-
-def fill(unit: bytes, before: bytes = b"", after: bytes = b"") -> Callable[[int], bytes]:
-    return lambda size: before + unit * (size // len(unit)) + after
-
-
-def params(unit: bytes, before: bytes = b"[", after: bytes = b"]") -> Callable[[int], bytes]:
-    """Make params of a repeated text."""
-    made = fill(unit, before, after)
-    return lambda size: call(made(size))
-
-
-def numbered(unit: str, before: bytes, after: bytes) -> Callable[[int], bytes]:
-    """Make a text with a number in each repetition."""
-    return lambda size: before + ",".join([unit % number for number in range(size // 8)]).encode() + after
-
-
-def eager(data: bytes) -> str:
-    return outcome(decode(data))
-
-
-def raw(data: bytes) -> str:
-    return outcome(decode(data, raw=True))
-
-
-def exact(data: bytes) -> str:
-    return outcome(decode(data, JSONRPC.replace(big_ints="exact")))
-
-
-def keep(data: bytes) -> str:
-    return outcome(decode(data, JSONRPC.replace(extra_members="keep")))
-
-
-def classified(data: bytes) -> str:
-    return str(classify(data).kind)
-
-
-STRING: Final = (b'["', b'"]')
-row("codec", "arrays that nest", params(b"[", b"", b""), eager)
-row("codec", "objects that nest, raw payloads", params(b'{"a":', b"", b""), raw)
-row(
-    "codec",
-    "arrays that nest to the limit, again and again",
-    params(b"[" * 900 + b"]" * 900 + b",", b"[", b"1]"),
-    eager,
-)
-row("codec", "one huge integer", params(b"9"), eager)
-row("codec", 'one huge integer, `big_ints="exact"`', params(b"9"), exact)
-row("codec", 'integers of 600 digits, `big_ints="exact"`', params(b"9" * 600 + b",", b"[", b"1]"), exact)
-row("codec", "one number with a huge fraction", params(b"3", b"[0.", b"]"), eager)
-row("codec", "an id of many digits", fill(b"9", b'{"jsonrpc":"2.0","method":"m","id":', b"}"), eager)
-row("codec", "a long method", fill(b"m", b'{"jsonrpc":"2.0","id":1,"method":"', b'"}'), eager)
-row("codec", "`1e400`, many times", params(b"1e400,", b"[", b"1]"), eager)
-row("codec", "`1e-400`, many times", params(b"1e-400,", b"[", b"1]"), eager)
-row(
-    "codec",
-    "a batch of `1`, to the limit of items",
-    lambda size: b"[" + b"1," * min(9999, size // 2) + b"1]",
-    eager,
-    4000,
-)
-row("codec", "a batch of `1`, over the limit", fill(b"1,", b"[", b"1]"), eager)
-row("codec", "a batch of small requests", fill(b'{"jsonrpc":"2.0","id":1,"method":"m"},', b"[", b"1]"), eager)
-row("codec", "a batch of empty batches", lambda size: b"[" + b"[]," * min(9999, size // 3) + b"1]", eager, 6000)
-row("codec", "one member many times in params", params(b'"a":1,', b"{", b'"a":1}'), eager)
-row("codec", "`id` many times", fill(b'"id":1,', b'{"jsonrpc":"2.0","method":"m",', b'"id":1}'), eager)
-row("codec", "unknown members, kept", numbered('"%07d":1', b'{"jsonrpc":"2.0","id":1,"method":"m",', b"}"), keep)
-row("codec", "different short keys", lambda size: call(numbered('"%x":0', b"{", b"}")(size)), eager)
-row(
-    "codec",
-    "keys of one length that differ in the end",
-    lambda size: call(numbered('"' + "k" * 40 + '%06d":0', b"{", b"}")(size // 6)),
-    eager,
-)
-row("codec", "empty objects", params(b"{},", b"[", b"1]"), eager)
-row("codec", "a string without an end", params(b"a", b'["', b""), eager)
-row("codec", "a string of escapes `\\n`", params(b"\\n", *STRING), eager)
-row("codec", "a string of escapes `\\u00e9`", params(b"\\u00e9", *STRING), eager)
-row("codec", "a string of surrogate pairs", params(b"\\ud83d\\ude00", *STRING), eager)
-row(
-    "codec",
-    "a string that widens in the end",
-    lambda size: call(b'["' + b"a" * size + b"\xf0\x9f\x98\x80" + b'"]'),
-    eager,
-)
-row("codec", "invalid UTF-8 in the end", lambda size: call(b'["' + b"a" * size + b'\xff"]'), eager)
-row("codec", "blanks", fill(b" ", b"{", b"}"), eager)
-row("codec", "backslashes, raw payloads", params(b"\\\\", *STRING), raw)
-row("codec", "members after the envelope, `classify`", fill(b'"x":[1],', b'{"id":1,', b'"method":"m"}'), classified)
-
-
-# Streams.
-
-
-def stream(framing: str, chunk: int = 0, maximum: int | None = None) -> Callable[[bytes], str]:
-    """Return a function that feeds a stream in chunks."""
-
-    def run(data: bytes) -> str:
-        limits = None if maximum is None else JSONRPC.limits.replace(message_bytes=maximum)
-        decoder = Decoder(framing, limits=limits)  # type: ignore[arg-type]
-        found: set[str] = set()
-        count = 0
-        for start in range(0, len(data), chunk or len(data)):
-            items = decoder.feed(data[start : start + (chunk or len(data))], 64)
-            while items or decoder.has_more:
-                count += len(items)
-                found |= {outcome(item) for item in items}
-                items = decoder.feed(b"", 64) if decoder.has_more else []
-        last = {outcome(item) for item in decoder.close()}
-        return ", ".join(sorted(found | last)) or "nothing"
-
-    return run
-
-
+ROWS += [
+    Row(each.layer, each.name, each.size, each.make, tuple([partial(way, _backend) for way in each.ways.values()]))
+    for each in INPUTS
+]
 SMALL: Final = 4 * 1024
-TINY: Final = b'{"jsonrpc":"2.0","method":"m"}\n'
-row("lines", "tiny messages", fill(TINY), stream("newline"))
-row("lines", "tiny messages, byte by byte", fill(TINY), stream("newline", 1), SMALL)
-row("lines", "a line without an end, byte by byte", params(b"a", b'["', b""), stream("newline", 1), SMALL)
-row("lines", "a line without an end, over the limit", params(b"a", b'["', b""), stream("newline", 1000, 10_000))
-row("lines", "empty lines", fill(b"\n"), stream("newline"))
-row("lines", "lines of `1`", fill(b"1\n"), stream("newline"))
-row("Content-Length", "a header without an end", fill(b"a"), stream("content-length", 100))
-row("Content-Length", "headers without an end", fill(b"A: b\r\n"), stream("content-length", 100))
-row(
-    "Content-Length",
-    "a length of 2^63",
-    fill(b"a", b"Content-Length: 9223372036854775808\r\n\r\n"),
-    stream("content-length", 100),
-)
-row(
-    "Content-Length",
-    "a length within the limit, byte by byte",
-    lambda size: b"Content-Length: %d\r\n\r\n" % (2 * size) + b"[" * size,
-    stream("content-length", 1),
-    SMALL,
-)
-row("Content-Length", "bodies of one byte", fill(b"Content-Length: 1\r\n\r\n1"), stream("content-length"))
-row("SSE", "fields `data` without an end", fill(b"data: x\n"), stream("sse", 100))
-row("SSE", "one field without an end, byte by byte", fill(b"a", b"data: "), stream("sse", 1), SMALL)
-row("SSE", "comments", fill(b":\n"), stream("sse", 100))
-row("SSE", "`id` without an end, over the limit", fill(b"a", b"id: "), stream("sse", 100))
-row("concatenated", "arrays that nest, byte by byte", fill(b"["), stream("concatenated", 1), SMALL)
-row("concatenated", "a string without an end, byte by byte", fill(b"\\\\", b'"'), stream("concatenated", 1), SMALL)
-row("concatenated", "`1 1 1 …`", fill(b"1 "), stream("concatenated"))
-row("concatenated", "closing brackets", fill(b"]"), stream("concatenated", 100))
-row("detected", "neither lines nor headers, byte by byte", fill(b"x"), stream("auto", 1), SMALL)
 
 
 # Peers and sessions.
