@@ -73,6 +73,7 @@ NIGHTLY: list[tuple[str, ...]] = [
     *[(f"pure_wheel-{version}",) for version in PYTHONS],
     ("coverage",),
     ("mutants",),
+    ("hostile",),
     ("leaks",),
     ("soaks",),
     ("threads", "--seconds", "600", "--seed", TODAY),
