@@ -69,6 +69,7 @@ async def test_a_malformed_answer_is_raised() -> None:
     ],
     ids=["none", "lsp", "mcp"],
 )
+@pytest.mark.virtual_time
 async def test_a_timeout(convention: Convention, expected: Notification | None) -> None:
     faults = Faults()
 
@@ -89,6 +90,7 @@ async def test_a_timeout(convention: Convention, expected: Notification | None) 
         assert [type(error) for error in faults.seen] == [StateError]
 
 
+@pytest.mark.virtual_time
 async def test_timeouts_of_the_session_and_of_the_call() -> None:
     async with session_and_wire(timeout=0.02) as (session, wire):
         longer = asyncio.create_task(session.call("longer", timeout=None))
@@ -110,6 +112,7 @@ async def test_the_default_timeout_is_300_seconds() -> None:
         assert call.expires - now == pytest.approx(300, abs=1)
 
 
+@pytest.mark.virtual_time
 async def test_calls_expire_in_the_order_of_their_deadlines() -> None:
     async with session_and_wire() as (session, _):
         ended: list[float] = []
@@ -124,6 +127,7 @@ async def test_calls_expire_in_the_order_of_their_deadlines() -> None:
 
 
 @pytest.mark.parametrize("convention", [LspConvention(), McpConvention()], ids=["lsp", "mcp"])
+@pytest.mark.virtual_time
 async def test_progress_keeps_a_call_alive(convention: Convention) -> None:
     seen: list[Any] = []
     seconds = 0.6  # a busy machine may delay a progress notification for two thirds of it
@@ -144,6 +148,7 @@ async def test_progress_keeps_a_call_alive(convention: Convention) -> None:
             await client.call("work", idle_timeout=seconds, timeout=seconds * 1.2)
 
 
+@pytest.mark.virtual_time
 async def test_a_call_without_progress_idles_out() -> None:
     async with session_and_wire(convention=McpConvention()) as (session, wire):
         with pytest.raises(CallTimeout):
@@ -167,7 +172,7 @@ async def test_a_cancelled_task_cancels_its_call(convention: Convention, expecte
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        assert len(session._peer.calls) == 0
+        assert session.is_idle
         await settle()
         assert wire.received == expected
 
@@ -240,7 +245,7 @@ async def test_params_that_cannot_be_encoded_raise_and_leave_no_call() -> None:
                 await send("m", 5)
         with pytest.raises(EncodeError):
             await client.call_batch([("m", None), ("m", [object()])])
-        assert len(client._peer.calls) == 0
+        assert client.is_idle
 
 
 async def test_a_batch() -> None:
@@ -260,6 +265,7 @@ async def test_a_batch() -> None:
         assert noted == [7, 8]
 
 
+@pytest.mark.virtual_time
 async def test_a_batch_times_out_call_by_call() -> None:
     async with session_and_wire() as (session, wire):
         batch = asyncio.create_task(session.call_batch([("a", None), ("b", None)], timeout=0.5))
@@ -278,7 +284,7 @@ async def test_a_cancelled_batch_cancels_its_calls() -> None:
         with pytest.raises(asyncio.CancelledError):
             await batch
         assert [(await wire.next()).params for _ in range(2)] == [{"id": 1}, {"id": 2}]
-        assert len(session._peer.calls) == 0
+        assert session.is_idle
 
 
 # Room.
@@ -319,6 +325,7 @@ async def test_a_cancelled_waiting_call_lets_the_next_one_pass() -> None:
         assert [call.cancelled() for call in calls] == [False, True, True, False]
 
 
+@pytest.mark.virtual_time
 async def test_a_waiting_call_times_out() -> None:
     async with session_and_wire(max_pending=1) as (session, wire):
         session.call_soon("m")
@@ -353,9 +360,10 @@ async def test_a_batch_with_more_calls_than_max_pending_is_refused() -> None:
     async with session_and_wire(max_pending=2) as (session, _):
         with pytest.raises(StateError):
             await session.call_batch([("m", None)] * 3)
-        assert len(session._peer.calls) == 0
+        assert session.is_idle
 
 
+@pytest.mark.virtual_time
 async def test_calls_wait_for_a_peer_that_does_not_read() -> None:
     one, other = memory_pair()
     await other.connect()
@@ -436,7 +444,7 @@ async def test_a_failed_send_leaves_no_call(monkeypatch: pytest.MonkeyPatch) -> 
             for sending in (client.call("a"), client.call_batch([("a", None), ("b", None)]), client.notify("a")):
                 with pytest.raises(ConnectionLost):
                     await sending
-        assert len(client._peer.calls) == 0
+        assert client.is_idle
 
 
 @pytest.mark.parametrize("kind", ["call", "call_soon", "call_batch"])

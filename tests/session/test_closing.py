@@ -45,6 +45,7 @@ async def test_close_settles_the_calls_in_flight() -> None:
             assert isinstance(result, ConnectionLost)
 
 
+@pytest.mark.virtual_time
 async def test_close_lets_handlers_finish() -> None:
     async with sessions({"slow": slow}) as (client, server):
         call = asyncio.create_task(client.call("slow", [0.05]))
@@ -53,6 +54,7 @@ async def test_close_lets_handlers_finish() -> None:
         assert await call == "done"
 
 
+@pytest.mark.virtual_time
 async def test_close_lets_the_inbox_finish() -> None:
     async with sessions({"slow": slow}, max_handlers=1) as (client, server):
         calls = [asyncio.create_task(client.call("slow", [0.01])) for _ in range(4)]
@@ -61,6 +63,7 @@ async def test_close_lets_the_inbox_finish() -> None:
         assert await asyncio.gather(*calls) == ["done"] * 4
 
 
+@pytest.mark.virtual_time
 async def test_a_handler_may_call_while_the_session_closes() -> None:
     async def work(context: SessionContext) -> Any:
         await asyncio.sleep(0.02)
@@ -93,6 +96,7 @@ async def test_close_cancels_handlers_after_the_grace_period() -> None:
             await call
 
 
+@pytest.mark.virtual_time
 async def test_a_handler_that_ignores_its_cancellation_is_reported() -> None:
     release = asyncio.Event()
     faults = Faults()
@@ -115,6 +119,7 @@ async def test_a_handler_that_ignores_its_cancellation_is_reported() -> None:
             await call
 
 
+@pytest.mark.virtual_time
 async def test_requests_during_close_are_refused() -> None:
     served: list[int] = []
 
@@ -142,6 +147,7 @@ async def outcome_of(call: Any) -> Any:
 
 @rows("how", ["the server stops", "the session closes"])
 @rows("ids", ["numbers", "own ids"])
+@pytest.mark.virtual_time
 async def test_after_a_goodbye_it_is_known_what_was_not_served(how: str, ids: str) -> None:
     served: list[int] = []
     numbers = iter(range(100, 200))
@@ -240,6 +246,7 @@ async def test_calls_that_were_lost_in_flight_may_have_been_sent() -> None:
         assert await outcome_of(session.call("m")) is False
 
 
+@pytest.mark.virtual_time
 async def test_a_cancelled_close_does_not_wait() -> None:
     async with sessions({"forever": forever}) as (client, server):
         call = asyncio.create_task(client.call("forever"))
@@ -251,6 +258,7 @@ async def test_a_cancelled_close_does_not_wait() -> None:
             await call
 
 
+@pytest.mark.virtual_time
 async def test_two_concurrent_closes_of_which_one_is_cancelled() -> None:
     async with sessions({"forever": forever}) as (client, server):
         call = asyncio.create_task(client.call("forever"))
@@ -263,6 +271,7 @@ async def test_two_concurrent_closes_of_which_one_is_cancelled() -> None:
             await call
 
 
+@pytest.mark.virtual_time
 async def test_a_peer_that_does_not_read_cannot_block_a_cancelled_close() -> None:
     one, other = memory_pair()
     await other.connect()
@@ -279,6 +288,7 @@ async def test_a_peer_that_does_not_read_cannot_block_a_cancelled_close() -> Non
 
 
 @rows("pause", [0, 0.01])
+@pytest.mark.virtual_time
 async def test_a_handler_may_close_the_session(pause: float) -> None:
     ended = []
 
@@ -335,6 +345,7 @@ async def test_the_error_of_the_transport_is_the_cause() -> None:
         assert lost.value.__cause__ is broken
 
 
+@pytest.mark.virtual_time
 async def test_answers_are_sent_after_the_peer_has_half_closed() -> None:
     """A client may write its requests, close its end, and still read the answers."""
 
@@ -379,6 +390,7 @@ async def test_close_does_not_wait_for_a_peer_that_works_on_a_lost_call(kind: st
         await listener.close(grace_seconds=0)
 
 
+@pytest.mark.virtual_time
 async def test_close_without_a_limit() -> None:
     async with sessions({"slow": slow}, close_seconds=0) as (client, server):
         call = asyncio.create_task(client.call("slow", [0.2]))
@@ -405,6 +417,7 @@ async def test_a_request_that_is_cut_off_is_no_error_in_the_log(caplog: pytest.L
     ]
 
 
+@pytest.mark.virtual_time
 async def test_the_earlier_deadline_of_two_closes_applies() -> None:
     faults = Faults()
 
@@ -431,6 +444,7 @@ async def test_an_invalid_grace_period(value: Any) -> None:
 
 
 @rows(("end_seconds", "answered"), [(None, True), (0.05, False), (5, True)])
+@pytest.mark.virtual_time
 async def test_requests_received_before_the_peer_half_closed(end_seconds: float | None, answered: bool) -> None:
     one, other = memory_pair()
     answers: list[Any] = []
@@ -449,6 +463,7 @@ async def test_requests_received_before_the_peer_half_closed(end_seconds: float 
 
 
 @rows(("grace", "answered"), [(None, True), (0.05, False), (5, True)])
+@pytest.mark.virtual_time
 async def test_a_transport_asks_its_session_to_close(grace: float | None, answered: bool) -> None:
     """Like a server that closes. Running handlers may still call their peer."""
 
@@ -490,6 +505,7 @@ def test_a_stdio_server_waits_for_its_handlers_after_the_end_of_its_input() -> N
 
 
 @rows("how", ["wait_for", "task", "gather"])
+@pytest.mark.virtual_time
 async def test_a_handler_may_close_the_session_from_a_task_of_its_own(how: str) -> None:
     ended = []
 

@@ -221,8 +221,10 @@ async def test_a_reconnecting_session_goes_on_with_another_peer() -> None:
 @pytest.mark.parametrize("channel", ["tcp", "tls", "unix", "stdio"])
 @pytest.mark.usefixtures("each_loop")
 async def test_a_peer_that_stopped_is_noticed(channel: str, tmp_path: Path) -> None:
+    released = asyncio.Event()
+
     async def hold(_: Any) -> None:
-        await asyncio.sleep(3600)
+        await released.wait()
 
     server: Any = None
     transport: Any
@@ -241,5 +243,6 @@ async def test_a_peer_that_stopped_is_noticed(channel: str, tmp_path: Path) -> N
     async with Session(transport, heartbeat_seconds=0.05) as session:
         await lost(session.call("m"))
         await session.wait_closed()
+    released.set()
     if server is not None:
-        await server.close(0, 0)
+        await server.close()

@@ -106,6 +106,7 @@ async def test_calls_without_an_answer() -> None:
     assert len([event for event in hooks.events if event[0] == "call"]) == 3
 
 
+@pytest.mark.virtual_time
 async def test_a_request_that_is_cancelled() -> None:
     hooks = Recorder()
 
@@ -124,6 +125,7 @@ async def test_a_request_that_is_cancelled() -> None:
     ]
 
 
+@pytest.mark.virtual_time
 async def test_each_request_has_its_own_context() -> None:
     variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
     seen: list[tuple[str, int]] = []

@@ -17,7 +17,7 @@ import pytest
 
 from jsonrpc_fast import Notification, encode_notification
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
-from jsonrpc_fast.session import ReconnectingSession, Session, SessionContext
+from jsonrpc_fast.session import Handlers, ReconnectingSession, Session, SessionContext
 from jsonrpc_fast.transports import TcpClient, TcpServer, memory_pair
 
 from ..support.session_pairs import Faults, Wire, settle
@@ -127,7 +127,7 @@ async def test_waiting_counts_in_the_timeout() -> None:
         await server.start()
         await client.connected()
         with pytest.raises(CallTimeout):
-            await client.call("hold", [2], timeout=0.5)
+            await client.call("hold", [2], timeout=0.05)
         assert server.served == [2]
         server.hold.set()
 
@@ -189,6 +189,7 @@ def refuse() -> Any:
     raise ConnectionRefusedError("nobody listens")
 
 
+@pytest.mark.virtual_time
 async def test_the_delays_double_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     delays = Delays(monkeypatch)
     client = ReconnectingSession(refuse, min_delay=0.5, max_delay=3, max_attempts=6)
@@ -322,6 +323,7 @@ async def test_an_own_rule_for_attempts() -> None:
 # The end.
 
 
+@pytest.mark.virtual_time
 async def test_closing_ends_what_waits() -> None:
     client = ReconnectingSession(refuse, min_delay=30)
     starting = asyncio.ensure_future(client.start())
@@ -338,6 +340,7 @@ async def test_closing_ends_what_waits() -> None:
         await client.start()
 
 
+@pytest.mark.virtual_time
 async def test_closing_while_a_connection_is_made() -> None:
     begun = asyncio.Event()
 
@@ -404,6 +407,7 @@ async def test_a_callback_that_raises_cancelled_error_leaves_nobody_waiting(plac
         await asyncio.wait_for(client.call("add", [1, 2]), 5)
 
 
+@pytest.mark.virtual_time
 async def test_closing_ends_although_on_connect_catches_the_cancellation() -> None:
     servers: list[Session] = []
     connecting = asyncio.Event()
@@ -510,6 +514,7 @@ class Nodes:
 
     def __init__(self, *handlers: Any, **options: Any) -> None:
         self.sessions: list[Session] = []
+        self.transports: list[tuple[Any, Any]] = []  # of the near end and of the far one
         self.served: list[Any] = []
         self.hold: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._options = options
@@ -520,15 +525,15 @@ class Nodes:
         session = Session(other, self.handlers, **self._options)
         await session.start()
         self.sessions.append(session)
+        self.transports.append((one, other))
         return one
 
     def stop(self, grace_seconds: float | None = None) -> None:
         """Let the latest peer end, as a server that stops does."""
-        transport: Any = self.sessions[-1]._transport
-        transport.onstop(grace_seconds)
+        self.transports[-1][1].onstop(grace_seconds)
 
     async def lose(self) -> None:
-        await self.sessions[-1]._transport.disconnect()
+        await self.transports[-1][1].disconnect()
         await settle()  # the other end learns it
 
     def _add(self, a: int, b: int) -> int:
@@ -676,9 +681,7 @@ async def test_on_disconnect_is_called_once_for_each_connection() -> None:
 async def test_the_fault_of_a_broken_connection_is_told() -> None:
     told: list[Any] = []
     async with nodes() as peers, peers.client(on_disconnect=lambda session: told.append(session.fault)) as client:
-        first = client.session
-        assert first is not None
-        first._transport.onerror(ConnectionResetError("reset"))  # type: ignore[misc]
+        peers.transports[0][0].onerror(ConnectionResetError("reset"))
         await peers.lose()
         await client.call("add", [1, 1])
         assert [str(fault) for fault in told] == ["reset"]
@@ -690,13 +693,14 @@ async def test_a_session_may_register_in_on_connect_each_time() -> None:
         session.register("name", lambda: "Ann")
         await session.call("add", [0, 0])
 
-    async with nodes() as peers, peers.client(on_connect=introduce) as client:
+    shared = Handlers()
+    async with nodes() as peers, ReconnectingSession(peers.make, shared, on_connect=introduce, **QUICK) as client:
         for number in range(1, 4):
             assert await client.call("add", [number, 1]) == number + 1
             assert await peers.sessions[-1].call("name") == "Ann"
             await peers.lose()
         assert len(peers.sessions) >= 3
-        assert client._handlers.find("name") is None
+        assert shared.find("name") is None
 
 
 @pytest.mark.virtual_time

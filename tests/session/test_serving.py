@@ -116,7 +116,7 @@ async def test_each_request_is_answered_whatever_its_handler_does(function: Any,
         assert answers[1].error.code == -32603
         assert answers[2].result == 2
         assert wire.received == []
-        assert len(session._peer.serving) == 0
+        assert session.is_idle
     assert [type(error).__name__ for error in faults.seen] == expected
 
 
@@ -179,6 +179,7 @@ async def test_the_trace_of_a_handler_that_is_cancelled_before_its_first_step_en
         assert served.served == [("trace of 1", Outcome.CANCELLED)]
 
 
+@pytest.mark.virtual_time
 async def test_a_second_cancellation_does_not_interrupt_the_clean_up() -> None:
     ended: list[str] = []
 
@@ -345,6 +346,7 @@ async def test_a_wrapped_async_handler() -> None:
     ids=["lsp", "mcp"],
 )
 @rows("where", ["running", "inbox", "result", "other error"])
+@pytest.mark.virtual_time
 async def test_a_cancelled_request(convention: Convention, cancellation: bytes, answer: int | None, where: str) -> None:
     seen: list[bool] = []
     is_unblocked = asyncio.Event()
@@ -385,6 +387,7 @@ async def test_a_cancelled_request(convention: Convention, cancellation: bytes, 
         assert [reply.error.code for reply in replies] == [5 if where == "other error" else answer]
 
 
+@pytest.mark.virtual_time
 async def test_a_cancelled_request_of_a_batch() -> None:
     async with session_and_wire({"wait": lambda: asyncio.sleep(5)}, convention=McpConvention()) as (_, wire):
         wire.send(b'[{"jsonrpc":"2.0","id":1,"method":"wait"},{"jsonrpc":"2.0","id":2,"method":"none"}]')
@@ -405,7 +408,7 @@ async def test_a_handler_that_is_cancelled_before_its_first_step() -> None:
         )
         [reply] = await wire.next()
         assert (reply.id, reply.error.code) == (1, -32800)
-        assert len(session._peer.serving) == 0
+        assert session.is_idle
 
 
 # The context.
@@ -487,7 +490,7 @@ async def test_a_request_that_is_answered_at_once_is_not_registered() -> None:
             wire.send(encode(Request(1, method)))
             assert await wire.next() == Response(1, None)
         assert seen == [0, 1]
-        assert len(session._peer.serving) == 0
+        assert session.is_idle
 
 
 async def test_a_sync_function_that_closes_the_connection() -> None:

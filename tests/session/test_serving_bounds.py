@@ -19,6 +19,7 @@ from ..support.tables import rows
 pytestmark = pytest.mark.usefixtures("each_loop")
 
 
+@pytest.mark.virtual_time
 async def test_at_most_max_handlers_run_at_a_time() -> None:
     running: list[int] = []
     most: list[int] = []
@@ -37,6 +38,7 @@ async def test_at_most_max_handlers_run_at_a_time() -> None:
     assert order == list(range(20))
 
 
+@pytest.mark.virtual_time
 async def test_sync_handlers_and_notifications_need_no_slot() -> None:
     order: list[Any] = []
 
@@ -52,6 +54,7 @@ async def test_sync_handlers_and_notifications_need_no_slot() -> None:
     assert order == ["a", "b", 1, 2]
 
 
+@pytest.mark.virtual_time
 async def test_answers_and_cancellations_do_not_wait_in_the_inbox() -> None:
     async def work(context: SessionContext) -> Any:
         return await context.session.call("ask")
@@ -97,6 +100,13 @@ async def test_nothing_is_served_while_the_peer_does_not_read() -> None:
     await other.disconnect()
 
 
+class Deaf:
+    """Hooks that forget the faults."""
+
+    def fault(self, error: BaseException) -> None:
+        pass
+
+
 @rows(
     "message",
     [
@@ -107,9 +117,10 @@ async def test_nothing_is_served_while_the_peer_does_not_read() -> None:
     ],
     ids=["a fault", "a duplicate id", "a batch of faults", "no JSON"],
 )
+@pytest.mark.virtual_time
 async def test_a_peer_that_does_not_read_cannot_fill_the_memory_with_faults(message: bytes) -> None:
     """They are answered until there are too many answers; in the end all are answered."""
-    count = 8000
+    count = 6000
 
     one, other = memory_pair()
     answers: list[Any] = []
@@ -117,8 +128,9 @@ async def test_a_peer_that_does_not_read_cannot_fill_the_memory_with_faults(mess
     other.pauses_when_blocked = False
     await other.start()
     other.pause_reading()
-    session = Session(one, {"wait": lambda: asyncio.sleep(60)}, reply_bytes=10_000, max_inbox=100, close_seconds=0)
-    session._hooks.peer_fault = lambda error: None
+    session = Session(
+        one, {"wait": lambda: asyncio.sleep(60)}, reply_bytes=10_000, max_inbox=100, close_seconds=0, hooks=Deaf()
+    )
     async with session:
         other.send(b'{"jsonrpc":"2.0","id":"in flight","method":"wait"}')
         for _ in range(count):
@@ -147,6 +159,7 @@ async def test_two_busy_sessions_do_not_wait_for_each_other() -> None:
         assert all(result == payload for result in results)
 
 
+@pytest.mark.virtual_time
 async def test_a_call_without_an_answer_does_not_block_others() -> None:
     async with sessions({"wait": lambda: asyncio.sleep(5), "add": lambda a, b: a + b}, close_seconds=0) as (
         client,

@@ -142,9 +142,10 @@ async def test_a_cancelled_subscribe_is_unsubscribed(is_late: bool) -> None:
         await settle()
         assert subscribing.cancelled()
         assert (subscriptions._by_id, subscriptions._early, len(subscriptions._tasks)) == ({}, [], 0)
-        assert len(session._peer.calls) == 0
+        assert session.is_idle
 
 
+@pytest.mark.virtual_time
 async def test_a_subscribe_that_timed_out_is_unsubscribed() -> None:
     async with session_and_wire() as (session, wire):
         subscriptions = Subscriptions(session)
@@ -166,6 +167,7 @@ async def test_a_subscribe_that_timed_out_is_unsubscribed() -> None:
         assert not first._is_closed
 
 
+@pytest.mark.virtual_time
 async def test_a_handler_whose_subscribe_timed_out_has_its_slot_back() -> None:
     subscriptions: list[Subscriptions] = []
     continues = asyncio.Event()
@@ -212,6 +214,7 @@ async def test_true_is_not_the_id_1() -> None:
         assert [await anext(subscription) for _ in range(2)] == ["own", "second"]
 
 
+@pytest.mark.virtual_time
 async def test_a_subscribe_waits_for_room() -> None:
     async with session_and_wire(max_pending=1) as (session, wire):
         subscriptions = Subscriptions(session)
@@ -325,6 +328,7 @@ class Node:
 
     def __init__(self) -> None:
         self.peers: list[Session] = []
+        self.transports: list[Any] = []
         self.subscribed: list[Any] = []
         self.unsubscribed: list[Any] = []
         self.refusal: Exception | None = None
@@ -349,6 +353,7 @@ class Node:
         peer = Session(other, {"eth_subscribe": subscribe, "eth_unsubscribe": unsubscribe})
         await peer.start()
         self.peers.append(peer)
+        self.transports.append(other)
         return one
 
     async def publish(self, *pairs: tuple[int, Any], peer: int = -1) -> None:
@@ -359,7 +364,7 @@ class Node:
     async def lose(self) -> None:
         """Break the connection, and wait for the next one."""
         count = len(self.peers)
-        await self.peers[-1]._transport.disconnect()
+        await self.transports[-1].disconnect()
         while len(self.peers) == count:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.01)
@@ -443,7 +448,7 @@ async def test_a_reader_that_waits_gets_the_gap_when_there_is_a_subscription_aga
 async def test_one_that_is_closed_without_a_connection_is_not_made_again() -> None:
     async with node_and_client() as (node, client):
         heads = await Subscriptions(client).subscribe("newHeads")
-        await node.peers[-1]._transport.disconnect()
+        await node.transports[-1].disconnect()
         await settle()
         assert client.session is None
         await heads.close()
@@ -472,7 +477,7 @@ async def test_a_peer_that_refuses_in_the_next_session_ends_the_subscription() -
 async def test_a_subscribe_waits_for_a_connection() -> None:
     async with node_and_client() as (node, client):
         subscriptions = Subscriptions(client)
-        await node.peers[-1]._transport.disconnect()
+        await node.transports[-1].disconnect()
         await settle()
         with pytest.raises(CallTimeout):
             await subscriptions.subscribe("newHeads", timeout=0.0001)
@@ -490,7 +495,7 @@ async def test_they_end_with_the_session_that_connects_again() -> None:
         await node.publish((1, "first"))
 
         node.is_down = True
-        await node.peers[-1]._transport.disconnect()
+        await node.transports[-1].disconnect()
         assert await anext(heads) == "first"
         with pytest.raises(ConnectionLost) as caught:
             await anext(heads)
@@ -518,12 +523,11 @@ async def test_two_of_them_need_two_notifications() -> None:
 async def test_after_a_goodbye_the_next_session_takes_over() -> None:
     async with node_and_client() as (node, client):
         heads = await Subscriptions(client).subscribe("newHeads")
-        leaving: Any = node.peers[0]
         release = asyncio.Event()
-        leaving.register("wait", release.wait)
+        node.peers[0].register("wait", release.wait)
         call = asyncio.ensure_future(client.call("wait"))
         await settle()
-        leaving._transport.onstop(None)
+        node.transports[0].onstop(None)
         while len(node.peers) == 1:
             await asyncio.sleep(0.1)
         await settle()

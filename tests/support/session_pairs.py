@@ -41,12 +41,18 @@ class Wire:
         self.received: list[Any] = []
         self.faults: list[Exception] = []
         self.is_closed = False
-        transport.onmessage = self.received.append
+        self._waiter: asyncio.Future[None] | None = None
+        transport.onmessage = self._receive
         transport.onerror = self.faults.append
         transport.onclose = self._closed
 
     def _closed(self) -> None:
         self.is_closed = True
+
+    def _receive(self, message: Any) -> None:
+        self.received.append(message)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def send(self, text: bytes) -> None:
         self.transport.send(text)
@@ -54,7 +60,8 @@ class Wire:
     async def next(self) -> Any:
         """Return and remove the next message."""
         while not self.received:
-            await asyncio.sleep(0)
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
         return self.received.pop(0)
 
 
