@@ -152,6 +152,7 @@ async def ended(module: Any, protocol: str, text: bytes) -> str:
     return repr(call.exception() or call.result()) if call.done() else "open"
 
 
+@pytest.mark.usefixtures("unlogged")
 @pytest.mark.parametrize("protocol", NAMES)
 async def test_hostile_requests_are_answered_as_by_aiorpcx(protocol: str) -> None:
     texts = hostile_messages.requests(b"7", b"a", mutations=500)
@@ -159,6 +160,7 @@ async def test_hostile_requests_are_answered_as_by_aiorpcx(protocol: str) -> Non
     assert {name: both for name, both in found.items() if both[0] != both[1]} == {}
 
 
+@pytest.mark.usefixtures("unlogged")
 @pytest.mark.parametrize("protocol", NAMES)
 async def test_calls_end_as_with_aiorpcx(protocol: str) -> None:
     texts = hostile_messages.responses(b"0", mutations=500)
@@ -169,6 +171,7 @@ async def test_calls_end_as_with_aiorpcx(protocol: str) -> None:
     assert sum(both[0] != "open" for both in found.values()) > 30
 
 
+@pytest.mark.usefixtures("unlogged")
 @pytest.mark.parametrize("protocol", NAMES)
 def test_hostile_values_are_written_as_by_aiorpcx(protocol: str) -> None:
     differing = {}

@@ -634,6 +634,7 @@ def described(message: Any) -> str:
     return f"{type(message).__name__} {message.model_dump()!r}"
 
 
+@pytest.mark.usefixtures("unlogged")
 def test_hostile_messages_are_read_as_by_the_sdk() -> None:
     texts = hostile_messages.requests(b'"hostile"', b"ping", mutations=1000)
     texts.update({f"response: {name}": text for name, text in hostile_messages.responses(b"7", mutations=1000).items()})
@@ -652,6 +653,7 @@ def test_hostile_messages_are_read_as_by_the_sdk() -> None:
     assert read > 150
 
 
+@pytest.mark.usefixtures("unlogged")
 def test_hostile_values_are_written_as_by_the_sdk() -> None:
     differing = {}
     writers = adapter.to_line, lambda one: one.model_dump_json(by_alias=True, exclude_unset=True).encode()
@@ -675,6 +677,7 @@ def test_hostile_values_are_written_as_by_the_sdk() -> None:
     assert differing == {}
 
 
+@pytest.mark.usefixtures("unlogged")
 def test_hostile_requests_are_answered_as_by_the_sdk() -> None:
     texts = hostile_messages.requests(b"@NUMBER@", b"ping", mutations=100)
     lines = [

@@ -417,6 +417,7 @@ class Served:
         return self._output.read(size)
 
 
+@pytest.mark.usefixtures("unlogged")
 def test_requests_are_answered_as_by_pygls() -> None:
     texts = hostile_messages.requests(b'"hostile"', b"echo", mutations=300)
     with Served("own") as own, Served("fast") as fast:
@@ -436,6 +437,7 @@ def test_requests_are_answered_as_by_pygls() -> None:
     }
 
 
+@pytest.mark.usefixtures("unlogged")
 def test_what_is_written_is_what_pygls_writes() -> None:
     found: dict[str, Any] = {}
     with Served("own") as own, Served("fast") as fast:
@@ -449,6 +451,7 @@ def test_what_is_written_is_what_pygls_writes() -> None:
     assert unanswered == {name: [(1, -32603)] for name in names}
 
 
+@pytest.mark.usefixtures("unlogged")
 @pytest.mark.parametrize("name", ["NaN", "2**70 and NaN", "a lone surrogate", "a lone surrogate in a key"])
 @pytest.mark.parametrize("peer", ["own", "fast"])
 async def test_what_is_written_is_read(name: str, peer: str) -> None:
@@ -513,6 +516,7 @@ async def outcomes_of_calls(kind: str) -> dict[str, str]:
     return outcomes
 
 
+@pytest.mark.usefixtures("unlogged")
 async def test_calls_end_as_with_pygls() -> None:
     own, fast = await outcomes_of_calls("own"), await outcomes_of_calls("fast")
     ended = {name: (outcome, fast[name]) for name, outcome in own.items() if outcome != "open"}

@@ -104,6 +104,7 @@ def test_a_header_without_a_number_is_skipped() -> None:
     assert read(adapter.JsonRpcStreamReader, b"Content-Length: x\r\n" + framed(b"[1]")) == [[1]]
 
 
+@pytest.mark.usefixtures("unlogged")
 @pytest.mark.parametrize("options", [{}, {"sort_keys": True}])
 def test_what_is_written_is_read(options: dict[str, Any]) -> None:
     messages = [{"b": 1, "a": "\u65e5"}, {"n": 2**70}, {"k": {1: 2}}, [None, True, 1.5], "\U0001f600"]
@@ -172,6 +173,7 @@ def answers(module: Any, text: bytes) -> list[Any]:
     return [repr(answer) for answer in found[:-1]]
 
 
+@pytest.mark.usefixtures("unlogged")
 def test_hostile_requests_are_answered_as_by_the_library() -> None:
     texts = hostile_messages.requests(b'"hostile"', b"echo", mutations=300)
     found = {name: (answers(streams, text), answers(adapter, text)) for name, text in texts.items()}
@@ -179,6 +181,7 @@ def test_hostile_requests_are_answered_as_by_the_library() -> None:
     assert sum(bool(both[0]) for both in found.values()) > 60
 
 
+@pytest.mark.usefixtures("unlogged")
 def test_hostile_values_are_written_as_by_the_library() -> None:
     found = {}
     for name in hostile_messages.VALUES:
@@ -187,6 +190,7 @@ def test_hostile_values_are_written_as_by_the_library() -> None:
     assert {name: both for name, both in found.items() if both[0] != both[1]} == {}
 
 
+@pytest.mark.usefixtures("unlogged")
 def test_calls_end_as_with_the_library() -> None:
     def outcome(module: Any, text: bytes) -> str:
         endpoint = Endpoint({}, lambda message: None, id_generator=lambda: "call")

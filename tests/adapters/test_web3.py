@@ -329,6 +329,7 @@ def test_a_response_that_never_ends_is_a_timeout(tmp_path: Path, module: Any) ->
         module.IPCProvider(tmp_path / "ipc", timeout=1).make_request("m", [])
 
 
+@pytest.mark.usefixtures("unlogged")
 def test_hostile_responses_are_read_as_by_web3() -> None:
     texts = hostile_messages.responses(b"1", mutations=500) | hostile_messages.requests(b"1", b"eth_subscription", 100)
     differing = {}
@@ -341,6 +342,7 @@ def test_hostile_responses_are_read_as_by_web3() -> None:
     assert differing == {}
 
 
+@pytest.mark.usefixtures("unlogged")
 def test_hostile_values_are_written_as_by_web3() -> None:
     differing = {}
     for name, value in hostile_messages.VALUES.items():
