@@ -126,6 +126,7 @@ from ._dicts import dicts_of, write_dict
 from ._extra import RESERVED_IN_RESPONSES, append_extra, check_extra, extra_of
 from ._json import (
     JSONDecodeError,
+    cause_of,
     check_depth,
     check_exact,
     check_option,

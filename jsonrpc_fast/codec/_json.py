@@ -49,7 +49,7 @@ def dumps(value: object, default: Default = None, option: int = 0) -> bytes:
         check_depth(value, option, 0, left)
         return orjson.dumps(value, _bounded(default, option, left), option)
     except orjson.JSONEncodeError as error:
-        raise refusal(error) from error.__cause__
+        raise refusal(error) from cause_of(error)
 
 
 def _bounded(default: Callable[[Any], Any], option: int, left: Left) -> Callable[[Any], Any]:
@@ -72,7 +72,14 @@ def refusal(error: TypeError) -> EncodeError:
     return EncodeError(str(error).replace(f"{__package__}._core.", ""))
 
 
+def cause_of(error: TypeError) -> BaseException | None:
+    """Return what `default` raised, which is the cause of an error of orjson; None if it raised nothing."""
+    # Before orjson 3.12 the cause may also be a UnicodeEncodeError of orjson's own, which holds the string.
+    return None if str(error).startswith(_NOT_UTF_8) else error.__cause__
+
+
 MAX_WRITTEN_DEPTH: Final = 254
+_NOT_UTF_8: Final = "str is not valid UTF-8"
 TOO_DEEP: Final = "Recursion limit reached"
 """What orjson says of lists and dicts that nest deeper than MAX_WRITTEN_DEPTH."""
 

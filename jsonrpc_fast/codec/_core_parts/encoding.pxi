@@ -342,7 +342,7 @@ cdef dumps_checked(value, option):
     try:
         return dumps_unchecked(value) if option is ZERO else dumps_unchecked(value, option=option)
     except TypeError as error:
-        raise refusal(error) from error.__cause__
+        raise refusal(error) from cause_of(error)
 
 
 def _dumps(value, default=None, option=ZERO):
