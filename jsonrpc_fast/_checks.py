@@ -1,8 +1,10 @@
-"""Checks of numeric options, for all layers."""
+"""Checks of arguments, for all layers: a wrong one is refused where it is given, by its name."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf, isfinite
+from typing import Any
 
 
 def check_seconds(name: str, value: object, *, may_be_none: bool = True, may_be_infinite: bool = False) -> None:
@@ -45,3 +47,43 @@ def check_count(name: str, value: object, minimum: int, *, may_be_none: bool = T
         raise TypeError(f"{name} must be an int, not {type(value).__name__}")
     if value < minimum:
         raise ValueError(f"{name} must be {minimum} or more")
+
+
+def check_type(name: str, value: object, *kinds: Any, may_be_none: bool = False) -> None:
+    """Check the type of an argument.
+
+    Args:
+        name: The name of the argument, for the error's text.
+        value: What the caller gave.
+        kinds: The classes that are accepted, protocols among them.
+        may_be_none: Whether None is accepted.
+
+    Raises:
+        TypeError: `value` is an instance of none of them.
+    """
+    if not (value is None and may_be_none) and not isinstance(value, kinds):
+        wanted = " or ".join([f"{'an' if kind.__name__[0] in 'AEIOaeio' else 'a'} {kind.__name__}" for kind in kinds])
+        raise TypeError(f"{name} must be {wanted}, not {type(value).__name__}")
+
+
+def check_callable(name: str, value: object, *, may_be_none: bool = True) -> None:
+    """Check an argument that is a function.
+
+    Raises:
+        TypeError: `value` is not callable.
+    """
+    if not (value is None and may_be_none) and not callable(value):
+        raise TypeError(f"{name} must be callable, not {type(value).__name__}")
+
+
+def check_texts(name: str, value: object, *, may_be_none: bool = True) -> None:
+    """Check an argument that maps names to texts, such as headers.
+
+    Raises:
+        TypeError: `value` is not a mapping, or a name or a text is not a str.
+    """
+    check_type(name, value, Mapping, may_be_none=may_be_none)
+    if isinstance(value, Mapping):
+        for key, text in value.items():
+            check_type(f"a name in {name}", key, str)
+            check_type(f"a value in {name}", text, str)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import orjson
 
+from .._checks import check_type
 from ..errors import EncodeError
 
 ORJSON_VERSION: Final[str] = orjson.__version__
@@ -34,7 +35,9 @@ FORBIDDEN_OPTIONS: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
 def check_option(option: int) -> None:
-    """Raise ValueError for an option that breaks lines."""
+    """Raise ValueError for an option that breaks lines, and TypeError for what is no option."""
+    if type(option) is not int:
+        check_type("option", option, int)
     if option & FORBIDDEN_OPTIONS:
         raise ValueError("OPT_INDENT_2 and OPT_APPEND_NEWLINE would break the framing")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from .._checks import check_seconds
+from .._checks import check_callable, check_seconds, check_type
 from ..codec import Message, RawMessage
 from ..profile import JSONRPC, Profile
 from .dispatch import Dispatch, DispatchOptions
@@ -40,6 +40,10 @@ class Handlers:
         middleware: Sequence[Middleware] = (),
         timeout: float | None = None,
     ) -> None:
+        check_type("handlers", functions, Mapping, may_be_none=True)
+        check_type("middleware", middleware, Sequence)
+        for function in middleware:
+            check_callable("a function of middleware", function, may_be_none=False)
         check_seconds("timeout", timeout, may_be_infinite=True)
         self._handlers: dict[str, Handler] = {}
         self._middleware = tuple(middleware)

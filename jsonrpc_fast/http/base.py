@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias, TypedDict
 
-from .._checks import check_count
+from .._checks import check_callable, check_count, check_type
 from ..codec._json import Default, check_option
 from ..handlers import Handlers
 from ..handlers.dispatch import Dispatch
@@ -96,6 +96,9 @@ class BaseEndpoint:
         option: int = 0,
     ) -> None:
         check_option(option)
+        check_callable("default", default)
+        check_type("profile", profile, Profile)
+        check_type("health", health, str, may_be_none=True)
         check_count("max_body", max_body, 1)
         check_function("context", context, may_be_async=self._is_async)
         check_function("respond", respond)
@@ -149,8 +152,7 @@ def check_function(name: str, function: object, *, may_be_async: bool = False) -
     Raises:
         TypeError: It is not callable, or async although it must not be.
     """
-    if function is not None and not callable(function):
-        raise TypeError(f"{name} must be callable, not {type(function).__name__}")
+    check_callable(name, function)
     if inspect.iscoroutinefunction(function) and not may_be_async:
         raise TypeError(f"{name} must not be async")
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from .._checks import check_count, check_seconds
+from .._checks import check_callable, check_count, check_seconds, check_type
 from ..codec import Notification, Params, encode_notification, encode_request
 from ..codec._json import Default, check_option
 from ..errors import CallTimeout, InvalidResponse
@@ -84,8 +84,8 @@ class _BaseClient(AnswerReader):
         check_option(option)
         check_seconds("timeout", timeout)
         check_count("max_response", max_response, 1, may_be_none=False)
-        if not isinstance(profile, Profile):
-            raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
+        check_callable("default", default)
+        check_type("profile", profile, Profile)
         super().__init__(profile, raw)
         self._library = library = library_of(client, *options.values())
         check_client(client, library, kind)

@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from .._checks import check_type
+
 Scope: TypeAlias = "MutableMapping[str, Any]"
 AsgiMessage: TypeAlias = "MutableMapping[str, Any]"
 Receive: TypeAlias = "Callable[[], Awaitable[AsgiMessage]]"
@@ -145,6 +147,10 @@ def _to_names(option: str, names: Iterable[str] | None) -> frozenset[bytes] | No
         return None
     if isinstance(names, str):
         raise TypeError(f"{option} must be several names, not one str")
+    check_type(option, names, Iterable)
+    names = list(names)
+    for name in names:
+        check_type(f"a name in {option}", name, str)
     found = frozenset([name.lower().encode("latin-1") for name in names])
     if b"" in found:
         raise ValueError(f"{option} must not hold an empty name")

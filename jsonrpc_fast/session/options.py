@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from .._checks import check_count, check_seconds
+from .._checks import check_count, check_seconds, check_type
 from ..codec._json import Default
 from ..errors import RpcError
 from ..types import UNSET, Unset
-from .budget import ReplyBudget, ReplyPolicy
+from .budget import ReplyBudget, ReplyPolicy, budget_for
 from .conventions import Convention
 from .group import SessionGroup
 from .hooks import Hooks
@@ -134,6 +134,8 @@ def check_options(**options: Unpack[SessionOptions]) -> SessionOptions:
         raise TypeError("default must be callable")
     if not isinstance(checked["unique_ids"], bool):
         raise TypeError("unique_ids must be a bool")
+    budget_for(checked["reply_policy"])
+    check_type("errors", checked["errors"], Mapping, may_be_none=True)
     for code, kind in dict(checked["errors"] or {}).items():
         if not isinstance(code, int):
             raise TypeError("errors must have error codes as keys")

@@ -33,7 +33,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from .._checks import check_count, check_seconds
+from .._checks import check_callable, check_count, check_seconds
 from .._repr import shorten
 from ..codec import Notification
 from ..codes import SessionErrorCode
@@ -43,7 +43,7 @@ from ..handlers.cancellation import is_stray
 from ..transports.protocol import Transport
 from ..types import UNSET, Unset
 from .hooks import FoundHooks, logger
-from .options import DEFAULT_TIMEOUT, SessionOptions
+from .options import DEFAULT_TIMEOUT, SessionOptions, check_options
 from .running import current_run
 from .session import Session
 from .tracker import invalid_timeout
@@ -119,6 +119,10 @@ class ReconnectingSession:
         retry: Callable[[Exception], bool] = is_temporary,
         **options: Unpack[SessionOptions],
     ) -> None:
+        check_callable("make_transport", make_transport, may_be_none=False)
+        check_callable("on_connect", on_connect)
+        check_callable("retry", retry, may_be_none=False)
+        check_options(**options)
         check_seconds("min_delay", min_delay, may_be_none=False)
         check_seconds("max_delay", max_delay, may_be_none=False)
         check_count("max_attempts", max_attempts, 1)

@@ -28,7 +28,7 @@ from ..codec import Notification, ParseError, Request, Response
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError
 from ..handlers import Function, HandlerOptions, Handlers
 from ..transports.base import TURN_SECONDS, BaseTransport
-from ..transports.protocol import Received, Transport
+from ..transports.protocol import Received, Transport, check_transport
 from ..types import UNSET, MessageId, Unset
 from .calling import Caller
 from .context import SessionContext
@@ -89,6 +89,7 @@ class Session(Caller):
         handlers: Handlers | Mapping[str, Callable[..., Any]] | None = None,
         **options: Unpack[SessionOptions],
     ) -> None:
+        check_transport(transport)
         checked = check_options(**options)
         reply_policy = checked["reply_policy"]
         if isinstance(reply_policy, Unset):

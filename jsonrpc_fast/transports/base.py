@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from .._checks import check_count, check_seconds
+from .._checks import check_callable, check_count, check_seconds, check_type
 from ..codec import ParseError, encode
 from ..errors import LOOP_EXITS, ConnectionLost, StateError
 from ..profile import JSONRPC, Limits, Profile
@@ -119,6 +119,9 @@ class BaseTransport(Transport):
         max_faults: int | None = None,
         decode: Callable[[Any], Any] | None = None,
     ) -> None:
+        check_type("profile", profile, Profile)
+        check_type("limits", limits, Limits, may_be_none=True)
+        check_callable("decode", decode)
         check_seconds("drain_seconds", drain_seconds)
         check_count("max_faults", max_faults, 0)
         self._raw = raw

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from weakref import WeakSet
 
+from .._checks import check_type
 from ..codec import Notification, ParseError, Request, Response
 from ..profile import Profile, is_at_least_as_strict
 
@@ -107,6 +109,20 @@ class Transport(Protocol):
     async def disconnect(self) -> None:
         """Close the channel at once. Accepted bytes that are not written yet are dropped."""
         ...
+
+
+_checked: Final[WeakSet[type]] = WeakSet()
+
+
+def check_transport(transport: object) -> None:
+    """Check that an argument is a transport.
+
+    Raises:
+        TypeError: It lacks what a transport has.
+    """
+    if type(transport) not in _checked:
+        check_type("transport", transport, Transport)
+        _checked.add(type(transport))
 
 
 def is_strict_enough(transport: Transport, profile: Profile) -> bool:

@@ -14,7 +14,7 @@ from nats.errors import MaxPayloadError, NoRespondersError
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
 
-from ..._checks import check_seconds
+from ..._checks import check_callable, check_seconds, check_texts, check_type
 from ...codec import Params, ParseError, Response, decode, encode_notification, encode_request
 from ...codec._json import Default, check_option
 from ...errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError
@@ -57,7 +57,13 @@ class ServiceClient:
         default: Default = None,
         option: int = 0,
     ) -> None:
+        check_type("connection", connection, Client)
+        check_type("subject", subject, str)
+        check_type("jetstream", jetstream, JetStreamContext, may_be_none=True)
         check_seconds("timeout", timeout, may_be_none=False)
+        check_texts("headers", headers)
+        check_type("profile", profile, Profile)
+        check_callable("default", default)
         check_option(option)
         self._connection = connection
         self._subject = subject

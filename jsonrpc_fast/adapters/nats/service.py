@@ -17,7 +17,7 @@ from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig
 from nats.js.errors import NotFoundError
 
-from ..._checks import check_count, check_seconds
+from ..._checks import check_callable, check_count, check_seconds, check_type
 from ..._logs import logger_of
 from ...codec import Request, decode, encode_error
 from ...codec._json import Default, check_option
@@ -85,6 +85,12 @@ class Service:
         default: Default = None,
         option: int = 0,
     ) -> None:
+        check_type("connection", connection, Client)
+        check_type("subject", subject, str)
+        check_type("queue", queue, str)
+        check_type("jetstream", jetstream, JetStreamContext, may_be_none=True)
+        check_type("profile", profile, Profile)
+        check_callable("default", default)
         check_seconds("ack_seconds", ack_seconds, may_be_none=False)
         check_seconds("timeout", timeout)
         check_count("max_handlers", max_handlers, 1, may_be_none=False)

@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import FlushTimeoutError
 
-from ..._checks import check_count
+from ..._checks import check_count, check_type
 from ...errors import ConnectionLost
 from ...transports.base import HIGH_WATER_BYTES, LOW_WATER_BYTES, State
 from ...transports.message import MessageTransport
@@ -49,6 +49,10 @@ class SubjectTransport(MessageTransport):
         max_pending: int = 65536,
         **options: Unpack[MessageOptions],
     ) -> None:
+        check_type("receives", receives, str)
+        check_type("sends", sends, str)
+        check_type("servers", servers, str, list)
+        check_type("nats_options", nats_options, Mapping, may_be_none=True)
         check_count("max_pending", max_pending, 1, may_be_none=False)
         super().__init__(**options)
         self._receives = receives

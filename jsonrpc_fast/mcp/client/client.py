@@ -28,7 +28,7 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
-from ..._checks import check_count, check_seconds
+from ..._checks import check_callable, check_count, check_seconds, check_type
 from ..._version import __version__
 from ...codec._payloads import decoded
 from ...codes import McpErrorCode
@@ -110,6 +110,12 @@ class Client:
         capabilities: ClientCapabilities | None = None,
         **options: Unpack[SessionOptions],
     ) -> None:
+        check_type("mode", mode, str)
+        check_type("handlers", handlers, Mapping, may_be_none=True)
+        check_callable("on_notification", on_notification)
+        check_type("info", info, Implementation, may_be_none=True)
+        check_type("capabilities", capabilities, ClientCapabilities, may_be_none=True)
+        check_callable("start", start)
         info = Implementation(name="jsonrpc_fast", version=__version__) if info is None else info
         capabilities = capabilities_of(handlers or {}) if capabilities is None else capabilities
         self._declares_extensions = bool(capabilities.extensions)

@@ -6,8 +6,9 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, runtime_checkable
 
+from ..._checks import check_texts, check_type
 from ...profile import MCP_2025_11_25
 from ...session import SessionOptions
 from ...transports.protocol import Transport
@@ -45,8 +46,17 @@ SAFE_VARIABLES: Final = (
 """The variables that a server inherits: the same as with the official SDKs, none of which holds a secret."""
 
 
+@runtime_checkable
+class LocalServer(Protocol):
+    """A server of this process, such as `jsonrpc_fast.mcp.server.Server`."""
+
+    def in_process(self) -> Transport:
+        """Return the client's end of a new channel to the server, which serves the other end."""
+        ...
+
+
 def connect(
-    server: str | os.PathLike[str] | Transport,
+    server: str | os.PathLike[str] | LocalServer | Transport,
     *arguments: str | os.PathLike[str],
     mode: str = "auto",
     handlers: Mapping[str, ServerRequestHandler | NotificationHandler] | None = None,
@@ -80,8 +90,8 @@ def connect(
     belonged to the old process is lost with it, such as subscriptions and the level of log messages (2025-11-25).
 
     Args:
-        server: The program, searched for on PATH; a URL that begins with http:// or https://; or a transport that is
-            not started.
+        server: The program, searched for on PATH; a URL that begins with http:// or https://; a `Server`, which runs in
+            this process; or a transport that is not started.
         arguments: The arguments of the program.
         mode: "auto": the latest revision that the server supports, found with a probe; "legacy": the handshake with
             `initialize`, without a probe; "modern": no such handshake; or a single revision: "2025-06-18".
@@ -108,11 +118,17 @@ def connect(
             the reply policy "never", unless the options say otherwise.
 
     Raises:
-        TypeError: There are arguments for a program but no program, or for HTTP but no URL; or an option has the wrong
-            type.
+        TypeError: There are arguments for a program but no program, or for HTTP but no URL; or one has the wrong type.
         ValueError: The mode is unknown, or an option is out of range.
         ImportError: The server is a URL, and the extra `http` is not installed.
     """
+    if isinstance(server, LocalServer):
+        server = server.in_process()
+    if not isinstance(server, (str, os.PathLike, Transport)):
+        raise TypeError(f"server must be a program, a URL, a Server or a transport, not {type(server).__name__}")
+    check_type("mode", mode, str)
+    check_texts("headers", headers)
+    check_texts("env", env)
     start: Callable[[], ProgramTransport] | None = None
     is_url = isinstance(server, str) and server.lower().startswith(("http://", "https://"))
     if not is_url and (headers is not None or auth is not None or http_client is not None):

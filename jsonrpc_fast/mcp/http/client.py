@@ -25,7 +25,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ..._checks import check_count, check_seconds
+from ..._checks import check_count, check_seconds, check_texts
 from ...codec import Notification, ParseError, Request, Response, decode
 from ...errors import ConnectionLost, InvalidResponse
 from ...framing.sse import Event
@@ -124,6 +124,7 @@ class StreamableHttpClient(MessageTransport):
         check_seconds("connect_seconds", connect_seconds)
         check_seconds("read_seconds", read_seconds)
         check_count("max_stream_bytes", max_stream_bytes, 1)
+        check_texts("headers", headers)
         super().__init__(**options)
         self._sender = HttpSender(
             url,

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
+from ..._checks import check_count
 from ...errors import EncodeError, RpcError, invalid_params
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.definitions import Prompt, Resource
@@ -78,8 +79,7 @@ class Methods:
         tasks: TaskStore | None = None,
         seal: StateSeal | None = None,
     ) -> None:
-        if page_size is not None and page_size < 1:
-            raise ValueError("page_size must be 1 or more")
+        check_count("page_size", page_size, 1)
         self.tasks: TaskStore = TaskStore() if tasks is None else tasks
         self.seal: StateSeal = StateSeal(None, "", STATE_SECONDS) if seal is None else seal
         self._registry = registry

@@ -23,11 +23,12 @@ Rules:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from ..._checks import check_callable, check_count, check_seconds, check_type
 from ...profile import Profile
 from ...session import SessionOptions
 from ...session.options import check_options
@@ -121,6 +122,23 @@ class Server(Decorators):
         state_key: StateKey | None = None,
         state_seconds: float = STATE_SECONDS,
     ) -> None:
+        check_type("name", name, str)
+        check_type("version", version, str)
+        for member, text in {
+            "title": title,
+            "description": description,
+            "instructions": instructions,
+            "website_url": website_url,
+        }.items():
+            check_type(member, text, str, may_be_none=True)
+        check_type("icons", icons, list, tuple, may_be_none=True)
+        check_callable("lifespan", lifespan)
+        check_type("versions", versions, Iterable)
+        check_count("ttl_ms", ttl_ms, 0, may_be_none=False)
+        check_type("cache_scope", cache_scope, str)
+        check_type("capabilities", capabilities, ServerCapabilities, may_be_none=True)
+        check_type("tasks", tasks, TaskStore, may_be_none=True)
+        check_seconds("state_seconds", state_seconds, may_be_none=False)
         super().__init__(provider=name, strict=strict, ignore_unknown=ignore_unknown)
         texts: dict[str, Any] = {"title": title, "description": description, "website_url": website_url}
         if icons is not None:
@@ -252,7 +270,7 @@ class Server(Decorators):
     def in_process(self) -> Transport:
         """Return a transport to this server for a client in the same process, as in tests. Use it once.
 
-        async with mcp.connect(server.in_process()) as client:
+        async with mcp.connect(server) as client:  # which calls it
             result = await client.call_tool("add", {"a": 1, "b": 2})
         """
         return InProcess(self.run, self.lifespan, self.profile)

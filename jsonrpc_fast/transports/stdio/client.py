@@ -22,7 +22,7 @@ import warnings
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
-from ..._checks import check_seconds
+from ..._checks import check_seconds, check_texts, check_type
 from ...errors import ConnectionLost
 from ..base import State
 from ..options import TransportOptions
@@ -88,6 +88,11 @@ class StdioClient(DescriptorTransport):
             raise TypeError("command must be a sequence of strings: the program and its arguments")
         if not callable(stderr) and stderr not in ("inherit", "discard") and not hasattr(stderr, "fileno"):
             raise ValueError('stderr must be "inherit", "discard", a file or a function')
+        check_type("command", command, Sequence)
+        for part in command:
+            check_type("a part of command", part, str, os.PathLike)
+        check_texts("env", env)
+        check_type("cwd", cwd, str, os.PathLike, may_be_none=True)
         check_seconds("exit_seconds", exit_seconds, may_be_none=False)
         check_seconds("terminate_seconds", terminate_seconds, may_be_none=False)
         super().__init__(**options)

@@ -9,7 +9,7 @@ import ssl as tls
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ..._checks import check_seconds
+from ..._checks import check_count, check_seconds, check_type
 from .tls import TlsChannel
 from .transport import SocketOptions, StreamProtocol, StreamTransport, is_abstract
 
@@ -81,6 +81,9 @@ class TcpClient(StreamTransport):
         **options: Unpack[SocketOptions],
     ) -> None:
         super().__init__(**options)
+        check_type("host", host, str)
+        check_count("port", port, 0, may_be_none=False)
+        check_type("server_hostname", server_hostname, str, may_be_none=True)
         check_seconds("connect_seconds", connect_seconds)
         check_context(ssl)
         self._host = host
@@ -101,8 +104,7 @@ def check_context(ssl: object) -> None:
     Raises:
         TypeError: They are not an SSLContext, nor None.
     """
-    if ssl is not None and not isinstance(ssl, tls.SSLContext):
-        raise TypeError(f"ssl must be an SSLContext, not {type(ssl).__name__}")
+    check_type("ssl", ssl, tls.SSLContext, may_be_none=True)
 
 
 class UnixClient(StreamTransport):
@@ -115,6 +117,7 @@ class UnixClient(StreamTransport):
 
     def __init__(self, path: str | os.PathLike[str], **options: Unpack[SocketOptions]) -> None:
         super().__init__(**options)
+        check_type("path", path, str, os.PathLike)
         self._path = os.fspath(path)
 
     async def open_channel(self) -> None:

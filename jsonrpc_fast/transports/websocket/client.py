@@ -12,7 +12,7 @@ from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFact
 from websockets.protocol import State as WireState
 from websockets.uri import parse_uri
 
-from ..._checks import check_seconds
+from ..._checks import check_seconds, check_type
 from ...errors import ConnectionLost
 from ...profile import JSONRPC
 from ..base import State
@@ -59,6 +59,10 @@ class WebSocketClient(WebSocketTransport):
     ) -> None:
         check_seconds("connect_seconds", connect_seconds)
         check_context(ssl)
+        check_type("uri", uri, str)
+        check_type("headers", headers, Iterable)
+        check_type("origin", origin, str, may_be_none=True)
+        check_type("subprotocols", subprotocols, list, tuple, may_be_none=True)
         self._uri = parse_uri(uri)
         if ssl is not None and not self._uri.secure:
             raise ValueError("ssl needs a URI with the scheme wss")

@@ -33,11 +33,12 @@ async def test_a_client_in_the_same_process() -> None:
 
     handlers: Any = {"roots/list": lambda params: {"roots": [{"uri": "file:///a"}]}}
     for mode in ("auto", "legacy", "2024-11-05"):
-        async with mcp.connect(server.in_process(), mode=mode, handlers=handlers) as client:
-            result = await client.call_tool("roots")
-            assert result["content"][0]["text"] == '["value","file:///a"]'
-        assert server.connections == set()
-    assert events == ["begin", "end"] * 3
+        for given in (server, server.in_process()):
+            async with mcp.connect(given, mode=mode, handlers=handlers) as client:
+                result = await client.call_tool("roots")
+                assert result["content"][0]["text"] == '["value","file:///a"]'
+            assert server.connections == set()
+    assert events == ["begin", "end"] * 6
 
 
 async def test_a_server_that_cannot_begin() -> None:

@@ -1,0 +1,170 @@
+"""Wrong arguments are refused where they are given: every public constructor names the one that is wrong."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast import mcp
+from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.handlers import Handlers
+from jsonrpc_fast.http import Endpoint, WsgiEndpoint
+from jsonrpc_fast.session import ReconnectingSession, Session, SessionGroup, SessionOptions
+from jsonrpc_fast.transports import MemoryTransport, StdioClient, StdioServer, TcpClient, UnixClient
+from jsonrpc_fast.transports.options import MessageOptions, TransportOptions
+
+from ..support.tables import table
+
+
+class Wrong:
+    """What no argument is."""
+
+
+def make(module: str, name: str) -> Any:
+    return getattr(pytest.importorskip(module), name)
+
+
+def transport() -> Any:
+    return MemoryTransport()
+
+
+CONSTRUCTORS: list[tuple[str, Callable[[], Any], Callable[[], dict[str, Any]]]] = [
+    ("Handlers", lambda: Handlers, dict),
+    ("Session", lambda: Session, lambda: {"transport": transport()}),
+    ("ReconnectingSession", lambda: ReconnectingSession, lambda: {"make_transport": transport}),
+    ("SessionGroup", lambda: SessionGroup, dict),
+    ("MemoryTransport", lambda: MemoryTransport, dict),
+    ("TcpClient", lambda: TcpClient, lambda: {"host": "localhost", "port": 1}),
+    ("UnixClient", lambda: UnixClient, lambda: {"path": "path"}),
+    ("StdioClient", lambda: StdioClient, lambda: {"command": ["program"]}),
+    ("StdioServer", lambda: StdioServer, dict),
+    (
+        "WebSocketClient",
+        lambda: make("jsonrpc_fast.transports.websocket", "WebSocketClient"),
+        lambda: {"uri": "ws://localhost/"},
+    ),
+    ("Endpoint", lambda: Endpoint, lambda: {"handlers": {}}),
+    ("WsgiEndpoint", lambda: WsgiEndpoint, lambda: {"handlers": {}}),
+    ("HttpClient", lambda: make("jsonrpc_fast.http.client", "HttpClient"), lambda: {"url": "http://localhost/"}),
+    (
+        "AsyncHttpClient",
+        lambda: make("jsonrpc_fast.http.client", "AsyncHttpClient"),
+        lambda: {"url": "http://localhost/"},
+    ),
+    ("mcp.connect", lambda: mcp.connect, lambda: {"server": "program"}),
+    ("mcp.connect with a URL", lambda: mcp.connect, lambda: {"server": "http://localhost/"}),
+    ("Client", lambda: make("jsonrpc_fast.mcp.client", "Client"), lambda: {"transport": transport()}),
+    ("Server", lambda: make("jsonrpc_fast.mcp.server", "Server"), lambda: {"name": "n", "version": "1"}),
+    (
+        "StreamableHttpClient",
+        lambda: make("jsonrpc_fast.mcp.http.client", "StreamableHttpClient"),
+        lambda: {"url": "http://localhost/"},
+    ),
+    ("MemoryEventStore", lambda: make("jsonrpc_fast.mcp.http", "MemoryEventStore"), dict),
+    ("Service", lambda: make("jsonrpc_fast.adapters.nats", "Service"), lambda: {**nats_target(), "handlers": {}}),
+    ("ServiceClient", lambda: make("jsonrpc_fast.adapters.nats", "ServiceClient"), lambda: nats_target()),
+    (
+        "SubjectTransport",
+        lambda: make("jsonrpc_fast.adapters.nats", "SubjectTransport"),
+        lambda: {"receives": "a", "sends": "b"},
+    ),
+]
+ANYTHING = {
+    "auth": "the HTTP library takes functions and tuples, too",
+    "context": "the value that the handlers get",
+    "hooks": "an object with any of the hooks",
+}
+OTHER_TEXTS = {
+    "allowed_hosts": "several names|allowed_hosts",
+    "arguments": "apply to a program",
+    "client": "the HTTP client must be",
+    "cwd": "apply to a program|cwd",
+    "env": "apply to a program|env",
+    "functions": "handlers",
+    "headers": "apply to a URL|headers",
+    "http_client": "apply to a URL|the HTTP client must be",
+    "max_restarts": "max_restarts",
+    "stderr": "apply to a program|stderr",
+    "uri": "uri",
+    "url": "the URL must be a str",
+}
+"""What the error says instead of the name."""
+
+
+def nats_target() -> dict[str, Any]:
+    return {"connection": pytest.importorskip("nats.aio.client").Client(), "subject": "subject"}
+
+
+def parameters(constructor: Any) -> Iterator[str]:
+    """Yield the names of the parameters that are not flags, those of its options among them."""
+    for parameter in inspect.signature(constructor).parameters.values():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            if parameter.kind is not parameter.VAR_POSITIONAL and parameter.annotation not in ("bool", "Any"):
+                yield parameter.name
+        elif found := re.search(r"Unpack\[(\w+)\]", str(parameter.annotation)):
+            yield from options_of(found[1])
+
+
+def options_of(name: str) -> list[str]:
+    known: dict[str, Mapping[str, Any]] = {
+        "SessionOptions": SessionOptions.__annotations__,
+        "MessageOptions": MessageOptions.__annotations__,
+        "TransportOptions": {**MessageOptions.__annotations__, **TransportOptions.__annotations__},
+    }
+    for module, names in (
+        ("jsonrpc_fast.http", ("EndpointOptions",)),
+        ("jsonrpc_fast.transports.stream.transport", ("SocketOptions", "MessageSocketOptions")),
+        ("jsonrpc_fast.transports.websocket.transport", ("WebSocketOptions",)),
+    ):
+        if name in names:
+            kind = getattr(importlib.import_module(module), name)
+            return [key for base in (kind,) for key, value in base.__annotations__.items() if "bool" not in str(value)]
+    return [key for key, value in known[name].items() if "bool" not in str(value)]
+
+
+def test_every_constructor_refuses_what_it_cannot_use() -> None:
+    with table() as row:
+        for name, found, good in CONSTRUCTORS:
+            constructor = found()
+            constructor(**good())
+            for parameter in parameters(constructor):
+                if parameter in ANYTHING:
+                    continue
+                with row(f"{name}: {parameter}"):
+                    with pytest.raises((TypeError, ValueError)) as caught:
+                        constructor(**{**good(), parameter: Wrong()})
+                    expected = OTHER_TEXTS.get(parameter, parameter)
+                    assert re.search(expected, str(caught.value)), str(caught.value)
+                    assert "must" in str(caught.value) or "apply" in str(caught.value), str(caught.value)
+
+
+def test_what_people_mix_up() -> None:
+    """The arguments of the wrong kind that are seen most."""
+    http = pytest.importorskip("jsonrpc_fast.http.client")
+    library = pytest.importorskip("httpx2")
+    with table() as row:
+        for make_it, text in (
+            (lambda: Session({"add": lambda a, b: a + b}), "transport must be a Transport, not dict"),  # type: ignore[arg-type]
+            (lambda: Session(transport(), [1]), "handlers must be a Mapping, not list"),  # type: ignore[arg-type]
+            (lambda: Session("localhost:80"), "transport must be a Transport, not str"),  # type: ignore[arg-type]
+            (lambda: Endpoint([len]), "handlers must be a Mapping, not list"),  # type: ignore[arg-type]
+            (lambda: Endpoint(len), "handlers must be a Mapping, not builtin_function_or_method"),  # type: ignore[arg-type]
+            (lambda: ReconnectingSession(transport()), "make_transport must be callable, not MemoryTransport"),
+            (lambda: TcpClient("localhost", "80"), "port must be an int, not str"),  # type: ignore[arg-type]
+            (lambda: StdioClient("program"), "command must be a sequence of strings: the program and its arguments"),
+            (lambda: mcp.connect(5), "server must be a program, a URL, a Server or a transport, not int"),  # type: ignore[arg-type]
+            (
+                lambda: http.AsyncHttpClient("http://a/", library.Client()),
+                "the HTTP client must be an httpx2.AsyncClient or an httpx.AsyncClient, not httpx2.Client",
+            ),
+            (lambda: RpcError("5", "text"), "code must be an int, not str"),  # type: ignore[arg-type]
+        ):
+            with row(text):
+                with pytest.raises(TypeError) as caught:
+                    make_it()
+                assert str(caught.value) == text
