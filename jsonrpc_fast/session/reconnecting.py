@@ -121,6 +121,7 @@ class ReconnectingSession:
     ) -> None:
         check_callable("make_transport", make_transport, may_be_none=False)
         check_callable("on_connect", on_connect)
+        check_callable("on_disconnect", on_disconnect)
         check_callable("retry", retry, may_be_none=False)
         check_options(**options)
         check_seconds("min_delay", min_delay, may_be_none=False)
