@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from .._checks import check_count, check_seconds, check_type
+from .._checks import check_callable, check_count, check_seconds, check_type
 from ..codec._json import Default
 from ..errors import RpcError
 from ..types import UNSET, Unset
@@ -119,22 +119,18 @@ def check_options(**options: Unpack[SessionOptions]) -> SessionOptions:
     check_seconds("close_seconds", checked["close_seconds"], may_be_none=False)
     if checked["end_seconds"] is not UNSET:
         check_seconds("end_seconds", checked["end_seconds"])
-    if not isinstance(checked["convention"], Convention | None):
-        raise TypeError(f"convention must be a Convention, not {type(checked['convention']).__name__}")
+    check_type("convention", checked["convention"], Convention, may_be_none=True)
     if checked["heartbeat_seconds"] is not None:
         if not checked["heartbeat_seconds"]:
             raise ValueError("heartbeat_seconds must be more than 0")
         if checked["convention"] is not None and checked["convention"].ping is None:
             raise ValueError("heartbeat_seconds needs a convention that has a ping")
-    if not isinstance(checked["group"], SessionGroup | None):
-        raise TypeError(f"group must be a SessionGroup, not {type(checked['group']).__name__}")
-    if checked["id_factory"] is not None and not callable(checked["id_factory"]):
-        raise TypeError("id_factory must be callable")
-    if checked["default"] is not None and not callable(checked["default"]):
-        raise TypeError("default must be callable")
-    if not isinstance(checked["unique_ids"], bool):
-        raise TypeError("unique_ids must be a bool")
-    budget_for(checked["reply_policy"])
+    check_type("group", checked["group"], SessionGroup, may_be_none=True)
+    check_callable("id_factory", checked["id_factory"])
+    check_callable("default", checked["default"])
+    check_type("unique_ids", checked["unique_ids"], bool)
+    if not isinstance(checked["reply_policy"], Unset):
+        budget_for(checked["reply_policy"])
     check_type("errors", checked["errors"], Mapping, may_be_none=True)
     for code, kind in dict(checked["errors"] or {}).items():
         if not isinstance(code, int):
