@@ -521,7 +521,7 @@ def test_constructors_take_what_waits_to_be_made_again() -> None:
 )
 def test_long_chains_of_messages_are_freed(wrap: Any) -> None:
     message: Any = None
-    for _ in range(200_000):
+    for _ in range(60_000):
         message = wrap(message)
     del message
     assert _core.decode(TAKEN[0][0]) == TAKEN[0][1]

@@ -6,6 +6,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from types import ModuleType
+
+import pytest
 
 from ..support.tables import rows
 
@@ -61,7 +64,7 @@ for option in (0, 32):
 """
 
 MAIN_FIRST = """
-rounds = 500
+rounds = 50 * times
 exec(USE)
 assert backend.BACKEND == expected, backend.CORE_FAULT
 for _ in range(3):
@@ -85,7 +88,7 @@ for _ in range(2):
 """
 else:
     OTHER = f"""
-rounds = 300
+rounds = 30 * times
 {USE}
 assert backend.BACKEND == "python"
 assert backend.CORE_FAULT == "JSONRPC_FAST_PURE is set" or "one interpreter" in backend.CORE_FAULT
@@ -95,7 +98,7 @@ if sys.version_info >= (3, 12):
     OTHER_FIRST = """
 other = create()
 run(other, OTHER)
-rounds = 500
+rounds = 50 * times
 exec(USE)
 assert backend.BACKEND == expected, backend.CORE_FAULT
 interpreters.destroy(other)
@@ -105,16 +108,16 @@ else:
     # The interpreter that loads orjson first stays until the end: orjson may crash if it ends.
     OTHER_FIRST = """
 other = create()
-run(other, "rounds = 500" + USE + f"assert backend.BACKEND == {expected!r}")
+run(other, f"rounds = {50 * times}" + USE + f"assert backend.BACKEND == {expected!r}")
 exec(OTHER)
-run(other, "rounds = 500" + USE)
+run(other, f"rounds = {50 * times}" + USE)
 """
 
 IN_THREADS = """
 import threading
 
 sys.setswitchinterval(1e-5)
-rounds = 300
+rounds = 30 * times
 exec(USE)
 others = [create() for _ in range(2)]
 for other in others:
@@ -126,7 +129,7 @@ failures = []
 def run_in(interpreter):
     try:
         for _ in range(5):
-            exec(USE, {"rounds": 300}) if interpreter is None else run(interpreter, OTHER)
+            exec(USE, {"rounds": 30 * times}) if interpreter is None else run(interpreter, OTHER)
     except BaseException as error:
         failures.append(error)
 
@@ -142,10 +145,12 @@ for other in others:
 """
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)])
 @rows("script", [MAIN_FIRST, OTHER_FIRST, IN_THREADS], ids=["main first", "other first", "threads"])
-def test_only_one_interpreter_has_the_core(script, impl):
+def test_only_one_interpreter_has_the_core(script: str, impl: ModuleType, times: int) -> None:
     expected = "cython" if impl.__name__.endswith("_core") else "python"
-    code = f"{CREATE}\nUSE = {USE!r}\nOTHER = {OTHER!r}\nexpected = {expected!r}\n{script}"
+    other = f"times = {times}\n{OTHER}"
+    code = f"{CREATE}\nUSE = {USE!r}\nOTHER = {other!r}\nexpected = {expected!r}\ntimes = {times}\n{script}"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "JSONRPC_FAST_PURE": "" if expected == "cython" else "1"},
