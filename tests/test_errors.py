@@ -402,3 +402,10 @@ def test_a_batch_over_the_limit_is_not_built(backends: tuple[ModuleType, ModuleT
             else:
                 assert [item.index for item in found] == list(range(count))
                 assert unfinished == core.ParseError.malformed_json(offset=len(batch) - 1)
+
+
+def test_a_lost_connection_says_whether_the_message_was_sent() -> None:
+    for loss in (errors.ConnectionLost("gone"), errors.ConnectionLost("gone", was_sent=False)):
+        for again in (pickle.loads(pickle.dumps(loss)), copy.copy(loss)):
+            assert (again.args, again.was_sent) == (("gone",), loss.was_sent)
+    assert errors.ConnectionLost().was_sent == "maybe"

@@ -37,7 +37,7 @@ from .._checks import check_callable, check_count, check_seconds
 from .._repr import shorten
 from ..codec import Notification
 from ..codes import SessionErrorCode
-from ..errors import CallTimeout, ConnectionLost, RpcError, StateError
+from ..errors import LOOP_EXITS, CallTimeout, ConnectionLost, RpcError, StateError
 from ..handlers import Handlers
 from ..handlers.cancellation import is_stray
 from ..transports.protocol import Transport
@@ -431,7 +431,9 @@ class ReconnectingSession:
     def _tell(self, callback: Callable[..., object], *arguments: Any) -> None:
         try:
             callback(*arguments)
-        except Exception as error:
+        except LOOP_EXITS:
+            raise
+        except BaseException as error:  # such as the CancelledError of a future that the callback asked
             self._hooks.fault(error)
 
     def follow(self, follower: Follower) -> None:
