@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -88,6 +88,14 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_setup() -> None:
     """Undo what libraries set at import: with py_ecc's recursion limit, deep values overflow the stack of C."""
     sys.setrecursionlimit(1000)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Escape lone surrogates in what a test has printed and logged: the workers of pytest-xdist send it as UTF-8."""
+    report = yield
+    report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -18,6 +18,7 @@ from jsonrpc_fast import BACKEND
 from jsonrpc_fast.adapters import aiorpcx as adapter
 
 from ..support import hostile_messages
+from ..support.tables import rows
 
 MESSAGES = [
     b'{"jsonrpc":"2.0","id":1,"method":"a","params":[1]}',
@@ -71,8 +72,8 @@ def outcome(function: Any, *args: Any) -> Any:
     return type(item), repr(result), type(result), repr(id)
 
 
-@pytest.mark.parametrize("message", MESSAGES)
-@pytest.mark.parametrize("name", NAMES)
+@rows("message", MESSAGES)
+@rows("name", NAMES)
 def test_items_and_errors_are_those_of_aiorpcx(name: str, message: bytes) -> None:
     own, fast = getattr(aiorpcx, name), getattr(adapter, name)
     mine, theirs = outcome(fast.message_to_item, message), outcome(own.message_to_item, message)
@@ -91,15 +92,15 @@ def test_the_pure_backend_changes_nothing_that_would_be_slower() -> None:
             assert is_own == (BACKEND == "python" or (name, method) == ("JSONRPCv1", "message_to_item"))
 
 
-@pytest.mark.parametrize("message", [b"[" * 100_000, b'{"a":' * 100_000])
-@pytest.mark.parametrize("name", NAMES)
+@rows("message", [b"[" * 100_000, b'{"a":' * 100_000])
+@rows("name", NAMES)
 def test_what_nests_too_deep_raises_what_aiorpcx_raises(name: str, message: bytes) -> None:
     for module in (aiorpcx, adapter):
         with pytest.raises((RecursionError, aiorpcx.ProtocolError)):
             getattr(module, name).message_to_item(message)
 
 
-@pytest.mark.parametrize("message", MESSAGES)
+@rows("message", MESSAGES)
 def test_the_detected_protocol(message: bytes) -> None:
     try:
         theirs = aiorpcx.JSONRPCAutoDetect.detect_protocol(message)
@@ -110,8 +111,8 @@ def test_the_detected_protocol(message: bytes) -> None:
         assert adapter.JSONRPCAutoDetect.detect_protocol(message) is getattr(adapter, theirs.__name__)
 
 
-@pytest.mark.parametrize("result", [1, None, {"a": "\u65e5"}, [2**70], {1: 2}, float("nan"), "\ud800", {2}, object()])
-@pytest.mark.parametrize("name", NAMES)
+@rows("result", [1, None, {"a": "\u65e5"}, [2**70], {1: 2}, float("nan"), "\ud800", {2}, object()])
+@rows("name", NAMES)
 def test_responses(name: str, result: Any) -> None:
     own, fast = getattr(aiorpcx, name), getattr(adapter, name)
 
@@ -203,7 +204,7 @@ class FastSession(ServerSession):
 
 @pytest.mark.usefixtures("loop")
 @pytest.mark.parametrize("protocol", NAMES)
-@pytest.mark.parametrize("fast", ["client", "server", "both"])
+@rows("fast", ["client", "server", "both"])
 async def test_a_client_and_a_server(fast: str, protocol: str) -> None:
     class Own(ServerSession):
         def default_connection(self) -> Any:

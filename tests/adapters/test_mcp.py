@@ -40,6 +40,7 @@ from jsonrpc_fast.transports.memory import MemoryTransport
 
 from ..peers.node import node_command
 from ..peers.venvs import python_of
+from ..support.tables import rows
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
@@ -74,7 +75,7 @@ def mcp_lines() -> list[bytes]:
     return lines
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}',
@@ -180,7 +181,7 @@ async def test_the_end_of_the_stream() -> None:
     await closing
 
 
-@pytest.mark.parametrize("ending", ["answer", "cancel", "silence", "loss"])
+@rows("ending", ["answer", "cancel", "silence", "loss"])
 async def test_a_session_sees_the_end_once_it_has_answered(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[bytes] = []
     write = MemoryTransport.write_bytes
@@ -372,7 +373,7 @@ async def test_a_client_and_a_server_of_the_python_sdk(client: str, server: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", ["1", "2"])
+@rows("version", ["1", "2"])
 def test_a_client_of_the_typescript_sdk(version: str) -> None:
     command = node_command("tool_client.mjs", version, sys.executable, SERVER, "fast")
     found = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
@@ -474,7 +475,7 @@ async def test_the_functions_may_replace_those_of_the_sdk(monkeypatch: pytest.Mo
         assert (await read_stream.receive()).message.id == 1
 
 
-@pytest.mark.parametrize("order", ["installed first", "imported first"])
+@rows("order", ["installed first", "imported first"])
 def test_install_replaces_the_functions_of_the_sdk(order: str) -> None:
     install = "from jsonrpc_fast.adapters import mcp as adapter\nadapter.install()\n"
     load = "import mcp, mcp.client.client, mcp.server.mcpserver.server\n"
@@ -530,7 +531,7 @@ def ping():
 """
 
 
-@pytest.mark.parametrize(
+@rows(
     "replace",
     [
         # Both, with pipes of the process itself: descriptors 0 and 1 carry no messages.
@@ -568,7 +569,7 @@ def test_a_wrapper_around_the_same_descriptor_is_not_a_replacement() -> None:
     assert (process.returncode, process.stdout, process.stderr) == (0, b"", b"to stderr\n")
 
 
-@pytest.mark.parametrize("first", ["stdio_server(wrap_file(StringIO()))", "stdio_server()"])
+@rows("first", ["stdio_server(wrap_file(StringIO()))", "stdio_server()"])
 def test_two_servers_do_not_share_a_standard_stream(first: str) -> None:
     script = REPLACED + (
         "from io import StringIO\n"
@@ -590,7 +591,7 @@ def test_two_servers_do_not_share_a_standard_stream(first: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
+@rows(
     ("line", "answer"),
     [
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":null}', PONG),
@@ -608,7 +609,7 @@ def test_messages_that_the_sdk_tolerates_get_the_same_answer(line: bytes, answer
         assert (process.returncode, process.stdout) == (0, answer)
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         b'{"jsonrpc":"2.0","method":"x","params":null}',

@@ -28,6 +28,7 @@ from jsonrpc_fast.adapters import web3 as adapter
 from ..support import hostile_messages
 from ..support.eth_app import BALANCE
 from ..support.eth_node import HEADS, LOGS, Node, running_node
+from ..support.tables import rows
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -218,7 +219,7 @@ REQUESTS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("params", REQUESTS)
+@rows("params", REQUESTS)
 def test_requests_mean_what_those_of_web3_mean(params: Any) -> None:
     found = []
     for module in (web3, adapter):
@@ -238,7 +239,7 @@ def test_requests_are_compact() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["IPCProvider", "AsyncIPCProvider"])
+@rows("name", ["IPCProvider", "AsyncIPCProvider"])
 def test_a_request_that_cannot_be_encoded(name: str) -> None:
     for module in (web3, adapter):
         provider: Any = getattr(module, name)("/nowhere")
@@ -247,7 +248,7 @@ def test_a_request_that_cannot_be_encoded(name: str) -> None:
         assert json.loads(provider.encode_rpc_request("m", []))["id"] == 1
 
 
-@pytest.mark.parametrize("name", ["IPCProvider", "HTTPProvider", "AsyncIPCProvider", "AsyncHTTPProvider"])
+@rows("name", ["IPCProvider", "HTTPProvider", "AsyncIPCProvider", "AsyncHTTPProvider"])
 def test_the_pure_backend_reads_as_web3_does(name: str) -> None:
     own, fast = (getattr(module, name).decode_rpc_response for module in (web3, adapter))
     assert (own is fast) == (BACKEND == "python")
@@ -268,8 +269,8 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("name", ["IPCProvider", "AsyncIPCProvider"])
+@rows("text", TEXTS)
+@rows("name", ["IPCProvider", "AsyncIPCProvider"])
 def test_texts_that_are_no_response(name: str, text: bytes) -> None:
     own, fast = (getattr(module, name).decode_rpc_response for module in (web3, adapter))
     assert outcome(own, text) == outcome(fast, text)

@@ -254,7 +254,7 @@ def annotated(annotation: object) -> Any:
     return function
 
 
-@pytest.mark.parametrize(
+@rows(
     "annotation",
     [
         RequestContext,
@@ -275,9 +275,7 @@ def test_the_peer_can_neither_set_the_context_nor_leave_it_out(dispatch: Dispatc
         assert dispatch(methods, call("m", 1, params)) == misfit(b"", reason) + b"\n"
 
 
-@pytest.mark.parametrize(
-    "annotation", ["MyRequestContext", "SessionContexts", "RequestContexts", "RequestContext2", int, None]
-)
+@rows("annotation", ["MyRequestContext", "SessionContexts", "RequestContexts", "RequestContext2", int, None])
 def test_parameters_with_other_annotations_come_from_the_peer(dispatch: Dispatch, annotation: object) -> None:
     assert dispatch(Handlers({"m": annotated(annotation)}), call("m", 1, ["x", 1])) == RESULT % b'"str"' + b"\n"
 
@@ -363,7 +361,7 @@ class Cancelled(BaseException):
     """As trio has it."""
 
 
-@pytest.mark.parametrize("failure", [KeyboardInterrupt, asyncio.CancelledError, Cancelled])
+@rows("failure", [KeyboardInterrupt, asyncio.CancelledError, Cancelled])
 def test_exceptions_that_concern_more_than_one_message_are_raised(
     dispatch: Dispatch, caplog: pytest.LogCaptureFixture, failure: type[BaseException]
 ) -> None:

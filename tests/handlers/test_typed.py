@@ -141,7 +141,7 @@ def decoded(type_: Any, params: Any, raw: bool) -> Any:
 
 
 @ways
-@pytest.mark.parametrize(
+@rows(
     ("type_", "params", "expected"),
     [
         (Point, {"x": 1}, Point(1, 0)),
@@ -189,7 +189,7 @@ MSGSPEC_PROBLEMS = [
 
 
 @ways
-@pytest.mark.parametrize(("params", "path", "reason"), MSGSPEC_PROBLEMS)
+@rows(("params", "path", "reason"), MSGSPEC_PROBLEMS)
 def test_problems_that_msgspec_finds(params: Any, path: str, reason: str, raw: bool) -> None:
     assert decoded(Shape, params, raw) == [(path, reason)]
     assert "5551" not in path + reason
@@ -224,7 +224,7 @@ PYDANTIC_PROBLEMS = [
 
 
 @ways
-@pytest.mark.parametrize(("params", "problems"), PYDANTIC_PROBLEMS)
+@rows(("params", "problems"), PYDANTIC_PROBLEMS)
 def test_problems_that_pydantic_finds(params: Any, problems: Any, raw: bool) -> None:
     assert decoded(Model, params, raw) == problems
     assert "5551" not in str(problems)
@@ -258,7 +258,7 @@ def test_many_problems_are_cut() -> None:
     assert decoded(list[Inner], [1] * 100_000, raw=True) == [("", "100000 invalid values")]
 
 
-@pytest.mark.parametrize("type_", [dict[str, Any], pydantic.TypeAdapter(dict[str, Any])])
+@rows("type_", [dict[str, Any], pydantic.TypeAdapter(dict[str, Any])])
 @ways
 def test_deep_params_are_no_fault_of_this_side(type_: Any, raw: bool, caplog: pytest.LogCaptureFixture) -> None:
     handlers = Handlers()
@@ -288,7 +288,7 @@ INVITATION: dict[str, Any] = {"guest": {"at": "2026-11-22T15:00:00Z"}}
 
 
 @ways
-@pytest.mark.parametrize(
+@rows(
     ("method", "params", "expected"),
     [
         ("move", {"point": {"x": 1}}, ["Point", 2, "px"]),

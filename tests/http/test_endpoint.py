@@ -52,7 +52,7 @@ async def test_a_batch(endpoint: Endpoint) -> None:
     assert (answer.status, answer.body) == (200, b"[%s,%s,%s]" % (SUM, invalid, SUM))
 
 
-@pytest.mark.parametrize(
+@rows(
     "body",
     [
         b'{"jsonrpc":"2.0","method":"add","params":[1,2]}',
@@ -64,7 +64,7 @@ async def test_nothing_to_reply(endpoint: Endpoint, body: bytes) -> None:
     assert await post(endpoint, body) == Answer(204, {}, b"")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("body", "code"),
     [(b"", -32700), (b"{", -32700), (b'"\xff"', -32700), (b"\xef\xbb\xbf" + ADD, -32700), (b"1", -32600)],
 )
@@ -74,7 +74,7 @@ async def test_a_text_that_is_not_a_message(endpoint: Endpoint, body: bytes, cod
     assert (answer.status, response.id, response.error.code) == (200, None, code)
 
 
-@pytest.mark.parametrize("parts", [1, 2, 7, 54])
+@rows("parts", [1, 2, 7, 54])
 async def test_a_body_in_parts(endpoint: Endpoint, parts: int) -> None:
     size = -(-len(ADD) // parts)
     body = [ADD[at : at + size] for at in range(0, len(ADD), size)]
@@ -111,7 +111,7 @@ def refused(status: int, text: bytes, **headers: bytes) -> Answer:
     return Answer(status, {b"content-type": b"text/plain; charset=utf-8", **length, **fields}, text)
 
 
-@pytest.mark.parametrize("length", [b"x", b"-1", b"", b"1_0", b"\xb2", b"9" * 5000])
+@rows("length", [b"x", b"-1", b"", b"1_0", b"\xb2", b"9" * 5000])
 async def test_an_invalid_length(endpoint: Endpoint, length: bytes) -> None:
     client = Client(ADD, [JSON, (b"content-length", length)])
     assert (await client.run(endpoint)).status in (400, 413)

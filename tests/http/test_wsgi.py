@@ -17,6 +17,7 @@ from jsonrpc_fast.handlers import RequestContext
 from jsonrpc_fast.http import Refusal, WsgiEndpoint
 
 from ..support.http_process import HOST, parse, read_all, request
+from ..support.tables import rows
 
 ADD = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'
 SUM = b'{"jsonrpc":"2.0","id":1,"result":3}'
@@ -77,7 +78,7 @@ def test_an_async_function(endpoint: WsgiEndpoint) -> None:
     assert b'"code":-32603' in Answer(endpoint, ADD.replace(b"add", b"add_later")).body
 
 
-@pytest.mark.parametrize(
+@rows(
     ("changes", "status"),
     [
         ({"REQUEST_METHOD": "GET"}, "405 Method Not Allowed"),

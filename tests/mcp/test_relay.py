@@ -14,6 +14,7 @@ from jsonrpc_fast.transports.memory import memory_pair
 
 from ..support.mcp_relay import LISTEN, SUBSCRIBED, End, relayed, through_relay
 from ..support.session_pairs import settle
+from ..support.tables import rows
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -76,7 +77,7 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@rows("error", ERRORS)
 async def test_errors_are_passed_verbatim(error: bytes) -> None:
     async with relayed() as (left, right, _, _):
         await left.send(b'{"jsonrpc":"2.0","id":"x","method":"m"}')
@@ -139,7 +140,7 @@ async def test_a_request_that_lsp_cancels_still_gets_its_response(left: End, rig
     assert left.received() == [b'{"jsonrpc":"2.0","id":7,"error":{"code":-32800,"message":"Request cancelled"}}']
 
 
-@pytest.mark.parametrize(
+@rows(
     "params",
     [
         b"",
@@ -278,9 +279,7 @@ async def test_a_malformed_message_is_not_passed_on(left: End, right: End, fault
     assert right.received() == [b'{"jsonrpc":"2.0","method":"n"}']
 
 
-@pytest.mark.parametrize(
-    ("policy", "replies"), [("never", 0), ("always", 30), ("limited", 10), (ReplyBudget(1e-9, 3), 3)]
-)
+@rows(("policy", "replies"), [("never", 0), ("always", 30), ("limited", 10), (ReplyBudget(1e-9, 3), 3)])
 async def test_the_reply_policy_for_messages_without_an_id(policy: Any, replies: int) -> None:
     async with relayed(reply_policy=policy) as (left, _, faults, _):
         left.transport.write_bytes(b"{\n" * 30)

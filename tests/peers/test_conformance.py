@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("httpx", reason="the extra `http` is not installed")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
+from ..support.tables import rows
 from .conformance.suites import DRAFT, Result, is_unfit, run_client, run_server, running_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.time_limit(500)]
@@ -27,7 +28,7 @@ def check(results: list[Result], minimum: int) -> None:
     assert sum(result.outcome == "pass" for result in results) >= minimum
 
 
-@pytest.mark.parametrize(("release", "minimum"), [("0.1", 32), ("0.2", 61)])
+@rows(("release", "minimum"), [("0.1", 32), ("0.2", 61)])
 def test_server(release: str, minimum: int) -> None:
     with running_server() as url:
         check(run_server(release, url), minimum)

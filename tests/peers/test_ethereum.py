@@ -16,6 +16,7 @@ from jsonrpc_fast.session import Session, SessionContext
 from jsonrpc_fast.session.subscriptions import Subscriptions
 from jsonrpc_fast.transports.websocket import WebSocketClient, WebSocketServer
 
+from ..support.tables import rows
 from .node import node_command
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.time_limit(100)]
@@ -67,7 +68,7 @@ async def test_a_client_of_this_package() -> None:
         await heads.close()
 
 
-@pytest.mark.parametrize("text_frames", [False, True])
+@rows("text_frames", [False, True])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 async def test_web3(text_frames: bool) -> None:
     """web3.py sends binary frames unless it is told otherwise."""
@@ -81,7 +82,7 @@ async def test_web3(text_frames: bool) -> None:
             assert balances == [10 * number for number in range(50)]
 
 
-@pytest.mark.parametrize("text_frames", [False, True])
+@rows("text_frames", [False, True])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 async def test_web3_subscribes(text_frames: bool) -> None:
     web3 = pytest.importorskip("web3", reason="web3 is not installed")

@@ -74,7 +74,9 @@ class Table:
         """Raise the report of the rows that fail."""
         __tracebackhide__ = True
         if self._failed:
-            raise RowsFailed(self._report()) from self._failed[0][1]
+            report = self._report()
+            safe = report.encode("utf-8", "backslashreplace").decode()  # workers of pytest-xdist send it as UTF-8
+            raise RowsFailed(safe) from (self._failed[0][1] if safe == report else None)
         if not self._count and chosen is None:
             raise RowsFailed("the table has no rows")
         if len(self._skipped) == self._count:

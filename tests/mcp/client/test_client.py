@@ -18,6 +18,7 @@ from jsonrpc_fast.profile import JSONRPC
 
 from ...support.mcp_script import INITIALIZED, scripted
 from ...support.session_pairs import Faults, settle
+from ...support.tables import rows
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.timeout(60)
 TOOL = {"name": "t", "inputSchema": {"type": "object"}}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("call", "answers", "fault"),
     [
         ("list_tools", {"tools/list": {}}, "/tools must be an array"),
@@ -141,7 +142,7 @@ async def test_content_of_an_unknown_type_is_returned() -> None:
         assert await client.call_tool("t") == result
 
 
-@pytest.mark.parametrize(
+@rows(
     ("result", "fault"),
     [
         ({"resultType": "task"}, "/resultType is unknown"),
@@ -194,7 +195,7 @@ async def test_the_level_of_log_messages() -> None:
         assert script.requests[1]["params"]["_meta"]["io.modelcontextprotocol/logLevel"] == "debug"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("method", "member", "listing"),
     [
         ("tools/list", "tools", "list_tools"),
@@ -292,7 +293,7 @@ async def test_arguments_that_the_protocol_does_not_allow() -> None:
         assert len(script.requests) == 1
 
 
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
+@rows("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
 async def test_the_messages_of_a_client_match_the_official_schema(version: str, corpora: Path) -> None:
     schema = json.loads((corpora / "mcp" / "schema" / f"{version}.schema.json").read_text())
     place = "$defs" if "$defs" in schema else "definitions"

@@ -25,6 +25,7 @@ from jsonrpc_fast.transports.stdio.client import StdioClient
 
 from ...support.mcp_script import DISCOVERED, INITIALIZED, Script, scripted
 from ...support.session_pairs import settle
+from ...support.tables import rows
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
@@ -246,7 +247,7 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.parametrize("how", ["silent", "answers"])
+@rows("how", ["silent", "answers"])
 async def test_a_program_that_exits_when_it_is_probed_is_started_again(how: str) -> None:
     lines: list[str] = []
     command = [sys.executable, "-c", SERVER_THAT_EXITS % (INITIALIZED,), how]
@@ -287,7 +288,7 @@ IGNORES_THE_END = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("code", ["", IGNORES_THE_END])
+@rows("code", ["", IGNORES_THE_END])
 async def test_the_timeout_bounds_the_handshake_and_the_end_of_the_program(code: str) -> None:
     began = asyncio.get_running_loop().time()
     with pytest.raises(HandshakeError, match=r"^the server did not answer initialize with a result"):

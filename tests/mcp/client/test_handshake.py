@@ -16,6 +16,7 @@ from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIO
 from jsonrpc_fast.mcp.server.handshake import RequestRules, ServerHandshake
 
 from ...support.mcp_schemas import schema_of
+from ...support.tables import rows
 
 SERVER = Implementation(name="server", version="1", title="The server")
 
@@ -86,7 +87,7 @@ def test_a_client_with_fewer_versions() -> None:
         client("new")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("result", "text"),
     [
         ({**INITIALIZED, "protocolVersion": "2026-07-28"}, "chose a version that this client does not support"),
@@ -144,7 +145,7 @@ def test_modern_client(corpora: Path) -> None:
     assert client("modern").start() == call
 
 
-@pytest.mark.parametrize("error", [RpcError(-32601, "no"), unsupported("2099-01-01"), CallTimeout()])
+@rows("error", [RpcError(-32601, "no"), unsupported("2099-01-01"), CallTimeout()])
 def test_a_modern_client_does_not_fall_back(error: Any) -> None:
     handshake = client("modern")
     handshake.start()
@@ -153,7 +154,7 @@ def test_a_modern_client_does_not_fall_back(error: Any) -> None:
     assert caught.value.__cause__ is error
 
 
-@pytest.mark.parametrize(
+@rows(
     "error",
     [
         RpcError(-32601, "Method not found"),
@@ -175,7 +176,7 @@ def test_auto_falls_back(error: Any) -> None:
     assert isinstance(handshake.answered(INITIALIZED), Done)
 
 
-@pytest.mark.parametrize(
+@rows(
     "result",
     [
         {},
@@ -259,7 +260,7 @@ def test_requests_of_the_server_before_and_after_the_handshake() -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy", "modern"])
-@pytest.mark.parametrize("versions", [VERSIONS, HANDSHAKE_VERSIONS, MODERN_VERSIONS, ("2025-03-26",)])
+@rows("versions", [VERSIONS, HANDSHAKE_VERSIONS, MODERN_VERSIONS, ("2025-03-26",)])
 def test_every_client_with_every_server(mode: str, versions: tuple[str, ...]) -> None:
     ours, theirs = client(mode), ServerHandshake(SERVER, OFFERS, versions=versions)
     step: SendRequest | Done = ours.start()

@@ -11,6 +11,7 @@ from jsonrpc_fast.errors import CallTimeout, RpcError
 
 from ...support.mcp_script import scripted
 from ...support.session_pairs import Faults, settle
+from ...support.tables import rows
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -19,7 +20,7 @@ def progress_of(token: object, **members: Any) -> dict[str, Any]:
     return {"method": "notifications/progress", "params": {"progressToken": token, **members}}
 
 
-@pytest.mark.parametrize("factory", [None, getattr(asyncio, "eager_task_factory", None)])
+@rows("factory", [None, getattr(asyncio, "eager_task_factory", None)])
 async def test_an_async_on_progress_is_awaited(factory: Any) -> None:
     received: list[Any] = []
     hooks = Faults()
@@ -96,7 +97,7 @@ async def test_excess_progress_is_dropped() -> None:
         assert received == sorted(received)
 
 
-@pytest.mark.parametrize(
+@rows(
     "wrong",
     [
         {},

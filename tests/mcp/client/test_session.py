@@ -17,6 +17,7 @@ from jsonrpc_fast.transports.memory import memory_pair
 
 from ...support.mcp_script import INITIALIZED, Script, scripted
 from ...support.session_pairs import Faults, settle
+from ...support.tables import rows
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -57,7 +58,7 @@ async def test_requests_are_checked_with_a_lenient_transport() -> None:
         assert script.notifications[1:] == [{"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}]
 
 
-@pytest.mark.parametrize(("profile", "times"), [(MCP_2025_11_25, 0), (JSONRPC, 1)])
+@rows(("profile", "times"), [(MCP_2025_11_25, 0), (JSONRPC, 1)])
 async def test_requests_are_checked_again_only_with_a_lenient_transport(
     profile: Profile, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,7 +90,7 @@ async def test_requests_before_the_handshake() -> None:
     await theirs.disconnect()
 
 
-@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18", "2025-11-25"])
+@rows("version", ["2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_only_one_revision_allows_batches(version: str) -> None:
     notifications: list[str] = []
     hooks = Faults()

@@ -29,6 +29,7 @@ from jsonrpc_fast.profile import MCP_2025_11_25
 
 from ...support.http_script import Answer, HttpRequest, Reply, http_script, legacy, modern
 from ...support.mcp_script import DISCOVERED, INITIALIZED
+from ...support.tables import rows
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50), pytest.mark.usefixtures("each_loop")]
 
@@ -435,7 +436,7 @@ async def test_an_answer_that_is_not_a_response(status: int, kind: str, body: by
             assert (caught.value.status, caught.value.headers["retry-after"]) == (status, "3")
 
 
-@pytest.mark.parametrize(
+@rows(
     "data",
     [
         b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{",
@@ -564,7 +565,7 @@ async def test_a_server_that_is_silent() -> None:
 # Other origins.
 
 
-@pytest.mark.parametrize("status", [307, 308])
+@rows("status", [307, 308])
 async def test_a_redirect_within_the_origin_is_followed_and_remembered(status: int) -> None:
     async def answer(request: HttpRequest, reply: Reply) -> None:
         if request.path == "/mcp":
@@ -579,8 +580,8 @@ async def test_a_redirect_within_the_origin_is_followed_and_remembered(status: i
         assert [request.path for request in server.requests] == ["/mcp", "/mcp/", "/mcp/"]
 
 
-@pytest.mark.parametrize("follows", [False, True])
-@pytest.mark.parametrize("place", ["127.0.0.1", "localhost", "user:secret@127.0.0.1"])
+@rows("follows", [False, True])
+@rows("place", ["127.0.0.1", "localhost", "user:secret@127.0.0.1"])
 async def test_nothing_is_sent_to_another_origin(follows: bool, place: str) -> None:
     async with http_script(echo) as thief:
 
@@ -648,7 +649,7 @@ async def test_arguments_are_repeated_in_headers_as_the_tool_asks() -> None:
 # Ends.
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.001, 0.01, 0.03, 0.1])
+@rows("seconds", [0.0, 0.001, 0.01, 0.03, 0.1])
 async def test_cancelling_a_client_anywhere_leaves_nothing(seconds: float) -> None:
     async def slowly(request: HttpRequest, reply: Reply) -> None:
         await asyncio.sleep(0.005)
@@ -750,7 +751,7 @@ def sampling(id: int) -> bytes:
 SAID = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "x"}}
 
 
-@pytest.mark.parametrize("accepts_responses", [True, False])
+@rows("accepts_responses", [True, False])
 async def test_a_server_that_asks_without_end_holds_nothing_up(accepts_responses: bool) -> None:
     asked = 0
 

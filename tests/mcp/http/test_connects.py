@@ -10,6 +10,7 @@ import pytest
 from ...isolated.mcp_http_connects import MODES, run
 from ...support.asgi_servers import serving
 from ...support.mcp_http import Gate
+from ...support.tables import rows
 
 pytestmark = [
     pytest.mark.timeout(90),
@@ -52,7 +53,7 @@ print("end", flush=True)
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-@pytest.mark.parametrize("how", ["run", "close", "drop"])
+@rows("how", ["run", "close", "drop"])
 async def test_a_loop_that_ends_under_an_open_connection(mode: str, how: str) -> None:
     """The client's program ends, and says nothing of the package."""
     gate = Gate()

@@ -25,6 +25,7 @@ from ...support.mcp_http import (
     modern,
     request,
 )
+from ...support.tables import rows
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -175,7 +176,7 @@ async def test_a_silent_call_becomes_a_stream_with_comments() -> None:
             assert b"".join([chunk async for chunk in chunks]).endswith(b'"result":"done"}}}\n\n')
 
 
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+@rows("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_every_revision_with_sessions(version: str) -> None:
     async with client_of(Gate().server.asgi_app()) as client:
         await begin(client, version)
@@ -237,7 +238,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "status", "text"), REFUSED)
+@rows(("changes", "status", "text"), REFUSED)
 async def test_what_is_refused(changes: dict[str, Any], status: int, text: str) -> None:
     async with client_of(Gate().server.asgi_app(max_body=1000)) as client:
         headers = {"content-type": "application/json", **changes.get("headers", {})}
@@ -250,7 +251,7 @@ async def test_what_is_refused(changes: dict[str, Any], status: int, text: str) 
         assert (await client.post("/mcp", json=initialize())).status_code == 200
 
 
-@pytest.mark.parametrize("header", ["mcp-session-id", "mcp-protocol-version", "authorization", "last-event-id"])
+@rows("header", ["mcp-session-id", "mcp-protocol-version", "authorization", "last-event-id"])
 async def test_a_header_with_two_values_is_refused(header: str) -> None:
     async with client_of(Gate().server.asgi_app()) as client:
         answer = await client.post("/mcp", json=initialize(), headers=[*ACCEPT.items(), (header, "a"), (header, "b")])
@@ -265,7 +266,7 @@ async def test_an_unsupported_version_is_refused() -> None:
             assert answer.status_code == status, version
 
 
-@pytest.mark.parametrize("agreed", ["2025-03-26", "2025-06-18", "2025-11-25"])
+@rows("agreed", ["2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_the_revision_of_a_session_counts_whatever_supported_version_its_requests_name(agreed: str) -> None:
     """A client SHOULD name the revision that was agreed on. The conformance suite always names 2025-03-26."""
     async with client_of(Gate().server.asgi_app()) as client:
@@ -354,7 +355,7 @@ async def test_requests_in_progress_are_bounded() -> None:
                 assert (refused.status_code, refused.text) == (503, "The server is busy.\n")
 
 
-@pytest.mark.parametrize(
+@rows(
     "options",
     [
         {"path": "mcp"},

@@ -12,6 +12,8 @@ import pytest
 from jsonrpc_fast.errors import EventsLost
 from jsonrpc_fast.mcp.http.event_store import EventStore, MemoryEventStore, session_of
 
+from ...support.tables import rows
+
 
 async def append(store: EventStore, stream: str, data: bytes | None) -> str:
     event_id = await store.append(stream, data)
@@ -70,7 +72,7 @@ FORGED = ["", "-", "s/1", "s/1-", "s/1-0", "s/1-4", "s/1-01", "s/1-+1", "s/1--1"
 FORGED += ["s/1-1 ", "s/2-1", "t/1-1", "/1-1", "s/1-" + "9" * 5000, "s/1-1.0", "s/1\0-1", "s/1-1\n"]
 
 
-@pytest.mark.parametrize("event_id", FORGED)
+@rows("event_id", FORGED)
 async def test_a_forged_id_resumes_nothing(event_id: str) -> None:
     store = MemoryEventStore()
     for _ in range(3):
@@ -229,7 +231,7 @@ async def test_at_random_each_follower_gets_every_event_or_is_told() -> None:
     assert min(outcomes.values()) > 5
 
 
-@pytest.mark.parametrize("option", ["max_events", "max_bytes", "max_streams"])
+@rows("option", ["max_events", "max_bytes", "max_streams"])
 def test_wrong_options(option: str) -> None:
     with pytest.raises(ValueError, match=option):
         MemoryEventStore(**{option: 0})

@@ -8,8 +8,10 @@ import pytest
 
 from jsonrpc_fast.mcp.http.headers import decode_value, encode_value, parameter_headers, parameter_values
 
+from ...support.tables import rows
 
-@pytest.mark.parametrize(
+
+@rows(
     ("value", "text"),
     [
         ("us-west1", "us-west1"),
@@ -32,7 +34,7 @@ def test_values(value: str | int | bool, text: str) -> None:
     assert decode_value(text) == (value if isinstance(value, str) else text)
 
 
-@pytest.mark.parametrize("text", ["=?base64?*?=", "=?base64?/w==?=", "a\nb", "ü", " a", "a "])
+@rows("text", ["=?base64?*?=", "=?base64?/w==?=", "a\nb", "ü", " a", "a "])
 def test_texts_that_are_not_values(text: str) -> None:
     with pytest.raises(ValueError, match="header"):
         decode_value(text)
@@ -56,7 +58,7 @@ def test_the_headers_of_a_schema() -> None:
     assert parameter_headers(schema(a={"type": "string", "default": REGION, "enum": [REGION]})) == {}
 
 
-@pytest.mark.parametrize(
+@rows(
     "invalid",
     [
         schema(a={"type": "string", "x-mcp-header": ""}),

@@ -16,6 +16,7 @@ from jsonrpc_fast.mcp.http.event_store import MemoryEventStore
 from jsonrpc_fast.mcp.server import Context
 
 from ...support.mcp_http import Gate, call, initialize, modern, request
+from ...support.tables import rows
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -312,7 +313,7 @@ async def test_streams_that_are_resumed_count_as_requests_of_their_session() -> 
     await app.close()
 
 
-@pytest.mark.parametrize(("first", "status"), [("a", 400), ("b", 200)])
+@rows(("first", "status"), [("a", 400), ("b", 200)])
 async def test_a_parameter_header_has_one_value(first: str, status: int) -> None:
     server = Gate().server
 

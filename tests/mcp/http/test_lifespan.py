@@ -17,6 +17,7 @@ from jsonrpc_fast.mcp.server import Context, Server
 
 from ...support.asgi_servers import serving
 from ...support.mcp_http import client_of, modern
+from ...support.tables import rows
 from .test_endpoint import ACCEPT, begin, initialize, request
 from .test_hostile import Exchange, body_of
 
@@ -51,7 +52,7 @@ async def call(url: str) -> None:
         assert '"result":"value"' in answer.text.replace(" ", "")
 
 
-@pytest.mark.parametrize("events_of_asgi", ["on", "off"])
+@rows("events_of_asgi", ["on", "off"])
 async def test_the_lifespan_begins_once(events_of_asgi: Any) -> None:
     server, events = counting()
     app = server.asgi_app()
@@ -130,7 +131,7 @@ async def generator(server: Server) -> AsyncIterator[None]:
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-@pytest.mark.parametrize("lifespan", [cancelled_at_the_begin, coroutine, generator, lambda server: None])
+@rows("lifespan", [cancelled_at_the_begin, coroutine, generator, lambda server: None])
 async def test_a_lifespan_that_cannot_begin(lifespan: Any, caplog: pytest.LogCaptureFixture) -> None:
     app = Server("test", "1", lifespan=lifespan).asgi_app()
     for _ in range(2):
@@ -141,7 +142,7 @@ async def test_a_lifespan_that_cannot_begin(lifespan: Any, caplog: pytest.LogCap
     assert [record.getMessage() for record in caplog.records] == ["the lifespan of the server failed"] * 3
 
 
-@pytest.mark.parametrize("lifespan", [cancelled_at_the_end, failing_at_the_end])
+@rows("lifespan", [cancelled_at_the_end, failing_at_the_end])
 async def test_a_lifespan_that_fails_at_the_end(lifespan: Any, caplog: pytest.LogCaptureFixture) -> None:
     app = Server("test", "1", lifespan=lifespan).asgi_app()
     assert await events_of_a_lifespan(app) == ["lifespan.startup.complete", "lifespan.shutdown.failed"]
@@ -209,7 +210,7 @@ async def test_requests_do_not_wait_for_a_lifespan_that_hangs(caplog: pytest.Log
     assert done == ["begin", "cancelled", "begin", "end"]
 
 
-@pytest.mark.parametrize("ignores_cancelling", [False, True])
+@rows("ignores_cancelling", [False, True])
 async def test_closing_does_not_wait_for_a_lifespan_that_hangs(
     ignores_cancelling: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,7 +226,7 @@ async def test_closing_does_not_wait_for_a_lifespan_that_hangs(
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("value", [-1, "1", float("nan")])
+@rows("value", [-1, "1", float("nan")])
 def test_the_limit_of_a_lifespan_is_checked(value: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="lifespan_seconds"):
         Server("test", "1").asgi_app(lifespan_seconds=value)

@@ -26,6 +26,7 @@ from ...support.mcp_http import (
     modern,
     request,
 )
+from ...support.tables import rows
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -51,7 +52,7 @@ async def test_a_request_needs_no_session() -> None:
     assert not gate.server.connections
 
 
-@pytest.mark.parametrize(
+@rows(
     ("message", "headers", "status", "code"),
     [
         (call(1, "add", a=1, b=2), {"mcp_protocol_version": None}, 400, -32020),
@@ -191,7 +192,7 @@ async def test_the_headers_of_parameters_are_checked() -> None:
             assert answer.json().get("error", {}).get("code") == (-32020 if status == 400 else None)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("accept", "is_accepted"),
     [
         (None, True),

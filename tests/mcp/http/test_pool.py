@@ -15,6 +15,7 @@ from jsonrpc_fast.mcp.http import pool as module
 from jsonrpc_fast.mcp.http.pool import ClientPool
 
 from ...support.http_script import HttpRequest, Reply, http_script, modern
+from ...support.tables import rows
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
@@ -78,7 +79,7 @@ class SlowClient:
             self.is_closed = True
 
 
-@pytest.mark.parametrize("turns", range(5))
+@rows("turns", range(5))
 async def test_closing_that_is_cancelled_goes_on(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A transport that is aborted while it closes would leave its connections open."""
     monkeypatch.setattr(httpx, "AsyncClient", SlowClient)

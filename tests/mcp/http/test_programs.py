@@ -26,6 +26,7 @@ from ...support.asgi_servers import serving
 from ...support.http_script import HttpRequest, Reply, http_script, legacy, modern
 from ...support.mcp_http import ACCEPT, INITIALIZED, call, initialize, request
 from ...support.places import PEERS
+from ...support.tables import rows
 from ...support.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.time_limit(80), pytest.mark.usefixtures("no_child_left")]
@@ -213,7 +214,7 @@ async def test_the_headers_of_the_relay(monkeypatch: pytest.MonkeyPatch) -> None
         assert {request.headers["authorization"] for request in server.requests} == {"Bearer secret"}
 
 
-@pytest.mark.parametrize("listens", [True, False], ids=["later", "at once"])
+@rows("listens", [True, False], ids=["later", "at once"])
 async def test_a_session_of_the_relay_ends_with_its_client(listens: bool) -> None:
     has_listened = asyncio.Event()
 
@@ -232,7 +233,7 @@ async def test_a_session_of_the_relay_ends_with_its_client(listens: bool) -> Non
     assert sent == expected if listens else [rpc for rpc in sent if rpc != "GET"] == [*expected[:2], "DELETE"]
 
 
-@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
+@rows("version", ["2025-03-26", "2025-06-18"])
 async def test_batches_over_http_are_those_of_the_revision(version: str) -> None:
     async with served() as (url, _), httpx.AsyncClient(headers=ACCEPT, timeout=60) as http:
         answer = await http.post(url, json=initialize(version))
@@ -339,7 +340,7 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.parametrize("log", [False, True])
+@rows("log", [False, True])
 async def test_what_a_process_sends_late_never_reaches_the_next_request(log: bool) -> None:
     async def call(http: httpx.AsyncClient, token: int | None, *, log: bool = False) -> tuple[list[Any], int]:
         meta: dict[str, Any] = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}

@@ -7,9 +7,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import pytest
-
 from jsonrpc_fast.mcp.http.responses import Connection
+
+from ...support.tables import rows
 
 SENT = [
     {
@@ -43,7 +43,7 @@ def returning_future(sent: list[Any]) -> Callable[[Any], Awaitable[None]]:
     return send
 
 
-@pytest.mark.parametrize("make_send", [returning_coroutine, returning_future])
+@rows("make_send", [returning_coroutine, returning_future])
 def test_send_may_return_any_awaitable(make_send: Any) -> None:
     sent: list[Any] = []
 

@@ -12,6 +12,7 @@ import pytest
 from jsonrpc_fast.mcp.http.event_store import MemoryEventStore
 
 from ...support.mcp_http import Gate, begin, call, client_of, events_of, message_of, request
+from ...support.tables import rows
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -190,7 +191,7 @@ async def test_messages_in_flight_survive_each_cut() -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("cut_at", [b'"id":1,"result"', b'"progress":0', b'"progress":1', b"retry:"])
+@rows("cut_at", [b'"id":1,"result"', b'"progress":0', b'"progress":1', b"retry:"])
 async def test_a_client_that_goes_while_something_is_written_finds_the_end(cut_at: bytes) -> None:
     """Also if it goes while the last message is written."""
     gate = Gate()
@@ -242,7 +243,7 @@ def collect_faults() -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("events", range(6))
+@rows("events", range(6))
 async def test_a_store_that_raises_costs_the_ids_and_no_message(events: int) -> None:
     faults = collect_faults()
     gate = Gate()

@@ -18,6 +18,7 @@ from jsonrpc_fast.cli.serve import parse_address
 
 from ...support.http_process import free_port
 from ...support.mcp_http import ACCEPT, call, initialize
+from ...support.tables import rows
 
 SECONDS = 60
 PROGRAM = """
@@ -117,7 +118,7 @@ def test_a_port_in_use(template_dir: Path, capfd: pytest.CaptureFixture[str]) ->
     assert "address already in use" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "address"),
     [
         ("127.0.0.1:8000", ("127.0.0.1", 8000)),

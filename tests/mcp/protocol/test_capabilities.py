@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from jsonrpc_fast.mcp.protocol.capabilities import (
     ClientCapabilities,
     Implementation,
@@ -18,6 +16,7 @@ from jsonrpc_fast.mcp.protocol.records import Record
 from jsonrpc_fast.mcp.protocol.versions import VERSIONS
 
 from ...support.mcp_schemas import check_members, definitions_of, schema_of
+from ...support.tables import rows
 
 KEYS = {
     "clientInfo": "Implementation",
@@ -74,8 +73,8 @@ def test_official_records_round_trip_and_match_their_schema(corpora: Path) -> No
         schema_of(corpora, version, name).validate(record.to_dict())
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("name", CLASSES)
+@rows("version", VERSIONS)
+@rows("name", CLASSES)
 def test_members_match_the_schema(corpora: Path, name: str, version: str) -> None:
     definitions = definitions_of(corpora, version)
     check_members(CLASSES[name], definitions[name], definitions, version)
@@ -95,7 +94,7 @@ FULL: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@rows(
     ("obj", "path", "supported"),
     [
         (FULL, "roots", True),

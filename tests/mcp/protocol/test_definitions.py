@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from jsonrpc_fast.mcp.protocol.definitions import (
     Annotations,
     Prompt,
@@ -19,16 +17,17 @@ from jsonrpc_fast.mcp.protocol.records import Record
 from jsonrpc_fast.mcp.protocol.versions import VERSIONS
 
 from ...support.mcp_schemas import check_members, definitions_of
+from ...support.tables import rows
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("cls", [Prompt, Resource, ResourceTemplate, Tool])
+@rows("version", VERSIONS)
+@rows("cls", [Prompt, Resource, ResourceTemplate, Tool])
 def test_members_match_the_schema(corpora: Path, cls: type[Record], version: str) -> None:
     definitions = definitions_of(corpora, version)
     check_members(cls, definitions[cls.__name__], definitions, version)
 
 
-@pytest.mark.parametrize("version", VERSIONS[1:])
+@rows("version", VERSIONS[1:])
 def test_tool_annotations_match_the_schema(corpora: Path, version: str) -> None:
     definitions = definitions_of(corpora, version)
     check_members(ToolAnnotations, definitions["ToolAnnotations"], definitions, version)

@@ -9,6 +9,8 @@ import pytest
 
 from jsonrpc_fast.mcp.protocol.schemas import Schema
 
+from ...support.tables import rows
+
 CIRCLE = {"type": "object", "title": "Circle", "properties": {"radius": {"type": "number"}}, "required": ["radius"]}
 SQUARE = {"type": "object", "properties": {"side": {"type": "number"}}, "required": ["side"]}
 CAT = {
@@ -27,8 +29,8 @@ PETS = [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}]
 INTEGER, STRING, NULL = {"type": "integer"}, {"type": "string"}, {"type": "null"}
 
 
-@pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
-@pytest.mark.parametrize(
+@rows("keyword", ["anyOf", "oneOf"])
+@rows(
     ("alternatives", "value", "faults"),
     [
         ([INTEGER, STRING], [], ['/x: is not of type "integer" or "string"']),
@@ -84,7 +86,7 @@ def test_a_value_for_several_alternatives_of_one_of() -> None:
     assert fault == ("", "oneOf", "matches more than one alternative")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("schema", "value", "message"),
     [
         ({"not": {"type": "object"}}, {"SECRET": 1}, 'must not match {"type": "object"}'),

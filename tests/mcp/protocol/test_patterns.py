@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from jsonrpc_fast.mcp.protocol.patterns import growth
 
+from ...support.tables import rows
 
-@pytest.mark.parametrize(
+
+@rows(
     ("pattern", "power"),
     [
         (r"^[a-z]+$", 1),
@@ -39,7 +39,7 @@ def test_growth(pattern: str, power: int) -> None:
     assert growth(pattern) == power
 
 
-@pytest.mark.parametrize("text", ["[", "(?=", "^(?=[", "(", "\\", "^(?=a", "[^]"])
+@rows("text", ["[", "(?=", "^(?=[", "(", "\\", "^(?=a", "[^]"])
 def test_growth_takes_linear_time(text: str) -> None:
     began = time.process_time()
     growth(text * 200_000)

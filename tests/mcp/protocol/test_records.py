@@ -22,6 +22,7 @@ from jsonrpc_fast.mcp.protocol.capabilities import (
 from jsonrpc_fast.mcp.protocol.records import EmptyObject, Record
 from jsonrpc_fast.mcp.protocol.versions import VERSIONS
 
+from ...support.tables import rows
 from .test_capabilities import FULL
 
 json_values = st.recursive(
@@ -74,7 +75,7 @@ def test_members_by_attribute() -> None:
     assert ServerCapabilities(tools=ListChanged(list_changed=False)).to_dict() == {"tools": {"listChanged": False}}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("cls", "obj", "version", "text"),
     [
         (ClientCapabilities, ["SECRET"], None, "the value must be an object"),
@@ -117,7 +118,7 @@ def test_a_revision_checks_only_its_own_members() -> None:
     assert ServerCapabilities.from_dict(obj, "2024-11-05").to_dict() == obj
 
 
-@pytest.mark.parametrize(
+@rows(
     ("version", "names"),
     [
         ("2024-11-05", {"experimental", "roots", "sampling"}),
@@ -139,7 +140,7 @@ class Scalars(Record, frozen=True, kw_only=True, eq=False):
     size: float = 0.0
 
 
-@pytest.mark.parametrize(
+@rows(
     ("obj", "text"),
     [
         ({"flag": 1}, "/flag must be a boolean"),

@@ -22,6 +22,8 @@ from jsonrpc_fast.mcp.protocol.schemas import (
     Schema,
 )
 
+from ...support.tables import rows
+
 pytestmark = pytest.mark.timeout(60)
 
 PERSON: dict[str, Any] = {
@@ -81,7 +83,7 @@ def test_dialects() -> None:
     assert Schema({"prefixItems": [{"type": "integer"}]}).faults(["x"])[0].path == "/0"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("schema", "text"),
     [
         ({"$ref": "https://schemas.example/a"}, "Retrieval is disabled"),
@@ -182,7 +184,7 @@ def test_the_number_of_patterns_is_limited() -> None:
         Schema({**most, "pattern": "^a"})
 
 
-@pytest.mark.parametrize(
+@rows(
     "value",
     [
         pytest.param(lambda: [0] * 30_000_000, id="integers"),
@@ -199,7 +201,7 @@ def test_a_value_of_60_megabytes_is_refused_immediately(value: Any) -> None:
     assert time.monotonic() - began < 1
 
 
-@pytest.mark.parametrize(
+@rows(
     ("keywords", "item"),
     [
         ({"required": [f"a{n}" for n in range(1000)]}, {}),
@@ -233,7 +235,7 @@ def test_a_pattern_that_backtracks() -> None:
 TOO_LONG = [("", "pattern", "has a string that is too long for the patterns of the schema")]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("pattern", "length"),
     [
         (r"(?!x)a+$", 100_000),
@@ -254,9 +256,7 @@ def test_a_pattern_whose_time_grows_faster_than_the_string(pattern: str, length:
     assert time.process_time() - began < 5
 
 
-@pytest.mark.parametrize(
-    "pattern", [r"^[a-z]+$", r"^(?!\s*$).+", r"^(?=.*[a-z])(?=.*\d)[a-z\d]+$", r"[^x]{3,}", r"(a|aa)*$", r"\(\?=a"]
-)
+@rows("pattern", [r"^[a-z]+$", r"^(?!\s*$).+", r"^(?=.*[a-z])(?=.*\d)[a-z\d]+$", r"[^x]{3,}", r"(a|aa)*$", r"\(\?=a"])
 def test_a_pattern_that_takes_linear_time(pattern: str) -> None:
     assert Schema({"pattern": pattern}).faults("a" * 1_000_000 + "1") != TOO_LONG
 

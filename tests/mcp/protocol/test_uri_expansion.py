@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from jsonrpc_fast.mcp.client import expand_uri_template
 from jsonrpc_fast.mcp.protocol.uris import UriTemplate
 
+from ...support.tables import rows
+
 VALUES: dict[str, Any] = {
     "count": ["one", "two", "three"],
     "dom": ["example", "com"],
@@ -32,7 +34,7 @@ VALUES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@rows(
     ("template", "uri"),
     [
         ("{count}", "one,two,three"),
@@ -90,13 +92,13 @@ def test_the_examples_of_the_rfc(template: str, uri: str) -> None:
     assert expand_uri_template(template, VALUES) == uri
 
 
-@pytest.mark.parametrize("template", ["{", "}", "a{b", "{a b}", "{}", "{a:0}", "{!a}", "{{a}}"])
+@rows("template", ["{", "}", "a{b", "{a b}", "{}", "{a:0}", "{!a}", "{{a}}"])
 def test_an_invalid_template(template: str) -> None:
     with pytest.raises(ValueError, match="not a URI template"):
         expand_uri_template(template, {})
 
 
-@pytest.mark.parametrize(
+@rows(
     ("template", "value"),
     [("{a}", b"x"), ("{a}", object()), ("{a}", [1]), ("{a*}", {"b": None}), ("{a:3}", ["x"]), ("{?a*}", {1: "b"})],
 )

@@ -22,9 +22,10 @@ from jsonrpc_fast.mcp.protocol.uris import (
 from jsonrpc_fast.mcp.protocol.versions import REVISIONS
 
 from ...support.mcp_schemas import schema_of
+from ...support.tables import rows
 
 
-@pytest.mark.parametrize(
+@rows(
     "uri",
     [
         "file:///a/b.txt",
@@ -44,7 +45,7 @@ def test_valid_uri(uri: str) -> None:
     assert check_uri(uri) == uri
 
 
-@pytest.mark.parametrize(
+@rows(
     ("uri", "faults"),
     [
         (None, ["NOT_A_STRING"]),
@@ -91,7 +92,7 @@ def test_contents(corpora: Path) -> None:
     schema_of(corpora, "2025-11-25", "BlobResourceContents").validate(blob_contents("a:b", b""))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("template", "uri", "values"),
     [
         ("notes://all", "notes://all", {}),
@@ -113,7 +114,7 @@ def test_uri_template(template: str, uri: str, values: dict[str, str] | None) ->
     assert UriTemplate(template).match(uri) == values
 
 
-@pytest.mark.parametrize(
+@rows(
     ("template", "uri", "values"),
     [
         # RFC 6570, section 3.2.2
@@ -192,7 +193,7 @@ def test_templates_of_all_levels(template: str, uri: str, values: object) -> Non
         assert UriTemplate(template, unsafe_parts=True).match(uri) == values
 
 
-@pytest.mark.parametrize(
+@rows(
     "template",
     [
         "{a}{b}",
@@ -215,7 +216,7 @@ def test_invalid_templates(template: str) -> None:
         UriTemplate(template)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("template", "uri"),
     [
         ("x:{+path}", "x:a/../b"),
@@ -236,7 +237,7 @@ def test_matching_takes_time_in_proportion_to_the_uri() -> None:
         assert template.match(uri) is None
 
 
-@pytest.mark.parametrize(
+@rows(
     ("part", "value"),
     [
         ("..", ".."),
@@ -265,9 +266,7 @@ def test_an_unsafe_part_is_refused_unless_it_is_allowed(part: str, value: str) -
         assert matched["id"] == value
 
 
-@pytest.mark.parametrize(
-    "part", ["a..b", "...", "1.0..2.0", "a%2Fb", "%252e%252e%252f", ".", "", "caf%C3%A9", "12%3A30"]
-)
+@rows("part", ["a..b", "...", "1.0..2.0", "a%2Fb", "%252e%252e%252f", ".", "", "caf%C3%A9", "12%3A30"])
 def test_a_safe_part(part: str) -> None:
     assert UriTemplate("notes://{id}").match(f"notes://{part}") is not None
 

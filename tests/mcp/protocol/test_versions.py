@@ -21,6 +21,7 @@ from jsonrpc_fast.mcp.protocol.versions import (
 )
 
 from ...support.mcp_schemas import definitions_of
+from ...support.tables import rows
 
 
 def methods_of(definitions: dict[str, Any], name: str) -> set[str]:
@@ -38,7 +39,7 @@ def test_names() -> None:
     assert (LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION) == ("2025-11-25", "2026-07-28")
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@rows("version", VERSIONS)
 def test_methods_match_the_schema(corpora: Path, version: str) -> None:
     definitions, revision = definitions_of(corpora, version), REVISIONS[version]
     assert revision.client_requests == methods_of(definitions, "ClientRequest")
@@ -47,7 +48,7 @@ def test_methods_match_the_schema(corpora: Path, version: str) -> None:
     assert revision.server_notifications == methods_of(definitions, "ServerNotification")
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@rows("version", VERSIONS)
 def test_result_members_match_the_schema(corpora: Path, version: str) -> None:
     definitions, revision = definitions_of(corpora, version), REVISIONS[version]
     structured = definitions["CallToolResult"]["properties"].get("structuredContent")
@@ -58,12 +59,12 @@ def test_result_members_match_the_schema(corpora: Path, version: str) -> None:
     assert len(revision.cacheable) == len(cacheable - {"CacheableResult"})
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@rows("version", VERSIONS)
 def test_profile(version: str) -> None:
     assert REVISIONS[version].profile is PRESETS[f"mcp-{version}"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("requested", "supported", "answered"),
     [
         ("2024-11-05", HANDSHAKE_VERSIONS, "2024-11-05"),

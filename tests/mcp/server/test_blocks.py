@@ -25,6 +25,7 @@ from jsonrpc_fast.mcp.server import (
 
 from ...support.mcp_conversation import converse
 from ...support.mcp_schemas import schema_of
+from ...support.tables import rows
 
 PNG = b"\x89PNG\r\n\x1a\n0000"
 WAV = b"RIFF\x00\x00\x00\x00WAVEfmt "
@@ -60,7 +61,7 @@ def test_blocks() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@rows(
     ("start", "mime_type"),
     [
         (PNG, "image/png"),
@@ -74,7 +75,7 @@ def test_the_first_bytes_show_the_type(start: bytes, mime_type: str) -> None:
     assert Image(start)["mimeType"] == mime_type
 
 
-@pytest.mark.parametrize(
+@rows(
     ("start", "mime_type"),
     [
         (WAV, "audio/wav"),
@@ -144,7 +145,7 @@ def server() -> Server:
     return server
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@rows("version", VERSIONS)
 async def test_blocks_in_results(corpora: Path, version: str) -> None:
     image = {"type": "image", "data": encoded(PNG), "mimeType": "image/png"}
     async with converse(server(), version) as client:
@@ -177,7 +178,7 @@ async def test_blocks_in_results(corpora: Path, version: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@rows("version", VERSIONS)
 async def test_icons_titles_and_meta_of_all_definitions(corpora: Path, version: str) -> None:
     more: dict[str, Any] = {
         "title": "T",

@@ -21,6 +21,7 @@ from jsonrpc_fast.transports import memory_pair
 from ...support.mcp_conversation import Conversation, converse
 from ...support.mcp_sample import sample
 from ...support.mcp_schemas import Schemas
+from ...support.tables import rows
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -126,7 +127,7 @@ async def test_a_stream_that_is_cancelled_immediately() -> None:
         assert client.notifications == []
 
 
-@pytest.mark.parametrize(
+@rows(
     "filter",
     [
         None,
@@ -215,8 +216,8 @@ async def test_only_clients_of_2025_03_26_may_send_batches() -> None:
                 await asyncio.wait_for(client.answer("b0"), 0.02)
 
 
-@pytest.mark.parametrize("version", ["", "2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"])
-@pytest.mark.parametrize("policy", ["always", "never"])
+@rows("version", ["", "2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"])
+@rows("policy", ["always", "never"])
 async def test_a_batch_that_is_not_allowed_is_one_fault(version: str, policy: Any) -> None:
     """All of it gets one answer, or none, as `reply_policy` says; nothing in it is served."""
     faults: list[BaseException] = []
@@ -256,8 +257,8 @@ async def test_requests_are_checked_even_if_the_transport_accepts_all() -> None:
             assert (await client.answer(id))["error"] == {"code": -32600, "message": "Invalid Request"}
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-@pytest.mark.parametrize(
+@rows("version", ["2025-11-25", "2026-07-28"])
+@rows(
     ("profile", "limits", "times"),
     [
         (None, None, 0),
@@ -291,7 +292,7 @@ async def test_messages_are_checked_again_only_if_the_transport_is_looser(
     assert checked == 5 * times * ["tools/call"]
 
 
-@pytest.mark.parametrize("returned", [[1], "text", None, 7])
+@rows("returned", [[1], "text", None, 7])
 async def test_an_invalid_result_becomes_an_error_and_is_logged(
     returned: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -421,8 +422,8 @@ async def serving(server: Server, version: str, **options: Any) -> AsyncIterator
         await asyncio.wait_for(task, 10)
 
 
-@pytest.mark.parametrize("has_source", [False, True])
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@rows("has_source", [False, True])
+@rows("version", ["2025-11-25", "2026-07-28"])
 async def test_slow_calls_do_not_delay_ping_and_lists(version: str, has_source: bool) -> None:
     release = asyncio.Event()
     async with serving(busy_server(has_source, release), version) as client:
@@ -470,7 +471,7 @@ async def test_subscriptions_need_no_slot() -> None:
         assert (await client.answer(streams[0]))["result"]["_meta"][SUBSCRIPTION_ID_KEY] == streams[0]
 
 
-@pytest.mark.parametrize("has_source", [False, True])
+@rows("has_source", [False, True])
 async def test_calls_over_the_limits_are_refused_but_lists_are_not(has_source: bool) -> None:
     release = asyncio.Event()
     server = busy_server(has_source, release)

@@ -12,6 +12,8 @@ from pydantic import AfterValidator, Base64Str, BaseModel, ByteSize, Field
 from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.mcp.server.values import type_of
 
+from ...support.tables import rows
+
 
 class Misplaced(BaseModel):
     x: str = Field("", ge=1)
@@ -30,7 +32,7 @@ class Model(BaseModel):
     x: int = 1
 
 
-@pytest.mark.parametrize(
+@rows(
     ("annotation", "text"),
     [
         (Annotated[str, Field(ge=1)], "the constraint ge cannot be checked for a value of type str"),
@@ -63,7 +65,7 @@ def test_the_error_about_a_constraint_names_tool_and_parameter() -> None:
         Server("fields", "1").tool(find)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("annotation", "valid", "invalid"),
     [
         (Annotated[Sequence[int], Field(min_length=1)], [1], []),

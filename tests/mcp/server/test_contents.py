@@ -21,6 +21,7 @@ from jsonrpc_fast.mcp.server.server import Server
 
 from ...support.mcp_conversation import converse
 from ...support.mcp_schemas import Schemas
+from ...support.tables import rows
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -78,7 +79,7 @@ BLOCKS: list[tuple[Any, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@rows("version", VERSIONS)
 async def test_content_blocks(version: str, schemas: Schemas) -> None:
     server = Server("contents", "1")
     server.tool("blocks")(lambda: ToolResult([block for block, _ in BLOCKS]))
@@ -117,7 +118,7 @@ FAULTY_BLOCKS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("block", "message"), FAULTY_BLOCKS, ids=lambda value: str(value)[:40])
+@rows(("block", "message"), FAULTY_BLOCKS, ids=lambda value: str(value)[:40])
 async def test_an_invalid_block_is_an_internal_error(
     block: Any, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -134,7 +135,7 @@ async def test_an_invalid_block_is_an_internal_error(
     assert [record.levelname for record in caplog.records] == ["ERROR"] * 2
 
 
-@pytest.mark.parametrize("returned", [object(), {"a": object()}, ToolResult([], object()), ToolResult("no")])
+@rows("returned", [object(), {"a": object()}, ToolResult([], object()), ToolResult("no")])
 async def test_invalid_results_of_a_tool(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("wrong", "1")
     server.tool("wrong")(lambda: returned)
@@ -145,8 +146,8 @@ async def test_invalid_results_of_a_tool(returned: Any, caplog: pytest.LogCaptur
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize(
+@rows("version", VERSIONS)
+@rows(
     ("returned", "written"),
     [
         (Point(1), {"x": 1}),
@@ -170,7 +171,7 @@ async def test_structured_results(version: str, returned: Any, written: Any, sch
         assert (await client.result("own")).items() >= written.items()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("returned", "expected"),
     [
         ("x", [{"uri": "a:b", "text": "x"}]),
@@ -210,7 +211,7 @@ async def test_the_mime_type_of_an_object_is_the_registered_one() -> None:
         assert contents == {"uri": "a:b", "mimeType": "application/geo+json", "text": '{"a":1}'}
 
 
-@pytest.mark.parametrize(
+@rows(
     "returned",
     [
         1,
@@ -244,7 +245,7 @@ async def test_invalid_results_of_a_resource(returned: Any, caplog: pytest.LogCa
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("returned", "messages"),
     [
         ("x", [{"role": "user", "content": text("x")}]),
@@ -267,7 +268,7 @@ async def test_results_of_a_prompt(returned: Any, messages: Any, schemas: Schema
             schemas.check(version, "GetPromptResult", got)
 
 
-@pytest.mark.parametrize(
+@rows(
     "returned",
     [
         None,
@@ -364,7 +365,7 @@ UNSAFE = [
 ]
 
 
-@pytest.mark.parametrize("part", UNSAFE)
+@rows("part", UNSAFE)
 async def test_an_unsafe_part_reaches_no_function(part: str) -> None:
     server = Server("files", "1")
     seen: list[str] = []
@@ -399,7 +400,7 @@ async def test_an_unsafe_part_reaches_no_function(part: str) -> None:
         assert seen == []
 
 
-@pytest.mark.parametrize("uri", ["x:a/../b", "x:..", "x:a%2f%2e%2e", "x:a?p=../b", "x:a%00", "x:%ff"])
+@rows("uri", ["x:a/../b", "x:..", "x:a%2f%2e%2e", "x:a?p=../b", "x:a%00", "x:%ff"])
 async def test_an_unsafe_uri_reaches_only_sources_that_allow_it(uri: str) -> None:
     class Files(Source):
         def __init__(self) -> None:
@@ -420,7 +421,7 @@ async def test_an_unsafe_uri_reaches_only_sources_that_allow_it(uri: str) -> Non
     assert (careful.seen, meaning.seen) == (["x:a..b/c"], [uri, "x:a..b/c"])
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@rows("version", VERSIONS)
 async def test_null_counts_as_absent(version: str) -> None:
     server = Server("nulls", "1")
     server.tool("t")(lambda: "done")

@@ -15,13 +15,14 @@ from jsonrpc_fast.mcp.server.server import Server
 
 from ...support.mcp_conversation import converse
 from ...support.mcp_sample import sample
+from ...support.tables import rows
 
 pytestmark = pytest.mark.timeout(60)
 
 CLIENT = {"name": "test", "version": "1"}
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@rows("version", ["2025-11-25", "2026-07-28"])
 async def test_a_function_sends_notifications_of_an_extension(version: str, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("tells", "1")
     kept: list[Context] = []
@@ -87,7 +88,7 @@ async def test_progress_is_sent_only_to_clients_that_asked() -> None:
         assert progress["params"] == {"progressToken": 7, "progress": 1, "total": 1, "message": "working"}
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@rows("version", ["2025-11-25", "2026-07-28"])
 async def test_a_tool_sees_its_client(version: str) -> None:
     server = Server("curious", "1")
 

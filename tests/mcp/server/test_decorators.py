@@ -17,6 +17,7 @@ from jsonrpc_fast.mcp.server.server import Server
 
 from ...support.mcp_conversation import converse
 from ...support.mcp_sample import sample
+from ...support.tables import rows
 
 
 def test_invalid_registrations() -> None:
@@ -42,7 +43,7 @@ def test_invalid_registrations() -> None:
         Server("bad", "1", versions=["1999-01-01"])
 
 
-@pytest.mark.parametrize("with_parentheses", [False, True])
+@rows("with_parentheses", [False, True])
 async def test_decorators_with_and_without_parentheses(with_parentheses: bool) -> None:
     server = Server("my server", "1")
     tool, prompt, resource, method = (
@@ -90,7 +91,7 @@ async def test_decorators_with_and_without_parentheses(with_parentheses: bool) -
         assert await client.result("own", {"a": 1}) == {"a": 1}
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a,b", "a/b", "naïve", "x" * 129, "<lambda>", "a\n"])
+@rows("name", ["", "a b", "a,b", "a/b", "naïve", "x" * 129, "<lambda>", "a\n"])
 def test_a_tool_name_follows_the_rule_of_2025_11_25(name: str) -> None:
     server = Server("names", "1")
     with pytest.raises(ValueError, match=r"^tool .*: the name must be 1 to 128 of A-Z, a-z, 0-9, _, - and \.$"):
@@ -137,7 +138,7 @@ def returning(annotation: Any) -> Any:
     return function
 
 
-@pytest.mark.parametrize(
+@rows(
     "annotation",
     [
         Custom,
@@ -184,7 +185,7 @@ def test_result_types_that_a_prompt_a_resource_and_a_method_refuse() -> None:
             server.tool("given")(function)
 
 
-@pytest.mark.parametrize(
+@rows(
     "annotation",
     [Any, object, None, NoReturn, Path, ToolResult, Inner, list[Inner], Awaitable[dict[str, int]], str | None, tuple],
 )
@@ -214,7 +215,7 @@ UNUSABLE: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("members", UNUSABLE, ids=lambda members: next(iter(members)))
+@rows("members", UNUSABLE, ids=lambda members: next(iter(members)))
 async def test_a_definition_that_cannot_be_sent_is_refused(members: dict[str, Any]) -> None:
     def nothing() -> None: ...
 
@@ -227,13 +228,13 @@ async def test_a_definition_that_cannot_be_sent_is_refused(members: dict[str, An
     assert (server.tools, server.prompts, server.resources, server.resource_templates) == ({}, {}, {}, {})
 
 
-@pytest.mark.parametrize("members", [{"task_support": "maybe"}, {"task_start": "later"}], ids=str)
+@rows("members", [{"task_support": "maybe"}, {"task_start": "later"}], ids=str)
 def test_an_unknown_kind_of_task_is_refused(members: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"^tool add: task_support or task_start is unknown$"):
         Server("test", "1").tool("add", **members)(lambda: None)
 
 
-@pytest.mark.parametrize("name", ["", "rpc.discover"])
+@rows("name", ["", "rpc.discover"])
 def test_methods_that_no_client_may_send(name: str) -> None:
     server = Server("test", "1")
     for register in (server.method, server.notification):

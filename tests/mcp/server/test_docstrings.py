@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 
-import pytest
-
 from jsonrpc_fast.mcp.server import Server
 from jsonrpc_fast.mcp.server.docstrings import read_docstring
 from jsonrpc_fast.mcp.server.functions import RegisteredFunction
+
+from ...support.tables import rows
 
 GOOGLE = """Find a flight.
 
@@ -52,7 +52,7 @@ SPHINX = """Find a flight.
     """
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "rest"),
     [
         (GOOGLE, "Returns:\n    A flight."),
@@ -67,7 +67,7 @@ def test_the_usual_styles(text: str, rest: str) -> None:
     assert shown == f"Find a flight.\n\nThe cheapest one.\n\n{rest}"
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "Find a flight.",

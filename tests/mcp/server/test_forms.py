@@ -19,6 +19,7 @@ from jsonrpc_fast.mcp.server.forms import form_of
 
 from ...support.mcp_conversation import Conversation, answered, converse
 from ...support.mcp_schemas import schema_of
+from ...support.tables import rows
 
 MODERN = "2026-07-28"
 CAPABILITIES: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
@@ -117,7 +118,7 @@ def test_contents_are_converted() -> None:
     assert form_of({"type": "object", "properties": {"a": {"type": "string"}}}).read({"a": "b"}) == {"a": "b"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("type_", "content", "text"),
     [
         (Booking, {"seats": 0, "day": "2026-07-28"}, "/seats: is less than the minimum of 1"),
@@ -175,7 +176,7 @@ async def reply(client: Conversation, name: str, response: dict[str, Any]) -> tu
     return asked, (await client.answer(id))["result"]
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+@rows("version", ["2025-11-25", MODERN])
 async def test_questions_to_the_client(corpora: Path, version: str) -> None:
     async with converse(asking(), version, CAPABILITIES) as client:
         content = {"seats": 2, "day": "2026-07-28"}

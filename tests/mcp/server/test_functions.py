@@ -17,6 +17,8 @@ import pytest
 from jsonrpc_fast.mcp.server.context import Context
 from jsonrpc_fast.mcp.server.functions import RegisteredFunction
 
+from ...support.tables import rows
+
 NO_CONTEXT: Any = None
 
 
@@ -82,7 +84,7 @@ def test_arguments_are_converted_to_the_annotated_types() -> None:
     assert function.call(texts, NO_CONTEXT) == (Point(1, 0), date(2026, 7, 28), 3)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("arguments", "text"),
     [
         ({}, "missing: point, day"),
@@ -167,7 +169,7 @@ class Stay:
             raise ValueError("SECRET - at `$[0].SECRET`")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("value", "text"),
     [
         ([{"start": "2026-07-28T10:00:00", "prices": {"2026-07-28": {}}}, {"start": "SECRET"}], "/1/start"),
@@ -176,7 +178,7 @@ class Stay:
         ([{"start": "2026-07-28T10:00:00", "prices": {}}], "/0"),
     ],
 )
-@pytest.mark.parametrize("strict", [True, False])
+@rows("strict", [True, False])
 def test_a_fault_inside_a_plain_type_names_its_place(value: Any, text: str, strict: bool) -> None:
     def book(stays: list[Stay]) -> None: ...
 
@@ -289,7 +291,7 @@ def test_the_annotations_of_a_signature_that_a_decorator_has_made() -> None:
     assert RegisteredFunction(wrapper).schema()["properties"] == {"a": {"type": "integer"}}
 
 
-@pytest.mark.parametrize("annotation", ["int |", "str.no_such_name", "list[int", "1 / 0"])
+@rows("annotation", ["int |", "str.no_such_name", "list[int", "1 / 0"])
 def test_an_annotation_that_cannot_be_evaluated(annotation: str) -> None:
     def broken(value: Any) -> None: ...
 

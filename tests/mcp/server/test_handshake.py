@@ -17,6 +17,7 @@ from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIO
 from jsonrpc_fast.mcp.server.handshake import RequestRules, ServerHandshake
 
 from ...support.mcp_schemas import schema_of
+from ...support.tables import rows
 
 SERVER = Implementation(name="server", version="1", title="The server")
 CLIENT = Implementation(name="client", version="2")
@@ -84,14 +85,14 @@ def test_each_revision_gets_only_its_own_capabilities() -> None:
     assert reply.result["serverInfo"] == {"name": "server", "version": "1"}
 
 
-@pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
+@rows("version", HANDSHAKE_VERSIONS)
 def test_replies_match_the_schema(corpora: Path, version: str) -> None:
     reply = ask(server(), "initialize", {**INITIALIZE, "protocolVersion": version})
     assert isinstance(reply, HandshakeReply)
     schema_of(corpora, version, "InitializeResult").validate(reply.result)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("requested", "negotiated"),
     [("2024-11-05", "2024-11-05"), ("2026-07-28", "2025-11-25"), ("1999-01-01", "2025-11-25"), ("", "2025-11-25")],
 )
@@ -105,7 +106,7 @@ def test_a_second_initialize_is_an_error() -> None:
     assert error_of(initialized(), "initialize", INITIALIZE) == (-32600, "the session is already initialized")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("params", "message"),
     [
         (None, "protocolVersion must be a string of at most 64 characters"),
@@ -243,7 +244,7 @@ def test_discover(corpora: Path) -> None:
     schema_of(corpora, "2026-07-28", "DiscoverResult").validate(reply.result)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("meta", "message"),
     [
         (None, "_meta lacks io.modelcontextprotocol/protocolVersion"),
@@ -274,7 +275,7 @@ def test_one_modern_member_of_meta_is_enough_to_be_modern() -> None:
     assert error_of(server(), "prompts/list", {"_meta": meta}) == (-32602, message)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("requested", "versions", "supported"),
     [
         ("1900-01-01", VERSIONS, ["2026-07-28"]),

@@ -26,6 +26,7 @@ from ...peers.node import node_command
 from ...support.mcp_conversation import Conversation, answered, converse
 from ...support.mcp_schemas import Schemas
 from ...support.places import PEERS
+from ...support.tables import rows
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -78,7 +79,7 @@ def text_of(result: dict[str, Any]) -> str:
     return text
 
 
-@pytest.mark.parametrize("version", LEGACY)
+@rows("version", LEGACY)
 async def test_a_legacy_client_gets_requests(version: str, schemas: Schemas) -> None:
     async with converse(asking_server.server, version, ALL) as client:
         id = client.request("tools/call", {"name": "introduce"})
@@ -235,7 +236,7 @@ FORM = asking_server.form("Sure?")
 URL = {"mode": "url", "message": "Sign in", "url": "https://a.test/"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("method", "params", "lacks", "has", "required"),
     [
         ("roots/list", None, {}, {"roots": {}}, {"roots": {}}),
@@ -257,7 +258,7 @@ async def test_a_modern_client_without_the_capability(
         schemas.check(MODERN, "InputRequiredResult", result)
 
 
-@pytest.mark.parametrize("factory", [None, getattr(asyncio, "eager_task_factory", None)])
+@rows("factory", [None, getattr(asyncio, "eager_task_factory", None)])
 async def test_the_outcome_of_a_run_without_a_response_is_ignored(
     caplog: pytest.LogCaptureFixture, factory: Any
 ) -> None:
@@ -319,7 +320,7 @@ async def test_requests_that_2026_07_28_does_not_allow() -> None:
         assert await client.error("own/method") == expected
 
 
-@pytest.mark.parametrize(
+@rows(
     "given",
     [
         {"inputResponses": []},
@@ -466,7 +467,7 @@ REQUESTS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("requests", [{"github_login": LOGIN, "more": {"method": "roots/list"}}, None])
+@rows("requests", [{"github_login": LOGIN, "more": {"method": "roots/list"}}, None])
 async def test_a_function_returns_an_input_required_result(schemas: Schemas, requests: Any) -> None:
     required: dict[str, Any] = {"resultType": "input_required"}
     if requests is not None:
@@ -487,7 +488,7 @@ async def test_a_function_returns_an_input_required_result(schemas: Schemas, req
             assert await client.error(method, params) == (-32600, "the client cannot receive this message", None)
 
 
-@pytest.mark.parametrize(
+@rows(
     "wrong",
     [
         {"inputRequests": [LOGIN]},
@@ -543,7 +544,7 @@ HANDLERS: Any = {method: lambda params, result=result: result for method, (_, re
 COMMAND = [sys.executable, str(PEERS / "asking_server.py")]
 
 
-@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
+@rows("version", ["2025-06-18", "2025-11-25", MODERN])
 async def test_the_client_of_this_package(version: str) -> None:
     ours, theirs = memory_pair(profile=asking_server.server.profile)
     serving = asyncio.create_task(asking_server.server.run(theirs))

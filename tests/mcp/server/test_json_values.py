@@ -18,6 +18,8 @@ from jsonrpc_fast.codec._json import dumps, loads
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.mcp.server.json_values import to_json
 
+from ...support.tables import rows
+
 
 class Colour(enum.Enum):
     RED = "red"
@@ -41,7 +43,7 @@ class Number(int):
     pass
 
 
-@pytest.mark.parametrize(
+@rows(
     ("value", "written"),
     [
         (Text("a"), "a"),
@@ -65,7 +67,7 @@ def test_other_values_with_a_json_form(value: Any, written: Any) -> None:
     assert loads(dumps(to_json(value))) == written
 
 
-@pytest.mark.parametrize(
+@rows(
     "value",
     [object(), {"a": object()}, Colour, {None: 1}, {(1, 2): 3}, 1j, (n for n in ()), ipaddress.ip_address("::1")],
     ids=lambda value: type(value).__name__,

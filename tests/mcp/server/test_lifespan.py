@@ -13,6 +13,7 @@ from jsonrpc_fast.mcp.server import Context, Server
 
 from ...support import loops
 from ...support.mcp_conversation import converse
+from ...support.tables import rows
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -128,7 +129,7 @@ async def test_a_lifespan_that_fails_at_its_end() -> None:
             pass
 
 
-@pytest.mark.parametrize("turns", range(4))
+@rows("turns", range(4))
 async def test_a_user_that_is_cancelled(turns: int) -> None:
     server, events = counting()
 

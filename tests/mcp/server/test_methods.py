@@ -20,11 +20,12 @@ from jsonrpc_fast.mcp.server.server import Server
 from ...support.mcp_conversation import converse
 from ...support.mcp_sample import sample
 from ...support.mcp_schemas import Schemas
+from ...support.tables import rows
 
 pytestmark = pytest.mark.timeout(60)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@rows("version", VERSIONS)
 async def test_every_result_matches_the_schema(version: str, schemas: Schemas) -> None:
     requests: list[tuple[str, dict[str, Any], str]] = [
         ("tools/list", {}, "ListToolsResult"),
@@ -116,7 +117,7 @@ async def test_an_invalid_call_is_an_error_result_without_values(caplog: pytest.
     assert "a secret argument" not in caplog.text
 
 
-@pytest.mark.parametrize(
+@rows(
     ("params", "error"),
     [
         ({"name": "none"}, (-32602, "Unknown tool", None)),
@@ -175,7 +176,7 @@ async def test_prompts() -> None:
         ]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("params", "message"),
     [
         ({"name": "none"}, "Unknown prompt"),
@@ -192,7 +193,7 @@ async def test_an_invalid_request_for_a_prompt(params: dict[str, Any], message: 
         assert await client.error("prompts/get", params) == (-32602, message, None)
 
 
-@pytest.mark.parametrize("returned", [None, 1, {"role": "system", "content": ""}, [{"content": ""}], {"text": ""}])
+@rows("returned", [None, 1, {"role": "system", "content": ""}, [{"content": ""}], {"text": ""}])
 async def test_invalid_results_of_a_prompt(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("wrong", "1")
     server.prompt("wrong")(lambda: returned)
@@ -203,7 +204,7 @@ async def test_invalid_results_of_a_prompt(returned: Any, caplog: pytest.LogCapt
     assert "TypeError" in caplog.text
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@rows("version", VERSIONS)
 async def test_resources(version: str) -> None:
     async with converse(sample(), version) as client:
 
@@ -286,7 +287,7 @@ async def test_completion() -> None:
         assert (found["total"], found["hasMore"]) == (150, True)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("ref", "argument", "message"),
     [
         ({"type": "ref/prompt", "name": "none"}, {"name": "a", "value": ""}, "ref is unknown"),

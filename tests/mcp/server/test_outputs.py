@@ -25,6 +25,7 @@ from jsonrpc_fast.mcp.server.outputs import OutputType, output_type
 
 from ...support.mcp_conversation import converse
 from ...support.mcp_schemas import schema_of
+from ...support.tables import rows
 
 T = TypeVar("T")
 
@@ -111,7 +112,7 @@ def wrapped(schema: dict[str, Any], **definitions: Any) -> dict[str, Any]:
     return {**whole, "$defs": definitions} if definitions else whole
 
 
-@pytest.mark.parametrize(
+@rows(
     ("annotation", "schema"),
     [
         (Point, POINT),
@@ -172,7 +173,7 @@ def test_the_schema_of_an_annotation(annotation: Any, schema: dict[str, Any]) ->
     assert known(annotation).schema == schema
 
 
-@pytest.mark.parametrize(
+@rows(
     "annotation",
     [
         *(Any, None, object, T, list, tuple, list[Any], Sequence[Any], ToolResult, WholeResult, Image, PurePath),
@@ -207,7 +208,7 @@ def test_a_root_that_refers_to_itself() -> None:
         assert list(schema["$defs"]) == [name]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("annotation", "value", "text", "structured"),
     [
         (Point, Point(1), '{"x":1,"y":0}', {"x": 1, "y": 0}),
@@ -263,7 +264,7 @@ def test_the_structured_content_of_a_value(annotation: Any, value: Any, text: st
         assert (content, faults) == (structured, [])
 
 
-@pytest.mark.parametrize(
+@rows(
     ("annotation", "value", "path", "message"),
     [
         (Point, Point("SECRET"), "/x", 'is not of type "integer"'),  # type: ignore[arg-type]
@@ -340,8 +341,8 @@ def test_structured_output_that_is_required() -> None:
     assert "outputSchema" not in server.tools["silent"].checked.definition(REVISIONS["2026-07-28"])
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("annotation", [Point, Movie, Reading, City, Tree, Node, list[Point], str, Pair], ids=repr)
+@rows("version", VERSIONS)
+@rows("annotation", [Point, Movie, Reading, City, Tree, Node, list[Point], str, Pair], ids=repr)
 def test_definitions_match_the_official_schemas(corpora: Path, version: str, annotation: Any) -> None:
     tool = Tool(name="x", input_schema={"type": "object"}, output_schema=known(annotation).schema)
     schema_of(corpora, version, "Tool").validate(tool.to_dict(version))

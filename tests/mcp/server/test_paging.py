@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.server.paging import paginate
 
+from ...support.tables import rows
+
 names = st.sets(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=20)
 
 
@@ -33,7 +35,7 @@ def test_a_cursor_stays_valid_when_items_are_added_and_removed() -> None:
     assert page(["a"], cursor) == ([], None)
 
 
-@pytest.mark.parametrize(
+@rows(
     "cursor",
     ["", "b", "SECRET", 5, {}, True, "a" * 10_000, "é", "YQ==", "YWZ0ZXI6YQ", base64.b64encode(b"after:\xff").decode()],
 )

@@ -13,6 +13,7 @@ from jsonrpc_fast.mcp.server import Context, Server
 from jsonrpc_fast.mcp.server.request_state import StateSeal
 
 from ...support.mcp_conversation import Conversation, answered, converse
+from ...support.tables import rows
 
 MODERN = "2026-07-28"
 ELICITATION = {"elicitation": {"form": {}}}
@@ -124,7 +125,7 @@ def test_a_cipher_hides_the_state(clock: Clock) -> None:
     assert not is_opened(StateSeal(KEY, "shop", 60, clock), token)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("key", "seconds", "error"),
     [
         (b"short", 60, ValueError),

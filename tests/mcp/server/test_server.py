@@ -23,6 +23,7 @@ from jsonrpc_fast.transports import memory_pair
 from ...support.mcp_conversation import Conversation, converse
 from ...support.mcp_sample import sample
 from ...support.mcp_schemas import Schemas
+from ...support.tables import rows
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -30,7 +31,7 @@ LEGACY = VERSIONS[:-1]
 NOT_FOUND = (-32601, "Method not found", None)
 
 
-@pytest.mark.parametrize("version", LEGACY)
+@rows("version", LEGACY)
 async def test_initialize_declares_what_is_registered(version: str, schemas: Schemas) -> None:
     async with converse(sample(), "") as client:
         result = await client.initialize(version)
@@ -76,7 +77,7 @@ async def test_before_initialize_every_request_gets_an_immediate_response() -> N
         assert (await client.error("initialize", {"protocolVersion": "2025-11-25"}))[0] == -32600
 
 
-@pytest.mark.parametrize("raw", [False, True])
+@rows("raw", [False, True])
 async def test_a_method_of_an_extension(raw: bool) -> None:
     server = Server("extended", "1")
 

@@ -14,6 +14,7 @@ from jsonrpc_fast.mcp.protocol.meta import RELATED_TASK_KEY, SUBSCRIPTION_ID_KEY
 from jsonrpc_fast.mcp.server import Context, Server, TaskStore
 
 from ...support.mcp_conversation import Conversation, converse
+from ...support.tables import rows
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -337,7 +338,7 @@ async def test_a_call_that_is_cancelled_before_its_task_starts_leaves_none() -> 
         assert len(tools.server.tasks) == 0
 
 
-@pytest.mark.parametrize("turns", range(6))
+@rows("turns", range(6))
 async def test_a_call_that_is_cancelled_at_any_moment_leaves_no_task_behind(turns: int) -> None:
     tools = Tools()
     serve_call = tools.server.tasks.serve_call
@@ -418,7 +419,7 @@ async def test_closing_the_store_waits_for_functions_of_dropped_tasks() -> None:
     assert stubborn.ended
 
 
-@pytest.mark.parametrize("name", ["max_tasks", "max_client_tasks", "ttl_ms", "max_ttl_ms", "poll_interval_ms"])
+@rows("name", ["max_tasks", "max_client_tasks", "ttl_ms", "max_ttl_ms", "poll_interval_ms"])
 def test_limits_are_positive(name: str) -> None:
     with pytest.raises(ValueError, match="must be 1 or more"):
         TaskStore(**{name: 0})

@@ -13,6 +13,7 @@ from jsonrpc_fast.mcp.protocol.meta import TASKS_EXTENSION
 from jsonrpc_fast.mcp.server import Context, Server
 
 from ...support.mcp_conversation import answered, converse
+from ...support.tables import rows
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -21,7 +22,7 @@ FORM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "strin
 NAME: ContextVar[str] = ContextVar("NAME")
 
 
-@pytest.mark.parametrize("version", [LEGACY, MODERN])
+@rows("version", [LEGACY, MODERN])
 async def test_the_loop_goes_on_while_a_thread_works(version: str) -> None:
     server = Server("test", "1")
     go = threading.Event()
@@ -56,7 +57,7 @@ async def test_the_loop_goes_on_while_a_thread_works(version: str) -> None:
         assert (await client.error("resources/read", {"uri": "x://none"}))[1] == "Resource not found"
 
 
-@pytest.mark.parametrize("version", [LEGACY, MODERN])
+@rows("version", [LEGACY, MODERN])
 async def test_the_context_in_a_thread(version: str) -> None:
     server = Server("test", "1")
 

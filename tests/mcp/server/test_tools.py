@@ -38,7 +38,7 @@ def tool(name: str, **members: Any) -> Tool:
     return Tool(name=name, **{"input_schema": {"type": "object"}, **members})
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@rows("version", VERSIONS)
 def test_definition(corpora: Path, version: str) -> None:
     definition = CheckedTool(ADD).definition(REVISIONS[version])
     schema_of(corpora, version, "Tool").validate(definition)
@@ -71,7 +71,7 @@ def test_only_2026_07_28_has_outputs_that_are_not_objects() -> None:
     assert names.result(["a"], LATEST)["structuredContent"] == ["a"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("changes", "text"),
     [
         ({"input_schema": {"type": "array"}}, 'tool x: the input schema must have the type "object"'),
@@ -193,7 +193,7 @@ def test_a_string_that_stands_for_a_value_is_bounded_by_the_patterns_of_the_sche
     assert checked.read_arguments(given)[1] != []
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@rows("version", VERSIONS)
 def test_results(corpora: Path, version: str) -> None:
     revision, checked = REVISIONS[version], CheckedTool(tool("x"))
 

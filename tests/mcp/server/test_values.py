@@ -26,6 +26,7 @@ from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.mcp.server.values import MsgspecType, PydanticType, object_schema, type_of
 
 from ...support.mcp_conversation import converse
+from ...support.tables import rows
 
 
 class Colour(enum.Enum):
@@ -126,8 +127,8 @@ BOUNDED = [
 ]
 
 
-@pytest.mark.parametrize("annotation", BOUNDED, ids=str)
-@pytest.mark.parametrize("wrap", [None, list, dict, "union", "nested", Box], ids=str)
+@rows("annotation", BOUNDED, ids=str)
+@rows("wrap", [None, list, dict, "union", "nested", Box], ids=str)
 def test_constraints_apply_to_schema_and_conversion(annotation: Any, wrap: Any) -> None:
     annotated: Any
     annotated, around = {
@@ -150,7 +151,7 @@ def test_constraints_apply_to_schema_and_conversion(annotation: Any, wrap: Any) 
         assert fits is False or value == "1"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("annotation", "valid", "invalid"),
     [
         (Annotated[str, Field(min_length=2, max_length=3, pattern="^a")], ["ab", "abc"], ["a", "abcd", "bbb"]),
@@ -176,7 +177,7 @@ def test_other_constraints(annotation: Any, valid: list[Any], invalid: list[Any]
         assert both(annotation, value)[0] is False or both(annotation, value)[1] is False
 
 
-@pytest.mark.parametrize(
+@rows(
     ("annotation", "text"),
     [
         (Bounded, "in a class has no effect"),
@@ -259,7 +260,7 @@ VALUES: list[tuple[Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "written", "value"), VALUES, ids=lambda value: str(value)[:40])
+@rows(("annotation", "written", "value"), VALUES, ids=lambda value: str(value)[:40])
 def test_converted_values_are_written_in_the_same_form(annotation: Any, written: Any, value: Any) -> None:
     of = type_of(annotation)
     assert of.convert(written, strict=True) == value
@@ -267,7 +268,7 @@ def test_converted_values_are_written_in_the_same_form(annotation: Any, written:
     assert Schema(object_schema({"a": of}, {})).faults({"a": written}) == []
 
 
-@pytest.mark.parametrize(
+@rows(
     ("annotation", "value", "expected"),
     [
         (int, 1.0, 1),

@@ -11,8 +11,10 @@ import pytest
 from jsonrpc_fast.mcp.templates import folder as templates
 from jsonrpc_fast.mcp.templates.folder import FolderLimits, TemplateFile, read_folder, stem_of
 
+from ...support.tables import rows
 
-@pytest.mark.parametrize(
+
+@rows(
     ("name", "stem"),
     [
         ("review.md.j2", "review"),
