@@ -7,7 +7,16 @@ from .memory import MemoryTransport, memory_pair
 from .message import MessageTransport
 from .protocol import Received, Sendable, Transport
 from .stdio import StdioClient, StdioServer, run_stdio
-from .stream import PeerCredentials, StreamServer, StreamTransport, TcpClient, TcpServer, UnixClient, UnixServer
+from .stream import (
+    PeerCredentials,
+    StreamServer,
+    StreamTransport,
+    TcpClient,
+    TcpServer,
+    UnixClient,
+    UnixServer,
+    inherited_sockets,
+)
 
 __all__ = [
     "ByteTransport",
@@ -25,6 +34,7 @@ __all__ = [
     "Transport",
     "UnixClient",
     "UnixServer",
+    "inherited_sockets",
     "memory_pair",
     "run_stdio",
 ]

@@ -23,6 +23,8 @@ DEBIAN: Final = {
     "node": "nodejs",
     "npm": "npm",
     "redis-server": "redis-server",
+    "systemd-analyze": "systemd",
+    "systemd-socket-activate": "systemd",
 }
 """The programs that tests start, and Debian's package of each."""
 PACKAGES: Final = "pip install -e '.[test]'"

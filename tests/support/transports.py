@@ -80,6 +80,12 @@ async def flood(writer: asyncio.StreamWriter, data: bytes) -> bool:
     return False
 
 
+def inheriting(command: list[str], pid: str = "$$") -> list[str]:
+    """Return a command that inherits its stdin as a socket to listen on, as systemd would pass it."""
+    launch = f'exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_FDNAMES=rpc LISTEN_PID={pid} exec "$@"'
+    return ["sh", "-c", launch, "sh", *command]
+
+
 def reset(peer: socket.socket) -> None:
     """Close a connection with RST."""
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from .client import TcpClient, UnixClient
 from .credentials import PeerCredentials
+from .listening import inherited_sockets
 from .server import StreamServer, TcpServer, UnixServer
 from .transport import StreamTransport
 
-__all__ = ["PeerCredentials", "StreamServer", "StreamTransport", "TcpClient", "TcpServer", "UnixClient", "UnixServer"]
+__all__ = [
+    "PeerCredentials",
+    "StreamServer",
+    "StreamTransport",
+    "TcpClient",
+    "TcpServer",
+    "UnixClient",
+    "UnixServer",
+    "inherited_sockets",
+]

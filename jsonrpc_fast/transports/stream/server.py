@@ -11,28 +11,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import socket
 import ssl as tls
-import stat
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from ..._checks import check_seconds
+from ..._checks import check_count, check_seconds
 from ...errors import ConnectionLost, StateError
 from ...framing.http import HttpDetector
 from ..base import OVERDUE_SECONDS, SERVE_SECONDS, State
 from .admission import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, Admission
 from .client import check_context
+from .listening import BACKLOG, bind_path, check_backlog, check_socket, inode_of, listen_on, listen_on_port
 from .tls import HANDSHAKE_SECONDS, TlsChannel
-from .transport import SocketOptions, SocketTransport, StreamProtocol, StreamTransport, is_abstract
+from .transport import SocketOptions, SocketTransport, StreamProtocol, StreamTransport
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-BIND_ATTEMPTS: Final = 10
-"""How many ports are tried to find one that is free on all addresses of a host."""
 
 
 class ServerOptions(SocketOptions, total=False):
@@ -41,6 +37,8 @@ class ServerOptions(SocketOptions, total=False):
     max_connections: int
     max_connections_per_host: int | None
     max_buffered_bytes: int | None
+    sock: socket.socket | None
+    backlog: int
 
 
 Serve = Callable[[StreamTransport], Coroutine[Any, Any, object]]
@@ -114,6 +112,9 @@ class StreamServer:
             It may then return or go on; it is cancelled when the server closes. A connection that is not started when
             it returns is closed. If it raises, the connection is dropped, and the exception goes to the loop's
             exception handler unless the connection was lost.
+        sock: The socket to listen on, bound already: for a socket that several processes share, or that was inherited
+            (`inherited_sockets`). The server owns it from now on. None: the server binds a socket to its address.
+        backlog: How many connections the system keeps until they are accepted; 100 by default.
         options: Options of `Admission`, and those of `SocketTransport` and `ByteTransport` for each connection.
 
     Raises:
@@ -129,6 +130,11 @@ class StreamServer:
             rest.pop("max_connections_per_host", None),
             rest.pop("max_buffered_bytes", MAX_BUFFERED_BYTES),
         )
+        self._sock: socket.socket | None = rest.pop("sock", None)
+        if self._sock is not None:
+            check_socket(self._sock)
+        self._backlog: int = rest.pop("backlog", BACKLOG)
+        check_backlog(self._backlog)
         self._serve: Callable[[Any], Coroutine[Any, Any, object]] = serve
         self._options = rest
         self._check_options()  # here, not when the first client connects
@@ -171,7 +177,11 @@ class StreamServer:
             raise StateError("the server is closed" if self._is_closed else "the server is already started")
         self._is_started = True
         try:
-            self._server = await self._listen(asyncio.get_running_loop())
+            loop = asyncio.get_running_loop()
+            if self._sock is None:
+                self._server = await self._listen(loop)
+            else:
+                self._server = await listen_on(loop, self._protocol, self._sock, self._backlog)
         finally:
             self._is_started = self._server is not None  # if it failed, `start` may be called again
         if self._is_closed:
@@ -183,6 +193,8 @@ class StreamServer:
         if self._server is not None and not self._is_closed:
             self._server.close()
             self._free_address()
+        elif self._sock is not None and not self._is_started:
+            self._sock.close()
         self._is_closed = True
 
     async def close(self, drain_seconds: float | None = 5.0, grace_seconds: float | None = 5.0) -> None:
@@ -230,6 +242,7 @@ class StreamServer:
         """Free the address when the server no longer listens; for subclasses."""
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
+        """Bind a socket to the address, and listen on it."""
         raise NotImplementedError
 
     def _check_options(self) -> None:
@@ -296,49 +309,46 @@ class TcpServer(StreamServer):
 
     Args:
         serve: As in `StreamServer`.
-        host: The host to listen on, on all its addresses.
-        port: The port; 0 takes a free one, which `address` returns.
+        host: The host to listen on, on all its addresses; None: all addresses of the machine.
+        port: The port; 0 takes a free one, which `address` returns; None with `sock`.
         ssl: The TLS settings, with a certificate; None: no TLS.
         handshake_seconds: How long a client may take for the TLS handshake; None: no limit.
+        reuse_port: Whether several processes may listen on the port (SO_REUSEPORT); the system chooses one for each
+            connection. When one closes, connections that it has not accepted yet are lost, unlike those of a shared
+            `sock`.
         options: As in `StreamServer`.
+
+    Raises:
+        TypeError, ValueError: An argument has the wrong type or value, or there is not exactly one place to listen on.
     """
 
     def __init__(
         self,
         serve: Serve,
-        host: str,
-        port: int,
+        host: str | None = None,
+        port: int | None = None,
         *,
         ssl: tls.SSLContext | None = None,
         handshake_seconds: float | None = HANDSHAKE_SECONDS,
+        reuse_port: bool = False,
         **options: Unpack[ServerOptions],
     ) -> None:
         super().__init__(serve, **options)
         check_context(ssl)
         check_seconds("handshake_seconds", handshake_seconds)
+        if (port is None) is (self._sock is None):
+            raise ValueError("a server needs either a port or sock")
+        if self._sock is not None and (host is not None or reuse_port):
+            raise ValueError("host and reuse_port are for a port, not for sock")
         self._ssl = ssl
         self._handshake_seconds = handshake_seconds
         self._host = host
         self._port = port
+        self._reuse_port = reuse_port
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
-        port = self._port
-        for attempt in range(BIND_ATTEMPTS):
-            try:
-                server = await loop.create_server(self._protocol, self._host, port, start_serving=False)
-            except OSError:
-                if port == self._port or attempt == BIND_ATTEMPTS - 1:
-                    raise
-                port = self._port  # the port is free on the first address only
-                continue
-            ports = {socket.getsockname()[1] for socket in server.sockets}
-            if len(ports) == 1:
-                break
-            # Port 0 gives each address a port of its own.
-            server.close()
-            port = ports.pop()
-        await server.start_serving()
-        return server
+        assert self._port is not None
+        return await listen_on_port(loop, self._protocol, self._host, self._port, self._backlog, self._reuse_port)
 
 
 class UnixServer(StreamServer):
@@ -349,51 +359,47 @@ class UnixServer(StreamServer):
 
     Args:
         serve: As in `StreamServer`.
-        path: The socket's path; a leading NUL byte makes it a name in Linux's abstract namespace.
+        path: The socket's path; a leading NUL byte makes it a name in Linux's abstract namespace. None with `sock`.
+        mode: The permissions of the path, such as 0o660; None: those that the umask leaves. Whoever may write to the
+            path may connect.
         options: As in `StreamServer`.
+
+    Raises:
+        TypeError, ValueError: An argument has the wrong type or value, or there is not exactly one place to listen on.
     """
 
-    def __init__(self, serve: Serve, path: str | os.PathLike[str], **options: Unpack[ServerOptions]) -> None:
+    def __init__(
+        self,
+        serve: Serve,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        mode: int | None = None,
+        **options: Unpack[ServerOptions],
+    ) -> None:
         super().__init__(serve, **options)
-        self._path = os.fspath(path)
-        self._inode = 0
+        check_count("mode", mode, 0)
+        if (path is None) is (self._sock is None):
+            raise ValueError("a server needs either a path or sock")
+        if self._sock is not None:
+            check_socket(self._sock, is_unix=True)
+            if mode is not None:
+                raise ValueError("mode is for a path, not for sock")
+        self._path = None if path is None else os.fspath(path)
+        self._mode = mode
+        self._inode = 0  # of the path, if the server has bound it
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
-        path = self._path
-        if is_abstract(path):
-            bound = socket.socket(socket.AF_UNIX)
-            try:
-                bound.bind(path)
-                return await loop.create_unix_server(self._protocol, sock=bound)
-            except BaseException:
-                bound.close()
-                raise
-        _check_free(path)
-        server = await loop.create_unix_server(self._protocol, path)
+        assert self._path is not None
+        bound = bind_path(self._path, self._mode)
+        self._inode = inode_of(self._path)
         try:
-            self._inode = os.stat(path).st_ino
+            return await listen_on(loop, self._protocol, bound, self._backlog)
         except BaseException:
-            server.close()
+            self._free_address()
             raise
-        return server
 
     def _free_address(self) -> None:
         # Another server may have replaced the socket.
-        with contextlib.suppress(OSError, ValueError):
-            found = os.stat(self._path)
-            if self._inode == found.st_ino and stat.S_ISSOCK(found.st_mode):
+        if self._path is not None and self._inode and self._inode == inode_of(self._path):
+            with contextlib.suppress(OSError):
                 os.unlink(self._path)
-
-
-def _check_free(path: str | bytes) -> None:
-    """Raise OSError (EADDRINUSE) if a server listens on the Unix socket at `path`."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.setblocking(False)  # a server that does not accept would block
-        try:
-            probe.connect(path)
-        except (FileNotFoundError, ConnectionRefusedError):
-            return
-        except OSError as fault:
-            if fault.errno == errno.ENOTSOCK:
-                return  # binding reports this
-    raise OSError(errno.EADDRINUSE, "another server listens on this path", os.fsdecode(path))

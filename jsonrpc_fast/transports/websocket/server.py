@@ -39,6 +39,7 @@ class WebSocketServerOptions(ServerOptions, total=False):
     """Keyword options of a WebSocket server, without `framing`; `WebSocketServer` describes them."""
 
     ping_seconds: float | None
+    reuse_port: bool
 
 
 class AcceptedWebSocket(AcceptedTransport, WebSocketTransport):
@@ -198,7 +199,8 @@ class WebSocketServer(TcpServer):
         ssl: As in `TcpServer`.
         handshake_seconds: How long a client may take for the TLS handshake, and then for the one of WebSocket; None: no
             limit.
-        options: Options of `Admission`, and those of `WebSocketTransport` for each connection.
+        options: `sock`, `backlog` and `reuse_port` as in `TcpServer`, options of `Admission`, and those of
+            `WebSocketTransport` for each connection.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
@@ -207,8 +209,8 @@ class WebSocketServer(TcpServer):
     def __init__(
         self,
         serve: Serve,
-        host: str,
-        port: int,
+        host: str | None = None,
+        port: int | None = None,
         *,
         origins: Sequence[str | re.Pattern[str]] | None = (),
         subprotocols: Sequence[str] | None = None,

@@ -1,0 +1,164 @@
+"""The sockets that servers listen on: bound here, given by the caller, or inherited from the process's parent.
+
+Rules:
+  - A server owns the socket that it is given, and closes it with itself. The same socket in other processes goes on.
+  - A server removes the path of a Unix socket that it has bound, unless another server has replaced it. The path of a
+    given socket belongs to whoever has bound it.
+  - Nobody can connect to a Unix socket before it has its mode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+import stat
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..._checks import check_count
+from .transport import is_abstract
+
+BACKLOG: Final = 100
+"""The default of `backlog`."""
+BIND_ATTEMPTS: Final = 10
+"""How many ports are tried to find one that is free on all addresses of a host."""
+FIRST_INHERITED: Final = 3
+"""The number of the first inherited descriptor (SD_LISTEN_FDS_START)."""
+
+Factory = Callable[[], asyncio.BaseProtocol]
+
+
+def inherited_sockets() -> list[socket.socket]:
+    """Return the sockets that systemd, or a launcher that speaks its protocol, has opened for this process.
+
+    The protocol is that of sd_listen_fds(3): LISTEN_FDS and LISTEN_PID in the environment, and descriptors from 3 on.
+    The variables are removed, so that a second call and child processes find nothing.
+
+    Returns:
+        The sockets in the order of the units; [] if there are none for this process.
+
+    Raises:
+        ValueError: LISTEN_FDS is not a number.
+        OSError: A descriptor is not a socket.
+    """
+    count, pid = os.environ.pop("LISTEN_FDS", "0"), os.environ.pop("LISTEN_PID", "")
+    os.environ.pop("LISTEN_FDNAMES", None)
+    if pid != str(os.getpid()):
+        return []
+    found = [socket.socket(fileno=FIRST_INHERITED + index) for index in range(int(count))]
+    for inherited in found:
+        inherited.set_inheritable(False)
+    return found
+
+
+def check_socket(sock: object, *, is_unix: bool = False) -> None:
+    """Check a socket to listen on.
+
+    Raises:
+        TypeError: It is not a socket.
+        ValueError: It is not a stream socket, or not a Unix socket.
+    """
+    if not isinstance(sock, socket.socket):
+        raise TypeError(f"sock must be a socket, not {type(sock).__name__}")
+    if sock.type != socket.SOCK_STREAM or (is_unix and not _is_unix(sock)):
+        raise ValueError(f"sock must be a {'Unix' if is_unix else 'stream'} socket")
+
+
+def check_backlog(backlog: object) -> None:
+    """Raise TypeError or ValueError if it is not a number of connections."""
+    check_count("backlog", backlog, 1, may_be_none=False)
+
+
+def _is_unix(sock: socket.socket) -> bool:
+    return sys.platform != "win32" and sock.family == socket.AF_UNIX
+
+
+async def listen_on(
+    loop: asyncio.AbstractEventLoop, factory: Factory, sock: socket.socket, backlog: int
+) -> asyncio.Server:
+    """Listen on a bound socket, or go on listening. It is closed if that fails."""
+    try:
+        if not _is_unix(sock):
+            return await loop.create_server(factory, sock=sock, backlog=backlog)
+        options: dict[str, Any] = {}
+        if sys.version_info >= (3, 13) and isinstance(loop, asyncio.BaseEventLoop):
+            options["cleanup_socket"] = False  # or asyncio removes the path
+        return await loop.create_unix_server(factory, sock=sock, backlog=backlog, **options)
+    except BaseException:
+        sock.close()
+        raise
+
+
+async def listen_on_port(
+    loop: asyncio.AbstractEventLoop, factory: Factory, host: str | None, port: int, backlog: int, reuse_port: bool
+) -> asyncio.Server:
+    """Listen on one port of all addresses of a host, or of the machine."""
+    wanted = port
+    for attempt in range(BIND_ATTEMPTS):
+        try:
+            server = await loop.create_server(
+                factory, host, port, backlog=backlog, reuse_port=reuse_port or None, start_serving=False
+            )
+        except OSError:
+            if port == wanted or attempt == BIND_ATTEMPTS - 1:
+                raise
+            port = wanted  # the port is free on the first address only
+            continue
+        ports = {socket.getsockname()[1] for socket in server.sockets}
+        if len(ports) == 1:
+            break
+        # Port 0 gives each address a port of its own.
+        server.close()
+        port = ports.pop()
+    await server.start_serving()
+    return server
+
+
+def bind_path(path: str | bytes, mode: int | None) -> socket.socket:
+    """Return a Unix socket bound to a path. It replaces a socket that another server has left behind.
+
+    Raises:
+        OSError: Another server listens there (EADDRINUSE), or the path cannot be used.
+    """
+    bound = socket.socket(socket.AF_UNIX)
+    try:
+        if not is_abstract(path):
+            _remove_left(path)
+        bound.bind(path)
+        if mode is not None and not is_abstract(path):
+            os.chmod(path, mode)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+def inode_of(path: str | bytes) -> int:
+    """Return the number of a Unix socket's file; 0 if there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        found = os.stat(path)
+        if stat.S_ISSOCK(found.st_mode):
+            return found.st_ino
+    return 0
+
+
+def _remove_left(path: str | bytes) -> None:
+    """Remove the socket of a server that is gone. Raises OSError (EADDRINUSE) if a server listens on it."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)  # a server that does not accept would block
+        try:
+            probe.connect(path)
+        except FileNotFoundError:
+            return
+        except ConnectionRefusedError:
+            if inode_of(path):
+                os.unlink(path)
+            return
+        except OSError as fault:
+            if fault.errno == errno.ENOTSOCK:
+                return  # binding reports this
+    raise OSError(errno.EADDRINUSE, "another server listens on this path", os.fsdecode(path))
