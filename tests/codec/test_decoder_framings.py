@@ -432,6 +432,7 @@ class TestLimit:
         assert peak < 100_000
 
 
+@pytest.mark.slow
 @rows("framing", [*FRAMED, "auto"])
 def test_one_byte_at_a_time_is_linear(impl: ModuleType, framing: Any) -> None:
     def seconds(size: int) -> float:
@@ -649,6 +650,7 @@ def test_a_fault_that_ends_the_stream_is_returned_in_order(impl: ModuleType) -> 
     assert decoder.feed(headed(ONE)) == []
 
 
+@pytest.mark.slow
 @rows("framing", FRAMED)
 def test_many_small_calls_take_linear_time(impl: ModuleType, framing: Any) -> None:
     """A large chunk is not copied for each item that is read from it, nor for each chunk that follows."""

@@ -52,19 +52,19 @@ def shown(item: Any) -> object:
     return plain(_pure, item)
 
 
-def assert_agreement(text: bytes) -> None:
-    for profile in PROFILES:
+def assert_agreement(text: bytes, profiles: list[Profile] = PROFILES) -> None:
+    for profile in profiles:
         for raw in (False, True):
             expected = shown(_pure._decode_slow(text, profile, raw))
             assert shown(_pure.decode(text, profile, raw=raw)) == expected, (text, profile, raw)
 
 
-def assert_fast_path_agrees(text: bytes) -> bool:
+def assert_fast_path_agrees(text: bytes, profiles: list[Profile] = PROFILES) -> bool:
     """Whether the fast path decodes `text`; if so, it must agree with the slow path."""
     taken = False
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_pure, "_BATCH_ITEM_BYTES", 0)
-        for profile in PROFILES:
+        for profile in profiles:
             for raw in (False, True):
                 found = _pure._decode_fast(text, profile, raw)
                 if found is not None:
@@ -168,6 +168,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @rows("item", HOSTILE)
 def test_a_hostile_payload_takes_linear_time(item: bytes) -> None:
     def seconds(count: int) -> float:
@@ -179,6 +180,7 @@ def test_a_hostile_payload_takes_linear_time(item: bytes) -> None:
     assert long < 4 * short
 
 
+@pytest.mark.slow
 def test_a_batch_with_many_unusual_ids_takes_linear_time() -> None:
     def seconds(count: int) -> float:
         text = b"[" + b",".join([b'{"jsonrpc":"2.0","id":1.5,"method":"m","params":{}}'] * count) + b"]"
@@ -265,8 +267,10 @@ def test_messages_of_the_fast_path(space: bytes) -> None:
     assert assert_fast_path_agrees(space + b"[" + space + (space + b"," + space).join(plain[:9]) + space + b"]" + space)
 
 
+@pytest.mark.parametrize("every_profile", [False, pytest.param(True, marks=pytest.mark.slow)])
 @rows("message", USUAL)
-def test_messages_just_outside_the_fast_path(message: bytes) -> None:
+def test_messages_just_outside_the_fast_path(message: bytes, every_profile: bool) -> None:
+    turn = USUAL.index(message)
     for wrong in [
         message[:-1],
         message + b"}",
@@ -297,8 +301,10 @@ def test_messages_just_outside_the_fast_path(message: bytes) -> None:
         if wrong == message:
             continue
         for text in (wrong, b"[" + wrong + b"]", b"[" + message + b"," + wrong + b"]", b"[" + wrong + b",]"):
-            assert_fast_path_agrees(text)
-            assert_agreement(text)
+            turn += 1
+            profiles = PROFILES if every_profile else [PROFILES[turn % len(PROFILES)]]
+            assert_fast_path_agrees(text, profiles)
+            assert_agreement(text, profiles)
 
 
 @rows("depth", [1023, 1024, 1025])

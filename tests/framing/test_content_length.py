@@ -15,7 +15,6 @@ from jsonrpc_fast.framing.frames import MAX_HEADER_BYTES, MAX_SKIPPED_BYTES, Fra
 
 from ..support.chunks import bytewise, cut
 from ..support.tables import rows
-from ..support.timing import min_seconds, thread_seconds
 
 BOM = b"\xef\xbb\xbf"
 PIECES = st.lists(
@@ -287,24 +286,6 @@ def test_memory_has_a_bound() -> None:
     assert peak_bytes_of([b"Content-Length: 13000000\r\n\r\n", *[65536 * b"x"] * 198], 100_000) < 300_000
     assert peak_bytes_of(3 * [65536 * b"\n"], 100) < 300_000
     assert peak_bytes_of([b"X: ", *[65536 * b"x"] * 200], 100_000_000) < 300_000
-
-
-def test_one_byte_at_a_time_is_linear() -> None:
-    def seconds(size: int) -> float:
-        splitter = ContentLengthFrames(10**9)
-        splitter.feed(b"Content-Length: %d\r\n\r\n" % size)
-
-        def feed() -> None:
-            for _ in range(size - 1):
-                splitter.feed(b"x")
-
-        taken = thread_seconds(feed)
-        assert splitter.feed(b"x")[0].text == size * b"x"
-        return taken
-
-    # Sixteen times the bytes; quadratic time would be 256 times.
-    few, many = min_seconds(lambda: seconds(10_000), lambda: seconds(160_000))
-    assert many < 64 * few
 
 
 def test_header_reader_stops_at_the_body() -> None:

@@ -158,6 +158,6 @@ def test_an_input_in_the_log_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(*params: Any) -> None:
         raise ValueError(params)
 
-    monkeypatch.setitem(session_targets.HANDLERS._handlers, "async", session_targets.Handlers({"x": fail}).find("x"))
+    monkeypatch.setattr(session_targets, "HANDLERS", session_targets.Handlers({"m": fail}))
     with pytest.raises(Finding, match="the input is in the log"):
         TARGETS["session"].run(b'\x00\x00{"jsonrpc":"2.0","id":1,"method":"m","params":["%s"]}\n' % CANARY.encode())

@@ -111,7 +111,7 @@ def stream(framing: Framing, name: str, make: Make, message_bytes: int = 1 << 24
     }
     INPUTS.append(Input(framing, name, 32 * KIB, make, ways))
     ways = {"byte by byte": _feed(framing, 1, False, message_bytes)}
-    INPUTS.append(Input(framing, f"{name}, byte by byte", 4 * KIB, make, ways))
+    INPUTS.append(Input(framing, f"{name}, byte by byte", 8 * KIB, make, ways))
 
 
 TINY: Final = b'{"jsonrpc":"2.0","method":"m"}'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import ModuleType
 
 import pytest
@@ -22,7 +23,7 @@ from .hostile_rows import ROWS, Row
 def test_the_backends_read_each_input_alike() -> None:
     with table() as row:
         for source in INPUTS:
-            data = source.make(source.size // 8)
+            data = source.make(source.size // 32)
             for way, read in source.ways.items():
                 with row(f"{source.layer}: {source.name} ({way})"):
                     assert read(_core, data) == read(_pure, data)
@@ -33,6 +34,18 @@ def test_inputs_of_the_other_layers() -> None:
         for each in ROWS[len(INPUTS) :]:
             with row(f"{each.layer}: {each.name}"):
                 assert each.ways[0](each.make(each.size // 3))
+
+
+@pytest.mark.slow
+def test_no_input_takes_quadratic_time() -> None:
+    with table() as row:
+        for source in INPUTS:
+            small, large = source.make(source.size), source.make(hostile_inputs.FACTOR * source.size)
+            for way, read in source.ways.items():
+                for backend in (_core, _pure):
+                    with row(f"{source.layer}: {source.name} ({way}), {backend.__name__}"):
+                        _, growth = hostile_inputs.measure_way(partial(read, backend), small, large)
+                        assert growth is None or growth <= hostile_inputs.MAX_GROWTH
 
 
 @pytest.mark.slow
