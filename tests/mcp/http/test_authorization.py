@@ -13,8 +13,10 @@ import pytest
 
 from jsonrpc_fast.http import Refusal
 from jsonrpc_fast.mcp.http.authorization import Authorization, scopes_of
+from jsonrpc_fast.mcp.server import Context, Server
 
 from ...support.failing import FAILING
+from ...support.mcp_conversation import answered
 from ...support.mcp_http import Gate, begin, call, client_of, initialize, modern, request
 from .test_hostile import Exchange, body_of
 
@@ -137,6 +139,26 @@ async def test_a_session_belongs_to_its_subject() -> None:
         resume = {"last-event-id": event_id}
         assert (await client.get("/mcp", headers={**resume, **bearer("bert")})).status_code == 404
         assert (await client.get("/mcp", headers=resume)).status_code == 200
+
+
+async def test_the_state_of_a_request_in_several_rounds_belongs_to_its_subject() -> None:
+    server = Server("asking", "1")
+
+    @server.tool
+    async def ask(context: Context) -> str:
+        await context.list_roots()
+        return f"for {context.claims['sub']}"
+
+    capabilities = {"io.modelcontextprotocol/clientCapabilities": {"roots": {}}}
+    async with client_of(server.asgi_app(authorization=authorization())) as client:
+
+        async def ask_as(token: str, **members: Any) -> Any:
+            message = request(1, "tools/call", name="ask", _meta=capabilities, **members)
+            return (await client.post("/mcp", **modern(message, authorization=f"Bearer {token}"))).json()
+
+        given = answered((await ask_as("anna"))["result"], {"roots": []})
+        assert (await ask_as("bert", **given))["error"]["code"] == -32602
+        assert (await ask_as("anna2", **given))["result"]["structuredContent"] == {"result": "for anna"}
 
 
 async def test_functions_get_the_claims_of_their_own_request() -> None:

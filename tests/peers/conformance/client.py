@@ -220,6 +220,67 @@ async def authorize_with_key(url: str) -> None:
     await list_only(url, auth=auth)
 
 
+async def metadata_of(url: str) -> Any:
+    """Return the metadata of the protected resource (RFC 9728)."""
+    from urllib.parse import urlsplit
+
+    import httpx
+
+    place = urlsplit(url)
+    async with httpx.AsyncClient() as client:
+        origin = f"{place.scheme}://{place.netloc}"
+        return (await client.get(f"{origin}/.well-known/oauth-protected-resource{place.path}")).json()
+
+
+async def authorize_with_identity(url: str) -> None:
+    """Exchange the identity token of the company's provider for an assertion, and that for an access token."""
+    import httpx
+    from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
+
+    async def assertion(audience: str, resource: str) -> str:
+        data = {
+            "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+            "requested_token_type": "urn:ietf:params:oauth:token-type:id-jag",
+            "audience": audience,
+            "resource": resource,
+            "subject_token": CONTEXT["idp_id_token"],
+            "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
+            "client_id": CONTEXT["idp_client_id"],
+        }
+        async with httpx.AsyncClient() as client:
+            answer = await client.post(CONTEXT["idp_token_endpoint"], data=data)
+        return str(answer.json()["access_token"])
+
+    auth = IdentityAssertionOAuthProvider(
+        url,
+        Tokens(),
+        CONTEXT["client_id"],
+        CONTEXT["client_secret"],
+        (await metadata_of(url))["authorization_servers"][0],
+        assertion,
+        token_endpoint_auth_method="client_secret_basic",
+    )
+    await list_only(url, auth=auth)
+
+
+async def authorize_workload(url: str) -> None:
+    """Get an access token for the token that the platform gave to this workload (RFC 7523), and send it."""
+    import httpx
+
+    metadata = await metadata_of(url)
+    issuer = metadata["authorization_servers"][0].rstrip("/")
+    data = {
+        "grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+        "assertion": CONTEXT["valid_jwt"],
+        "client_id": CONTEXT["client_id"],
+        "resource": metadata["resource"],
+    }
+    async with httpx.AsyncClient() as client:
+        server = (await client.get(f"{issuer}/.well-known/oauth-authorization-server")).json()
+        answer = await client.post(server["token_endpoint"], data=data)
+    await list_only(url, headers={"authorization": f"Bearer {answer.json()['access_token']}"})
+
+
 SCENARIOS: Final[dict[str, Callable[[str], Awaitable[None]]]] = {
     "initialize": list_only,
     "tools_call": use_tools,
@@ -235,6 +296,9 @@ SCENARIOS: Final[dict[str, Callable[[str], Awaitable[None]]]] = {
     "auth/pre-registration": authorize_registered,
     "auth/client-credentials-basic": authorize_with_secret,
     "auth/client-credentials-jwt": authorize_with_key,
+    "auth/cross-app-access-complete-flow": authorize_with_identity,
+    "auth/enterprise-managed-authorization": authorize_with_identity,
+    "auth/wif-jwt-bearer": authorize_workload,
 }
 """By scenario: what the client does. All other scenarios of `auth/` are the same for the client."""
 

@@ -43,14 +43,9 @@ _RUNS_AT_A_TIME: Final = 2
 
 Side = Literal["server", "client"]
 
-_NO_GRANT: Final = "the SDK's provider does not have this OAuth grant"
-
 UNFIT: Final[dict[tuple[Side, str], str]] = {
-    ("client", "auth/cross-app-access-complete-flow"): _NO_GRANT,
     ("client", "auth/dpop"): "the SDK's provider does not have DPoP",
     ("client", "auth/dpop-nonce"): "the SDK's provider does not have DPoP",
-    ("client", "auth/enterprise-managed-authorization"): _NO_GRANT,
-    ("client", "auth/wif-jwt-bearer"): _NO_GRANT,
     ("client", "auth/2025-03-26-oauth-metadata-backcompat"): (
         "the issuer in the metadata is not the one that was asked (RFC 8414, section 3.3), so the SDK's provider stops"
     ),
