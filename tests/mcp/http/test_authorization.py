@@ -18,6 +18,7 @@ from jsonrpc_fast.mcp.server import Context, Server
 from ...support.failing import FAILING
 from ...support.mcp_conversation import answered
 from ...support.mcp_http import Gate, begin, call, client_of, initialize, modern, request
+from ...support.tables import rows
 from .test_hostile import Exchange, body_of
 
 pytestmark = pytest.mark.usefixtures("each_loop")
@@ -60,7 +61,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("header", "status", "challenge"),
     [
         (None, 401, f'Bearer resource_metadata="{METADATA}", scope="read"'),
@@ -81,7 +82,7 @@ def bearer(token: str) -> dict[str, str]:
         ("bearer anna", 200, None),
     ],
 )
-@pytest.mark.parametrize("function", [check, check_later])
+@rows("function", [check, check_later])
 async def test_who_gets_in(header: str | None, status: int, challenge: str | None, function: Any) -> None:
     app = Gate().server.asgi_app(authorization=authorization(check=function))
     async with client_of(app) as client:
@@ -198,7 +199,7 @@ async def test_anybody_may_read_the_metadata() -> None:
             assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("options", "error"),
     [
         ({"resource": "example.org"}, ValueError),
@@ -217,7 +218,7 @@ def test_an_invalid_argument_is_refused(options: dict[str, Any], error: type[Exc
         Authorization(**arguments)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("claims", "scopes"),
     [
         ({"scope": "a b"}, {"a", "b"}),
@@ -233,7 +234,7 @@ def test_scopes_of(claims: Any, scopes: set[str]) -> None:
     assert scopes_of(claims) == scopes
 
 
-@pytest.mark.parametrize("claims", [None, False, "", 0, b"", []])
+@rows("claims", [None, False, "", 0, b"", []])
 async def test_an_empty_result_of_the_check_lets_nobody_in(claims: Any) -> None:
     app = Gate().server.asgi_app(authorization=authorization(check=lambda token: claims, scopes=[]))
     async with client_of(app) as client:
@@ -288,7 +289,7 @@ UNREADABLE = "The rights of the token cannot be found out.\n"
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-@pytest.mark.parametrize(
+@rows(
     ("option", "function", "text"),
     [
         *[("check", function, UNCHECKED) for function in FAILING],
@@ -355,7 +356,7 @@ async def test_every_function_may_be_async() -> None:
         assert (await client.post("/mcp", json=call(1, "add", a=1, b=2), headers=bearer("bert"))).status_code == 403
 
 
-@pytest.mark.parametrize("option", ["subject", "scopes"])
+@rows("option", ["subject", "scopes"])
 async def test_every_async_function_is_ended(option: str) -> None:
     async def hang(*arguments: Any) -> None:
         await asyncio.Event().wait()
@@ -385,7 +386,7 @@ async def test_the_log_does_not_show_the_token(caplog: pytest.LogCaptureFixture)
     assert "nearly-valid" not in caplog.text
 
 
-@pytest.mark.parametrize("name", ['a", resource_metadata="https://evil.example', "\u65e5", "a\r\nx-evil: 1", "a\\", ""])
+@rows("name", ['a", resource_metadata="https://evil.example', "\u65e5", "a\r\nx-evil: 1", "a\\", ""])
 async def test_the_challenge_names_only_valid_scopes(name: str) -> None:
     def scopes(method: str, called: str | None) -> list[str]:
         return ["write", called or " "]

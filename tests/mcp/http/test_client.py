@@ -403,7 +403,7 @@ async def test_a_server_that_never_answers_the_probe_or_anything_else() -> None:
 # Answers that are none.
 
 
-@pytest.mark.parametrize(
+@rows(
     ("status", "kind", "body", "error"),
     [
         (200, "text/html", b"<p>secret</p>", InvalidResponse),

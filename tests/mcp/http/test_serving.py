@@ -132,7 +132,7 @@ def test_an_address(text: str, address: tuple[str, int]) -> None:
     assert parse_address(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "localhost", "localhost:", "::1:80", "a:65536", "a:-1", "a:8\n"])
+@rows("text", ["", "localhost", "localhost:", "::1:80", "a:65536", "a:-1", "a:8\n"])
 def test_a_malformed_address_is_refused(text: str, template_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--template-dir", str(template_dir), "--http", text]) == 2
     assert capsys.readouterr().err.startswith("jsonrpc-fast serve: the address ")
