@@ -92,7 +92,7 @@ def translated(error: Exception, library: ModuleType) -> Exception:
     if isinstance(error, library.WriteError):
         return ConnectionLost("the connection broke while the request was sent")
     if isinstance(error, library.ConnectError):
-        return ConnectionLost(f"the server cannot be reached: {error}")
+        return ConnectionLost(f"the server cannot be reached: {error}", was_sent=False)
     if not isinstance(error, library.HTTPError):
         return InvalidResponse("the location of the response is malformed")
     return ConnectionLost(str(error) or type(error).__name__)

@@ -41,22 +41,22 @@ class WsgiEndpoint(BaseEndpoint):
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
         """Serve a request, as PEP 3333 says."""
-        status, fields, body = self._answer(environ, environ, None)
+        status, fields, body = self._answer(environ, environ, partial(self._read, environ))
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in fields]
         start_response(f"{status} {_phrase(status)}", headers)
         return [body]
 
     def answer(
-        self, environ: dict[str, Any], request: Any = UNSET, body: bytes | Callable[[], bytes] | None = None
+        self, environ: dict[str, Any], body: bytes | Callable[[], bytes], *, request: Any = UNSET
     ) -> tuple[int, dict[str, str], bytes]:
         """Serve a request in a view of a framework.
 
         Args:
-            environ: The WSGI environment.
+            environ: The WSGI environment. Its `wsgi.input` is not read: the framework may have done so, and some
+                servers would wait for a second body.
+            body: The body, or a function that reads it: it is called when the headers are checked.
             request: The framework's request: `RequestContext.context` for the functions, or what the hook `context`
                 gets. `environ` by default.
-            body: The body, or a function that reads it: it is called when the headers are checked. None: it is read
-                from `wsgi.input`. Then nothing may have read it before: some servers wait for a second one.
 
         Returns:
             The status, the headers and the body of the answer. The values of a repeated header are joined with a comma.
@@ -64,7 +64,7 @@ class WsgiEndpoint(BaseEndpoint):
         Raises:
             TypeError: The body is not bytes.
         """
-        return joined(self._answer(environ, environ if request is UNSET else request, body))
+        return joined(self._answer(environ, environ if request is UNSET else request, partial(_given_body, body)))
 
     def serve(
         self,
@@ -84,7 +84,7 @@ class WsgiEndpoint(BaseEndpoint):
         read = partial(_given_body, body)
         return joined(self._serve(method, path, found, may_be_local(client), request, client, read))
 
-    def _answer(self, environ: dict[str, Any], request: Any, body: bytes | Callable[[], bytes] | None) -> Answer:
+    def _answer(self, environ: dict[str, Any], request: Any, read: Callable[[int | None], bytes]) -> Answer:
         headers = {name: environ[key].encode("latin-1") for name, key in _HEADERS.items() if key in environ}
         for name in (b"content-type", b"content-length"):
             if not headers.get(name):  # an empty one may mean that there is none (PEP 3333)
@@ -92,7 +92,6 @@ class WsgiEndpoint(BaseEndpoint):
         # Some servers do not name the address that they listen on.
         is_local = is_loopback(environ["SERVER_NAME"]) or is_loopback(environ.get("REMOTE_ADDR", ""))
         peer = environ.get("REMOTE_ADDR"), environ.get("REMOTE_PORT")
-        read = partial(self._read, environ) if body is None else partial(_given_body, body)
         path = environ.get("PATH_INFO", "")
         return self._serve(environ["REQUEST_METHOD"], path, headers, is_local, request, peer, read)
 

@@ -165,7 +165,7 @@ def _check_wsgi(wsgi: WsgiEndpoint, parsed: Parsed, answer: _Answer) -> None:
     for name, value in parsed.headers:
         key = name.decode("latin-1").upper().replace("-", "_")
         environ[key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"] = value.decode("latin-1")
-    status, headers, body = wsgi.answer(environ)
+    status, headers, body = wsgi.answer(environ, parsed.body)
     check(status == answer.status, "WSGI answers", status, "ASGI", answer.status)
     if b'"error"' not in body and b'"error"' not in answer.body:  # async functions are an error there
         check(body == bytes(answer.body), "WSGI answers", body, "ASGI", answer.body)

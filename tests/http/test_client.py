@@ -521,6 +521,8 @@ def test_exceptions_of_the_library(way: Way, name: str, expected: type[Exception
         way.answered(lambda client: client.call("m"), answer)
     assert str(caught.value) == text
     assert caught.value.__cause__ is raised
+    if isinstance(caught.value, ConnectionLost):
+        assert caught.value.was_sent == (False if name == "ConnectError" else "maybe")
 
 
 @every_way

@@ -166,4 +166,4 @@ def test_a_repeated_header_of_respond() -> None:
 
     assert list(endpoint(input_of(ADD), lambda _, headers: sent.extend(headers))) == [SUM]
     assert [value for name, value in sent if name == "set-cookie"] == ["a=1", "b=2"]
-    assert endpoint.answer(input_of(ADD))[1]["set-cookie"] == "a=1, b=2"
+    assert endpoint.answer(input_of(b""), ADD)[1]["set-cookie"] == "a=1, b=2"

@@ -9,8 +9,14 @@ from itertools import count
 from typing import Any, Final
 
 from nats.aio.client import Client
+from nats.errors import (
+    ConnectionClosedError,
+    ConnectionDrainingError,
+    MaxPayloadError,
+    NoRespondersError,
+    OutboundBufferLimitError,
+)
 from nats.errors import Error as NatsError
-from nats.errors import MaxPayloadError, NoRespondersError
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
 
@@ -97,7 +103,8 @@ class ServiceClient:
         Raises:
             RpcError: The service answered with an error.
             CallTimeout: No response arrived in time: the function may have run, or may still run.
-            ConnectionLost: No service is subscribed, or the connection is closed or cannot take more.
+            ConnectionLost: No service is subscribed, or the connection is closed or cannot take more. Its `was_sent` is
+                False then: the call may be sent again.
             InvalidResponse: What arrived is not a response to this call.
             EncodeError, TypeError: The params cannot be encoded.
             ValueError: The message is larger than the broker allows, or `timeout` is negative or NaN.
@@ -165,7 +172,9 @@ def _translated(error: Exception) -> Exception:
     if isinstance(error, MaxPayloadError):
         return ValueError("the message is larger than the broker allows")
     if isinstance(error, NoRespondersError):
-        return ConnectionLost("no service is subscribed to the subject")
+        return ConnectionLost("no service is subscribed to the subject", was_sent=False)
+    if isinstance(error, (ConnectionClosedError, ConnectionDrainingError, OutboundBufferLimitError)):
+        return ConnectionLost(str(error), was_sent=False)  # raised before anything is written
     if isinstance(error, (NatsTimeout, asyncio.TimeoutError)):
         return CallTimeout("no response arrived in time")
     return ConnectionLost(str(error) or type(error).__name__)

@@ -124,14 +124,16 @@ class TestServices:
 
     async def test_no_service(self, server: NatsServer) -> None:
         async with connected(server) as connection:
-            with pytest.raises(ConnectionLost, match=r"^no service is subscribed to the subject$"):
+            with pytest.raises(ConnectionLost, match=r"^no service is subscribed to the subject$") as caught:
                 await ServiceClient(connection, "s").call("m")
+            assert caught.value.was_sent is False
             async with Service(connection, "s", {"m": lambda: 1}):
                 assert await ServiceClient(connection, "s").call("m") == 1
             with pytest.raises(ConnectionLost):
                 await ServiceClient(connection, "s").call("m")
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(ConnectionLost) as closed:
             await ServiceClient(connection, "s").call("m")
+        assert closed.value.was_sent is False
         with pytest.raises(ConnectionLost):
             await ServiceClient(connection, "s").notify("m")
 
