@@ -45,10 +45,11 @@ cdef extern from *:
     object owned "jsonrpc_fast_owned"(PyObject* value)  # a new reference as an object; not NULL
 
 cdef extern from "Python.h":
+    ctypedef void* vectorcallfunc
     ctypedef struct PyTypeObject:
         Py_ssize_t tp_basicsize
         PyObject* (*tp_new)(PyTypeObject*, PyObject*, PyObject*) noexcept
-        Call tp_vectorcall
+        vectorcallfunc tp_vectorcall
         void (*tp_dealloc)(PyObject*) noexcept
     PyTypeObject* type_of "Py_TYPE"(PyObject* value)
     bint PyType_IS_GC(PyTypeObject* type)
@@ -364,13 +365,13 @@ cdef int use_free_list(
     if free.type.tp_basicsize != size:
         raise SystemError(f"{type.__name__} has another layout")
     free.make = free.type.tp_new
-    free.call = free.type.tp_vectorcall
+    free.call = <Call>free.type.tp_vectorcall
     free.fields = fields
     free.count = 0
     if FREE_LISTS:
         free.type.tp_dealloc = release
         if free.call != NULL:
-            free.type.tp_vectorcall = call
+            free.type.tp_vectorcall = <vectorcallfunc>call
     return 0
 
 
