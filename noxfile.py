@@ -38,7 +38,10 @@ MAX_WHEEL_BYTES = 900_000
 WHEELS = {"linux": 20, "macos": 10, "windows": 5}
 """How many wheels a release has for each platform, besides the pure one."""
 SANITIZED = ROOT / "build" / "sanitizers"
-SANITIZERS = "-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+SANITIZERS = (
+    "-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined "
+    "-fno-sanitize=alignment"  # the tests of guard pages place objects at any address
+)
 SANITIZER_OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter frees little at its end
     "UBSAN_OPTIONS": "print_stacktrace=1",
