@@ -43,6 +43,7 @@ async def quick() -> str:
     return "quick"
 
 
+@pytest.mark.virtual_time
 async def test_a_late_handler_is_cancelled_and_answered() -> None:
     ended = []
 
@@ -62,6 +63,7 @@ async def test_a_late_handler_is_cancelled_and_answered() -> None:
     assert await handlers.dispatch_async('{"jsonrpc":"2.0","method":"slow"}') == b""
 
 
+@pytest.mark.virtual_time
 async def test_the_timeout_of_a_method_and_the_default() -> None:
     handlers = Handlers({"default": slow}, timeout=0.01)
     handlers.register("own", quick, timeout=20)
@@ -75,6 +77,7 @@ async def test_the_timeout_of_a_method_and_the_default() -> None:
         assert type(handlers.find(name)) is Handler
 
 
+@pytest.mark.virtual_time
 async def test_an_outcome_after_the_deadline_counts() -> None:
     async def return_anyway() -> str:
         try:
@@ -97,6 +100,7 @@ async def test_an_outcome_after_the_deadline_counts() -> None:
         assert task.cancelling() == 0
 
 
+@pytest.mark.virtual_time
 async def test_a_cancellation_from_outside_passes_through() -> None:
     handlers = Handlers({"slow": slow}, timeout=30)
     work = asyncio.ensure_future(handlers.dispatch_async(CALL % "slow"))
@@ -122,6 +126,7 @@ async def test_a_cancellation_in_the_turn_of_the_deadline_passes_through() -> No
         assert work.result() == LATE
 
 
+@pytest.mark.virtual_time
 async def test_deadlines_inside_deadlines() -> None:
     inner = Handlers({"slow": slow}, timeout=30)
     assert await inner.dispatch_async(CALL % "slow", timeout=0.02) == LATE
@@ -135,6 +140,7 @@ async def test_deadlines_inside_deadlines() -> None:
     assert json.loads(json.loads(await outer.dispatch_async(CALL % "both"))["result"]) == json.loads(LATE)
 
 
+@pytest.mark.virtual_time
 async def test_a_middleware_sees_the_error() -> None:
     seen = []
 
@@ -150,6 +156,7 @@ async def test_a_middleware_sees_the_error() -> None:
     assert seen == [-32008]
 
 
+@pytest.mark.virtual_time
 async def test_futures_have_deadlines_too() -> None:
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     handlers = Handlers({"future": lambda: future}, timeout=0.01)
@@ -181,6 +188,7 @@ def test_timeouts_of_another_type(timeout: Any) -> None:
 # Sessions.
 
 
+@pytest.mark.virtual_time
 async def test_a_late_handler_of_a_session() -> None:
     handlers = Handlers({"slow": slow, "quick": quick}, timeout=0.02)
     async with sessions(handlers) as (client, server):
@@ -191,6 +199,7 @@ async def test_a_late_handler_of_a_session() -> None:
         assert len(server._peer.serving) == 0
 
 
+@pytest.mark.virtual_time
 async def test_the_time_in_the_queue_counts() -> None:
     begun = 0
 
@@ -208,6 +217,7 @@ async def test_the_time_in_the_queue_counts() -> None:
     assert begun == 0
 
 
+@pytest.mark.virtual_time
 async def test_a_handler_that_waits_for_its_peer_has_a_deadline() -> None:
     async def ask(context: Any) -> Any:
         return await context.session.call("slow")
@@ -221,6 +231,7 @@ async def test_a_handler_that_waits_for_its_peer_has_a_deadline() -> None:
         assert len(server._peer.calls) == 0
 
 
+@pytest.mark.virtual_time
 async def test_closing_drops_what_waits_with_a_deadline() -> None:
     handlers = Handlers({"slow": slow}, timeout=30)
     faults = Faults()

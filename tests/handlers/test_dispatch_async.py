@@ -93,6 +93,7 @@ def nothing_unawaited(each_loop: None) -> Iterator[None]:
 on_each_loop = pytest.mark.usefixtures("nothing_unawaited")
 
 
+@pytest.mark.virtual_time
 @on_each_loop
 async def test_async_functions_in_a_batch() -> None:
     texts = [text for text, _ in ASYNC_CALLS] + [call("cancel")]
@@ -101,6 +102,7 @@ async def test_async_functions_in_a_batch() -> None:
     assert reply == b"[" + b",".join(replies) + b"]\n"
 
 
+@pytest.mark.virtual_time
 @on_each_loop
 async def test_a_batch_runs_concurrently_and_is_answered_in_order() -> None:
     order: list[int] = []
@@ -121,6 +123,7 @@ async def test_a_batch_runs_concurrently_and_is_answered_in_order() -> None:
     assert order == [3, 2, 1, 0]
 
 
+@pytest.mark.virtual_time
 @on_each_loop
 async def test_other_awaitables() -> None:
     class Later:
@@ -135,6 +138,7 @@ async def test_other_awaitables() -> None:
     assert [reply["result"] for reply in replies] == [7, 8]
 
 
+@pytest.mark.virtual_time
 @on_each_loop
 @rows("when", ["begun", "before its first step"])
 async def test_a_cancelled_batch_leaves_nothing_running(when: str) -> None:
@@ -186,6 +190,7 @@ def test_an_interrupt_in_a_batch_leaves_nothing_running() -> None:
     assert ended == []
 
 
+@pytest.mark.virtual_time
 @on_each_loop
 async def test_each_item_has_its_own_context_variables() -> None:
     variable = contextvars.ContextVar("variable", default=0)
@@ -231,6 +236,7 @@ class Slow:
         return 7
 
 
+@pytest.mark.virtual_time
 @on_each_loop
 @rows(
     ("text", "reply"),
@@ -285,6 +291,7 @@ async def test_after_the_deadline_no_function_is_called() -> None:
     assert slow.max_running == 0
 
 
+@pytest.mark.virtual_time
 @on_each_loop
 async def test_the_deadline_counts_while_items_wait_for_room() -> None:
     slow = Slow()
@@ -294,6 +301,7 @@ async def test_the_deadline_counts_while_items_wait_for_room() -> None:
     assert (slow.max_running, slow.ended) == (2, ["0", "1"])
 
 
+@pytest.mark.virtual_time
 @on_each_loop
 @rows("count", [1, 2])
 async def test_a_cancellation_is_not_taken_for_the_deadline(count: int) -> None:
@@ -319,6 +327,7 @@ async def test_a_cancellation_at_the_deadline_is_not_lost() -> None:
         await work
 
 
+@pytest.mark.virtual_time
 @on_each_loop
 @rows("max_handlers", [1, 3, 256])
 async def test_a_batch_has_a_bound_of_concurrent_functions(max_handlers: int) -> None:

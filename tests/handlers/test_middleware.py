@@ -221,6 +221,7 @@ async def test_exceptions_in_a_session() -> None:
     assert [type(error) for error in faults.seen] == [LookupError]
 
 
+@pytest.mark.virtual_time
 @on_each_loop
 async def test_cancelling_a_call_cancels_the_middleware() -> None:
     ended = asyncio.Event()

@@ -190,6 +190,7 @@ def test_a_repeated_header() -> None:
     assert WSGI.serve("POST", [*headers, ("x-any", "ä€")], ADD)[0] == 200
 
 
+@pytest.mark.virtual_time
 async def test_a_body_that_takes_too_long() -> None:
     endpoint = Endpoint(FUNCTIONS, body_seconds=0.01)
     headers = {"Content-Type": "application/json", "Host": "localhost"}

@@ -56,6 +56,7 @@ async def fail() -> None:
     raise ZeroDivisionError
 
 
+@pytest.mark.virtual_time
 async def test_its_time_is_over() -> None:
     assert await guarded(asyncio.sleep(60), seconds=0.01) is None
     await asyncio.sleep(0)  # the task was not left cancelled
@@ -65,6 +66,7 @@ async def test_its_time_is_over() -> None:
         assert task.cancelling() == 0
 
 
+@pytest.mark.virtual_time
 async def test_work_that_does_not_end_at_once() -> None:
     async def stubborn() -> str:
         try:
@@ -89,6 +91,7 @@ async def test_cancelled_from_elsewhere(ticks: int) -> None:
     assert log in ([], [*log[:-1], "end"])
 
 
+@pytest.mark.virtual_time
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="before Python 3.11 tasks do not count cancellations")
 async def test_cancelled_by_both() -> None:
     """What was cancelled from elsewhere stays cancelled."""
@@ -126,6 +129,7 @@ async def run(client: Client) -> None:
     await ENDPOINT(client.scope, client.receive, client.send)
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("body", [WAIT % b"", b"[%s,%s]" % (WAIT % b"", WAIT % b"50")])
 async def test_the_client_goes(body: bytes) -> None:
     client = Client([body, b""])
@@ -147,6 +151,7 @@ async def test_the_client_stays() -> None:
     assert asyncio.all_tasks() <= before
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("milliseconds", [0, 1, 4, 5, 6, 9, 10, 11, 14])
 async def test_the_client_goes_at_any_time(milliseconds: int) -> None:
     """Before the watch, while it begins, and when the function ends: an answer or none, and the task goes on."""
@@ -176,6 +181,7 @@ async def test_the_server_cancels_a_request(ticks: int) -> None:
     assert log.count("begin") == log.count("cancelled")
 
 
+@pytest.mark.virtual_time
 async def test_a_function_that_returns_although_it_is_cancelled() -> None:
     async def stubborn() -> str:
         try:
@@ -190,6 +196,7 @@ async def test_a_function_that_returns_although_it_is_cancelled() -> None:
     await asyncio.sleep(0)
 
 
+@pytest.mark.virtual_time
 async def test_a_receive_that_returns_although_it_is_cancelled() -> None:
     async def receive() -> Any:
         try:

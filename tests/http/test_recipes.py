@@ -95,6 +95,7 @@ async def test_mounted_in_starlette() -> None:
         assert (await http.get("/health")).status_code == 404
 
 
+@pytest.mark.virtual_time
 async def test_below_middleware_of_starlette() -> None:
     """Middleware replaces `receive` and `send`, and runs the application in a task group of its own."""
     pytest.importorskip("starlette")

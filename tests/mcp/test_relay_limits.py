@@ -94,6 +94,7 @@ async def test_cancelling_close_drops_unwritten_data() -> None:
         assert right.received() == []
 
 
+@pytest.mark.virtual_time
 async def test_a_half_closed_side_is_closed_after_close_seconds() -> None:
     async with relayed(close_seconds=0.05) as (left, right, _, relay):
         await left.send(b'{"jsonrpc":"2.0","id":5,"method":"m"}')

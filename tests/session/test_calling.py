@@ -470,6 +470,7 @@ async def test_a_hook_that_cancels_its_call(kind: str) -> None:
             assert [type(error) for error in settled] == [CallCancelled]
 
 
+@pytest.mark.virtual_time
 @rows("reply_bytes", [10_000, 200_000])
 async def test_eager_tasks_that_wait_for_the_write_buffer_continue(reply_bytes: int) -> None:
     """Below the transport's own high-water mark, `drain` returns at once."""

@@ -36,6 +36,7 @@ async def test_after_close() -> None:
         assert not server.is_connected
 
 
+@pytest.mark.virtual_time
 async def test_close_settles_the_calls_in_flight() -> None:
     async with sessions({"forever": forever}, close_seconds=0.01) as (client, _):
         calls = [asyncio.create_task(client.call("forever")) for _ in range(3)]
@@ -76,6 +77,7 @@ async def test_a_handler_may_call_while_the_session_closes() -> None:
         assert await call == "answer"
 
 
+@pytest.mark.virtual_time
 async def test_close_cancels_handlers_after_the_grace_period() -> None:
     ended = []
 
@@ -308,6 +310,7 @@ async def test_a_handler_may_close_the_session(pause: float) -> None:
         assert asyncio.get_running_loop().time() - started < 4
 
 
+@pytest.mark.virtual_time
 async def test_the_loss_of_the_connection_settles_calls_and_cancels_handlers() -> None:
     cancelled = []
 
@@ -333,6 +336,7 @@ async def test_the_loss_of_the_connection_settles_calls_and_cancels_handlers() -
         assert not session.is_connected
 
 
+@pytest.mark.virtual_time
 async def test_the_error_of_the_transport_is_the_cause() -> None:
     broken = OSError("the cable")
 

@@ -96,6 +96,7 @@ async def test_a_full_inbox_refuses_what_is_more_but_one_for_each_session(bounds
         assert [error.code for error in refused if isinstance(error, RpcError)] == [-32009] * 3
 
 
+@pytest.mark.virtual_time
 async def test_handlers_that_wait_for_their_peers_hold_no_slot() -> None:
     async def ask(context: SessionContext, depth: int) -> int:
         return depth if not depth else 1 + int(await context.session.call("ask", [depth - 1]))
@@ -107,6 +108,7 @@ async def test_handlers_that_wait_for_their_peers_hold_no_slot() -> None:
     assert (group.running, group.waiting, group.waiting_bytes) == (0, 0, 0)
 
 
+@pytest.mark.virtual_time
 async def test_a_session_that_ends_frees_its_slots_and_its_place() -> None:
     work = Work()
     group = SessionGroup(max_handlers=2)

@@ -48,6 +48,7 @@ def refuse() -> None:
     raise RpcError(5, "no")
 
 
+@pytest.mark.virtual_time
 async def test_a_client_and_a_server() -> None:
     client_hooks, server_hooks = Recorder(), Recorder()
 
@@ -88,6 +89,7 @@ async def test_a_client_and_a_server() -> None:
     ]
 
 
+@pytest.mark.virtual_time
 async def test_calls_without_an_answer() -> None:
     hooks = Recorder()
 

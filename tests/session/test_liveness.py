@@ -217,6 +217,7 @@ async def test_a_handler_that_waits_for_the_peer_of_another_session_holds_no_slo
             assert await client.call("forward", [5]) == 5
 
 
+@pytest.mark.virtual_time
 async def test_awaitables_that_need_no_slot_are_served_at_once() -> None:
     async def sleep() -> None:
         await asyncio.sleep(30)

@@ -166,6 +166,7 @@ async def test_a_handler_that_cancels_itself_and_returns_is_served_once() -> Non
         assert served.served == [("trace of 1", Outcome.RESULT)]
 
 
+@pytest.mark.virtual_time
 async def test_the_trace_of_a_handler_that_is_cancelled_before_its_first_step_ends() -> None:
     served = Served()
 
@@ -432,6 +433,7 @@ async def test_the_context() -> None:
 # Bounds.
 
 
+@pytest.mark.virtual_time
 async def test_served_requests_leave_no_reference_cycles() -> None:
     async def work(value: int) -> int:
         await asyncio.sleep(0)

@@ -180,6 +180,7 @@ async def test_a_notification_wakes_a_waiting_handler() -> None:
         assert seen == [None]
 
 
+@pytest.mark.virtual_time
 async def test_waiting_messages_are_dropped_when_the_connection_is_lost() -> None:
     served: list[int] = []
 

@@ -89,6 +89,7 @@ async def test_wait_closed_before_start() -> None:
     await other.disconnect()
 
 
+@pytest.mark.virtual_time
 async def test_exceptions_in_the_with_block_are_raised() -> None:
     async def fail() -> None:
         async with sessions({"forever": forever}, close_seconds=0.01) as (client, _):

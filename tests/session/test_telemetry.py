@@ -114,6 +114,7 @@ async def test_errors(telemetry: Telemetry) -> None:
     assert (server_spans[1].attributes or {})["rpc.method_original"] == "made up"
 
 
+@pytest.mark.virtual_time
 async def test_local_faults(telemetry: Telemetry) -> None:
     async with session_and_wire(hooks=telemetry.hooks) as (session, _):
         with pytest.raises(CallTimeout):
@@ -167,6 +168,7 @@ def parent_in(traceparent: str) -> tuple[int, int]:
     return int(trace_id, 16), int(span_id, 16)
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize(("convention", "where"), WHERE)
 async def test_calls_and_notifications_carry_the_trace_context(
     telemetry: Telemetry, convention: Convention, where: str

@@ -114,6 +114,7 @@ async def test_origins() -> None:
         await peer.task
 
 
+@pytest.mark.virtual_time
 async def test_back_pressure_in_both_directions() -> None:
     transports: list[AsgiWebSocket] = []
 

@@ -410,6 +410,7 @@ async def test_an_echo_with_a_slow_reader_stays_bounded() -> None:
     assert await most_buffered(False) > 4_000_000
 
 
+@pytest.mark.virtual_time
 async def test_close_writes_what_was_accepted() -> None:
     one, other, at_one, at_other = await started()
     other.pause_reading()
@@ -429,6 +430,7 @@ async def test_close_writes_what_was_accepted() -> None:
     assert at_one.events == ["closed"]
 
 
+@pytest.mark.virtual_time
 async def test_close_gives_up_after_drain_seconds() -> None:
     one, other, at_one, at_other = await started(drain_seconds=0.1)
     other.pause_reading()

@@ -84,6 +84,7 @@ async def test_lines(log: io.StringIO) -> None:
     ]
 
 
+@pytest.mark.virtual_time
 async def test_faults_are_logged_without_their_text(log: io.StringIO) -> None:
     def fail(message: object) -> None:
         raise KeyError("secret")

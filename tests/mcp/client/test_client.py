@@ -168,6 +168,7 @@ async def test_an_incomplete_result_is_checked(result: dict[str, Any], fault: st
         assert await client.call_tool("t") == {**result, "content": []}
 
 
+@pytest.mark.virtual_time
 async def test_a_timeout_cancels_the_request_at_the_server() -> None:
     async with scripted({"tools/call": lambda params: None}) as (client, script):
         with pytest.raises(CallTimeout):
@@ -195,6 +196,7 @@ async def test_the_level_of_log_messages() -> None:
         assert script.requests[1]["params"]["_meta"]["io.modelcontextprotocol/logLevel"] == "debug"
 
 
+@pytest.mark.virtual_time
 @rows(
     ("method", "member", "listing"),
     [
@@ -226,6 +228,7 @@ async def test_the_timeout_covers_all_pages_of_a_list(method: str, member: str, 
             await getattr(client, listing)()
 
 
+@pytest.mark.virtual_time
 async def test_the_timeout_covers_all_rounds_of_a_call() -> None:
     asking = {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}}
     cancelled: list[bool] = []

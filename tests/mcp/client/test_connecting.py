@@ -88,6 +88,7 @@ async def test_a_failed_handshake_disconnects(mode: str, answers: dict[str, Any]
     await theirs.disconnect()
 
 
+@pytest.mark.virtual_time
 async def test_a_silent_server_times_out() -> None:
     with pytest.raises(HandshakeError, match="did not answer initialize"):
         async with scripted({"initialize": lambda params: None}, timeout=0.05):

@@ -47,6 +47,7 @@ async def test_an_async_on_progress_is_awaited(factory: Any) -> None:
         assert [repr(fault) for fault in hooks.seen] == ["KeyError('two')"]
 
 
+@pytest.mark.virtual_time
 async def test_an_async_on_progress_ends_with_its_call() -> None:
     ended: list[str] = []
     begun: list[int] = []

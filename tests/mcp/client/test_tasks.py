@@ -65,6 +65,7 @@ async def connected(mode: str, extensions: bool = True) -> AsyncIterator[tuple[C
         await server.tasks.close()
 
 
+@pytest.mark.virtual_time
 @BOTH
 async def test_the_result_of_a_task(mode: str) -> None:
     async with connected(mode) as (client, _, gate):

@@ -356,6 +356,7 @@ async def test_every_function_may_be_async() -> None:
         assert (await client.post("/mcp", json=call(1, "add", a=1, b=2), headers=bearer("bert"))).status_code == 403
 
 
+@pytest.mark.virtual_time
 @rows("option", ["subject", "scopes"])
 async def test_every_async_function_is_ended(option: str) -> None:
     async def hang(*arguments: Any) -> None:

@@ -107,6 +107,7 @@ async def settle(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
+@pytest.mark.virtual_time
 async def test_a_body_that_stops_is_refused_and_one_that_breaks_off_is_dropped() -> None:
     app = Gate().server.asgi_app(body_seconds=0.05)
     chunked = {"transfer-encoding": "chunked"}
@@ -118,6 +119,7 @@ async def test_a_body_that_stops_is_refused_and_one_that_breaks_off_is_dropped()
     await app.close()
 
 
+@pytest.mark.virtual_time
 async def test_a_client_that_reads_nothing_is_given_up_and_its_call_goes_on() -> None:
     gate = Gate()
     app = gate.server.asgi_app(write_seconds=0.05)
@@ -132,6 +134,7 @@ async def test_a_client_that_reads_nothing_is_given_up_and_its_call_goes_on() ->
     await app.close()
 
 
+@pytest.mark.virtual_time
 async def test_a_stuck_subscription_is_given_up() -> None:
     gate = Gate()
     app = gate.server.asgi_app(write_seconds=0.05, keep_alive_seconds=0.01)
@@ -227,6 +230,7 @@ async def test_functions_run_in_the_context_of_their_own_request() -> None:
     await app.close()
 
 
+@pytest.mark.virtual_time
 async def test_many_sessions_and_half_open_streams_leave_nothing() -> None:
     gate = Gate()
     app = gate.server.asgi_app()

@@ -193,6 +193,7 @@ def hanging(*, at_begin: bool, ignores_cancelling: bool = False) -> tuple[Server
     return Server("test", "1", lifespan=lifespan), opened, done
 
 
+@pytest.mark.virtual_time
 async def test_requests_do_not_wait_for_a_lifespan_that_hangs(caplog: pytest.LogCaptureFixture) -> None:
     server, opened, done = hanging(at_begin=True)
     app = server.asgi_app(lifespan_seconds=0.05)
@@ -210,6 +211,7 @@ async def test_requests_do_not_wait_for_a_lifespan_that_hangs(caplog: pytest.Log
     assert done == ["begin", "cancelled", "begin", "end"]
 
 
+@pytest.mark.virtual_time
 @rows("ignores_cancelling", [False, True])
 async def test_closing_does_not_wait_for_a_lifespan_that_hangs(
     ignores_cancelling: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

@@ -216,6 +216,7 @@ async def test_only_clients_of_2025_03_26_may_send_batches() -> None:
                 await asyncio.wait_for(client.answer("b0"), 0.02)
 
 
+@pytest.mark.virtual_time
 @rows("version", ["", "2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"])
 @rows("policy", ["always", "never"])
 async def test_a_batch_that_is_not_allowed_is_one_fault(version: str, policy: Any) -> None:
@@ -305,6 +306,7 @@ async def test_an_invalid_result_becomes_an_error_and_is_logged(
     assert "INVALID_RESULT_TYPE at /result" in caplog.text
 
 
+@pytest.mark.virtual_time
 async def test_a_client_that_does_not_read_does_not_fill_the_memory() -> None:
     server = sample()
     async with converse(server, "2025-11-25") as client:

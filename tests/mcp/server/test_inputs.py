@@ -155,6 +155,7 @@ async def test_cancelling_a_request_cancels_the_requests_of_its_function() -> No
         assert await client.result("ping") == {}
 
 
+@pytest.mark.virtual_time
 async def test_a_request_to_the_client_has_a_deadline() -> None:
     server = Server("asking", "1")
 

@@ -132,6 +132,7 @@ async def test_a_call_that_is_a_jsonrpc_error(params: dict[str, Any], error: tup
         assert await client.error("tools/call", params) == error
 
 
+@pytest.mark.virtual_time
 async def test_calls_run_concurrently_and_can_be_cancelled() -> None:
     server = Server("slow", "1")
     ended: list[str] = []

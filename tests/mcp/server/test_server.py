@@ -218,6 +218,7 @@ def test_notifications_that_the_session_handles_are_refused() -> None:
         server.notification("notifications/initialized")(lambda: None)
 
 
+@pytest.mark.virtual_time
 async def test_run_accepts_the_options_of_a_session() -> None:
     class Hooks:
         def __init__(self) -> None:

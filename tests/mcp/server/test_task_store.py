@@ -304,6 +304,7 @@ async def test_a_stream_carries_the_changes_of_the_tasks_it_names() -> None:
         assert [message["method"] for message in client.notifications] == []
 
 
+@pytest.mark.virtual_time
 async def test_the_number_of_tasks_is_limited_and_they_are_dropped_in_time() -> None:
     tools = Tools(TaskStore(max_tasks=1, ttl_ms=300))
     async with talk(tools, MODERN, CAN_ASK) as client:
