@@ -9,6 +9,8 @@ from typing import Any
 
 import uvicorn
 
+from .waiting import settle
+
 HOST = "127.0.0.1"
 
 
@@ -16,15 +18,18 @@ HOST = "127.0.0.1"
 async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
     """Serve an application, and yield its URL without a path."""
     options = {"timeout_graceful_shutdown": 5, "log_level": "critical", **options}
-    server = uvicorn.Server(uvicorn.Config(app, host=HOST, port=0, **options))
-    task = asyncio.create_task(server.serve())
-    while not server.started:
-        assert not task.done()
-        await asyncio.sleep(0.01)
+    config = uvicorn.Config(app, host=HOST, port=0, **options)
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    # Without the loop that looks for signals ten times a second, and ends no sooner.
+    await server.startup()
+    assert server.started
+    await server.on_tick(0)  # sets the headers of all answers
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         yield f"http://{HOST}:{port}"
     finally:
-        server.should_exit = True
-        await task
+        await settle()  # the clients have gone
+        await server.shutdown()
         await asyncio.sleep(0.01)  # the task of the lifespan ends after the server

@@ -21,8 +21,6 @@ from ...support.mcp_http import Gate, begin, call, client_of, initialize, modern
 from ...support.tables import rows
 from .test_hostile import Exchange, body_of
 
-pytestmark = pytest.mark.usefixtures("each_loop")
-
 RESOURCE = "https://example.org/mcp"
 ISSUER = "https://login.example.org"
 METADATA = "https://example.org/.well-known/oauth-protected-resource/mcp"

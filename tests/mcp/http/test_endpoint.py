@@ -27,8 +27,6 @@ from ...support.mcp_http import (
 )
 from ...support.tables import rows
 
-pytestmark = pytest.mark.usefixtures("each_loop")
-
 
 def progress(id: int | str, value: int, **more: Any) -> dict[str, Any]:
     params = {"progressToken": f"token {id}", "progress": value, **more}
@@ -353,6 +351,7 @@ async def test_requests_in_progress_are_bounded() -> None:
             async with client.stream("GET", "/mcp"):
                 refused = await client.post("/mcp", json=request(2, "ping"))
                 assert (refused.status_code, refused.text) == (503, "The server is busy.\n")
+            gate.opened.set()
 
 
 @rows(

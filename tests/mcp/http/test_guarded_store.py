@@ -15,7 +15,6 @@ from ...support.failing import FAILING_ASYNC, FAILING_SYNC
 from ...support.mcp_http import Gate, begin, call, client_of, request
 
 pytestmark = [
-    pytest.mark.usefixtures("each_loop"),
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
 ]
 

@@ -18,8 +18,6 @@ from jsonrpc_fast.mcp.server import Context
 from ...support.mcp_http import Gate, call, initialize, modern, request
 from ...support.tables import rows
 
-pytestmark = pytest.mark.usefixtures("each_loop")
-
 Events = list[dict[str, Any]]
 user: ContextVar[str] = ContextVar("user")
 LEFT = b"the client disconnects"

@@ -21,8 +21,6 @@ from ...support.tables import rows
 from .test_endpoint import ACCEPT, begin, initialize, request
 from .test_hostile import Exchange, body_of
 
-pytestmark = pytest.mark.usefixtures("each_loop")
-
 
 def counting(failure: Exception | None = None) -> tuple[Server, list[str]]:
     events: list[str] = []

@@ -28,8 +28,6 @@ from ...support.mcp_http import (
 )
 from ...support.tables import rows
 
-pytestmark = pytest.mark.usefixtures("each_loop")
-
 
 def encoded(text: str) -> str:
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="

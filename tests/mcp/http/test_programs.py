@@ -269,6 +269,7 @@ async def test_a_cancelled_call_of_a_program_ends_its_stream() -> None:
             assert not [line async for line in lines if "result" in line or "error" in line]
 
 
+@pytest.mark.slow
 async def test_a_client_of_the_relay_that_reads_nothing_holds_the_server_back() -> None:
     sent, is_held_back = 0, asyncio.Event()
     event = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x" * 10_000}}).encode()

@@ -14,8 +14,6 @@ from jsonrpc_fast.mcp.http.event_store import MemoryEventStore
 from ...support.mcp_http import Gate, begin, call, client_of, events_of, message_of, request
 from ...support.tables import rows
 
-pytestmark = pytest.mark.usefixtures("each_loop")
-
 
 def numbers(messages: list[Any]) -> list[Any]:
     """Return the progress in messages, and "reply" for a response."""

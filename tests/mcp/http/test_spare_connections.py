@@ -13,8 +13,6 @@ from jsonrpc_fast.mcp.server import Context, Server
 
 from ...support.mcp_http import client_of, modern, request
 
-pytestmark = pytest.mark.usefixtures("each_loop")
-
 
 async def call(client: Any, method: str, **params: Any) -> Any:
     params["_meta"] = {"io.modelcontextprotocol/logLevel": "debug", "progressToken": "token"}

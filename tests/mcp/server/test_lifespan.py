@@ -15,8 +15,6 @@ from ...support import loops
 from ...support.mcp_conversation import converse
 from ...support.tables import rows
 
-pytestmark = pytest.mark.usefixtures("each_loop")
-
 
 def counting(**failures: Exception) -> tuple[Server, list[str]]:
     """A server that lists when its lifespan begins and ends."""
