@@ -32,7 +32,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
-from jsonrpc_fast import Notification
+from jsonrpc_fast import Notification, ParseError
 from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
 from jsonrpc_fast.session import (
     Gap,
@@ -61,6 +61,8 @@ from ..support.places import ROOT
 
 CHANNELS: Final = ("tcp", "tls", "unix", "websocket", "stdio")
 SERVED: Final = struct.Struct("<Q")
+EXPECTED: Final = (OSError, StateError, RpcError, ParseError)
+"""The faults that may be reported. A ParseError is the last message of an end that was killed."""
 
 
 class ChaosConvention(LspConvention):
@@ -133,10 +135,10 @@ class FarEnd:
 
 
 class Quiet:
-    """Hooks of the far end: what is cut off is no fault here."""
+    """Hooks of the far end: what is cut off is no fault here, be it a message that was being written."""
 
     def fault(self, error: BaseException) -> None:
-        if not isinstance(error, (OSError, StateError)):
+        if not isinstance(error, EXPECTED):
             logging.error("a fault of the far end: %r", error)
 
 
@@ -207,7 +209,7 @@ class Ledger:
 
     def fault(self, error: BaseException) -> None:
         self.faults[type(error).__name__] += 1
-        self.violations += not isinstance(error, (OSError, StateError, RpcError))
+        self.violations += not isinstance(error, EXPECTED)
 
 
 class Round:
