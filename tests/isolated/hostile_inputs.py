@@ -59,7 +59,7 @@ class Result(NamedTuple):
 def measure(row: Row, backend: str) -> Result:
     """Measure one input in both sizes."""
     small, large = row.make(row.size), row.make(FACTOR * row.size)
-    measured = [measure_way(way, small, large) for way in row.ways]
+    measured = [_measure_way(way, small, large) for way in row.ways]
     seconds = max([seconds for seconds, _ in measured])
     growth = max([growth for _, growth in measured if growth is not None], default=None)
     text = row.ways[0](large)
@@ -76,7 +76,7 @@ def measure(row: Row, backend: str) -> Result:
     return Result(row.layer, row.name, len(large), nanoseconds, memory, growth, text, has_fault)
 
 
-def measure_way(read: Callable[[bytes], str], small: bytes, large: bytes) -> tuple[float, float | None]:
+def _measure_way(read: Callable[[bytes], str], small: bytes, large: bytes) -> tuple[float, float | None]:
     """Return the seconds for the larger input, and how much more time a byte of it takes; None if it is too short."""
     for _ in range(3):
         times = [_seconds(read, data) for data in (small, large)]

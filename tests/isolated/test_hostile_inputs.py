@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from types import ModuleType
 
 import pytest
@@ -34,18 +33,6 @@ def test_inputs_of_the_other_layers() -> None:
         for each in ROWS[len(INPUTS) :]:
             with row(f"{each.layer}: {each.name}"):
                 assert each.ways[0](each.make(each.size // 3))
-
-
-@pytest.mark.slow
-def test_no_input_takes_quadratic_time() -> None:
-    with table() as row:
-        for source in INPUTS:
-            small, large = source.make(source.size), source.make(hostile_inputs.FACTOR * source.size)
-            for way, read in source.ways.items():
-                for backend in (_core, _pure):
-                    with row(f"{source.layer}: {source.name} ({way}), {backend.__name__}"):
-                        _, growth = hostile_inputs.measure_way(partial(read, backend), small, large)
-                        assert growth is None or growth <= hostile_inputs.MAX_GROWTH
 
 
 @pytest.mark.slow
