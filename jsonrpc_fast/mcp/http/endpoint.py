@@ -119,6 +119,10 @@ class McpEndpoint:
         session_options: Options of `Session`, for each session and each request without one.
         options: See `HttpOptions`.
 
+    Attributes:
+        requests: Number of HTTP requests in progress, streams included.
+        is_closing: Whether new requests are refused, because it closes.
+
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
     """
@@ -201,9 +205,14 @@ class McpEndpoint:
         )
         self._idle: asyncio.Future[None] | None = None
         self._write_seconds = write_seconds
-        self._requests = 0
-        self._is_closing = False
+        self.requests: int = 0
+        self.is_closing: bool = False
         self._lifespan = LifespanHolder(server.lifespan, lifespan_seconds)
+
+    @property
+    def sessions(self) -> int:
+        """Number of sessions."""
+        return len(self._session_requests.sessions)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a scope of ASGI: an HTTP request, or the lifespan of the server. A WebSocket is refused."""
@@ -213,11 +222,11 @@ class McpEndpoint:
         # Some servers leave the whitespace around a value, which is not part of it (RFC 9110, section 5.5).
         fields: list[Header] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         headers = dict(fields)
-        if self._requests >= self._max_requests or self._is_closing:
+        if self.requests >= self._max_requests or self.is_closing:
             refusal = Refusal(503, "The server is busy.", [RETRY_SOON])
             await _send_answer(send, refusal_answer(refusal, scope["method"], _closing(scope, headers)))
             return
-        self._requests += 1
+        self.requests += 1
         try:
             if len(headers) != len(fields):
                 _check_single(fields)
@@ -229,8 +238,8 @@ class McpEndpoint:
         except Refusal as refusal:
             await _send_answer(send, refusal_answer(refusal, scope["method"], _closing(scope, headers)))
         finally:
-            self._requests -= 1
-            if self._is_closing and not self._requests and self._idle is not None and not self._idle.done():
+            self.requests -= 1
+            if self.is_closing and not self.requests and self._idle is not None and not self._idle.done():
                 self._idle.set_result(None)
 
     async def _enter_lifespan(self) -> None:
@@ -344,12 +353,12 @@ class McpEndpoint:
         Args:
             grace_seconds: How long functions that run may take.
         """
-        self._is_closing = True
+        self.is_closing = True
         self._stateless_requests.end_streams()
         await self._stateless_requests.close_spare()
         await self._session_requests.close(grace_seconds)
         await self._server.tasks.close()
-        if self._requests:
+        if self.requests:
             self._idle = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._idle], timeout=grace_seconds)
         await self._responder.close()

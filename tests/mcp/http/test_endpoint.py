@@ -26,6 +26,7 @@ from ...support.mcp_http import (
     request,
 )
 from ...support.tables import rows
+from ...support.waiting import eventually
 
 
 def progress(id: int | str, value: int, **more: Any) -> dict[str, Any]:
@@ -79,8 +80,7 @@ async def test_each_call_in_flight_gets_its_own_messages() -> None:
     async with client_of(gate.server.asgi_app(event_store=None)) as client:
         await begin(client)
         calls = [asyncio.create_task(client.post("/mcp", json=call(id, "wait"))) for id in (1, "1", 2)]
-        while sum(not task.done() for task in calls) < 3 or not gate.entered.is_set():
-            await asyncio.sleep(0.01)
+        await eventually(gate.entered.is_set)
         counted = await client.post("/mcp", json=call(4, "count", to=1))
         gate.opened.set()
         for id, task in zip((1, "1", 2), calls, strict=True):
@@ -288,7 +288,7 @@ async def test_a_refused_handshake_begins_no_session() -> None:
         assert answer.status_code == 200
         assert answer.json()["error"]["code"] == -32602
         assert "mcp-session-id" not in answer.headers
-        assert len(app._session_requests.sessions) == 0
+        assert app.sessions == 0
 
 
 async def test_it_is_mounted_under_a_path() -> None:
@@ -323,17 +323,16 @@ async def test_sessions_are_bounded_and_idle_ones_end(monkeypatch: pytest.Monkey
 @pytest.mark.slow
 async def test_an_idle_session_ends() -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app(idle_seconds=1)) as client:
+    async with client_of(gate.server.asgi_app(idle_seconds=0.2)) as client:
         await begin(client)
         async with client.stream("POST", "/mcp", json=call(1, "wait")) as answer:
             events = events_of(answer)
             await anext(events)
-            await asyncio.sleep(2)
+            await asyncio.sleep(0.4)
             assert len(gate.server.connections) == 1
             gate.opened.set()
             assert len([event async for event in events]) > 0
-        while gate.server.connections:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: not gate.server.connections)
         assert (await client.post("/mcp", json=request(1, "ping"))).status_code == 404
 
 

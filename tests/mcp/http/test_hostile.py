@@ -17,6 +17,7 @@ from jsonrpc_fast.mcp.server import Context
 
 from ...support.mcp_http import Gate, call, initialize, modern, request
 from ...support.tables import rows
+from ...support.waiting import eventually
 
 Events = list[dict[str, Any]]
 user: ContextVar[str] = ContextVar("user")
@@ -28,6 +29,7 @@ class Exchange:
 
     Attributes:
         sent: What the application sent.
+        headers: The headers of the request.
         is_stuck: Whether the client reads nothing: sending does not return.
     """
 
@@ -49,6 +51,7 @@ class Exchange:
         fields = [(name.encode(), value.encode()) for name, value in headers.items()]
         if session is not None:
             fields.append((b"mcp-session-id", session))
+        self.headers = fields
         self._scope = {
             "type": "http",
             "http_version": "1.1",
@@ -67,8 +70,7 @@ class Exchange:
 
     async def until(self, condition: Callable[[Events], bool]) -> None:
         """Wait until what was sent meets a condition."""
-        while not condition(self.sent):
-            await asyncio.sleep(0.001)
+        await eventually(lambda: condition(self.sent))
 
     async def _receive(self) -> dict[str, Any]:
         if self._parts:
@@ -101,8 +103,7 @@ def body_of(events: Events) -> bytes:
 
 
 async def settle(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
+    await eventually(condition)
 
 
 @pytest.mark.virtual_time
@@ -157,7 +158,7 @@ async def test_a_cancelled_task_of_the_server_leaves_nothing_behind() -> None:
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-    assert (app._requests, app._session_requests.sessions.find(session.decode(), None).requests) == (0, 0)  # type: ignore[union-attr]
+    assert app.requests == 0
     again = Exchange(app, None, session, "GET")
     running = asyncio.ensure_future(again.run())
     await again.until(bool)
@@ -241,7 +242,7 @@ async def test_many_sessions_and_half_open_streams_leave_nothing() -> None:
     await asyncio.wait(running[::2])
     await app.close()
     await asyncio.wait(running)
-    assert (len(app._session_requests.sessions), app._requests, gate.server.connections) == (0, 0, set())
+    assert (app.sessions, app.requests, gate.server.connections) == (0, 0, set())
 
 
 async def test_a_websocket_is_refused_and_the_lifespan_answered() -> None:
@@ -283,7 +284,7 @@ async def test_of_many_connections_that_resume_the_stream_of_a_get_one_is_left()
     await asyncio.wait_for(left.until(lambda sent: b"late" in body_of(sent)), 20)
     left.gone.set()
     await asyncio.wait_for(asyncio.gather(*tasks), 20)
-    assert app._requests == 0
+    assert app.requests == 0
     await app.close()
 
 
@@ -326,7 +327,7 @@ async def test_a_parameter_header_has_one_value(first: str, status: int) -> None
     app = server.asgi_app()
     sent = modern(request(1, "tools/call", name="find", arguments={"region": "b"}), mcp_param_region="b")
     exchange = Exchange(app, sent["json"], headers=sent["headers"])
-    exchange._scope["headers"].insert(0, (b"mcp-param-region", first.encode()))
+    exchange.headers.insert(0, (b"mcp-param-region", first.encode()))
     start, _ = await exchange.run()
     assert start["status"] == status
     await app.close()
@@ -335,7 +336,7 @@ async def test_a_parameter_header_has_one_value(first: str, status: int) -> None
 async def test_a_list_of_accepted_types_may_stand_in_two_lines() -> None:
     app = Gate().server.asgi_app()
     exchange = Exchange(app, initialize(), headers={"accept": "application/json"})
-    exchange._scope["headers"].append((b"accept", b"text/event-stream"))
+    exchange.headers.append((b"accept", b"text/event-stream"))
     start, _ = await exchange.run()
     assert start["status"] == 200
     await app.close()
@@ -378,7 +379,7 @@ async def test_a_response_that_is_cancelled_anywhere_is_resumed_without_a_lost_o
             found = [body.count(text) for text in (b'"progress":0', b'"progress":1', b'"progress":2', b'"result":{')]
             assert found == [1, 1, 1, 1], steps
     assert cancelled
-    assert app._requests == 0
+    assert app.requests == 0
     await app.close()
 
 
@@ -397,5 +398,5 @@ async def test_a_session_that_is_deleted_during_calls_cancels_them_and_logs_noth
     assert deleting.sent[0]["status"] == 200
     await asyncio.wait_for(asyncio.gather(*running), 20)
     assert all(not exchange.sent[-1].get("more_body") for exchange in calls)
-    assert (gate.cancelled, app._requests, gate.server.connections, caplog.records) == (2, 0, set(), [])
+    assert (gate.cancelled, app.requests, gate.server.connections, caplog.records) == (2, 0, set(), [])
     await app.close()

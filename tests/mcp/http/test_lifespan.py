@@ -18,6 +18,7 @@ from jsonrpc_fast.mcp.server import Context, Server
 from ...support.asgi_servers import serving
 from ...support.mcp_http import client_of, modern
 from ...support.tables import rows
+from ...support.waiting import eventually
 from .test_endpoint import ACCEPT, begin, initialize, request
 from .test_hostile import Exchange, body_of
 
@@ -222,8 +223,7 @@ async def test_closing_does_not_wait_for_a_lifespan_that_hangs(
     assert done == ["begin", "cancelled"]
     assert [record.getMessage() for record in caplog.records] == ["the lifespan of the server failed"]
     opened.set()
-    while ignores_cancelling and done[-1] != "end":
-        await asyncio.sleep(0.01)
+    await eventually(lambda: not ignores_cancelling or done[-1] == "end")
 
 
 @rows("value", [-1, "1", float("nan")])

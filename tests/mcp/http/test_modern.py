@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from typing import Any
 
@@ -27,6 +26,7 @@ from ...support.mcp_http import (
     request,
 )
 from ...support.tables import rows
+from ...support.waiting import eventually
 
 
 def encoded(text: str) -> str:
@@ -124,8 +124,7 @@ async def test_a_disconnection_cancels_the_call() -> None:
         async with client.stream("POST", "/mcp", **modern(call(1, "wait"))) as answer:
             events = events_of(answer)
             assert message_of(await anext(events))["method"] == "notifications/progress"
-        while not gate.cancelled or gate.server.connections:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: gate.cancelled and not gate.server.connections)
 
 
 async def test_a_subscription_gets_the_changes_that_it_asked_for() -> None:

@@ -39,7 +39,7 @@ async def test_the_mounted_application(modules: dict[str, Any]) -> None:
         messages = [message_of(event) async for event in events_of(answer) if event.data]
         assert messages[-1]["result"]["content"] == [{"type": "text", "text": "Sunny in Rome"}]
         assert (await client.post("/mcp", headers={"host": "localhost"})).status_code == 421
-    assert modules["mounted"].mcp._is_closing
+    assert modules["mounted"].mcp.is_closing
 
 
 async def test_a_page_of_an_allowed_origin(modules: dict[str, Any]) -> None:

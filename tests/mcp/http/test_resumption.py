@@ -13,6 +13,7 @@ from jsonrpc_fast.mcp.http.event_store import MemoryEventStore
 
 from ...support.mcp_http import Gate, begin, call, client_of, events_of, message_of, request
 from ...support.tables import rows
+from ...support.waiting import eventually
 
 
 def numbers(messages: list[Any]) -> list[Any]:
@@ -270,8 +271,7 @@ async def test_a_store_that_raises_at_the_end_cuts_nothing() -> None:
         async with client.stream("GET", "/mcp") as answer:
             assert (await anext(events_of(answer))).id
         await client.delete("/mcp")
-        while len(faults) < 2:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: len(faults) == 2)
         assert [str(fault) for fault in faults] == ["no space left"] * 2
 
 
@@ -285,8 +285,7 @@ async def test_a_store_that_raises_after_its_client_has_gone() -> None:
             await anext(events)
             last = (await anext(events)).id
         gate.opened.set()
-        while not faults:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: faults)
         answer = await client.get("/mcp", headers={"last-event-id": last})
         assert answer.status_code == 410
         assert [str(fault) for fault in faults] == ["no space left"]

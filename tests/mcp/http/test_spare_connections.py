@@ -12,6 +12,7 @@ from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
 from jsonrpc_fast.mcp.server import Context, Server
 
 from ...support.mcp_http import client_of, modern, request
+from ...support.waiting import eventually
 
 
 async def call(client: Any, method: str, **params: Any) -> Any:
@@ -41,12 +42,10 @@ async def test_a_function_that_goes_on_after_its_reply_reaches_no_other_client()
     app = server.asgi_app()
     async with client_of(app) as client:
         assert '"kept"' in (await call(client, "tools/call", name="keep", arguments={})).text
-        while not spare_of(app):
-            await asyncio.sleep(0.01)
+        await eventually(lambda: spare_of(app))
         connections = spare_of(app)
         waiting = asyncio.create_task(call(client, "tools/call", name="wait", arguments={}))
-        while not server.connections:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: server.connections)
         is_same = set(connections) == server.connections  # and so is the id of the request
         [context] = kept
         context.log("error", "secret")
@@ -112,5 +111,4 @@ async def test_a_connection_that_keeps_something_serves_once() -> None:
         await call(client, "resources/list")
         assert connection not in server.connections
         assert connection not in spare_of(app)
-        while connection._session.is_connected:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: not connection._session.is_connected)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
+from jsonrpc_fast.mcp.protocol.versions import VERSIONS
 from jsonrpc_fast.mcp.server import (
     Annotations,
     AssistantMessage,
@@ -208,6 +208,7 @@ async def test_icons_titles_and_meta_of_all_definitions(corpora: Path, version: 
             result = await client.result(method, {})
             schema_of(corpora, version, record).validate(result)
             [shown[kind]] = result[kind]
+        first = client.responses[1]["result"]  # of `initialize`, where there is one
         read = await client.result("resources/read", {"uri": "x://fixed"})
         schema_of(corpora, version, "ReadResourceResult").validate(read)
         templated = await client.result("resources/read", {"uri": "x://a/page"})
@@ -226,5 +227,5 @@ async def test_icons_titles_and_meta_of_all_definitions(corpora: Path, version: 
         }
     assert read["contents"] == [{"_meta": {"example.com/a": 1}, "uri": "x://fixed", "text": "a"}]
     assert templated["contents"] == [{"_meta": {"example.com/a": 1}, "uri": "x://a/page", "text": "a"}]
-    info = server._info.to_dict(REVISIONS[version].version)
+    info = read["_meta"]["io.modelcontextprotocol/serverInfo"] if version == "2026-07-28" else first["serverInfo"]
     assert info.get("websiteUrl") == ("https://a.example/" if version >= "2025-11-25" else None)

@@ -22,6 +22,7 @@ from ...support.mcp_conversation import Conversation, converse
 from ...support.mcp_sample import sample
 from ...support.mcp_schemas import Schemas
 from ...support.tables import rows
+from ...support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -239,8 +240,7 @@ async def test_a_batch_that_is_not_allowed_is_one_fault(version: str, policy: An
     batch = b'[{"jsonrpc":"2.0","id":"b0","method":"ping"},{"jsonrpc":"2.0","method":"x"},{"jsonrpc":"2.0","id":"b1"}]'
     ours.send(batch)
     ours.send(encode_request(9, "none"))
-    while not received or received[-1].id != 9:
-        await asyncio.sleep(0.001)
+    await eventually(lambda: received and received[-1].id == 9)
     await ours.close()
     await serving
     unread = [message for message in received if message.id not in (0, 9)]
