@@ -16,7 +16,7 @@ from ..support.tables import rows
 
 ADD = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'
 SUM = b'{"jsonrpc":"2.0","id":1,"result":3}'
-pytestmark = pytest.mark.usefixtures("each_loop")
+pytestmark = pytest.mark.virtual_time
 
 
 def add(a: int, b: int) -> int:
@@ -118,7 +118,6 @@ async def test_an_invalid_length(endpoint: Endpoint, length: bytes) -> None:
     assert client.received == 0
 
 
-@pytest.mark.virtual_time
 async def test_a_slow_body_times_out() -> None:
     endpoint = Endpoint(FUNCTIONS, body_seconds=0.02)
 
@@ -257,7 +256,6 @@ def test_options_are_checked(options: Any, error: type[Exception]) -> None:
         Endpoint(FUNCTIONS, **options)
 
 
-@pytest.mark.virtual_time
 async def test_a_deadline() -> None:
     endpoint = Endpoint({"wait": asyncio.Event().wait, "add": add}, timeout=0.01)
     answer = await post(endpoint, b'{"jsonrpc":"2.0","id":1,"method":"wait"}')

@@ -32,7 +32,7 @@ NO_RESPOND = [
     lambda context, reply: asyncio.sleep(0),
 ]
 pytestmark = [
-    pytest.mark.usefixtures("each_loop"),
+    pytest.mark.virtual_time,
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
 ]
 
@@ -62,7 +62,7 @@ def test_a_result_of_another_type_over_wsgi(option: str, function: Any) -> None:
         WsgiAnswer(WsgiEndpoint({"add": add}, **{option: function}), ADD)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("kind", "options"),
     [
         (Endpoint, {"respond": FAILING_ASYNC[0]}),

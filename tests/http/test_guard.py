@@ -14,8 +14,9 @@ from jsonrpc_fast.http import guard as module
 from jsonrpc_fast.http.guard import Guarded
 
 from ..support.asgi import Client
+from ..support.tables import rows
 
-pytestmark = pytest.mark.usefixtures("each_loop")
+pytestmark = [pytest.mark.usefixtures("each_loop"), pytest.mark.virtual_time]
 
 log: list[str] = []
 
@@ -56,7 +57,6 @@ async def fail() -> None:
     raise ZeroDivisionError
 
 
-@pytest.mark.virtual_time
 async def test_its_time_is_over() -> None:
     assert await guarded(asyncio.sleep(60), seconds=0.01) is None
     await asyncio.sleep(0)  # the task was not left cancelled
@@ -66,7 +66,6 @@ async def test_its_time_is_over() -> None:
         assert task.cancelling() == 0
 
 
-@pytest.mark.virtual_time
 async def test_work_that_does_not_end_at_once() -> None:
     async def stubborn() -> str:
         try:
@@ -79,9 +78,10 @@ async def test_work_that_does_not_end_at_once() -> None:
     await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("ticks", range(1, 7))
+@rows("ticks", range(1, 7))
 async def test_cancelled_from_elsewhere(ticks: int) -> None:
     """At each of its awaits, and nothing is left of it."""
+    log.clear()
     task = asyncio.create_task(guarded(steps(5), seconds=5))
     for _ in range(ticks):
         await asyncio.sleep(0)
@@ -91,7 +91,6 @@ async def test_cancelled_from_elsewhere(ticks: int) -> None:
     assert log in ([], [*log[:-1], "end"])
 
 
-@pytest.mark.virtual_time
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="before Python 3.11 tasks do not count cancellations")
 async def test_cancelled_by_both() -> None:
     """What was cancelled from elsewhere stays cancelled."""
@@ -129,9 +128,9 @@ async def run(client: Client) -> None:
     await ENDPOINT(client.scope, client.receive, client.send)
 
 
-@pytest.mark.virtual_time
-@pytest.mark.parametrize("body", [WAIT % b"", b"[%s,%s]" % (WAIT % b"", WAIT % b"50")])
+@rows("body", [WAIT % b"", b"[%s,%s]" % (WAIT % b"", WAIT % b"50")])
 async def test_the_client_goes(body: bytes) -> None:
+    log.clear()
     client = Client([body, b""])
     task = asyncio.create_task(run(client))
     await asyncio.sleep(0.02)
@@ -151,10 +150,10 @@ async def test_the_client_stays() -> None:
     assert asyncio.all_tasks() <= before
 
 
-@pytest.mark.virtual_time
-@pytest.mark.parametrize("milliseconds", [0, 1, 4, 5, 6, 9, 10, 11, 14])
+@rows("milliseconds", [0, 1, 4, 5, 6, 9, 10, 11, 14])
 async def test_the_client_goes_at_any_time(milliseconds: int) -> None:
     """Before the watch, while it begins, and when the function ends: an answer or none, and the task goes on."""
+    log.clear()
     client = Client(WAIT % b"0.01")
     asyncio.get_running_loop().call_later(milliseconds / 1000, client.gone.set)
     await run(client)
@@ -164,8 +163,9 @@ async def test_the_client_goes_at_any_time(milliseconds: int) -> None:
     await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("ticks", range(8))
+@rows("ticks", range(8))
 async def test_the_server_cancels_a_request(ticks: int) -> None:
+    log.clear()
     async def slow_receive() -> Any:
         await asyncio.sleep(0)
         return await client.receive()
@@ -181,7 +181,6 @@ async def test_the_server_cancels_a_request(ticks: int) -> None:
     assert log.count("begin") == log.count("cancelled")
 
 
-@pytest.mark.virtual_time
 async def test_a_function_that_returns_although_it_is_cancelled() -> None:
     async def stubborn() -> str:
         try:
@@ -196,7 +195,6 @@ async def test_a_function_that_returns_although_it_is_cancelled() -> None:
     await asyncio.sleep(0)
 
 
-@pytest.mark.virtual_time
 async def test_a_receive_that_returns_although_it_is_cancelled() -> None:
     async def receive() -> Any:
         try:

@@ -175,7 +175,7 @@ def test_a_flood_of_connections(server: Server) -> None:
     assert server.call("add", 1, 2) == 3
 
 
-@pytest.mark.parametrize(
+@rows(
     "body",
     [
         b"5\r\nhello\r\nzz\r\n",
@@ -203,7 +203,7 @@ def test_wrong_lengths(server: Server) -> None:
     assert server.call("add", 1, 2) == 3
 
 
-@pytest.mark.parametrize("body", [b'"\xff\xfe"', b"\xef\xbb\xbf" + ADD, ADD.decode().encode("utf-16"), b"\x00" * 10])
+@rows("body", [b'"\xff\xfe"', b"\xef\xbb\xbf" + ADD, ADD.decode().encode("utf-16"), b"\x00" * 10])
 def test_texts_that_are_not_utf8(server: Server, body: bytes) -> None:
     status, answer = server.post(body)
     assert (status, b'"code":-32700' in answer) == (200, True)

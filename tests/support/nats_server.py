@@ -60,6 +60,15 @@ class NatsServer:
             time.sleep(0.01)
         raise TimeoutError("nats-server did not start")
 
+    def pause(self) -> None:
+        """Let it read nothing more."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)

@@ -34,7 +34,9 @@ class RedisServer:
     def url(self) -> str:
         return f"unix://{self.socket}"
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
+        """Start it, with further lines for its configuration."""
+        self._options += options
         assert PROGRAM is not None
         lines = ["port 0", f"unixsocket {self.socket}", f"dir {self._folder}", 'save ""', *self._options]
         file = self._folder / "redis.conf"

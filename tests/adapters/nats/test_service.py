@@ -20,15 +20,9 @@ from jsonrpc_fast.handlers import Handlers, RequestContext
 
 from ...isolated import nats_load
 from ...support.nats_server import NatsServer, connected, nats_server, needs_server
+from ...support.waiting import eventually
 
 pytestmark = [needs_server, pytest.mark.timeout(60), pytest.mark.time_limit(50)]
-
-
-async def until(condition: Any, seconds: float = 10) -> None:
-    end = asyncio.get_running_loop().time() + seconds
-    while not condition():
-        assert asyncio.get_running_loop().time() < end
-        await asyncio.sleep(0.01)
 
 
 async def nothing(*_: object) -> None:
@@ -86,10 +80,10 @@ class TestServices:
         found: list[Any] = []
         async with connected(server) as connection, Service(connection, "s", {"note": found.append}):
             await ServiceClient(connection, "s").notify("note", [1])
-            await until(lambda: found == [1])
+            await eventually(lambda: found == [1])
             replies = await connection.subscribe("inbox")
             await connection.publish("s", b'{"jsonrpc":"2.0","method":"note","params":[2]}', reply="inbox")
-            await until(lambda: found == [1, 2])
+            await eventually(lambda: found == [1, 2])
             with pytest.raises(nats.errors.TimeoutError):
                 await replies.next_msg(0.1)
 
@@ -161,7 +155,7 @@ class TestServices:
         async with connected(server) as connection, Service(connection, "s", handlers, max_handlers=2, max_waiting=3):
             client = ServiceClient(connection, "s", timeout=10)
             calls = [asyncio.create_task(client.call("wait")) for _ in range(9)]
-            await until(lambda: sum(call.done() for call in calls) == 4)
+            await eventually(lambda: sum(call.done() for call in calls) == 4)
             batch = b'[{"jsonrpc":"2.0","id":"a","method":"wait"},{"jsonrpc":"2.0","method":"wait"}]'
             reply = (await connection.request("s", batch, timeout=10)).data
             assert reply == (
@@ -207,7 +201,7 @@ class TestServices:
             await service.start()
             client = ServiceClient(other, "s", timeout=10)
             calls = [asyncio.create_task(client.call("double", [number])) for number in range(100)]
-            await until(lambda: any(call.done() for call in calls))
+            await eventually(lambda: any(call.done() for call in calls))
             await service.stop()
             assert await asyncio.gather(*calls) == [number * 2 for number in range(100)]
             with pytest.raises(ConnectionLost):
@@ -216,13 +210,17 @@ class TestServices:
 
     async def test_stop_cancels_what_takes_too_long(self, server: NatsServer) -> None:
         async with connected(server) as connection:
-            service = Service(connection, "s", {"sleep": lambda: asyncio.sleep(60)}, max_handlers=1)
+            has_begun = asyncio.Event()
+
+            async def sleep() -> None:
+                has_begun.set()
+                await asyncio.sleep(60)
+
+            service = Service(connection, "s", {"sleep": sleep}, max_handlers=1)
             await service.start()
-            calls = [asyncio.create_task(ServiceClient(connection, "s", timeout=1.0).call("sleep")) for _ in range(3)]
-            await asyncio.sleep(0.1)
-            begun = asyncio.get_running_loop().time()
-            await service.stop(grace_seconds=0.1)
-            assert asyncio.get_running_loop().time() - begun < 20
+            calls = [asyncio.create_task(ServiceClient(connection, "s", timeout=0.5).call("sleep")) for _ in range(3)]
+            await has_begun.wait()
+            await asyncio.wait_for(service.stop(grace_seconds=0.1), 20)
             found = await asyncio.gather(*calls, return_exceptions=True)
             assert [type(error) for error in found] == [CallTimeout] * 3
 
@@ -239,8 +237,8 @@ class TestServices:
             found = await asyncio.gather(*[client.call("double", [1]) for _ in range(20)], return_exceptions=True)
             assert {type(error) for error in found} <= {CallTimeout, ConnectionLost}
             server.start()
-            await until(lambda: connection.is_connected and other.is_connected, 20)
-            await asyncio.sleep(0.2)  # for the subscription
+            await eventually(lambda: connection.is_connected and other.is_connected, 20)
+            await connection.flush()  # the subscription
             assert await client.call("double", [2], timeout=10) == 4
 
     async def test_options(self) -> None:
@@ -298,11 +296,10 @@ class TestStreams:
             async with Service(connection, "s", {"m": lambda: runs.append(1)}, jetstream=stream, ack_seconds=0.2):
                 text = b'{"jsonrpc":"2.0","id":1,"method":"m"}'
                 await stream.publish("s", text, headers={"Jsonrpc-Reply-To": "a b c"})
-                await until(lambda: runs)
-                await asyncio.sleep(1)
+                await eventually(lambda: runs)
+                while (await stream.consumers_info("jobs"))[0].num_ack_pending:
+                    await asyncio.sleep(0.01)
                 assert runs == [1]
-                (consumer,) = await stream.consumers_info("jobs")
-                assert consumer.num_ack_pending == 0
 
     async def test_two_subjects_of_one_stream(self, stream_server: NatsServer) -> None:
         """Each service gets the messages of its own subject, and all of them."""
@@ -320,7 +317,7 @@ class TestStreams:
                     for subject in subjects:
                         await clients[subject].notify("m", [number])
                         await clients[subject].call("m", [number + 10], timeout=10)
-                await until(lambda: sum(map(len, runs.values())) == 100)
+                await eventually(lambda: sum(map(len, runs.values())) == 100)
             assert {subject: sorted(found) for subject, found in runs.items()} == {s: list(range(20)) for s in subjects}
             assert (await stream.stream_info("jobs")).state.messages == 0
 
