@@ -166,6 +166,7 @@ async def test_the_client_goes_at_any_time(milliseconds: int) -> None:
 @rows("ticks", range(8))
 async def test_the_server_cancels_a_request(ticks: int) -> None:
     log.clear()
+
     async def slow_receive() -> Any:
         await asyncio.sleep(0)
         return await client.receive()
