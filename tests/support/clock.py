@@ -10,6 +10,11 @@ Rules:
 - The time does not jump while a thread of `run_in_executor` works. The loop does not know of other threads.
 - A file descriptor is refused: whether it is ready depends on real time.
 - `REAL_SECONDS` limit the real time of a loop, because one that is always ready never comes to its timers.
+
+With real sockets and processes a test moves the clock of asyncio's loop itself:
+
+    move = moving_clock()
+    move(60)  # the timers of the next minute are due; the clock runs on by itself, too
 """
 
 from __future__ import annotations
@@ -20,9 +25,30 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import pytest
+
 START: Final = 1000.0
 """The time of a new loop: not zero, which code could take for none."""
 REAL_SECONDS: Final = 50.0
+
+
+def moving_clock() -> Callable[[float], None]:
+    """Return a function that moves the time of the running loop forward, by seconds. Skips the test on uvloop.
+
+    The limit of an async test is in that time, too: `@pytest.mark.time_limit(3600)`.
+    """
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, asyncio.BaseEventLoop):
+        pytest.skip("the clock of uvloop cannot be moved")
+    moved = 0.0
+    time_of_loop = loop.time
+
+    def move(seconds: float) -> None:
+        nonlocal moved
+        moved += seconds
+
+    loop.time = lambda: time_of_loop() + moved  # type: ignore[method-assign]
+    return move
 
 
 class Deadlock(AssertionError):

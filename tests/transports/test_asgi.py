@@ -320,19 +320,22 @@ async def uvicorn_serving(folder: Any, target: str) -> AsyncIterator[str]:
         await process.communicate()
 
 
-@pytest.mark.parametrize(("target", "path"), [("app", "/rpc"), ("app", "/mounted/"), ("endpoint", "/")])
-async def test_under_uvicorn(tmp_path: Any, target: str, path: str) -> None:
+@pytest.mark.parametrize(
+    "target, paths", [("app", ["/rpc", "/mounted/"]), ("endpoint", ["/"])], ids=["app", "endpoint"]
+)
+async def test_under_uvicorn(tmp_path: Any, target: str, paths: list[str]) -> None:
     async with uvicorn_serving(tmp_path, f"served_app:{target}") as uri:
         from jsonrpc_fast.transports.websocket import WebSocketClient
 
-        client = WebSocketClient(uri + path)
-        async with Session(client) as session:
-            assert await asyncio.gather(*[session.call("add", [n, 1]) for n in range(200)]) == list(range(1, 201))
-            assert await session.call("echo", ["é" * 300_000]) == "é" * 300_000
-        assert client.close_code == 1000
-        lost = WebSocketClient(uri + path)
-        await lost.start()
-        lost.send(Request(1, "add", [1, 2]))
-        await lost.disconnect()
-        async with Session(WebSocketClient(uri + path)) as session:  # others are served
-            assert await session.call("add", [1, 2]) == 3
+        for path in paths:
+            client = WebSocketClient(uri + path)
+            async with Session(client) as session:
+                assert await asyncio.gather(*[session.call("add", [n, 1]) for n in range(200)]) == list(range(1, 201))
+                assert await session.call("echo", ["é" * 300_000]) == "é" * 300_000
+            assert client.close_code == 1000
+            lost = WebSocketClient(uri + path)
+            await lost.start()
+            lost.send(Request(1, "add", [1, 2]))
+            await lost.disconnect()
+            async with Session(WebSocketClient(uri + path)) as session:  # others are served
+                assert await session.call("add", [1, 2]) == 3

@@ -68,7 +68,8 @@ async def workers_at(listening: socket.socket) -> AsyncIterator[Start]:
         assert (process.returncode, said) == (0, b"")
 
 
-async def test_a_rolling_restart_loses_no_call(worker: list[str]) -> None:
+@pytest.mark.parametrize("restarts", [1, pytest.param(5, marks=pytest.mark.slow)])
+async def test_a_restart_loses_no_call(worker: list[str], restarts: int) -> None:
     served: Counter[int] = Counter()  # by worker
     is_over = False
 
@@ -90,7 +91,7 @@ async def test_a_rolling_restart_loses_no_call(worker: list[str]) -> None:
                 for _ in range(8)
             ]
             calls = [asyncio.create_task(call(client)) for client in clients for _ in range(4)]
-            for _ in range(3):
+            for _ in range(restarts):
                 await eventually(lambda old=old: served[old.pid] > 50)  # type: ignore[misc]
                 new = await start(worker)
                 old.send_signal(signal.SIGTERM)

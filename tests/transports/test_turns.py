@@ -205,7 +205,7 @@ async def check_floods(kind: str, size: int) -> None:
 
 @pytest.mark.parametrize("kind", FLOODS)
 async def test_floods(kind: str) -> None:
-    await check_floods(kind, 1 << 15 if kind == "compressed" else 1 << 19)
+    await check_floods(kind, 1 << 14 if kind == "compressed" else 1 << 18)
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -170,10 +169,9 @@ def test_stray_output_with_a_closed_stderr() -> None:
 def test_children_do_not_inherit_the_wire() -> None:
     changes = """
         def reply(transport, message):
-            child = subprocess.Popen(["sleep", "30"])
+            child = subprocess.Popen(["sleep", "60"])
             transport.send(Response(message.id, child.pid))
     """
-    started = time.monotonic()
     with subprocess.Popen(echo(changes), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -181,8 +179,7 @@ def test_children_do_not_inherit_the_wire() -> None:
         process.stdin.flush()
         line = process.stdout.readline()
         process.stdin.close()
-        assert process.stdout.read() == b""  # although the child still runs
-        assert time.monotonic() - started < 20
+        assert process.stdout.read() == b""  # although the child still runs: the test has a limit of 40 seconds
         assert process.wait(20) == 0
     found = re.search(rb'"result":(\d+)', line)
     assert found is not None

@@ -12,15 +12,17 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import Notification, Request, Response, encode_notification
+from jsonrpc_fast import Limits, Notification, Request, Response, encode_notification
 from jsonrpc_fast.errors import ConnectionLost
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import TcpClient, TcpServer
 
 from ...isolated.tls_closes import close_many_times
 from ...support.certificates import contexts, new_client_context
+from ...support.clock import moving_clock
 from ...support.tables import rows
 from ...support.transports import RecordedConnections, Recorder, echo, eventually, serving
+from ...support.waiting import settle
 
 pytest.importorskip("trustme", reason="trustme is not installed")
 
@@ -121,12 +123,12 @@ async def test_the_peer_half_closes_and_still_gets_its_replies() -> None:
 
 async def test_what_follows_the_end_of_tls_is_not_kept() -> None:
     """The peer ends TLS while a handler runs, and sends on without TLS."""
-    begun = asyncio.Event()
+    begun, ended = asyncio.Event(), asyncio.Event()
     channels: list[Any] = []
 
     async def wait() -> None:
         begun.set()
-        await asyncio.sleep(30)
+        await ended.wait()
 
     async def serve(transport: Any) -> None:
         channels.append(transport._channel)
@@ -149,6 +151,7 @@ async def test_what_follows_the_end_of_tls_is_not_kept() -> None:
                 break
         await asyncio.sleep(0.05)
         assert channels[0]._incoming.pending < 300_000
+        ended.set()
         raw.abort()
 
 
@@ -288,7 +291,8 @@ async def test_websocket_over_tls() -> None:
 
     from jsonrpc_fast.transports.websocket import WebSocketClient, WebSocketServer
 
-    server = WebSocketServer(serve_session, "127.0.0.1", 0, ssl=contexts()[0])
+    limits = Limits(message_bytes=1_000_000)
+    server = WebSocketServer(serve_session, "127.0.0.1", 0, ssl=contexts()[0], limits=limits)
     await server.start()
     uri = f"wss://127.0.0.1:{server.address[1]}"
     async with Session(WebSocketClient(uri, ssl=contexts()[1])) as session:
@@ -296,7 +300,7 @@ async def test_websocket_over_tls() -> None:
     async with connect(uri, ssl=contexts()[1]) as peer:
         await peer.send('{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}')
         assert await peer.recv() == '{"jsonrpc":"2.0","id":1,"result":3}'
-        await peer.send("x" * 70_000_000)
+        await peer.send("x" * 2_000_000)
         await peer.wait_closed()
         assert peer.close_code == 1009
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -346,16 +350,23 @@ async def test_options() -> None:
         TcpClient("localhost", 1, ssl=True)  # type: ignore[arg-type]
 
 
+@pytest.mark.time_limit(3600)  # of the clock that it moves
 async def test_an_idle_tcp_connection_is_closed() -> None:
     connections = RecordedConnections()
-    async with serving(connections, idle_seconds=0.1) as server:
+    async with serving(connections, idle_seconds=60) as server:
         client = TcpClient(*server.address[:2])
         recorder = Recorder(client)
         await client.start()
-        for _ in range(4):
-            await asyncio.sleep(0.05)
+        move = moving_clock()
+        for count in range(1, 5):
             client.send(Notification("n"))
+            await eventually(lambda count=count: connections and len(connections[0].events) == count)  # type: ignore[misc]
+            move(40)
+            await settle()
         assert recorder.events == []
+        move(60)
+        await settle()
+        move(60)
         await client.wait_closed()
         assert recorder.events == ["closed"]
         await eventually(lambda: server.connections == 0)

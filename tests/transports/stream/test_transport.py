@@ -147,17 +147,19 @@ async def test_a_connection_with_little_traffic_uses_little_memory() -> None:
     server = TcpServer(echo, "127.0.0.1", 0)
     await server.start()
     before = memory()
-    clients = [TcpClient(*server.address[:2]) for _ in range(200)]
+    clients = [TcpClient(*server.address[:2]) for _ in range(50)]  # a process may have 256 open files
     recorders = [Recorder(client) for client in clients]
-    for client in clients:
-        await client.start()
-        client.send(Request(1, "m"))
-    for recorder in recorders:
-        await recorder.wait_for(1)
-    assert memory() - before < 400 * 64 * 1024
-    for client in clients:
-        await client.disconnect()
-    await server.close()
+    try:
+        for client in clients:
+            await client.start()
+            client.send(Request(1, "m"))
+        for recorder in recorders:
+            await recorder.wait_for(1)
+        assert memory() - before < 2 * len(clients) * 64 * 1024
+    finally:
+        for client in clients:
+            await client.disconnect()
+        await server.close()
 
 
 async def test_writing_to_a_connection_that_was_reset_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -25,8 +25,10 @@ from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
 from jsonrpc_fast.transports.websocket import CloseCode, WebSocketClient, WebSocketServer
 from jsonrpc_fast.transports.websocket import transport as websocket_transport
 
+from ...support.clock import moving_clock
 from ...support.tables import rows
 from ...support.transports import RecordedConnections, Recorder, eventually, flood
+from ...support.waiting import settle
 from ...support.websocket_peers import (
     CALL,
     HANDLERS,
@@ -331,14 +333,21 @@ async def test_everything_sent_before_a_close_arrives() -> None:
             assert [event.params[0] for event in recorder.events[:-1]] == list(range(200))
 
 
-async def test_pings_are_answered_and_a_silent_peer_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.time_limit(3600)  # of the clock that it moves
+async def test_pings_are_answered_and_a_silent_peer_is_lost() -> None:
     connections = RecordedConnections()
-    async with serving(connections, ping_seconds=0.1) as server:
+    async with serving(connections, ping_seconds=20) as server:
+        move = moving_clock()
         async with connect(uri_of(server), ping_interval=None) as peer:
-            await asyncio.sleep(0.5)
-            assert await (await peer.ping()) < 10
+            for _ in range(6):
+                move(20)
+                await (await peer.ping())
         async with raw_client(server) as (reader, _):
-            assert await reader.read() == b"\x89\x00"  # one ping, then the end
+            await eventually(lambda: len(connections) == 2)
+            move(20)
+            assert await reader.readexactly(2) == b"\x89\x00"
+            move(20)
+            assert await reader.read() == b""
         await eventually(lambda: server.connections == 0)
     lost = connections[1].events
     assert isinstance(lost[0], ConnectionLost)
@@ -346,20 +355,33 @@ async def test_pings_are_answered_and_a_silent_peer_is_lost(monkeypatch: pytest.
     assert lost[1:] == ["closed"]
 
 
-async def test_an_idle_connection_is_closed_but_not_while_this_side_does_not_read() -> None:
+@pytest.mark.time_limit(3600)  # of the clock that it moves
+async def test_an_idle_connection_is_closed() -> None:
     connections = RecordedConnections()
-    async with serving(connections, idle_seconds=0.1, ping_seconds=None) as server:
-        client, recorder = await connected(server)
+    async with serving(connections, idle_seconds=60, ping_seconds=None) as server:
+        move = moving_clock()
+        client, _ = await connected(server, ping_seconds=None)
+        await eventually(lambda: len(connections) == 1)
+        for _ in range(2):
+            move(60)
+            await settle()
         await client.wait_closed()
         assert client.close_code == 1008
         await eventually(lambda: server.connections == 0)
-        assert isinstance(connections[0].events[0], ConnectionLost)
-        client, recorder = await connected(server, idle_seconds=0.1)
+    assert isinstance(connections[0].events[0], ConnectionLost)
+
+
+@pytest.mark.time_limit(3600)  # of the clock that it moves
+async def test_a_side_that_does_not_read_does_not_take_its_peer_for_idle() -> None:
+    async with serving(ping_seconds=None) as server:
+        client, recorder = await connected(server, idle_seconds=60, ping_seconds=None)
         client.pause_reading()
-        await asyncio.sleep(0.4)
+        move = moving_clock()
+        for _ in range(3):
+            move(60)
+            await settle()
         assert recorder.events == []
         await client.disconnect()
-        await eventually(lambda: server.connections == 0)
 
 
 async def test_pings_of_a_peer_that_does_not_read_take_no_memory() -> None:
