@@ -320,10 +320,9 @@ async def uvicorn_serving(folder: Any, target: str) -> AsyncIterator[str]:
         await process.communicate()
 
 
-@pytest.mark.parametrize(
-    "target, paths", [("app", ["/rpc", "/mounted/"]), ("endpoint", ["/"])], ids=["app", "endpoint"]
-)
-async def test_under_uvicorn(tmp_path: Any, target: str, paths: list[str]) -> None:
+@pytest.mark.parametrize("target", ["app", "endpoint"])
+async def test_under_uvicorn(tmp_path: Any, target: str) -> None:
+    paths = ["/rpc", "/mounted/"] if target == "app" else ["/"]
     async with uvicorn_serving(tmp_path, f"served_app:{target}") as uri:
         from jsonrpc_fast.transports.websocket import WebSocketClient
 
