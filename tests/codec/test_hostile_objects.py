@@ -409,6 +409,16 @@ def test_every_allocation_of_the_core_may_fail(backends: tuple[ModuleType, Modul
     assert run(backends[0], script) == "True\n"
 
 
+@pytest.mark.skipif(importlib.util.find_spec("_testcapi") is None, reason="this interpreter has no _testcapi")
+def test_allocations_that_fail_in_calls_with_orjson() -> None:
+    """A short run; `nox -s allocations` is a longer one."""
+    pytest.importorskip("jsonrpc_fast.codec._core")
+    command = [sys.executable, "-m", "tests.isolated.allocations", "--calls", "24"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert ran.stdout.startswith("24 different calls, ")
+
+
 def test_the_traceback_of_a_refused_text_does_not_hold_it(impl: ModuleType) -> None:
     for data in (b"[" + 5000 * b"x", "[" + 5000 * "x", "[" + 5000 * "x" + "\ud800", 2000 * b"[" + 2000 * b"]"):
         with pytest.raises(errors.ParseError) as caught:

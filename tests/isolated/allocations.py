@@ -12,7 +12,6 @@ Rules:
 
 from __future__ import annotations
 
-import _testcapi
 import argparse
 import faulthandler
 import itertools
@@ -24,6 +23,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import orjson
+
+try:
+    import _testcapi
+except ImportError:
+    sys.exit("this interpreter has no _testcapi, which makes allocations fail")
 
 _functions = {name: getattr(orjson, name) for name in ("dumps", "loads")}
 
