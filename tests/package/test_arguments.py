@@ -130,7 +130,12 @@ def options_of(name: str) -> list[str]:
 def test_every_constructor_refuses_what_it_cannot_use() -> None:
     with table() as row:
         for name, found, good in CONSTRUCTORS:
-            constructor = found()
+            try:
+                constructor = found()
+            except pytest.skip.Exception as skipped:
+                with row(name):
+                    raise skipped
+                continue
             constructor(**good())
             for parameter in parameters(constructor):
                 if parameter in ANYTHING:
