@@ -276,7 +276,7 @@ class Round:
             min_delay=0.001,
             max_delay=0.05,
             close_seconds=0.5,
-            on_connect=lambda session: session.call("echo", ["hello"], timeout=10),
+            on_connect=lambda session: session.call("echo", ["hello"], timeout=30),
             retry=lambda error: True,
             **options,
         )

@@ -7,11 +7,11 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 
 @functools.cache
 def _authority() -> Any:
+    import pytest  # the programs that read `contexts_of` start without it
+
     return pytest.importorskip("trustme", reason="trustme is not installed").CA()
 
 
