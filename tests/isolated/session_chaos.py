@@ -264,7 +264,9 @@ class Round:
 
     async def run(self, seconds: float) -> None:
         numbers = self.numbers
-        options: dict[str, Any] = {"heartbeat_seconds": numbers.choice([None, 0.3, 2]), "timeout": 30}
+        # A program is silent while it starts.
+        heartbeats = [None, 10] if self.channel == "stdio" else [None, 0.3, 2]
+        options: dict[str, Any] = {"heartbeat_seconds": numbers.choice(heartbeats), "timeout": 30}
         if numbers.random() < 0.4:
             options |= {"max_pending": numbers.choice([4, 64]), "max_handlers": 64, "max_inbox": 200}
         await self.start_far()
