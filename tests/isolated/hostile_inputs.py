@@ -57,35 +57,28 @@ class Result(NamedTuple):
 
 
 def measure(row: Row, backend: str) -> Result:
-    """Measure one input in both sizes."""
+    """Measure one input in both sizes, read in the slowest way."""
     small, large = row.make(row.size), row.make(FACTOR * row.size)
-    measured = [_measure_way(way, small, large) for way in row.ways]
-    seconds = max([seconds for seconds, _ in measured])
-    growth = max([growth for _, growth in measured if growth is not None], default=None)
-    text = row.ways[0](large)
+    read = max(row.ways, key=lambda way: _seconds(way, large))
+    for _ in range(3):
+        times = [_seconds(read, data) for data in (small, large)]
+        growth = None
+        if times[1] >= MIN_SECONDS and len(large) > 2 * len(small):
+            growth = times[1] / times[0] / (len(large) / len(small))
+        if growth is None or growth <= MAX_GROWTH:
+            break
+    text = read(large)
     gc.collect()
     tracemalloc.start()
     base = tracemalloc.get_traced_memory()[0]
-    row.ways[0](large)
+    read(large)
     memory = (tracemalloc.get_traced_memory()[1] - base) / len(large)
     tracemalloc.stop()
-    nanoseconds = seconds / len(large) * 1e9
+    nanoseconds = times[1] / len(large) * 1e9
     is_text = row.layer == "codec" and len(large) >= TEXT_BYTES
     over = nanoseconds > (TEXT_NANOSECONDS if is_text else MAX_NANOSECONDS)[backend] or memory > MAX_BYTES
     has_fault = over or (growth is not None and growth > MAX_GROWTH)
     return Result(row.layer, row.name, len(large), nanoseconds, memory, growth, text, has_fault)
-
-
-def _measure_way(read: Callable[[bytes], str], small: bytes, large: bytes) -> tuple[float, float | None]:
-    """Return the seconds for the larger input, and how much more time a byte of it takes; None if it is too short."""
-    for _ in range(3):
-        times = [_seconds(read, data) for data in (small, large)]
-        if times[1] < MIN_SECONDS or len(large) <= 2 * len(small):
-            return times[1], None
-        growth = times[1] / times[0] / (len(large) / len(small))
-        if growth <= MAX_GROWTH:
-            break
-    return times[1], growth
 
 
 def _seconds(run: Callable[[bytes], str], data: bytes) -> float:
