@@ -107,9 +107,6 @@ async def test_each_request_gets_one_response(conversation: list[tuple[bool, tup
             assert all(0 <= left <= talker.cancelled[id] for id, left in talker.unanswered.items())
 
 
-CALLS = 3000
-
-
 class Server:
     """The handlers of both sides."""
 
@@ -135,8 +132,8 @@ class Server:
         return {"echo": self.echo, "fail": self.fail, "wait": self.wait}
 
 
-async def talk(session: Session, name: str, chance: random.Random) -> dict[str, int]:
-    """Make CALLS calls, 50 at a time, and check every answer. Returns the number of calls by outcome."""
+async def talk(session: Session, name: str, chance: random.Random, calls: int) -> dict[str, int]:
+    """Make calls, 50 at a time, and check every answer. Returns the number of calls by outcome."""
     ends = {"result": 0, "error": 0, "cancelled": 0}
     limit = asyncio.Semaphore(50)
 
@@ -165,13 +162,14 @@ async def talk(session: Session, name: str, chance: random.Random) -> dict[str, 
                 assert reported == [{"progress": number}]
                 ends["cancelled"] += 1
 
-    await asyncio.gather(*map(one, range(CALLS)))
+    await asyncio.gather(*map(one, range(calls)))
     return ends
 
 
 @pytest.mark.time_limit(100)
 @pytest.mark.timeout(120)
-async def test_thousands_of_calls_in_both_directions() -> None:
+@pytest.mark.parametrize("calls", [400, pytest.param(3000, marks=pytest.mark.slow)])
+async def test_calls_in_both_directions(calls: int) -> None:
     (outer_left, left), (outer_right, right) = memory_pair(raw=True), memory_pair(raw=True)
     one, other = Server(), Server()
     faults: list[Any] = []
@@ -179,9 +177,9 @@ async def test_thousands_of_calls_in_both_directions() -> None:
     first = Session(outer_left, one.handlers(), convention=McpConvention())
     second = Session(outer_right, other.handlers(), convention=McpConvention())
     async with relay, first, second:
-        talks = talk(first, "first", random.Random(1)), talk(second, "second", random.Random(2))
+        talks = talk(first, "first", random.Random(1), calls), talk(second, "second", random.Random(2), calls)
         ends = await asyncio.gather(*talks)
-        assert all(min(found.values()) > 300 and sum(found.values()) == CALLS for found in ends)
+        assert all(min(found.values()) > calls / 10 and sum(found.values()) == calls for found in ends)
         await settle()
         assert (one.cancelled, other.cancelled) == (ends[1]["cancelled"], ends[0]["cancelled"])
         assert faults == []
