@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from jsonrpc_fast.mcp.protocol.patterns import growth
 
 from ...support.tables import rows
@@ -39,6 +41,7 @@ def test_growth(pattern: str, power: int) -> None:
     assert growth(pattern) == power
 
 
+@pytest.mark.slow
 @rows("text", ["[", "(?=", "^(?=[", "(", "\\", "^(?=a", "[^]"])
 def test_growth_takes_linear_time(text: str) -> None:
     began = time.process_time()
