@@ -3,8 +3,8 @@
 The profiles, chosen by `HYPOTHESIS_PROFILE` or `--hypothesis-profile`:
 
     dev       30 examples (the default)
-    ci        300 examples, the same in every run
-    thorough  3000 examples
+    ci        100 examples, the same in every run
+    thorough  2000 examples, in the nightly sessions
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ def register_profiles() -> None:
     """Register the profiles with Hypothesis, and load the one that the environment names."""
     common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.register_profile("dev", common, max_examples=30)
-    settings.register_profile("ci", common, max_examples=300, derandomize=True, print_blob=True)
-    settings.register_profile("thorough", common, max_examples=3000)
+    settings.register_profile("ci", common, max_examples=100, derandomize=True, print_blob=True)
+    settings.register_profile("thorough", common, max_examples=2000)
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
 
 
