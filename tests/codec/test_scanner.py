@@ -265,6 +265,7 @@ HOSTILE = {
 
 
 @rows("name", HOSTILE)
+@pytest.mark.slow
 def test_a_hostile_text_takes_linear_time(name: str) -> None:
     def seconds(size: int) -> float:
         text = HOSTILE[name](size)

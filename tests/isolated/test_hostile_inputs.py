@@ -40,6 +40,7 @@ def test_the_core_is_not_slower_than_the_pure_backend() -> None:
     assert [ratio for ratio in hostile_ratios.measure_all(INPUTS, 0.5) if ratio.is_broken] == []
 
 
+@pytest.mark.slow
 def test_a_core_that_is_slower_breaks_the_law() -> None:
     def read(backend: ModuleType, data: bytes) -> str:
         return str(sum(range(20_000 if backend is _core else 10_000)))
