@@ -13,6 +13,7 @@ from __future__ import annotations
 import filecmp
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -71,6 +72,7 @@ NIGHTLY: list[tuple[str, ...]] = [
     ("check_packages",),
     ("no_compiler",),
     ("installed",),
+    ("lowest",),
     ("sdist",),
     *[(f"pythons-{version}", "--slow") for version in PYTHONS],
     *[(f"pure_wheel-{version}",) for version in PYTHONS],
@@ -104,6 +106,21 @@ SOAKS = (
 )
 """Programs of tests/isolated that run for minutes, and their arguments."""
 GUIDED_SECONDS = 600
+
+FOR_DEVELOPMENT = ("bench", "dev", "docs", "test")
+"""The extras that no user of the package installs."""
+LOWEST_TOOLS = (
+    "hypothesis>=6.100",
+    "opentelemetry-sdk>=1.30",
+    "pydantic>=2.8",
+    "pytest>=8.3",
+    "pytest-benchmark>=5.1",
+    "pytest-timeout>=2.3",
+    "pytest-xdist>=3.6",
+    "starlette>=0.40",
+    "trustme>=1.1",
+)
+"""What the tests need besides the lowest versions. The test extra has libraries that ask for newer ones."""
 
 BACKEND = "import jsonrpc_fast; print(jsonrpc_fast.BACKEND)"
 PLACE = "import jsonrpc_fast; print(jsonrpc_fast.__file__)"
@@ -404,6 +421,26 @@ def pythons(session: nox.Session) -> None:
     """Run the tests on each installed Python."""
     session.install("-e", ".[test]", env={"JSONRPC_FAST_EXTENSION": "yes"})
     session.run(*PYTEST, *session.posargs)
+
+
+def lowest_versions() -> list[str]:
+    """Return a constraint for each dependency of the package and its extras: the lowest version that is allowed."""
+    project = nox.project.load_toml(ROOT / "pyproject.toml")["project"]
+    extras = project["optional-dependencies"]
+    lists = [project["dependencies"], *(extras[name] for name in extras if name not in FOR_DEVELOPMENT)]
+    found = [re.match(r"([\w.-]+)>=([\d.]+)", text) for one in lists for text in one]
+    return sorted({f"{match[1]}=={match[2]}" for match in found if match is not None})
+
+
+@nox.session(venv_backend="virtualenv")
+def lowest(session: nox.Session) -> None:
+    """Run the tests with the lowest version of each dependency that the bounds allow."""
+    constraints = temporary_folder(session) / "constraints.txt"
+    constraints.write_text("".join(f"{line}\n" for line in lowest_versions()))
+    package = ".[aiorpcx,cli,http,mcp-http,nats,otel,pygls,pylsp,redis,typed,web3,websocket]"
+    session.install("-c", str(constraints), "-e", package, *LOWEST_TOOLS, env={"JSONRPC_FAST_EXTENSION": "yes"})
+    folders = ("tests/codec", "tests/framing", "tests/http", "tests/mcp", "tests/adapters", "tests/transports")
+    session.run(*PYTEST, *(session.posargs or folders))
 
 
 @nox.session(venv_backend="virtualenv")

@@ -46,3 +46,17 @@ def test_a_night_runs_sessions_that_there_are_and_the_workflow_runs_all_of_them(
     workflow = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
     [block] = re.findall(r"sessions:\n((?: {10}- .*\n)+)", workflow)
     assert set(block.replace("-", " ").split()) == {name.partition("-")[0] for name in names}
+
+
+def test_every_bound_of_the_package_is_installed_by_the_session_for_the_lowest_versions(noxfile: Any) -> None:
+    found = noxfile.lowest_versions()
+    assert "orjson==3.11.7" in found
+    project = nox.project.load_toml(ROOT / "pyproject.toml")["project"]
+    extras = project["optional-dependencies"]
+    needed = {
+        re.split(r"[^\w.-]", text)[0]
+        for name, texts in {**extras, "": project["dependencies"]}.items()
+        if name not in noxfile.FOR_DEVELOPMENT
+        for text in texts
+    }
+    assert {line.partition("==")[0] for line in found} == needed - {"jsonrpc_fast"}
