@@ -21,15 +21,15 @@ def test_the_library_of_objects() -> None:
             pass
 
         for given in (
-            library.Client(),
-            library.AsyncClient(),
-            library.HTTPTransport(),
+            library.Client(verify=False),
+            library.AsyncClient(verify=False),
+            library.HTTPTransport(verify=False),
             library.BasicAuth("a", "b"),
             library.Limits(),
             library.Headers(),
             library.URL("http://a/"),
             Derived(),
-            {"all://": library.HTTPTransport()},
+            {"all://": library.HTTPTransport(verify=False)},
         ):
             assert library_of(None, "text", given) is library
 
