@@ -30,7 +30,7 @@ class HttpDetector:
             if method is None:
                 return False
             if not method[1]:
-                self._seen = method[0]
+                self._seen = method[0].lstrip(b"\r\n")  # blank lines may go on for ever
                 return None
             text = (self._seen + text)[method.end() :]
             self._seen = b""

@@ -89,12 +89,12 @@ async def test_a_writer_that_reports_after_the_end() -> None:
 @pytest.mark.time_limit(3600)  # of the clock that it moves
 @rows("trap, returncode", [("", -signal.SIGTERM), ("trap '' TERM;", -signal.SIGKILL)])
 async def test_a_child_that_does_not_end(trap: str, returncode: int) -> None:
+    move = moving_clock()
     script = f"""{trap} echo '{{"jsonrpc":"2.0","method":"ready"}}'; while :; do sleep 0.05; done"""
     child = Child(["sh", "-c", script], exit_seconds=60, terminate_seconds=60)
     await child.start()
     await child.recorder.wait_for(1)
     closing = asyncio.create_task(child.close())
-    move = moving_clock()
     for seconds in (0, 59):
         move(seconds)
         await settle()
@@ -120,12 +120,12 @@ async def test_disconnect_does_not_wait_for_the_child() -> None:
 
 @pytest.mark.time_limit(3600)  # of the clock that it moves
 async def test_closing_a_child_that_does_not_read() -> None:
+    move = moving_clock()
     child = Child(["sleep", "30"], drain_seconds=60)
     await child.start()
     child.send(Notification("n", ["x" * 1_000_000]))
     assert child.write_buffer_bytes > 900_000
     closing = asyncio.create_task(child.close())
-    move = moving_clock()
     for seconds in (0, 59):
         move(seconds)
         await settle()

@@ -352,12 +352,12 @@ async def test_options() -> None:
 
 @pytest.mark.time_limit(3600)  # of the clock that it moves
 async def test_an_idle_tcp_connection_is_closed() -> None:
+    move = moving_clock()
     connections = RecordedConnections()
     async with serving(connections, idle_seconds=60) as server:
         client = TcpClient(*server.address[:2])
         recorder = Recorder(client)
         await client.start()
-        move = moving_clock()
         for count in range(1, 5):
             client.send(Notification("n"))
             await eventually(lambda count=count: connections and len(connections[0].events) == count)  # type: ignore[misc]

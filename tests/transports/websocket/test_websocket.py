@@ -335,9 +335,9 @@ async def test_everything_sent_before_a_close_arrives() -> None:
 
 @pytest.mark.time_limit(3600)  # of the clock that it moves
 async def test_pings_are_answered_and_a_silent_peer_is_lost() -> None:
+    move = moving_clock()
     connections = RecordedConnections()
     async with serving(connections, ping_seconds=20) as server:
-        move = moving_clock()
         async with connect(uri_of(server), ping_interval=None) as peer:
             for _ in range(6):
                 move(20)
@@ -357,9 +357,9 @@ async def test_pings_are_answered_and_a_silent_peer_is_lost() -> None:
 
 @pytest.mark.time_limit(3600)  # of the clock that it moves
 async def test_an_idle_connection_is_closed() -> None:
+    move = moving_clock()
     connections = RecordedConnections()
     async with serving(connections, idle_seconds=60, ping_seconds=None) as server:
-        move = moving_clock()
         client, _ = await connected(server, ping_seconds=None)
         await eventually(lambda: len(connections) == 1)
         for _ in range(2):
@@ -373,10 +373,10 @@ async def test_an_idle_connection_is_closed() -> None:
 
 @pytest.mark.time_limit(3600)  # of the clock that it moves
 async def test_a_side_that_does_not_read_does_not_take_its_peer_for_idle() -> None:
+    move = moving_clock()
     async with serving(ping_seconds=None) as server:
         client, recorder = await connected(server, idle_seconds=60, ping_seconds=None)
         client.pause_reading()
-        move = moving_clock()
         for _ in range(3):
             move(60)
             await settle()
