@@ -22,6 +22,8 @@ from .support.command_line import MIXED
 from .support.examples import register_profiles
 
 BACKENDS = {"cython": "jsonrpc_fast.codec._core", "python": "jsonrpc_fast.codec._pure"}
+BOTH = {"impl", "backends"}
+"""The fixtures of tests that use both backends."""
 OF_THE_CORE_ALONE = ("test_fast_path.py", "test_paths.py")
 SLOW = pytest.StashKey[int]()
 """How many slow tests are left out."""
@@ -57,9 +59,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, pytest.Function) and item.get_closest_marker("virtual_time"):
             item.fixturenames.append("virtual_time")  # after `loop` and `each_loop`
     if config.getoption("--without-impl"):
-        kept = [item for item in items if "impl" not in getattr(item, "fixturenames", ())]
-        config.hook.pytest_deselected(items=[item for item in items if "impl" in getattr(item, "fixturenames", ())])
-        items[:] = kept
+        left_out = [item for item in items if not BOTH.isdisjoint(getattr(item, "fixturenames", ()))]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if BOTH.isdisjoint(getattr(item, "fixturenames", ()))]
     if not config.getoption("--slow"):
         left_out = [item for item in items if item.get_closest_marker("slow")]
         config.stash[SLOW] = len(left_out)
