@@ -17,7 +17,7 @@ HOST = "127.0.0.1"
 @contextlib.asynccontextmanager
 async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
     """Serve an application, and yield its URL without a path."""
-    options = {"timeout_graceful_shutdown": 5, "log_level": "critical", **options}
+    options = {"timeout_graceful_shutdown": 5, "log_level": "critical", "ws": "none", **options}
     config = uvicorn.Config(app, host=HOST, port=0, **options)
     config.load()
     server = uvicorn.Server(config)

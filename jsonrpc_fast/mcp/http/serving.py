@@ -107,7 +107,8 @@ def run_server(kind: Any, app: Any, **options: Any) -> int:
     """
     import uvicorn
 
-    server = kind(uvicorn.Config(app, **options))
+    # MCP has no WebSocket: without it uvicorn does not load the library, whose old classes warn in old releases.
+    server = kind(uvicorn.Config(app, **{"ws": "none", **options}))
     try:
         server.run()
     except KeyboardInterrupt:

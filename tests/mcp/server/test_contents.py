@@ -11,6 +11,9 @@ from urllib.parse import unquote
 
 import msgspec
 import pytest
+
+pytest.importorskip("mcp_types", reason="the MCP SDK is not installed")
+
 from mcp_types import EmbeddedResource, ResourceLink, TextContent, TextResourceContents
 from pydantic import BaseModel
 
