@@ -168,6 +168,14 @@ def outcome(call: Callable[[], Any]) -> tuple[str, Any]:
         return "raised", f"{type(error).__name__}: {error}"
 
 
+def shown(found: object) -> str:
+    """What a call has returned, to compare."""
+    try:
+        return repr(found)
+    except RecursionError:
+        return "too deep to show"
+
+
 def attempt(name: str, call: Callable[[], Any], after_orjson: bool) -> tuple[int, int]:
     """Let each allocation of a call fail. Return the number of calls, and of those that raised MemoryError.
 
@@ -177,7 +185,7 @@ def attempt(name: str, call: Callable[[], Any], after_orjson: bool) -> tuple[int
     kind, value = outcome(call)
     if kind == "raised" and value.startswith("EncodeError"):
         return 0, 0
-    expected = repr((kind, value))
+    expected = shown((kind, value))
     succeeded = failed = number = 0
     while succeeded < SUCCESSES and number < MOST:
         Memory.number = number
@@ -202,7 +210,7 @@ def attempt(name: str, call: Callable[[], Any], after_orjson: bool) -> tuple[int
             found = outcome(call)
         else:
             succeeded += 1
-        if repr(found) != expected:
+        if shown(found) != expected:
             raise SystemError(f"{name}, allocation {number - 1}: {found!r:.300} instead of {expected:.300}")
     return number, failed
 
