@@ -36,12 +36,14 @@ INTERNAL = (
     "AskClient",
     "Caller",
     "EmptyObject",
+    "Follower",
     "Function",
     "HttpExchange",
     "InboundBatch",
     "Log",
     "Member",
     "Notify",
+    "ProgramReport",
     "Prompt",
     "RequestRules",
     "Resource",
@@ -50,6 +52,7 @@ INTERNAL = (
     "ServerContext",
     "ServerFunctions",
     "Source",
+    "StateCipher",
 )
 """Names in public signatures that are not public themselves: they stay text."""
 
