@@ -7,6 +7,7 @@ from types import ModuleType
 import orjson
 
 import jsonrpc_fast
+from jsonrpc_fast.codes import ParseErrorCode
 from jsonrpc_fast.profile import JSONRPC, MCP_2025_11_25, Limits, Profile
 
 from ..support.describe import Description, describe, fault, fill, notification, request, result, text_fault
@@ -247,3 +248,11 @@ class TestIdBytes:
     def test_an_id_over_the_limit_is_not_reported(self, impl: ModuleType) -> None:
         text = fill('{"jsonrpc":"2.0","id":"%s","method":"mm"}', 33 * "i")
         assert decode_alone_and_in_a_batch(impl, text, limited(id_bytes=32, method_bytes=1)) == fault("METHOD_TOO_LONG")
+
+
+@rows("form", [b'{"jsonrpc":"2.0","id":"%b","method":"m","params":{}}', b'{"result":{},"jsonrpc":"2.0","id":"%b"}'])
+@rows("raw", [False, True])
+def test_the_limit_of_ids_is_exact_on_the_fast_path(impl: ModuleType, form: bytes, raw: bool) -> None:
+    profile = JSONRPC.replace(limits=Limits(id_bytes=32))
+    assert impl.decode(form % (32 * b"a"), profile, raw=raw).id == 32 * "a"
+    assert getattr(impl.decode(form % (33 * b"a"), profile, raw=raw), "code", None) == ParseErrorCode.ID_TOO_LONG
