@@ -186,12 +186,13 @@ def virtual_time() -> Iterator[None]:
 @pytest.fixture
 def no_descriptor_left() -> Iterator[None]:
     """The test closes each descriptor that it opens."""
+    gc.collect()  # what earlier tests have left closes its descriptors now, not during the test
     before = os.listdir("/proc/self/fd")
     yield
     deadline = time.monotonic() + 2  # a thread closes its descriptor when it wakes up
     while len(os.listdir("/proc/self/fd")) > len(before) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert len(os.listdir("/proc/self/fd")) <= len(before)
 
 
 @pytest.fixture
