@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 from weakref import WeakSet
 
-from .._checks import check_type
 from ..codec import Notification, ParseError, Request, Response
 from ..profile import Profile, is_at_least_as_strict
 
@@ -111,7 +110,21 @@ class Transport(Protocol):
         ...
 
 
-_checked: Final[WeakSet[type]] = WeakSet()
+_MEMBERS: Final = sorted(name for name in {*Transport.__annotations__, *vars(Transport)} if not name.startswith("_"))
+_transports: Final[WeakSet[type]] = WeakSet()
+
+
+def is_transport(value: object) -> bool:
+    """Return whether an object has what a `Transport` declares.
+
+    It asks for each name, as `isinstance` does up to Python 3.11. Later versions do not see the attributes of a wrapper
+    with `__getattr__`.
+    """
+    if type(value) not in _transports:
+        if not all(hasattr(value, name) for name in _MEMBERS):
+            return False
+        _transports.add(type(value))
+    return True
 
 
 def check_transport(transport: object) -> None:
@@ -120,9 +133,8 @@ def check_transport(transport: object) -> None:
     Raises:
         TypeError: It lacks what a transport has.
     """
-    if type(transport) not in _checked:
-        check_type("transport", transport, Transport)
-        _checked.add(type(transport))
+    if not is_transport(transport):
+        raise TypeError(f"transport must be a Transport, not {type(transport).__name__}")
 
 
 def is_strict_enough(transport: Transport, profile: Profile) -> bool:

@@ -169,7 +169,8 @@ async def test_after_a_goodbye_it_is_known_what_was_not_served(how: str, ids: st
         unread.append(asyncio.create_task(client.call_batch([("work", [7]), Notification("work", [8])])))
         if how == "the session closes":
             closing = asyncio.create_task(server.close())
-        await asyncio.sleep(0)  # the calls are sent, and not received
+        if asyncio.get_running_loop().get_task_factory() is None:  # an eager task has sent its call already
+            await asyncio.sleep(0)  # the calls are sent, and not received
         if how == "the server stops":
             transport: Any = server._transport
             transport.onstop(5.0)

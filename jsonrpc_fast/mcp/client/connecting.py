@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, runtime_c
 from ..._checks import check_texts, check_type
 from ...profile import MCP_2025_11_25
 from ...session import SessionOptions
-from ...transports.protocol import Transport
+from ...transports.protocol import Transport, is_transport
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.versions import REVISIONS
 from .client import Client
@@ -124,7 +124,7 @@ def connect(
     """
     if isinstance(server, LocalServer):
         server = server.in_process()
-    if not isinstance(server, (str, os.PathLike, Transport)):
+    if not isinstance(server, (str, os.PathLike)) and not is_transport(server):
         raise TypeError(f"server must be a program, a URL, a Server or a transport, not {type(server).__name__}")
     check_type("mode", mode, str)
     check_texts("headers", headers)
