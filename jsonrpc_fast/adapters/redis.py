@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 from .._checks import check_count, check_seconds
+from .._logs import logger_of
 from ..errors import ConnectionLost, EventsLost, StateError
 
 try:
@@ -57,7 +57,7 @@ _DATA: Final = b"d"
 _NO_DATA: Final = b"n"
 _END: Final = b"e"
 
-_logger: Final = logging.getLogger("jsonrpc_fast.mcp")
+_logger: Final = logger_of("mcp")
 
 
 class _Writing:

@@ -26,6 +26,7 @@ class LocatingDecoder(StreamDecoder[Message]):
     def __init__(self, framing: Framing = "newline", profile: Profile = JSONRPC, *, raw: bool = False) -> None:
         super().__init__(framing, profile, None, raw)
         self._blocks = Decoder("newline", profile, raw=raw)
+        self._blocks.feed(b"\n")  # it never reads the start of a stream, where a byte order mark is dropped
 
     def feed_located(self, data: bytes) -> Iterator[Located]:
         """Yield the items that `feed` returns, each with its frame."""

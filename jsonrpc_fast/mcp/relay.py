@@ -29,13 +29,13 @@ The relay uses the sessions' tracker, but not `Session`, which would decode the 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from .._logs import logger_of
 from ..codec import (
     Notification,
     ParseError,
@@ -73,7 +73,7 @@ _UNREADABLE: Final = "the other side sent an invalid response"
 _ID_MEMBERS: Final = {"notifications/cancelled": "requestId", "$/cancelRequest": "id"}
 _WITHOUT_SUBSCRIPTION: Final = frozenset({"notifications/message", "notifications/progress"})
 
-_logger: Final = logging.getLogger("jsonrpc_fast.relay")
+_logger: Final = logger_of("relay")
 
 
 class _Route:

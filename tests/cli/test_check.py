@@ -70,7 +70,17 @@ def test_chunk_boundaries(
 
 
 CHUNK = st.binary() | st.sampled_from(
-    [b"\n", b"\r\n", b"\xe2\x82", REQUEST, REQUEST[:20], b"[" + REQUEST, b"Content-Length: 39\r\n", b"data: "]
+    [
+        b"\n",
+        b"\r\n",
+        b"\xe2\x82",
+        b"\xef\xbb\xbf",
+        REQUEST,
+        REQUEST[:20],
+        b"[" + REQUEST,
+        b"Content-Length: 39\r\n",
+        b"data: ",
+    ]
 )
 
 
@@ -121,6 +131,13 @@ def test_more_than_one_chunk(tmp_path: Path) -> None:
         "long.ndjson: request 40003, notification 0, result 0, error 0, batch 0, invalid 1\n"
         "long.ndjson: MALFORMED_JSON 1\n"
     )
+
+
+def test_a_byte_order_mark_on_the_second_line_is_a_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mark.ndjson"
+    file.write_bytes(REQUEST + b"\xef\xbb\xbf" + REQUEST)
+    assert cli.main(["check", str(file)]) == 1
+    assert f"{file}:2: byte 40: MALFORMED_JSON" in capsys.readouterr().out
 
 
 def test_byte_order_mark_counts_in_offsets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

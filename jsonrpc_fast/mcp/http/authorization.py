@@ -22,7 +22,6 @@ Sources: specification 2025-11-25 and 2026-07-28 "Authorization"; RFC 6750, RFC 
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Iterable, Mapping
@@ -32,6 +31,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ..._checks import check_seconds as check_seconds_option
+from ..._logs import logger_of
 from ...codec._json import dumps
 from ...handlers import is_awaitable
 from ...http.failures import RefusedFailures
@@ -50,7 +50,7 @@ _UNCHECKED: Final = "The token cannot be checked."
 _UNREADABLE: Final = "The rights of the token cannot be found out."
 _NOT_CLAIMS: Final = (Awaitable, Generator, AsyncGenerator, Future)
 """What a function returns that was to be awaited, or to run elsewhere."""
-_logger: Final = logging.getLogger("jsonrpc_fast.mcp")
+_logger: Final = logger_of("mcp")
 
 
 class Authorization:

@@ -12,12 +12,12 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypedDict
 
 from ..._checks import check_count, check_seconds
+from ..._logs import logger_of
 from ...codec import Notification, ParseError, Request, decode, encode
 from ...errors import StateError
 from ...http.base import JSON_TYPE, Answer, refusal_answer
@@ -53,7 +53,7 @@ from .session_requests import SessionRequests
 from .stateless import StatelessRequests
 from .streams import Exchange
 
-_logger: Final = logging.getLogger("jsonrpc_fast.mcp")
+_logger: Final = logger_of("mcp")
 _LIFESPAN_FAILED: Final = "the lifespan of the server failed"
 _JSON: Final = b"application/json"
 _METADATA_HEADERS: Final = ((b"access-control-allow-origin", b"*"), (b"cache-control", b"max-age=3600"))

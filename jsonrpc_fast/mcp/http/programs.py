@@ -20,7 +20,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -29,6 +28,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, cast
 
 from ..._checks import check_count, check_seconds
+from ..._logs import logger_of
 from ...codec import Error, Notification, Request, Response, decode
 from ...codes import RPC_MESSAGES, ErrorCode
 from ...http.requests import Refusal
@@ -61,7 +61,7 @@ _MAX_TOKENS: Final = 1000
 _PROFILE: Final = MCP_2025_11_25.replace(name="mcp", batches=True)  # one revision has batches
 _RELATED: Final = frozenset({"notifications/message", "notifications/progress"})
 
-_logger: Final = logging.getLogger("jsonrpc_fast.relay")
+_logger: Final = logger_of("relay")
 
 
 class ProgramServer:

@@ -28,7 +28,6 @@ from ...errors import EncodeError, RpcError, invalid_params
 from ...types import Unset
 from ..protocol.meta import MAX_INPUTS
 from .handshake import RequestRules
-from .json_values import to_json
 from .request_state import MAX_STATE_BYTES, StateSeal
 
 _MAY_NEED_INPUT: Final = frozenset({"prompts/get", "resources/read", "tools/call"})
@@ -120,17 +119,28 @@ class Inputs:
 
         Raises:
             RpcError: `requestState` would be too large (-32603).
-            EncodeError: A value of the function cannot be written as JSON.
+            EncodeError: A value of `state` is not one that JSON keeps.
         """
         if whole is None:
             whole = {"resultType": "input_required", "inputRequests": dict(self._missing)}
         asked = [*self._used, *whole.get("inputRequests", ())]
         responses = b",".join([b"%b:%b" % (dumps(key), response) for key, response in self._used.items()])
-        values = dumps(to_json(self.state))
+        values = _encode_values(self.state)
         state = b'{"asked":%b,"responses":{%b},"values":%b}' % (dumps(asked), responses, values)
         if len(state) > MAX_STATE_BYTES:
-            raise RpcError(ErrorCode.INTERNAL_ERROR, f"the input responses have more than {MAX_STATE_BYTES} bytes")
+            raise RpcError(ErrorCode.INTERNAL_ERROR, f"requestState would hold more than {MAX_STATE_BYTES} bytes")
         return {**whole, "requestState": self._seal.seal(state, self._method, self._params, self._subject)}
+
+
+def _encode_values(values: dict[str, Any]) -> bytes:
+    """Return the values of a function as JSON. Raises EncodeError where the next round would get other values."""
+    try:
+        text = dumps(values)
+    except EncodeError as error:
+        raise EncodeError(f"context.state cannot be written as JSON: {error}") from None
+    if loads(text) != values:
+        raise EncodeError("context.state holds what JSON does not keep, such as a tuple, a date or NaN")
+    return text
 
 
 def capability_for(method: str, params: Mapping[str, Any] | None) -> str | None:

@@ -14,7 +14,6 @@ Rules:
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -23,6 +22,7 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from ..._checks import check_count
+from ..._logs import logger_of
 from ...errors import EncodeError, RpcError, invalid_params
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.definitions import Prompt, Resource
@@ -49,7 +49,7 @@ MAX_TYPED_CHARACTERS: Final = 64 * 1024
 """Maximum length of a value to complete."""
 
 _LOGGED_ID_CHARACTERS: Final = 64
-_logger: Final = logging.getLogger("jsonrpc_fast.mcp")
+_logger: Final = logger_of("mcp")
 
 
 class Methods:

@@ -18,7 +18,6 @@ import binascii
 import hashlib
 import hmac
 import json
-import logging
 import math
 import secrets
 import struct
@@ -26,6 +25,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
+from ..._logs import logger_of
 from ...errors import RpcError, invalid_params
 
 MAX_STATE_BYTES: Final = 1024 * 1024
@@ -39,7 +39,7 @@ _LABEL: Final = b"jsonrpc_fast.mcp requestState"
 """Signed with each token, so that a key that is also used elsewhere signs nothing that counts here."""
 _CLAIMS: Final = struct.Struct(">d32s")  # the time of expiry and the digest of the request, before the contents
 _SIGNATURE_BYTES: Final = 32
-_logger: Final = logging.getLogger("jsonrpc_fast.mcp")
+_logger: Final = logger_of("mcp")
 
 
 @runtime_checkable

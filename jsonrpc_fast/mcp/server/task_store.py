@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from ..._logs import logger_of
 from ...codes import RPC_MESSAGES, ErrorCode
 from ...errors import ConnectionLost, RpcError, StateError, invalid_params
 from ...session.running import current_run
@@ -40,7 +40,7 @@ _LEGACY_METHODS: Final = TASK_METHODS - {"tasks/update"}
 _MODERN_METHODS: Final = frozenset({"tasks/cancel", "tasks/get", "tasks/update"})
 _LEGACY_VERSION: Final = "2025-11-25"
 _MAX_ID_CHARACTERS: Final = 256
-_logger: Final = logging.getLogger("jsonrpc_fast.mcp")
+_logger: Final = logger_of("mcp")
 
 
 class TaskStore:

@@ -7,13 +7,13 @@ notifications.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import watchfiles
 
+from ..._logs import logger_of
 from ..._version import __version__
 from ...transports.protocol import Transport
 from ...transports.stdio.main import run_stdio
@@ -32,7 +32,7 @@ _POLL_MS: Final = 10_000
 _GRACE_SECONDS: Final = 1.0  # after a signal; nearly every template renders in less
 _INSTRUCTIONS: Final = "Each prompt is a text template of one folder. The same files can be read as resources."
 
-_logger: Final = logging.getLogger("jsonrpc_fast.mcp")
+_logger: Final = logger_of("mcp")
 
 
 class TemplateFolder:

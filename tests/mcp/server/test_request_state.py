@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import logging
+import math
 from typing import Any
 
 import pytest
@@ -155,7 +157,7 @@ def shop(**options: Any) -> Server:
         runs.append(1)
         context.state.setdefault("first_run", len(runs))
         if "paths" not in context.state:
-            context.state["paths"] = (path,)
+            context.state["paths"] = [path]
         for message in ("Sure?", "Really?"):
             await context.call("elicitation/create", {**FORM, "message": message})
         return f"{context.state['paths'][0]} in run {len(runs)}, first {context.state['first_run']}"
@@ -213,16 +215,21 @@ async def test_several_processes_of_a_server_share_a_key() -> None:
             assert ("result" in response) is is_accepted
 
 
-async def test_a_value_that_has_no_json_form(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_value_that_json_does_not_keep(caplog: pytest.LogCaptureFixture) -> None:
+    values: list[Any] = [object(), {1, 2}, (1, 2), b"x", datetime.date(2020, 1, 1), {1: 2}, math.nan, 2**80]
     server = Server("shop", "1")
 
     @server.tool
-    async def ask(context: Context) -> None:
-        context.state["lock"] = object()
+    async def ask(context: Context, index: int) -> None:
+        context.state["value"] = [values[index]]
         await context.call("elicitation/create", FORM)
 
     async with converse(server, MODERN, ELICITATION) as client:
-        assert await client.error("tools/call", {"name": "ask"}) == (-32603, "Internal error", None)
+        for index in range(len(values)):
+            caplog.clear()
+            params = {"name": "ask", "arguments": {"index": index}}
+            assert await client.error("tools/call", params) == (-32603, "Internal error", None)
+            assert "context.state" in caplog.text
 
 
 def test_arguments_that_nest_too_deep(clock: Clock) -> None:
