@@ -60,12 +60,17 @@ def check_socket(sock: object, *, is_unix: bool = False) -> None:
 
     Raises:
         TypeError: It is not a socket.
-        ValueError: It is not a stream socket, or not a Unix socket.
+        ValueError: It is closed or connected, or not a stream socket, or not a Unix socket.
     """
     if not isinstance(sock, socket.socket):
         raise TypeError(f"sock must be a socket, not {type(sock).__name__}")
+    if sock.fileno() < 0:
+        raise ValueError("sock is closed")
     if sock.type != socket.SOCK_STREAM or (is_unix and not _is_unix(sock)):
         raise ValueError(f"sock must be a {'Unix' if is_unix else 'stream'} socket")
+    with contextlib.suppress(OSError):
+        sock.getpeername()
+        raise ValueError("sock must listen, or be bound to an address: it is connected")
 
 
 def check_backlog(backlog: object) -> None:
@@ -158,7 +163,8 @@ def _remove_left(path: str | bytes) -> None:
             if inode_of(path):
                 os.unlink(path)
             return
-        except OSError as fault:
-            if fault.errno == errno.ENOTSOCK:
-                return  # binding reports this
+        except BlockingIOError:
+            pass
+        except OSError:
+            return  # binding reports this
     raise OSError(errno.EADDRINUSE, "another server listens on this path", os.fsdecode(path))

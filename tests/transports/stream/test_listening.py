@@ -166,6 +166,19 @@ def test_a_socket_that_is_no_stream() -> None:
         TcpServer(serve, sock=datagrams)
 
 
+def test_a_socket_that_is_closed_or_connected() -> None:
+    left, right = socket.socketpair()
+    with left, right, pytest.raises(ValueError, match="it is connected"):
+        UnixServer(serve, sock=left)
+    with pytest.raises(ValueError, match="is closed"):
+        TcpServer(serve, sock=left)
+
+
+async def test_a_path_that_is_too_long_is_not_in_use() -> None:
+    with pytest.raises(OSError, match="too long"):
+        await UnixServer(serve, f"/tmp/{'x' * 200}").start()
+
+
 INHERIT = """
 import os, socket
 from jsonrpc_fast.transports import inherited_sockets
