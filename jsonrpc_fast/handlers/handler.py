@@ -19,7 +19,7 @@ from typing import Any, Final, get_args
 
 from ..codec import Raw
 from ..types import MessageId
-from .invalid_params import IS_REQUIRED, IS_UNKNOWN, invalid_params, pointer, too_many
+from .invalid_params import IS_REQUIRED, IS_UNKNOWN, misfit_error, pointer, too_many
 
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
@@ -162,7 +162,7 @@ class Handler:
             problems = self._problems(params) if self._unpack else []
             if not problems:
                 raise
-        raise invalid_params(problems)
+        raise misfit_error(problems)
 
     def _invoke_otherwise(self, params: Any, context: RequestContext | None) -> Any:
         """Call a function that takes the context or the params as one argument, or one without decoded params."""

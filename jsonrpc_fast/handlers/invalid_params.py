@@ -16,7 +16,7 @@ IS_REQUIRED: Final = "is required"
 IS_UNKNOWN: Final = "has an unknown member"
 
 
-def invalid_params(problems: Iterable[tuple[str, str]]) -> RpcError:
+def misfit_error(problems: Iterable[tuple[str, str]]) -> RpcError:
     """Return the error -32602.
 
     Args:

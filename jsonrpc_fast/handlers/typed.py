@@ -26,7 +26,7 @@ from ..codec import Raw
 from ..codec._backend import dumps
 from ..errors import EncodeError
 from .handler import Handler, RequestContext, is_context
-from .invalid_params import IS_REQUIRED, IS_UNKNOWN, invalid_params, pointer, too_many
+from .invalid_params import IS_REQUIRED, IS_UNKNOWN, misfit_error, pointer, too_many
 
 Decode = Callable[[Any], Any]
 
@@ -105,7 +105,7 @@ def handler_of_annotations(function: Callable[..., Any]) -> Handler:
             params = params.decode()
         if type(params) is list:
             if len(params) > len(names):
-                raise invalid_params([too_many(len(names))])
+                raise misfit_error([too_many(len(names))])
             params = dict(zip(names, params, strict=False))
         return decode(params)
 
@@ -136,7 +136,7 @@ def _msgspec_decoder(type_: Any) -> Decode:
             problem = _msgspec_problem(error, pointer_of)
         except RecursionError:
             problem = "", _TOO_DEEP
-        raise invalid_params([problem])
+        raise misfit_error([problem])
 
     return decode_params
 
@@ -279,7 +279,7 @@ def _pydantic_decoder(type_: Any) -> Decode:
             problems = _pydantic_problems(error, names)
         except RecursionError:
             problems = [("", _TOO_DEEP)]
-        raise invalid_params(problems)
+        raise misfit_error(problems)
 
     return decode_params
 
