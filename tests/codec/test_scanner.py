@@ -19,6 +19,7 @@ from ..mutations import mutated
 from ..support.examples import scaled_examples
 from ..support.tables import rows
 from ..support.timing import min_seconds, thread_seconds
+from ..vectors import read
 from .test_json import VALUES
 
 JSON_TEXT = st.tuples(VALUES, st.booleans(), st.sampled_from([None, 0, 1])).map(
@@ -122,16 +123,16 @@ def test_numbers_around_the_largest_double(digits: int, sign: str, first: str, r
     check_against_orjson(b"[1," + token + b"]")
 
 
-def test_integers_of_any_width() -> None:
-    wide = 400 * b"9"
-    assert fault_of(b"[" + wide + b"]") == 1
-    assert fault_of(b"[" + wide + b"]", any_width=True) is None
-    assert fault_of(b'{"a":-' + wide + b"}") == 5
-    assert fault_of(b'{"id":-' + wide + b"}") is None
-    assert fault_of(b'{"\\u0069d":' + wide + b"}") is None
-    assert fault_of(b'{"a":{"id":' + wide + b"}}") == 11
-    assert fault_of(b"[" + wide + b".0]", any_width=True) == 1
-    assert fault_of(b'{"id":1e400}', any_width=True) == 6
+@rows("row", read("wide_numbers"), ids=lambda row: ascii(row["text"]))
+def test_wide_numbers(row: dict[str, Any]) -> None:
+    assert fault_of(row["text"]) == row["offset"]
+    assert fault_of(row["text"], any_width=True) == row["offset_exact"]
+
+
+@rows("row", read("faults_of_texts"), ids=lambda row: ascii(row["text"]))
+def test_faults_of_texts(row: dict[str, Any]) -> None:
+    if row["fault"] == "MALFORMED_JSON":
+        assert fault_of(row["text"]) == row["offset"]
 
 
 @rows("depth", [1, 254, 255, 1023, 1024, 1025, 5000, 100_000])

@@ -4,219 +4,74 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import orjson
 import pytest
 
 from jsonrpc_fast.profile import JSONRPC
 
-from ..support.describe import describe, fault, fill, text_fault
+from ..support.describe import describe, fault, fill, request, result, text_fault
 from ..support.tables import rows
+from ..vectors import read
 
-MALFORMED = [
-    # literals
-    ("nul", 3),
-    ("nulx", 3),
-    ("nULL", 1),
-    ("Null", 0),
-    ("tru", 3),
-    ("trve", 2),
-    ("falsy", 4),
-    ("nan", 1),
-    ("NaN", 0),
-    ("Infinity", 0),
-    ("undefined", 0),
-    ("truetrue", 4),
-    # numbers
-    ("-", 1),
-    ("--1", 1),
-    ("-x", 1),
-    ("+1", 0),
-    (".5", 0),
-    ("-.5", 1),
-    ("01", 1),
-    ("-01", 2),
-    ("00", 1),
-    ("1.", 2),
-    ("1.x", 2),
-    ("1.e1", 2),
-    ("1e", 2),
-    ("1e+", 3),
-    ("1e-x", 3),
-    ("1ee1", 2),
-    ("1.2.3", 3),
-    ("0x10", 1),
-    ("1_000", 1),
-    ("1 2", 2),
-    ("1e309", 0),
-    ("-1e309", 0),
-    ("[1.0,1e999]", 5),
-    ("-Infinity", 1),
-    ("\uff11", 0),
-    # strings
-    ('"', 1),
-    ('"a', 2),
-    ('"\\"', 3),
-    ('"a\\', 3),
-    ('"a\\x"', 2),
-    ('"\\U0041"', 1),
-    ('"\\u"', 1),
-    ('"\\u004"', 1),
-    ('"\\u004g"', 1),
-    ('"\\u', 3),
-    ('"\\u00', 5),
-    ('"\\ud800"', 1),
-    ('"\\ud800', 7),
-    ('"\\ud800\\', 8),
-    ('"\\ud800\\u', 9),
-    ('"\\ud800\\n"', 1),
-    ('"\\ud800\\ud800"', 1),
-    ('"\\ud800\\udc0"', 1),
-    ('"\\ud800\\udc0', 12),
-    ('"\\udc00\\ud800"', 1),
-    ('"ab\\udfff"', 3),
-    ('"ab\x00"', 3),
-    ('"ab\n"', 3),
-    ('"ab\x1f', 3),
-    ("'a'", 0),
-    ('"a"b', 3),
-    # arrays
-    ("[", 1),
-    ("[1", 2),
-    ("[1,", 3),
-    ("[,", 1),
-    ("[1,]", 3),
-    ("[1 2]", 3),
-    ("[1;2]", 2),
-    ("[1}", 2),
-    ("[]]", 2),
-    ("]", 0),
-    ("[1]x", 3),
-    ("[//]", 1),
-    # objects
-    ("{", 1),
-    ("{1:2}", 1),
-    ("{a:1}", 1),
-    ('{"a"', 4),
-    ('{"a"}', 4),
-    ('{"a" 1}', 5),
-    ('{"a":', 5),
-    ('{"a":}', 5),
-    ('{"a"::1}', 5),
-    ('{"a":1', 6),
-    ('{"a":1,', 7),
-    ('{"a":1,}', 7),
-    ('{"a":1 "b":2}', 7),
-    ('{"a":1]', 6),
-    ("{}}", 2),
-    ("}", 0),
-    ("{,}", 1),
-    ("{null:1}", 1),
-    ('{"a\n":1}', 3),
-    # around a message
-    (":", 0),
-    (",", 0),
-    ("{}{}", 2),
-    ("{} {}", 3),
-    ("{},", 2),
-    ("\x00", 0),
-    ("{}\x00", 2),
-    ("\x0b{}", 0),
-    ("\xa0{}", 0),
-    ("{}\u2028", 2),
-    ("/**/{}", 0),
-    ("é", 0),
-    # after characters of two, three and four bytes
-    ('{"é":é}', 6),
-    ('["é€😀",]', 13),
-    ('["é€😀\\x"]', 11),
-    ('["é€😀\t"]', 11),
-    ('"é€😀"é', 11),
-    ('{"\\u00e9":nil}', 11),
-]
-INVALID = [
-    (b"\xff", 0),
-    (b'"\xc3', 1),
-    (b'"\xc3"', 1),
-    (b'"\xe2\x82', 1),
-    (b'"\xe2\x82"', 1),
-    (b'"\xf0\x9f\x98', 1),
-    (b'"\xf0\x9f\x98"', 1),
-    (b'"\xc3\xa9\x80"', 3),
-    (b'"\xc0\x80"', 1),
-    (b'"\xc1\xbf"', 1),
-    (b'"\xe0\x9f\xbf"', 1),
-    (b'"\xed\xa0\x80"', 1),
-    (b'"\xed\xbf\xbf"', 1),
-    (b'"\xf0\x8f\xbf\xbf"', 1),
-    (b'"\xf4\x90\x80\x80"', 1),
-    (b'"\xf5\x80\x80\x80"', 1),
-    (b'"\xf8\x88\x80\x80\x80"', 1),
-    (b'"\xfe\xff"', 1),
-    # before other faults, wherever they are
-    (b"{]\x80", 2),
-    (b"1 2 \xc3", 4),
-    (b'{"a":1,}\xe2\x82', 8),
-    (b'["\xc3\xa9",nul\xff', 9),
-    (b'"\x00\xff"', 2),
-    (b"{}" + 300 * b" " + b"\xff", 302),
-    (b'{"\xff":1}', 2),
-    (b'{"\\u0069\xffd":1}', 8),
-]
-UTF_8 = [
-    "\x7f",
-    "\x80",
-    "\u07ff",
-    "\u0800",
-    "\ud7ff",
-    "\ue000",
-    "\ufeff",
-    "\uffff",
-    "\U00010000",
-    "\U0010ffff",
-    "\u0085\u2028\u2029",
-    "1234567é",
-    "1234567\x7f",
-    "123456é",
-    "12345678é",
-]
+FAULTS = [(row["text"], row["fault"], row["offset"]) for row in read("faults_of_texts")]
+NAMES = [f"{row['row']} {number}" for number, row in enumerate(read("faults_of_texts"))]
 HEAD = b'{"jsonrpc":"2.0","id":"\xc3\xa9","method":"m","params":'
 
 
-@rows(("text", "offset"), MALFORMED)
-def test_malformed(impl: ModuleType, text: str, offset: int) -> None:
-    expected = text_fault("MALFORMED_JSON", offset)
+@rows(("text", "code", "offset"), FAULTS, ids=NAMES)
+def test_faults(impl: ModuleType, text: bytes, code: str, offset: int) -> None:
+    expected = text_fault(code, offset)
     assert describe(impl.decode(text)) == expected
-    assert describe(impl.decode(text.encode())) == expected
     assert describe(impl.decode(text, JSONRPC.replace(big_ints="exact"))) == expected
+    if code == "MALFORMED_JSON":
+        assert describe(impl.decode(text.decode())) == expected
 
 
-@rows(("text", "offset"), [case for case in MALFORMED if case[0] not in ("{}}", "{},")])
-def test_malformed_in_a_payload(impl: ModuleType, text: str, offset: int) -> None:
-    # The two that are left out continue like a message.
-    expected = text_fault("MALFORMED_JSON", len(HEAD) + offset)
-    assert describe(impl.decode(HEAD + text.encode())) == expected
-    assert describe(impl.decode(b"[[]," + HEAD + text.encode())) == text_fault("MALFORMED_JSON", expected[4] + 4)
+@rows(("text", "code", "offset"), FAULTS, ids=NAMES)
+def test_faults_in_a_payload(impl: ModuleType, text: bytes, code: str, offset: int) -> None:
+    if text in (b"{}}", b"{},"):
+        return  # it continues like a message
+    assert describe(impl.decode(HEAD + text)) == text_fault(code, len(HEAD) + offset)
+    assert describe(impl.decode(b"[[]," + HEAD + text)) == text_fault(code, 4 + len(HEAD) + offset)
 
 
-@rows(("text", "offset"), INVALID)
-def test_invalid_utf_8(impl: ModuleType, text: bytes, offset: int) -> None:
-    assert describe(impl.decode(text)) == text_fault("INVALID_UTF8", offset)
-    assert describe(impl.decode(HEAD + text)) == text_fault("INVALID_UTF8", len(HEAD) + offset)
-    assert describe(impl.decode(b"[1," + text)) == text_fault("INVALID_UTF8", 3 + offset)
-
-
-@rows("text", UTF_8, ids=ascii)
-def test_valid_utf_8(impl: ModuleType, text: str) -> None:
+@rows("row", read("utf_8"), ids=lambda row: ascii(row["text"]))
+def test_valid_utf_8(impl: ModuleType, row: dict[str, bytes]) -> None:
+    text = row["text"].decode()
     message = fill('{"jsonrpc":"2.0","id":"%s","method":"%s","params":["%s",{"%s":1}]}', *(4 * [text]))
     expected = ("Request", text, text, [text, {text: 1}])
     assert describe(impl.decode(message)) == expected
     assert describe(impl.decode(message.encode())) == expected
 
 
-@rows("text", ["", " ", "\n", "\t\r\n ", 100 * " "])
-def test_blank(impl: ModuleType, text: str) -> None:
-    assert describe(impl.decode(text)) == text_fault("MALFORMED_JSON", len(text))
+@rows("row", read("numbers"), ids=lambda row: row["token"])
+def test_numbers_as_ids(impl: ModuleType, row: dict[str, Any]) -> None:
+    """An id is the exact number, or a fault."""
+    found = describe(impl.decode(fill('{"jsonrpc":"2.0","id":%s,"method":"m"}', row["token"])))
+    if row["number"] is not None:
+        assert repr(found) == repr(request(row["number"], "m"))
+    elif "e400" in row["token"]:
+        assert found == text_fault("MALFORMED_JSON", 22)
+    else:
+        assert found == fault("INVALID_ID_TYPE")
+
+
+@rows("row", read("exact_values"), ids=lambda row: ascii(row["text"]))
+def test_exact_values(impl: ModuleType, row: dict[str, Any]) -> None:
+    message = b'{"jsonrpc":"2.0","id":1,"result":' + row["text"] + b"}"
+    assert repr(describe(impl.decode(message, JSONRPC.replace(big_ints="exact")))) == repr(result(1, row["value"]))
+
+
+@rows("row", read("wide_numbers"), ids=lambda row: ascii(row["text"]))
+def test_wide_numbers(impl: ModuleType, row: dict[str, Any]) -> None:
+    for profile, offset in ((JSONRPC, row["offset"]), (JSONRPC.replace(big_ints="exact"), row["offset_exact"])):
+        found = describe(impl.decode(row["text"], profile))
+        if offset is None:
+            assert "MALFORMED_JSON" not in repr(found)
+        else:
+            assert found == text_fault("MALFORMED_JSON", offset)
 
 
 def test_only_streams_accept_a_byte_order_mark(impl: ModuleType) -> None:
