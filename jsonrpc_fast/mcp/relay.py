@@ -173,10 +173,8 @@ class Relay:
             transport.onmessage = partial(self._on_message, side)
             transport.onerror = partial(self._on_error, side)
             transport.onclose = partial(self._on_close, side)
-            if hasattr(transport, "onend"):
-                transport.onend = partial(self._on_end, side)
-            if hasattr(transport, "onfail"):
-                transport.onfail = partial(self._on_fail, side)
+            transport.onend = partial(self._on_end, side)
+            transport.onfail = partial(self._on_fail, side)
             transport.pauses_when_blocked = False
         try:
             # Both must be connected before either of them delivers messages.

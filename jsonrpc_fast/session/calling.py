@@ -384,9 +384,9 @@ class Caller:
     def peer(self) -> Any:
         """Who is at the other end, as the transport knows it: an address, or `PeerCredentials` of a Unix socket.
 
-        None if the transport has no attribute `peer`.
+        None if that is not known.
         """
-        return getattr(self._transport, "peer", None)
+        return self._transport.peer
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
         """End the session: see `Session.close`."""

@@ -15,7 +15,6 @@ import contextvars
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..transports.base import BaseTransport
 from ..transports.protocol import Transport
 from .running import current_run
 
@@ -28,7 +27,7 @@ class Heartbeat:
 
     Args:
         seconds: How long nothing may arrive before the peer is pinged, and from there until it is lost.
-        transport: The transport of the session. One that is not a `BaseTransport` counts nothing: call `count`.
+        transport: The transport of the session. If it does not count what arrives, call `count`.
         ping: Asks the peer for an answer within so many seconds.
         lose: Called when the peer is lost, and nothing afterwards.
     """
@@ -63,17 +62,14 @@ class Heartbeat:
         self._messages += 1
 
     def _received(self) -> int:
-        transport = self._transport
-        return transport.received_chunks if isinstance(transport, BaseTransport) else self._messages
-
-    def _is_reading(self) -> bool:
-        return self._transport.is_reading if isinstance(self._transport, BaseTransport) else True
+        chunks = self._transport.received_chunks
+        return self._messages if chunks is None else chunks
 
     def _wait(self, seconds: float, then: Callable[..., None], *arguments: Any) -> None:
         self._timer = self._loop.call_later(seconds, then, *arguments, context=self._context)
 
     def _check(self, received: int, was_silent: bool) -> None:
-        is_silent = self._received() == received and self._is_reading()
+        is_silent = self._received() == received and self._transport.is_reading
         if is_silent and was_silent:
             self._wait(READ_SECONDS, self._give_up, received)
             return
@@ -82,7 +78,7 @@ class Heartbeat:
             self._ping(self._seconds)
 
     def _give_up(self, received: int) -> None:
-        if self._received() == received and self._is_reading():
+        if self._received() == received and self._transport.is_reading:
             self._lose()
         else:
             self._wait(self._seconds, self._check, self._received(), False)

@@ -27,7 +27,7 @@ from .._checks import check_seconds
 from ..codec import Notification, ParseError, Request, Response
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError
 from ..handlers import Function, HandlerOptions, Handlers
-from ..transports.base import TURN_SECONDS, BaseTransport
+from ..transports.base import TURN_SECONDS
 from ..transports.protocol import Received, Transport, check_transport
 from ..types import UNSET, MessageId, Unset
 from .calling import Caller
@@ -93,7 +93,7 @@ class Session(Caller):
         checked = check_options(**options)
         reply_policy = checked["reply_policy"]
         if isinstance(reply_policy, Unset):
-            reply_policy = "always" if getattr(transport, "answers_faults", True) else "never"
+            reply_policy = "always" if transport.answers_faults else "never"
         peer = Peer(
             convention=checked["convention"],
             reply_policy=reply_policy,
@@ -115,7 +115,7 @@ class Session(Caller):
         self._close_seconds = checked["close_seconds"]
         end_seconds = checked["end_seconds"]
         if isinstance(end_seconds, Unset):
-            end_seconds = None if getattr(transport, "answers_after_end", False) else self._close_seconds
+            end_seconds = None if transport.answers_after_end else self._close_seconds
         self._end_seconds = end_seconds
         self._state = _State.NEW
         self._closed: asyncio.Future[None]
@@ -165,10 +165,9 @@ class Session(Caller):
             "kept_bytes": self._dispatcher.kept_bytes,
             "pauses_when_blocked": False,
         }
-        # A transport of another library may lack some of them.
-        before = {name: getattr(transport, name) for name in callbacks if hasattr(transport, name)}
-        for name in before:
-            setattr(transport, name, callbacks[name])
+        before = {name: getattr(transport, name) for name in callbacks}
+        for name, callback in callbacks.items():
+            setattr(transport, name, callback)
         self._is_started = self._may_call = True
         try:
             await transport.start()
@@ -179,7 +178,7 @@ class Session(Caller):
             self._on_close()
             raise
         if self._heartbeat is not None and self._state is _RUNNING:
-            if not isinstance(transport, BaseTransport):
+            if transport.received_chunks is None:
                 transport.onmessage = partial(self._count_message, self._heartbeat)
             self._heartbeat.start()
 
@@ -281,8 +280,7 @@ class Session(Caller):
             self._settle_all()
             await self._end_handlers()
             self._dispatcher.count_unanswered()
-            if hasattr(self._transport, "unanswered"):
-                self._transport.unanswered = self.unanswered
+            self._transport.unanswered = self.unanswered
             await self._close_transport(is_owed)
         finally:
             if self._state is not _State.CLOSED:
@@ -295,7 +293,7 @@ class Session(Caller):
 
     async def _close_transport(self, is_owed: bool) -> None:
         """Close the transport, without waiting long for a peer that still works on a call of this side."""
-        if not is_owed or not getattr(self._transport, "waits_for_peer", False):
+        if not is_owed or not self._transport.waits_for_peer:
             await self._transport.close()
             return
         closing = asyncio.Task(self._transport.close(), loop=self._loop)

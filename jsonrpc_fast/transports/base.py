@@ -37,7 +37,7 @@ from ..codec import ParseError, encode
 from ..errors import LOOP_EXITS, ConnectionLost, StateError
 from ..profile import JSONRPC, Limits, Profile
 from . import debug
-from .protocol import Received, Sendable, Transport
+from .protocol import Sendable, Transport
 
 READ_BYTES: Final = 64 * 1024
 """How many bytes are read from a channel at a time."""
@@ -84,29 +84,13 @@ class BaseTransport(Transport):
 
     Attributes:
         profile: The rules for decoding, with the limits.
-        onend: If set, called when the peer ends its stream. The transport then stays open for sending until `close`,
-            so that pending replies can still leave.
-        onstop: Called when this side must end, because its server closes or its process received a signal. The callee
-            finishes its work within the given seconds (None: without limit) and closes the transport. If it is not
-            set, `onend` is called and reading stops; if that is not set either, the transport closes.
-        kept_bytes: If set, returns about how many bytes of delivered messages are kept: set by a session for its inbox
-            and handlers, and counted by servers (`max_buffered_bytes`).
-        unanswered: How many requests were left without a response at the close: set by a session, read by `run_stdio`.
         linger_turns: How many more turns of the loop frames wait, so that more of them leave in one write.
-        answers_after_end: Whether a peer that ended its stream usually still waits for replies, like the client of a
-            process that closes the process's stdin.
-        answers_faults: Whether a session answers malformed messages without a certain id, unless its option says
-            otherwise.
-        waits_for_peer: Whether `close` waits until the peer ends its stream, so that the peer loses nothing.
         writes_lone_frames: Whether the channel may be written inside `send`, because it calls nothing back.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
     """
 
-    answers_after_end: ClassVar[bool] = False
-    answers_faults: ClassVar[bool] = True
-    waits_for_peer: ClassVar[bool] = False
     writes_lone_frames: ClassVar[bool] = False
 
     def __init__(
@@ -125,18 +109,10 @@ class BaseTransport(Transport):
         check_seconds("drain_seconds", drain_seconds)
         check_count("max_faults", max_faults, 0)
         self._raw = raw
-        self.profile: Final[Profile] = profile if limits is None else profile.replace(limits=limits)
+        self.profile: Profile = profile if limits is None else profile.replace(limits=limits)
         self._drain_seconds = drain_seconds
         self._max_faults = max_faults
         self._decode_text = decode
-        self.onmessage: Callable[[Received], None] | None = None
-        self.onerror: Callable[[Exception], None] | None = None
-        self.onclose: Callable[[], None] | None = None
-        self.onend: Callable[[], None] | None = None
-        self.onstop: Callable[[float | None], None] | None = None
-        self.pauses_when_blocked = True
-        self.kept_bytes: Callable[[], int] | None = None
-        self.unanswered = 0
         self.linger_turns: int = 0
 
         self._loop: asyncio.AbstractEventLoop

@@ -1,13 +1,19 @@
-"""The interface of every transport: a channel of messages in both directions, on asyncio."""
+"""The interface of every transport: a channel of messages in both directions, on asyncio.
+
+Rules:
+  - A transport subclasses `Transport`, sets the three callbacks to None and defines the methods. What it does not
+    define has the documented default, so that the layers above ask every transport in the same way.
+  - The layers above set callbacks and read attributes; they never ask whether a transport has them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
-from weakref import WeakSet
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, runtime_checkable
 
 from ..codec import Notification, ParseError, Request, Response
 from ..profile import Profile, is_at_least_as_strict
+from ..types import MessageId
 
 Received: TypeAlias = "Request | Notification | Response | list[Request | Notification | Response | ParseError]"
 """What `onmessage` receives: a message, or a batch whose items were decoded one by one."""
@@ -25,18 +31,53 @@ class Transport(Protocol):
     Callbacks run on the event loop's thread, and methods must be called on it.
     """
 
-    onmessage: Callable[[Received], None] | None
+    onmessage: Callable[[Received], None] | None = None
     """Called with each message or batch."""
-    onerror: Callable[[Exception], None] | None
+    onerror: Callable[[Exception], None] | None = None
     """Called with a ParseError for an invalid message, with an OSError or ConnectionLost for the channel."""
-    onclose: Callable[[], None] | None
+    onclose: Callable[[], None] | None = None
     """Called exactly once, after the last call of the other callbacks."""
-    pauses_when_blocked: bool
-    """Whether reading pauses while the write buffer is above its high-water mark. Initially True.
+    onend: Callable[[], None] | None = None
+    """If set, called when the peer ends its stream. The transport then stays open for sending until `close`, so that
+    pending responses can still leave. A transport whose peer cannot do that never calls it."""
+    onstop: Callable[[float | None], None] | None = None
+    """Called when this side must end, because its server closes or its process received a signal. The callee finishes
+    its work within the given seconds (None: without limit) and closes the transport."""
+    onfail: Callable[[MessageId, Exception], None] | None = None
+    """Called with the id of a sent request and the reason, if only that request cannot be answered."""
+    kept_bytes: Callable[[], int] | None = None
+    """If set, returns about how many bytes of delivered messages the layer above keeps; servers count them."""
+    unanswered: int = 0
+    """How many requests were left without a response at the close: set by a session, read by `run_stdio`."""
+    pauses_when_blocked: bool = True
+    """Whether reading pauses while the write buffer is above its high-water mark.
 
     This bounds the memory of a side that replies to what it receives. If both sides do this and also send on their own
     initiative, each may wait for the other one to read.
     """
+    profile: Profile | None = None
+    """The rules that every delivered message obeys; None: they are not known, and the layer above checks them."""
+    answers_after_end: ClassVar[bool] = False
+    """Whether a peer that ended its stream usually still waits for responses, like the client of a process."""
+    answers_faults: ClassVar[bool] = True
+    """Whether a session answers malformed messages without a certain id, unless its option says otherwise."""
+    waits_for_peer: ClassVar[bool] = False
+    """Whether `close` waits until the peer ends its stream, so that the peer loses nothing."""
+
+    @property
+    def peer(self) -> Any:
+        """Who is at the other end: an address, or the `PeerCredentials` of a Unix socket. None: not known."""
+        return None
+
+    @property
+    def received_chunks(self) -> int | None:
+        """How often something has arrived, be it a part of a message; None: the transport does not count."""
+        return None
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether what the peer sends is read. It is not while the user, or a backlog, makes the peer wait."""
+        return True
 
     @property
     def is_connected(self) -> bool:
@@ -111,38 +152,32 @@ class Transport(Protocol):
 
 
 _MEMBERS: Final = sorted(name for name in {*Transport.__annotations__, *vars(Transport)} if not name.startswith("_"))
-_transports: Final[WeakSet[type]] = WeakSet()
 
 
 def is_transport(value: object) -> bool:
-    """Return whether an object has what a `Transport` declares.
-
-    It asks for each name, as `isinstance` does up to Python 3.11. Later versions do not see the attributes of a wrapper
-    with `__getattr__`.
-    """
-    if type(value) not in _transports:
-        if not all(hasattr(value, name) for name in _MEMBERS):
-            return False
-        _transports.add(type(value))
-    return True
+    """Return whether an object has what a `Transport` declares, by inheritance or by a `__getattr__`."""
+    return not _missing_members(value)
 
 
 def check_transport(transport: object) -> None:
     """Check that an argument is a transport.
 
     Raises:
-        TypeError: It lacks what a transport has.
+        TypeError: It lacks what a transport has; the text names it, where the object has a part of it.
     """
-    if not is_transport(transport):
-        raise TypeError(f"transport must be a Transport, not {type(transport).__name__}")
+    missing = _missing_members(transport)
+    if missing:
+        lacks = "" if len(missing) == len(_MEMBERS) else f", which lacks {', '.join(missing)}"
+        raise TypeError(f"transport must be a Transport, not {type(transport).__name__}{lacks}")
+
+
+def _missing_members(value: object) -> list[str]:
+    if Transport in type(value).__mro__:
+        return []
+    # `isinstance` does not see the attributes of a wrapper with `__getattr__` from Python 3.12 on.
+    return [name for name in _MEMBERS if not hasattr(value, name)]
 
 
 def is_strict_enough(transport: Transport, profile: Profile) -> bool:
-    """Return whether every message that a transport delivers is valid in `profile`.
-
-    Args:
-        transport: A transport; one without a `profile` attribute counts as not strict enough.
-        profile: The rules that the messages must obey.
-    """
-    rules = getattr(transport, "profile", None)
-    return isinstance(rules, Profile) and is_at_least_as_strict(rules, profile)
+    """Return whether every message that a transport delivers is valid in `profile`."""
+    return transport.profile is not None and is_at_least_as_strict(transport.profile, profile)

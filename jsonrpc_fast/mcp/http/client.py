@@ -21,7 +21,7 @@ Source: specification 2025-11-25 "Transports" and 2026-07-28 "Streamable HTTP".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +34,6 @@ from ...session.tracker import unknown_answer
 from ...transports.base import HIGH_WATER_BYTES, LOW_WATER_BYTES, State
 from ...transports.message import MessageTransport
 from ...transports.options import MessageOptions
-from ...types import MessageId
 from ..protocol.meta import object_members
 from .client_session import ClientSession, begin_again, session_headers, session_of
 from .event_reader import END_SECONDS, Cursor, EventReader
@@ -144,7 +143,6 @@ class StreamableHttpClient(MessageTransport):
             renew=self._renew_soon,
         )
         self._headers = RequestHeaders()
-        self.onfail: Callable[[MessageId, Exception], None] | None = None
 
         self._posts: dict[Key, Post] = {}
         self._tasks: set[asyncio.Task[None]] = set()
