@@ -8,7 +8,6 @@ import importlib
 import os
 import signal
 import sys
-import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 from .support import async_tests, loops, needs, tables
 from .support.command_line import MIXED
 from .support.examples import register_profiles
+from .support.waiting import blocking_eventually
 
 BACKENDS = {"cython": "jsonrpc_fast.codec._core", "python": "jsonrpc_fast.codec._pure"}
 BOTH = {"impl", "backends"}
@@ -189,10 +189,8 @@ def no_descriptor_left() -> Iterator[None]:
     gc.collect()  # what earlier tests have left closes its descriptors now, not during the test
     before = os.listdir("/proc/self/fd")
     yield
-    deadline = time.monotonic() + 2  # a thread closes its descriptor when it wakes up
-    while len(os.listdir("/proc/self/fd")) > len(before) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert len(os.listdir("/proc/self/fd")) <= len(before)
+    # A thread closes its descriptor when it wakes up.
+    blocking_eventually(lambda: len(os.listdir("/proc/self/fd")) <= len(before), 2)
 
 
 @pytest.fixture

@@ -41,6 +41,7 @@ from jsonrpc_fast.transports.memory import MemoryTransport
 from ..peers.node import node_command
 from ..peers.venvs import python_of
 from ..support.tables import rows
+from ..support.waiting import settle
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
@@ -203,11 +204,11 @@ async def test_a_session_sees_the_end_once_it_has_answered(ending: str, monkeypa
             await read_stream.receive()
         monkeypatch.setattr(MemoryTransport, "write_bytes", noting)
         last = asyncio.ensure_future(read_stream.receive())
-        await asyncio.sleep(0.05)
+        await settle(50)
         assert not last.done()
         await write_stream.send(answer(1))
         if ending == "answer":
-            await asyncio.sleep(0.05)
+            await settle(50)
             assert not last.done()
             await write_stream.send(answer(2))
         elif ending == "loss":
@@ -227,10 +228,10 @@ async def test_sending_to_a_lost_peer() -> None:
         await there.disconnect()
         async for _ in read_stream:
             raise AssertionError("nothing was sent")
-        await asyncio.sleep(0.01)
+        await settle()
         message = SessionMessage(types.JSONRPCNotification(jsonrpc="2.0", method="x"))
         await write_stream.send(message)
-        await asyncio.sleep(0.01)
+        await settle()
         with pytest.raises(anyio.BrokenResourceError):
             await write_stream.send(message)
 

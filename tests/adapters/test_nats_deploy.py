@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import re
@@ -22,6 +21,7 @@ from jsonrpc_fast.adapters.nats import Service, ServiceClient
 from ..support.nats_server import NatsServer, nats_server, needs_server
 from ..support.pages import write_scripts
 from ..support.places import PACKAGE, ROOT
+from ..support.waiting import eventually
 
 pytestmark = [needs_server, pytest.mark.timeout(90), pytest.mark.time_limit(60)]
 
@@ -90,8 +90,7 @@ async def test_permissions(server: NatsServer) -> None:
         await client.flush()
         await client.publish("_INBOX.other", b"{}")
         await client.flush()
-        while len(errors) < 2:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: len(errors) >= 2)
     assert all("permissions violation" in str(error).lower() for error in errors)
 
 
@@ -103,10 +102,11 @@ async def test_calls_through_a_stream(server: NatsServer) -> None:
         async with Service(worker, "rpc.calculator", {"add": lambda a, b: a + b}, jetstream=stream):
             caller = ServiceClient(client, "rpc.calculator", jetstream=client.jetstream(), timeout=10)
             assert await caller.call("add", [1, 2]) == 3
-            info = await stream.stream_info("calculator")
-            while info.state.messages:  # until it is acknowledged
-                await asyncio.sleep(0.01)
-                info = await stream.stream_info("calculator")
+
+            async def is_acknowledged() -> bool:
+                return not (await stream.stream_info("calculator")).state.messages
+
+            await eventually(is_acknowledged)
     assert errors == []
 
 

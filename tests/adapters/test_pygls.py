@@ -31,6 +31,7 @@ from jsonrpc_fast.adapters import pygls as adapter
 from jsonrpc_fast.errors import ConnectionLost
 
 from ..support import hostile_messages, loops
+from ..support.waiting import eventually, forever
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -250,8 +251,7 @@ async def serving(start: str, server: Any) -> AsyncIterator[int]:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    while (port := port_of(server._server)) is None:
-        await asyncio.sleep(0.01)
+    port = await eventually(lambda: port_of(server._server))
     try:
         yield port
     finally:
@@ -269,7 +269,7 @@ def new_server() -> Any:
 
     @server.feature("custom/wait")
     async def wait(params: Any) -> None:
-        await asyncio.sleep(30)
+        await forever()
 
     return server
 

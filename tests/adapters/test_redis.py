@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 import signal
 import tempfile
@@ -21,6 +22,7 @@ from jsonrpc_fast.errors import ConnectionLost, EventsLost
 from ..mcp.http.test_event_store import FORGED, append, rest_of
 from ..support.redis_server import RedisServer, needs_server, redis_server
 from ..support.tables import rows
+from ..support.waiting import eventually, settle
 
 pytestmark = [needs_server, pytest.mark.timeout(90), pytest.mark.time_limit(60)]
 
@@ -57,8 +59,7 @@ async def command(server: RedisServer, *words: str) -> Any:
 
 
 async def until_subscribed(server: RedisServer) -> None:
-    while not await command(server, "PUBSUB", "CHANNELS"):
-        await asyncio.sleep(0.01)
+    await eventually(lambda: command(server, "PUBSUB", "CHANNELS"))
 
 
 async def test_another_worker_resumes_a_stream(server: RedisServer) -> None:
@@ -88,8 +89,11 @@ async def test_those_who_follow_at_another_worker_get_what_comes_later(server: R
             await one.end(f"s/{stream}")
         for number, follower in enumerate(followers):
             assert await follower == expected[number % 3]
-        while await command(server, "PUBSUB", "CHANNELS"):
-            await asyncio.sleep(0.01)
+
+        async def is_quiet() -> bool:
+            return not await command(server, "PUBSUB", "CHANNELS")
+
+        await eventually(is_quiet)
 
 
 @rows("event_id", FORGED)
@@ -116,8 +120,11 @@ async def test_streams_expire_after_their_end(server: RedisServer) -> None:
     async with store_at(server, max_age=0.2) as store:
         first = await append(store, "s/1", b"x")
         await store.end("s/1")
-        while await store.stream_of(first) is not None:
-            await asyncio.sleep(0.02)
+
+        async def has_expired() -> bool:
+            return await store.stream_of(first) is None
+
+        await eventually(has_expired)
         assert await command(server, "KEYS", "*") == []
 
 
@@ -192,11 +199,13 @@ async def test_a_slow_redis_delays_an_event_only_so_long(server: RedisServer) ->
         with pytest.raises((EventsLost, ConnectionLost)):  # maybe after the first event, which may be stored
             await follower
         await one.end("s/1")
-        while True:
+
+        async def has_ended() -> bool:
             with contextlib.suppress(ConnectionLost):
-                if await other.stream_of(first) is None:
-                    break
-            await asyncio.sleep(0.05)
+                return await other.stream_of(first) is None
+            return False
+
+        await eventually(has_ended)
 
 
 async def test_a_redis_that_starts_again_without_its_data(server: RedisServer) -> None:
@@ -212,10 +221,12 @@ async def test_a_redis_that_starts_again_without_its_data(server: RedisServer) -
         with pytest.raises((EventsLost, ConnectionLost)):
             await follower
         assert await append(one, "s/1", b"2") == "s/1-3"
-        number = 0
-        while await resumable(other, await append(one, f"t/{number}", b"x")) is None:
-            number += 1
-            await asyncio.sleep(0.05)
+        numbers = itertools.count()
+
+        async def is_resumable() -> bool:
+            return await resumable(other, await append(one, f"t/{next(numbers)}", b"x")) is not None
+
+        await eventually(is_resumable)
         assert [await other.stream_of(f"s/1-{number}") for number in (1, 2, 3)] == [None, None, None]
 
 
@@ -252,20 +263,19 @@ async def test_at_random_each_follower_gets_every_event(server: RedisServer) -> 
         for number in range(30):
             data = None if chance.random() < 0.1 else b"%d" % number
             sent[stream].append((await append(store, stream, data), data or b""))
-            await asyncio.sleep(chance.random() * 0.01)
+            await settle(chance.randrange(20))
         await store.end(stream)
 
     async def read(store: RedisEventStore, stream: str) -> None:
-        while not sent[stream]:
-            await asyncio.sleep(0)
-        await asyncio.sleep(chance.random() * 0.2)
+        begin = chance.randrange(1, 25)
+        await eventually(lambda: len(sent[stream]) >= begin)
         position = chance.randrange(len(sent[stream]))
         got = await rest_of(store, sent[stream][position][0])
         assert got == [event for event in sent[stream][position + 1 :] if event[1]]
 
     async def cut() -> None:
-        for _ in range(4):
-            await asyncio.sleep(0.05)
+        for events in (0, 25, 50, 75):
+            await eventually(lambda events=events: sum(map(len, sent.values())) > events)
             with contextlib.suppress(RedisError):
                 await command(server, "CLIENT", "KILL", "TYPE", chance.choice(["pubsub", "normal"]))
 

@@ -22,6 +22,7 @@ from jsonrpc_fast.mcp.protocol.meta import SUBSCRIPTION_ID_KEY
 from ..support.command_line import posix
 from ..support.mcp_conversation import modern_meta
 from ..support.serve_process import LOOPING, SECONDS, Process
+from ..support.waiting import blocking_eventually
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -213,11 +214,11 @@ def test_clients_are_notified_of_changes(server: Process, folder: Path) -> None:
     server.result("prompts/list")  # files that exist at the first reading are not changes
 
     def notified(*methods: str) -> list[Any]:
-        deadline = time.monotonic() + SECONDS
-        while {message["method"] for message in server.notifications} != set(methods):
+        def are_heard() -> bool:
             server.result("ping")
-            assert time.monotonic() < deadline, server.notifications
-            time.sleep(0.02)
+            return {message["method"] for message in server.notifications} == set(methods)
+
+        blocking_eventually(are_heard)
         heard, server.notifications = server.notifications, []
         return heard
 

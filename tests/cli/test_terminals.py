@@ -15,6 +15,7 @@ import pytest
 
 from ..support.command_line import MIXED, MIXED_FAULTS, MIXED_SUMMARY, SECONDS, Terminal, command, environment, posix
 from ..support.tables import rows
+from ..support.waiting import blocking_eventually
 
 pytestmark = [posix, pytest.mark.timeout(90)]
 
@@ -33,9 +34,7 @@ def on_terminal(*arguments: str, typed: bytes = b"\x04", **options: Any) -> tupl
     terminal = Terminal()
     streams = {"stdin": terminal.writer, "stdout": terminal.writer, "stderr": terminal.writer}
     process = subprocess.Popen(command(*arguments), **{"env": environment(TERM="xterm"), **streams, **options})
-    deadline = time.monotonic() + SECONDS
-    while not terminal.written and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
+    blocking_eventually(lambda: terminal.written or process.poll() is not None, SECONDS)
     terminal.type(typed)
     try:
         return process.wait(SECONDS), terminal.text().replace("\r\n", "\n")

@@ -28,6 +28,7 @@ from ..support.dispatching import (
     on_another_loop,
 )
 from ..support.tables import rows
+from ..support.waiting import forever
 
 
 async def echo(value: Any) -> Any:
@@ -53,7 +54,7 @@ def cancel_this_task() -> None:
 
 async def cancel_itself() -> None:
     cancel_this_task()
-    await asyncio.sleep(60)
+    await forever()
 
 
 ASYNC = Handlers(
@@ -149,7 +150,7 @@ async def test_a_cancelled_batch_leaves_nothing_running(when: str) -> None:
     async def slow() -> None:
         begun.set()
         try:
-            await asyncio.sleep(60)
+            await forever()
         finally:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0)
@@ -179,7 +180,7 @@ def test_an_interrupt_in_a_batch_leaves_nothing_running() -> None:
 
     async def slow() -> None:
         try:
-            await asyncio.sleep(60)
+            await forever()
         finally:
             ended.append("slow")
 
@@ -232,7 +233,7 @@ class Slow:
 
     async def stubborn(self) -> int:
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(60)
+            await forever()
         return 7
 
 

@@ -21,6 +21,7 @@ from jsonrpc_fast.handlers import CallNext, Handlers, RequestContext
 from jsonrpc_fast.session import LspConvention, SessionContext
 
 from ..support.session_pairs import Faults, sessions, settle
+from ..support.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -203,8 +204,7 @@ async def test_a_cancelled_request_that_waits_is_not_called(pool: ThreadPoolExec
     handlers.register("wait", lambda number: (called.append(number), go_on.wait(20))[1], executor=pool)
     async with sessions(handlers) as (client, server):
         calls = [asyncio.ensure_future(client.call("wait", [number])) for number in range(3)]
-        while len(called) < 2:
-            await asyncio.sleep(0.001)
+        await eventually(lambda: len(called) >= 2)
         for run in list(server._dispatcher._tasks.values()):
             run.cancel()
         await settle()
@@ -292,8 +292,7 @@ async def test_an_executor_that_cancels_its_queue() -> None:
     handlers = Handlers()
     handlers.register("wait", wait, executor=pool)
     first, second = [asyncio.create_task(handlers.dispatch_async(CALL % ("wait", "[]"))) for _ in range(2)]
-    while not started.is_set():
-        await asyncio.sleep(0.001)
+    await eventually(started.is_set)
     pool.shutdown(wait=False, cancel_futures=True)
     assert await second == INTERNAL
     release.set()
@@ -318,7 +317,7 @@ async def test_functions_in_threads_notify_call_and_cancel() -> None:
 
     async def forever() -> None:
         try:
-            await asyncio.sleep(60)
+            await forever()
         finally:
             ended.append(True)
 
@@ -339,6 +338,5 @@ async def test_functions_in_threads_notify_call_and_cancel() -> None:
         assert waiting.cancelled()
         assert await client.call("work", [0]) == 90  # while the thread still waits
         go_on.set()
-        while client._dispatcher.tasks() or server._dispatcher.tasks():
-            await asyncio.sleep(0.001)
+        await eventually(lambda: not client._dispatcher.tasks() and not server._dispatcher.tasks())
         assert len(client._peer.serving.requests) == len(server._peer.calls) == 0

@@ -28,7 +28,7 @@ from jsonrpc_fast.transports.stdio.client import StdioClient
 from ..support.examples import scaled_examples
 from ..support.mcp_relay import End, relayed
 from ..support.places import PEERS
-from ..support.session_pairs import settle
+from ..support.waiting import forever, settle
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
@@ -124,7 +124,7 @@ class Server:
     async def wait(self, context: SessionContext, number: int, **members: object) -> None:
         context.report_progress({"progress": number})
         try:
-            await asyncio.sleep(3600)
+            await forever()
         finally:
             self.cancelled += 1
 
@@ -210,7 +210,7 @@ async def test_requests_to_a_killed_process_get_errors() -> None:
         assert right.pid is not None
         os.kill(right.pid, signal.SIGSTOP)
         calls += [asyncio.ensure_future(session.call("echo", [number])) for number in range(100)]
-        await asyncio.sleep(0.05)
+        await settle()
         os.kill(right.pid, signal.SIGKILL)
         done = await asyncio.gather(*calls, return_exceptions=True)
         await relay.wait_closed()

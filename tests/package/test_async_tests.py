@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from ..support.async_tests import make_callable, run
 from ..support.places import ROOT
 from ..support.tables import rows
+from ..support.waiting import forever
 
 
 async def leave_a_task() -> None:
-    leave_a_task.kept = asyncio.get_running_loop().create_task(asyncio.sleep(60), name="left")  # type: ignore[attr-defined]
+    leave_a_task.kept = asyncio.get_running_loop().create_task(forever(), name="left")  # type: ignore[attr-defined]
 
 
 async def leave_a_timer() -> None:
@@ -45,7 +46,7 @@ def made_callable(test: Callable[..., Awaitable[None]], *marks: pytest.Mark) -> 
 
 def test_a_test_has_a_limited_time() -> None:
     async def wait() -> None:
-        await asyncio.sleep(60)
+        await forever()
 
     with pytest.raises(asyncio.TimeoutError):
         made_callable(wait, pytest.mark.time_limit(0.01).mark)()

@@ -13,7 +13,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,7 +23,7 @@ from ..support import needs
 from ..support.pages import blocks, write_scripts
 from ..support.places import PACKAGE, ROOT
 from ..support.tables import rows
-from ..support.waiting import free_port
+from ..support.waiting import blocking_eventually, free_port
 
 DOCS = ROOT / "docs"
 
@@ -114,13 +113,13 @@ def test_the_first_server_on_the_index_page(tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
     )
     try:
-        end = time.monotonic() + 60
-        while True:
-            run = subprocess.run(**shell(call.replace("8000", port), tmp_path), timeout=60, check=False)
-            if run.stdout or time.monotonic() > end:
-                break
-            time.sleep(0.1)
-        assert run.stdout.decode() == answer.removesuffix("\n")  # a body has no line ending
+
+        def output() -> bytes:
+            found: bytes = subprocess.run(**shell(call.replace("8000", port), tmp_path), timeout=60, check=False).stdout
+            return found
+
+        # A body has no line ending.
+        assert blocking_eventually(output, 60).decode() == answer.removesuffix("\n")
     finally:
         server.terminate()
         server.wait(60)

@@ -8,6 +8,8 @@ from typing import Any
 from jsonrpc_fast.handlers import RequestContext
 from jsonrpc_fast.http import Endpoint, WsgiEndpoint
 
+from .waiting import forever
+
 BODY_SECONDS = 1.0
 MAX_BODY = 1_000_000
 
@@ -17,7 +19,7 @@ cancelled: list[str] = []
 async def wait(name: str) -> None:
     """Wait until the client goes."""
     try:
-        await asyncio.sleep(60)
+        await forever()
     except asyncio.CancelledError:
         cancelled.append(name)
         raise

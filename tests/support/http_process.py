@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import orjson
 import pytest
 
 from .places import ROOT
-from .waiting import HOST
+from .waiting import HOST, accepts, blocking_eventually
 from .waiting import free_port as free_port
 
 SECONDS = 30
@@ -92,14 +91,10 @@ def running(command: list[str], port: int, **environment: str) -> Iterator[Serve
         )
         try:
             server = Server(port, process)
-            deadline = time.monotonic() + SECONDS
-            while True:
-                with contextlib.suppress(OSError), server.connect():
-                    break
-                if process.poll() is not None or time.monotonic() > deadline:
-                    log.seek(0)
-                    pytest.fail(f"the server does not start: {log.read().decode(errors='replace')}")
-                time.sleep(0.05)
+            blocking_eventually(lambda: process.poll() is not None or accepts(port), SECONDS)
+            if process.poll() is not None:
+                log.seek(0)
+                pytest.fail(f"the server does not start: {log.read().decode(errors='replace')}")
             yield server
             process.terminate()
             process.wait(SECONDS)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from .mcp_script import DISCOVERED, INITIALIZED
+from .waiting import eventually
 
 SESSION = "a-session"
 
@@ -137,8 +139,7 @@ class HttpScript:
 
 
 async def _watch(reader: asyncio.StreamReader, is_closed: asyncio.Event) -> None:
-    while not reader.at_eof() and reader.exception() is None:
-        await asyncio.sleep(0.01)
+    await eventually(lambda: reader.at_eof() or reader.exception() is not None, math.inf)
     is_closed.set()
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from .nginx import write_nginx
 from .pages import write_scripts
 from .places import PACKAGE, ROOT
 from .redis_server import RedisServer, redis_server
+from .waiting import accepts, blocking_eventually
 
 PAGE = ROOT / "docs" / "deploy" / "mcp.md"
 _ANY_WORKER = """
@@ -90,19 +89,16 @@ def mcp_workers(nginx: str, read_timeout: str = "60s") -> Iterator[Workers]:
             rules = rules.replace(old, new)
         rules += _ANY_WORKER.format(host=HOST, port=workers.any_port, read_timeout=read_timeout)
         command = write_nginx(nginx, folder, rules)
-        deadline = time.monotonic() + 60
-        while not all((folder / f"{name}.sock").exists() for name in workers.processes):
+
+        def are_up() -> bool:
             assert all(process.poll() is None for process in workers.processes.values())
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+            return all((folder / f"{name}.sock").exists() for name in workers.processes)
+
+        blocking_eventually(are_up, 60)
         proxy = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         stack.callback(_end, proxy)
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection((HOST, workers.port), 10):
-                break
-            assert proxy.poll() is None, (folder / "error.log").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        blocking_eventually(lambda: proxy.poll() is not None or accepts(workers.port), 60)
+        assert proxy.poll() is None, (folder / "error.log").read_text()
         yield workers
 
 

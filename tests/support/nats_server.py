@@ -6,7 +6,6 @@ import contextlib
 import json
 import signal
 import subprocess
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import nats
 
 from . import needs
+from .waiting import blocking_eventually
 
 PROGRAM = needs.program("nats-server")
 needs_server = needs.mark("nats-server")
@@ -50,15 +50,15 @@ class NatsServer:
         if self._jetstream:
             arguments += ["-js", "-sd", str(self._folder / "streams")]
         self._process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        end = time.monotonic() + 20
-        while time.monotonic() < end:
-            with contextlib.suppress(OSError, ValueError, IndexError, KeyError):
-                ports = json.loads(next(iter(self._folder.glob("*.ports")), Path()).read_text())
-                self._port = int(ports["nats"][0].rsplit(":", 1)[1])
-                return
-            assert self._process.poll() is None, (self._folder / "log").read_text()
-            time.sleep(0.01)
-        raise TimeoutError("nats-server did not start")
+        self._port = blocking_eventually(self._find_port)
+
+    def _find_port(self) -> int | None:
+        assert self._process is not None
+        assert self._process.poll() is None, (self._folder / "log").read_text()
+        with contextlib.suppress(OSError, ValueError, IndexError, KeyError):
+            ports = json.loads(next(iter(self._folder.glob("*.ports")), Path()).read_text())
+            return int(ports["nats"][0].rsplit(":", 1)[1])
+        return None
 
     def pause(self) -> None:
         """Let it read nothing more."""

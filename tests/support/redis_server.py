@@ -6,11 +6,11 @@ import contextlib
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from . import needs
+from .waiting import blocking_eventually
 
 PROGRAM = needs.program("redis-server")
 needs_server = needs.mark("redis-server")
@@ -42,16 +42,16 @@ class RedisServer:
         file = self._folder / "redis.conf"
         file.write_text("\n".join(lines) + "\n")
         self._process = subprocess.Popen([PROGRAM, str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        end = time.monotonic() + 20
-        while time.monotonic() < end:
-            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-                connection.connect(str(self.socket))
-                connection.sendall(b"PING\r\n")
-                if connection.recv(100) == b"+PONG\r\n":
-                    return
-            assert self._process.poll() is None
-            time.sleep(0.01)
-        raise TimeoutError("redis-server did not start")
+        blocking_eventually(self._answers)
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self.socket))
+            connection.sendall(b"PING\r\n")
+            return connection.recv(100) == b"+PONG\r\n"
+        return False
 
     def send_signal(self, number: signal.Signals) -> None:
         assert self._process is not None

@@ -95,10 +95,6 @@ async def slow(seconds: float) -> str:
     return "done"
 
 
-async def forever() -> None:
-    await asyncio.get_running_loop().create_future()
-
-
 def fail(code: int) -> None:
     raise RpcError(code, "no", {"code": code})
 

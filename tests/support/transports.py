@@ -25,8 +25,7 @@ class Recorder:
         transport.onclose = lambda: self.events.append("closed")
 
     async def wait_for(self, count: int) -> None:
-        while len(self.events) < count:
-            await asyncio.sleep(0.001)
+        await eventually(lambda: len(self.events) >= count)
 
 
 class RecordedConnections(list[Recorder]):

@@ -3,28 +3,62 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import socket
+import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 HOST: Final = "127.0.0.1"
 SECONDS: Final = 20.0
 POLL_SECONDS: Final = 0.001
 
 
-async def eventually(condition: Callable[[], object], seconds: float = SECONDS) -> None:
-    """Wait until a condition holds; fail after some seconds of the loop's clock."""
+async def eventually(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
+    """Wait until a condition, which may be a coroutine function, holds; fail after some seconds of the loop's clock.
+
+    Returns:
+        The true value of the condition.
+    """
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
-    while not condition():
+    while True:
+        found = condition()
+        if inspect.isawaitable(found):
+            found = await found
+        if found:
+            return found
         assert loop.time() < end, f"{condition} did not hold within {seconds:g} s"
         await asyncio.sleep(POLL_SECONDS)
+
+
+def blocking_eventually(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
+    """Do the same without a loop, in real time."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, f"{condition} did not hold within {seconds:g} s"
+        time.sleep(POLL_SECONDS)
+    return found
+
+
+async def forever(*_: object, **__: object) -> None:
+    """Wait until the task is cancelled; a handler that never ends."""
+    await asyncio.get_running_loop().create_future()
 
 
 async def settle(turns: int = 20) -> None:
     """Wait for some turns of the loop."""
     for _ in range(turns):
         await asyncio.sleep(0)
+
+
+def accepts(port: int, host: str = HOST) -> bool:
+    """Return whether a TCP port accepts connections."""
+    try:
+        socket.create_connection((host, port), 1).close()
+    except OSError:
+        return False
+    return True
 
 
 def free_port(host: str = HOST) -> int:

@@ -10,9 +10,9 @@ wide_numbers.ndjson     texts with long numbers, and the byte of the fault, with
 A text that is not UTF-8 is the member `bytes`, in which the characters U+0000 to U+00FF stand for bytes.
 
 A result is `{"request": [id, method, params]}`, `{"notification": [method, params]}`, `{"result": [id, value]}`,
-`{"error": [id, code, message, [data]]}`, a fault `{"fault": code, "id": …, "index": …, "reply": …}`, which is a fault of
-the text if it has an `offset`, or a list of these. The default of a preset is `jsonrpc`; of a revision of MCP, `mcp`;
-of 2026-07-28, the result of 2025-11-25. `text_only` says that a dict of the text does not show the same.
+`{"error": [id, code, message, [data]]}`, a fault `{"fault": code, "id": …, "index": …, "reply": …}`, which is one
+of the text if it has an `offset`, or a list of these. The default of a preset is `jsonrpc`; of a revision of MCP,
+`mcp`; of 2026-07-28, the result of 2025-11-25. `text_only` says that a dict of the text does not show the same.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from jsonrpc_fast.handlers import Handlers, RequestContext
 
 from ...isolated import nats_load
 from ...support.nats_server import NatsServer, connected, nats_server, needs_server
-from ...support.waiting import eventually
+from ...support.waiting import eventually, forever, settle
 
 pytestmark = [needs_server, pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
@@ -30,7 +30,7 @@ async def nothing(*_: object) -> None:
 
 
 async def double(number: int) -> int:
-    await asyncio.sleep(0.01)
+    await settle()
     return number * 2
 
 
@@ -136,7 +136,7 @@ class TestServices:
 
         async def sleep() -> None:
             try:
-                await asyncio.sleep(30)
+                await forever()
             except asyncio.CancelledError:
                 cancelled.append(True)
                 raise
@@ -182,7 +182,7 @@ class TestServices:
 
     async def test_a_refusal_over_max_payload_has_no_id(self, tmp_path: Path) -> None:
         batch = b"[" + b",".join(b'{"jsonrpc":"2.0","id":%d,"method":"m"}' % number for number in range(80)) + b"]"
-        handlers = {"m": lambda: "x" * 100, "wait": lambda: asyncio.sleep(60)}
+        handlers = {"m": lambda: "x" * 100, "wait": forever}
         with nats_server(tmp_path, "max_payload: 4096") as server:
             async with connected(server) as connection:
                 service = Service(connection, "s", handlers, max_handlers=1, max_waiting=0)
@@ -214,7 +214,7 @@ class TestServices:
 
             async def sleep() -> None:
                 has_begun.set()
-                await asyncio.sleep(60)
+                await forever()
 
             service = Service(connection, "s", {"sleep": sleep}, max_handlers=1)
             await service.start()
@@ -274,7 +274,7 @@ class TestStreams:
 
             async def hang() -> None:
                 begun.set()
-                await asyncio.sleep(60)
+                await forever()
 
             dying = Service(doomed, "s", {"m": hang}, jetstream=doomed.jetstream(), ack_seconds=0.5)
             await dying.start()
@@ -297,8 +297,11 @@ class TestStreams:
                 text = b'{"jsonrpc":"2.0","id":1,"method":"m"}'
                 await stream.publish("s", text, headers={"Jsonrpc-Reply-To": "a b c"})
                 await eventually(lambda: runs)
-                while (await stream.consumers_info("jobs"))[0].num_ack_pending:
-                    await asyncio.sleep(0.01)
+
+                async def is_acknowledged() -> bool:
+                    return not (await stream.consumers_info("jobs"))[0].num_ack_pending
+
+                await eventually(is_acknowledged)
                 assert runs == [1]
 
     async def test_two_subjects_of_one_stream(self, stream_server: NatsServer) -> None:

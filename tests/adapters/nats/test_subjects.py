@@ -15,7 +15,7 @@ from jsonrpc_fast.errors import ConnectionLost, StateError
 from jsonrpc_fast.session import Session
 
 from ...support.nats_server import NatsServer, nats_server, needs_server
-from ...support.waiting import settle
+from ...support.waiting import forever, settle
 
 pytestmark = [needs_server, pytest.mark.timeout(60), pytest.mark.time_limit(50), pytest.mark.usefixtures("each_loop")]
 
@@ -67,7 +67,7 @@ async def test_the_server_dies(server: NatsServer) -> None:
 
     async def sleep() -> None:
         has_begun.set()
-        await asyncio.sleep(60)
+        await forever()
 
     async with sessions(server, {}, {"sleep": sleep}) as (one, other):
         call = asyncio.create_task(one.call("sleep"))

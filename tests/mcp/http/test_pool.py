@@ -16,6 +16,7 @@ from jsonrpc_fast.mcp.http.pool import ClientPool
 
 from ...support.http_script import HttpRequest, Reply, http_script, modern
 from ...support.tables import rows
+from ...support.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
@@ -31,10 +32,7 @@ async def test_calls_in_flight_use_as_many_connections_and_later_calls_the_same_
                 await asyncio.gather(*[client.call_tool("add") for _ in range(16)])
             assert server.connections == 16
         assert [request.headers.get("cookie") for request in server.requests[-16:]] == ["worker=3"] * 16
-        for _ in range(100):
-            if server.open:
-                await asyncio.sleep(0.05)
-        assert server.open == 0
+        await eventually(lambda: server.open == 0)
 
 
 async def test_idle_clients_are_bounded_and_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

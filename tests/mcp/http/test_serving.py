@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from jsonrpc_fast.cli.serve import parse_address
 from ...support.http_process import free_port
 from ...support.mcp_http import ACCEPT, call, initialize
 from ...support.tables import rows
+from ...support.waiting import accepts, blocking_eventually
 
 SECONDS = 60
 PROGRAM = """
@@ -64,15 +64,8 @@ def run(port: int, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program that serves a port."""
     with subprocess.Popen([sys.executable, *arguments], stderr=subprocess.PIPE) as process:
         try:
-            deadline = time.monotonic() + SECONDS
-            while True:
-                assert process.poll() is None, process.stderr and process.stderr.read()
-                assert time.monotonic() < deadline
-                try:
-                    socket.create_connection(("127.0.0.1", port), 1).close()
-                    break
-                except OSError:
-                    time.sleep(0.05)
+            blocking_eventually(lambda: process.poll() is not None or accepts(port), SECONDS)
+            assert process.poll() is None, process.stderr and process.stderr.read()
             yield process
         finally:
             process.kill()

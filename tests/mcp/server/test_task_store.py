@@ -15,6 +15,7 @@ from jsonrpc_fast.mcp.server import Context, Server, TaskStore
 
 from ...support.mcp_conversation import Conversation, converse
 from ...support.tables import rows
+from ...support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -94,13 +95,14 @@ async def started(client: Conversation, name: str, **params: Any) -> dict[str, A
 
 async def reached(client: Conversation, id: str, status: str) -> dict[str, Any]:
     """Poll a task until it has a status."""
-    for _ in range(3000):
+
+    async def shown() -> dict[str, Any] | None:
         task: dict[str, Any] = await client.result("tasks/get", {"taskId": id})
-        if task["status"] == status:
-            return task
-        assert task["status"] in ("working", "input_required"), task
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"the task is still {task['status']}")
+        assert task["status"] in (status, "working", "input_required"), task
+        return task if task["status"] == status else None
+
+    found: dict[str, Any] = await eventually(shown)
+    return found
 
 
 async def test_the_revisions_declare_tasks_in_their_own_way() -> None:

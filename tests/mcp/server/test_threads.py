@@ -14,6 +14,7 @@ from jsonrpc_fast.mcp.server import Context, Server
 
 from ...support.mcp_conversation import answered, converse
 from ...support.tables import rows
+from ...support.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -130,14 +131,17 @@ async def test_a_thread_that_runs_as_a_task() -> None:
         task = await client.result("tools/call", {"name": "work", "inputResponses": responses})
         assert task["resultType"] == "task"
         params: dict[str, Any] = {"taskId": task["taskId"]}
-        while (shown := await client.result("tasks/get", params))["status"] != "input_required":
-            await asyncio.sleep(0.01)
-        [key] = shown["inputRequests"]
+
+        async def shown(status: str) -> dict[str, Any] | None:
+            task: dict[str, Any] = await client.result("tasks/get", params)
+            return task if task["status"] == status else None
+
+        asking = await eventually(lambda: shown("input_required"))
+        [key] = asking["inputRequests"]
         responses = {key: {"action": "accept", "content": {"name": "Bob"}}}
         await client.result("tasks/update", {**params, "inputResponses": responses})
-        while (shown := await client.result("tasks/get", params))["status"] != "completed":
-            await asyncio.sleep(0.01)
-        assert shown["result"]["content"] == [{"type": "text", "text": "Bob"}]
+        done = await eventually(lambda: shown("completed"))
+        assert done["result"]["content"] == [{"type": "text", "text": "Bob"}]
         await server.tasks.close()
 
 

@@ -16,6 +16,7 @@ import pytest
 from jsonrpc_fast.mcp.templates.rendering import Renderer, RenderLimits, RenderTimeout, Sources
 
 from ...support.places import ROOT
+from ...support.waiting import blocking_eventually
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -89,10 +90,7 @@ def test_a_process_that_died_while_it_was_idle_is_replaced(renderer: Renderer) -
     [before] = processes_of(renderer)
     os.kill(before, signal.SIGTERM)
     [idle] = renderer._idle
-    deadline = time.monotonic() + 10
-    while idle.is_alive():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    blocking_eventually(lambda: not idle.is_alive())
     assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
     assert len(processes_of(renderer) - {before}) == 1
 
