@@ -6,18 +6,19 @@
 Rules:
   - each connection is a `Session` of its own over a new transport. Nothing that may have been served is sent twice:
     calls in flight fail with ConnectionLost when the connection is lost. What was surely not served, because it was not
-    sent, or because the peer said goodbye before it read it, is sent once more;
+    sent, or because the peer said goodbye before it read it, or refused it afterwards (SERVER_BUSY), is sent again in
+    the next connection, until its timeout;
   - a notification that was sent may be lost without an error: nobody can know how far the peer has read;
   - calls and notifications made while there is no connection wait for the next one, within their timeout;
-  - after the peer's goodbye the next connection is made at once. Calls in flight end in the old session, which is
-    closed by the peer, or by this side when nothing is in flight any more;
+  - after the peer's goodbye the next connection is not delayed by the calls in flight. They end in the old session,
+    which is closed by the peer, or by this side when nothing is in flight any more;
   - the delay before an attempt is random, between 0 and a bound that doubles with each attempt, up to `max_delay`. It
     starts anew after a connection that lasted longer than the bound before it: a peer that accepts and closes at once
     is not contacted more often than one that refuses;
   - `on_connect` is awaited after each connection, before calls that wait: to log in. `on_disconnect` is called once for
     each session that `on_connect` has accepted, when it takes no more calls;
-  - an attempt fails by any exception of `make_transport`, the start and `on_connect`. It is reported to the hook
-    `fault`, or else logged at debug level;
+  - an attempt fails by any exception of `make_transport`, the start and `on_connect`, and if the connection has ended
+    when `on_connect` returns. It is reported to the hook `fault`, or else logged at debug level;
   - after `max_attempts` failed attempts in a row, and after an exception for which `retry` says no, nothing more is
     tried: the log says why, and calls fail with ConnectionLost, whose cause is that exception.
 """
@@ -57,6 +58,35 @@ LEAVING_SECONDS: Final = 5.0
 """After so long a session whose peer has said goodbye is closed, if nothing is in flight."""
 
 _TEMPORARY_STATUSES: Final = (500, 502, 503, 504)
+_SECOND_BOUND: Final = 0.01  # after a `min_delay` of 0, which would never grow
+
+
+class Backoff:
+    """The delays between attempts, in seconds: random, below a bound that doubles with each.
+
+    Args:
+        min_delay: The first bound.
+        max_delay: The last bound.
+
+    Attributes:
+        bound: That of the next delay.
+    """
+
+    def __init__(self, min_delay: float, max_delay: float) -> None:
+        self._min_delay = min_delay
+        self._max_delay = max_delay
+        self.bound: float = 0.0
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self.bound = min(self._min_delay, self._max_delay)
+
+    def next_delay(self) -> float:
+        """Return a delay."""
+        delay = random.uniform(0, self.bound)
+        self.bound = min(2 * self.bound or _SECOND_BOUND, self._max_delay)
+        return delay
 
 
 class Follower(Protocol):
@@ -278,13 +308,12 @@ class ReconnectingSession:
             outcomes = [
                 result for item, result in zip(items, results, strict=True) if not isinstance(item, Notification)
             ]
-            unserved = [result for result in outcomes if isinstance(result, ConnectionLost) and not result.was_sent]
-            if unserved and len(unserved) == len(outcomes):  # a peer reads a batch as a whole
-                raise unserved[0]
+            if outcomes and all(_is_unserved(session, outcome) for outcome in outcomes):  # a batch is read as a whole
+                raise outcomes[0]
 
         try:
             await self.use(call, timeout)
-        except ConnectionLost:
+        except (ConnectionLost, CallTimeout, RpcError):
             if not results:
                 raise
         return results
@@ -305,10 +334,11 @@ class ReconnectingSession:
     async def use(
         self, send: Callable[[Session, float | Unset | None], Awaitable[T]], timeout: float | Unset | None = UNSET
     ) -> T:
-        """Send something in the session of a connection. Once more, if it was surely not served in the first one.
+        """Send something in the session of a connection, and in the next one as long as it was surely not served.
 
         Args:
             send: Sends it. Gets the session, and the timeout that is left. Its ConnectionLost says whether it was sent.
+                An RpcError with the code SERVER_BUSY says that it was not served, if the peer has said goodbye.
             timeout: Seconds, including the time spent waiting for a connection; None: no limit. The default is the
                 option `timeout`.
 
@@ -316,22 +346,34 @@ class ReconnectingSession:
             What `send` returns.
 
         Raises:
-            CallTimeout: There was no connection in time.
+            CallTimeout: No connection took it in time. The cause is what the last one said, if any.
             ConnectionLost: It is closed, or nothing more is tried.
             Exception: What `send` raises.
         """
-        began = asyncio.get_running_loop().time()
-        session, left = await self._connected_within(timeout)
-        try:
-            return await send(session, left)
-        except ConnectionLost as loss:
-            if loss.was_sent is not False or self._is_closed:
-                raise
-        seconds = self._timeout if isinstance(timeout, Unset) else timeout
-        if seconds is not None:
-            seconds = max(0.0, seconds - (asyncio.get_running_loop().time() - began))
-        session, left = await self._connected_within(seconds)
-        return await send(session, left)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        left = timeout
+        backoff: Backoff | None = None
+        refusal: Exception | None = None
+        while True:
+            try:
+                session, left = await self._connected_within(left)
+            except CallTimeout as error:
+                raise error from refusal
+            try:
+                return await send(session, left)
+            except (ConnectionLost, RpcError) as error:
+                if self._is_closed or not _is_unserved(session, error):
+                    raise
+                refusal = error
+            if self.session is session:  # `send` has lost another connection
+                backoff = backoff or self.backoff()
+                await asyncio.sleep(backoff.next_delay())
+            seconds = self._timeout if isinstance(timeout, Unset) else timeout
+            if seconds is not None:
+                left = began + seconds - loop.time()
+                if left <= 0:
+                    raise CallTimeout("no peer has served it in time") from refusal
 
     async def _connected_within(self, timeout: float | Unset | None) -> tuple[Session, float | Unset | None]:
         """Wait for a connection. Return its session, and what is left of the timeout."""
@@ -374,10 +416,9 @@ class ReconnectingSession:
 
     async def _keep_connected(self) -> None:
         loop = asyncio.get_running_loop()
-        bound = min(self._min_delay, self._max_delay)
+        backoff = self.backoff()
         failed = 0
         while not self._is_closed:
-            began = loop.time()
             try:
                 session = await self._connect()
             except BaseException as error:
@@ -385,15 +426,23 @@ class ReconnectingSession:
                     raise
                 self._hooks.peer_fault(error)
                 failed += 1
-                if not isinstance(error, Exception) or failed == self._max_attempts or not self._retry(error):
+                if not isinstance(error, Exception) or not self.may_retry(error, failed):
                     raise
             else:
                 failed = 0
+                began = loop.time()
                 await self._run_session(session)
-                if loop.time() - began > bound:
-                    bound = min(self._min_delay, self._max_delay)
-            await asyncio.sleep(random.uniform(0, bound))
-            bound = min(2 * bound, self._max_delay)
+                if loop.time() - began > backoff.bound:
+                    backoff.reset()
+            await asyncio.sleep(backoff.next_delay())
+
+    def backoff(self) -> Backoff:
+        """Return the delays between attempts."""
+        return Backoff(self._min_delay, self._max_delay)
+
+    def may_retry(self, error: Exception, failed: int) -> bool:
+        """Return whether to try again what has failed so often in a row, the last time by this exception."""
+        return failed != self._max_attempts and self._retry(error)
 
     async def _run_session(self, session: Session) -> None:
         """Let a session take calls as long as it can."""
@@ -457,8 +506,17 @@ class ReconnectingSession:
             await session.start()
             if self._on_connect is not None:
                 await self._on_connect(session)
+                if not session.is_connected:
+                    raise ConnectionLost("the connection ended in on_connect")
         except BaseException:
             await session.close(0)
             await transport.disconnect()
             raise
         return session
+
+
+def _is_unserved(session: Session, outcome: Any) -> bool:
+    """Return whether the peer has surely not served what ended so in a session, and never will."""
+    if isinstance(outcome, ConnectionLost):
+        return outcome.was_sent is False
+    return session.is_leaving and isinstance(outcome, RpcError) and outcome.code == SessionErrorCode.SERVER_BUSY

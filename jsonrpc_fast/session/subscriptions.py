@@ -17,8 +17,10 @@ Rules:
   - when the connection is closed, by either side or by a loss, the reader gets what has arrived, then ConnectionLost;
   - over a `ReconnectingSession` a subscription goes on instead: it is made again with the same params in each new
     session, and gets a new id. The reader gets a `Gap` in the place of what may be missing. The new subscription is
-    there by then, so a reader that asks for the missing part when it sees the gap misses nothing. If the peer refuses,
-    or does not answer, the reader gets that error.
+    there by then, so a reader that asks for the missing part when it sees the gap misses nothing;
+  - if the peer refuses that, or does not answer, the session's rules for attempts (`retry`, `max_attempts`, the delays)
+    say whether it is asked again. If it is not, the reader gets the error;
+  - what a session answers after the next one has begun changes nothing.
 """
 
 from __future__ import annotations
@@ -160,6 +162,29 @@ class Subscription:
             self._waiter.set_result(None)
 
 
+class _Routes:
+    """The subscriptions that the peer knows in one session.
+
+    Attributes:
+        session: The session.
+        ended: Done when it takes no more calls.
+        by_id: The subscriptions.
+        subscribing: The number of calls in flight that subscribe.
+        early: What arrived meanwhile with unknown ids.
+        has_dropped: Whether there was no room in `early`.
+        abandoned: The ids that meanwhile nobody wanted any more. One of them may be given again.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session: Session = session
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.by_id: dict[int | str, Subscription] = {}
+        self.subscribing: int = 0
+        self.early: list[tuple[int | str, Any]] = []
+        self.has_dropped: bool = False
+        self.abandoned: list[int | str] = []
+
+
 class Subscriptions:
     """The subscriptions of one session, or of the sessions of a `ReconnectingSession`.
 
@@ -191,12 +216,9 @@ class Subscriptions:
         self._unsubscribe_method = unsubscribe
         self._max_items = max_items
         self._source = session
-        self._session: Session | None = None  # None while there is no connection
+        self._routes: _Routes | None = None  # None while there is no connection
+        self._loss: ConnectionLost | None = None  # why there will be no other
         self._open: dict[Subscription, None] = {}
-        self._by_id: dict[int | str, Subscription] = {}  # those that the peer knows in this connection
-        self._subscribing = 0  # calls in flight
-        self._early: list[tuple[int | str, Any]] = []
-        self._has_dropped = False  # there was no room in `_early`
         self._tasks: set[asyncio.Task[Any]] = set()
         if isinstance(session, ReconnectingSession):
             session.follow(self)
@@ -232,82 +254,117 @@ class Subscriptions:
         Raises:
             Exception: As `subscribe`.
         """
-        self._subscribing += 1
+        routes = self._routes
+        if routes is None or routes.session is not session:
+            raise self._loss or StateError("another handler in the session takes the notifications")
+        routes.subscribing += 1
         try:
-            id = _id_of(await self._call(session, subscription._params, timeout))
-            if id in self._by_id and session is self._session:
-                raise StateError("the peer returned the id of another subscription")
-            subscription.id = id
-            if subscription._is_closed:
-                self._abandon(session, id)
-                return
-            self._open[subscription] = None
-            if session is not self._session:
+            id = _id_of(await self._call(routes, subscription._params, timeout))
+            if routes is not self._routes:
                 self._on_missed(session, subscription)
                 return
-            self._by_id[id] = subscription
+            if id in routes.by_id:
+                raise StateError("the peer returned the id of another subscription")
+            if subscription._is_closed:
+                self._abandon(routes, id)
+                return
+            subscription.id = id
+            self._open[subscription] = None
+            routes.by_id[id] = subscription
             if subscription._lost_at is not None:
                 subscription._resume(session._loop.time(), self._max_items)
-            for early_id, result in self._early:
+            for early_id, result in routes.early:
                 if early_id == id:
                     subscription._add(result, self._max_items)
-            if self._has_dropped:
+            routes.early = [early for early in routes.early if early[0] != id]
+            if routes.has_dropped:
                 subscription._end(StateError(f"more than {self._max_items} results arrived before the id was known"))
         finally:
-            self._subscribing -= 1
-            if not self._subscribing:
-                self._early.clear()
-                self._has_dropped = False
+            routes.subscribing -= 1
+            if not routes.subscribing:
+                routes.early.clear()
+                routes.has_dropped = False
+                abandoned, routes.abandoned = routes.abandoned, []
+                for late in abandoned:
+                    self._abandon(routes, late)
 
     def _on_missed(self, session: Session, subscription: Subscription) -> None:
-        """The connection was lost between the answer and its arrival at the task that waits for it."""
-        if not isinstance(self._source, ReconnectingSession):
-            subscription._end(_loss())
-        else:
-            if subscription._lost_at is None:
-                subscription._lost_at = session._loop.time()
-            if self._session is not None:
-                self._begin_again(self._session, subscription)
+        """The session ended between the answer and its arrival at the task that waits for it."""
+        if subscription._is_closed or subscription in self._open:
+            return  # the next session makes those that are open
+        self._open[subscription] = None
+        subscription._lost_at = session._loop.time()
+        if self._loss is not None:
+            subscription._end(self._loss)
+        elif self._routes is not None:
+            self._begin_again(self._routes, subscription)
 
     # Over one connection after the other: a `Follower`.
 
     def session_began(self, session: Session) -> None:
         """Make the subscriptions in a new session."""
-        session.register(self._notification, partial(self._receive, session), unpack=False)
-        self._session = session
+        routes = _Routes(session)
+        try:
+            session.register(self._notification, partial(self._receive, routes), unpack=False)
+        except ValueError as error:
+            for subscription in list(self._open):
+                subscription._end(error)
+            raise
+        self._routes = routes
         for subscription in self._open:
-            self._begin_again(session, subscription)
+            self._begin_again(routes, subscription)
 
     def session_ended(self) -> None:
         """Keep the subscriptions for the next session."""
-        session, self._session = self._session, None
-        self._by_id.clear()
-        self._early.clear()
+        routes, self._routes = self._routes, None
+        if routes is None:
+            return
+        routes.ended.set_result(None)
         for subscription in self._open:
-            if subscription._lost_at is None and session is not None:
-                subscription._lost_at = session._loop.time()
+            if subscription._lost_at is None:
+                subscription._lost_at = routes.session._loop.time()
 
     def connecting_ended(self, loss: ConnectionLost) -> None:
         """End the subscriptions: there will be no more session."""
-        self._session = None
+        self._loss = loss
+        self.session_ended()
         for subscription in list(self._open):
             subscription._end(loss)
 
     def _on_closed(self, closed: asyncio.Future[None]) -> None:
-        self.connecting_ended(_loss())
+        self.connecting_ended(ConnectionLost("the connection is closed", was_sent=False))
 
-    def _begin_again(self, session: Session, subscription: Subscription) -> None:
-        self._run(self._subscribe_again(session, subscription))
+    def _begin_again(self, routes: _Routes, subscription: Subscription) -> None:
+        self._run(self._subscribe_again(routes, subscription))
 
-    async def _subscribe_again(self, session: Session, subscription: Subscription) -> None:
-        if subscription._is_closed:
-            return
+    async def _subscribe_again(self, routes: _Routes, subscription: Subscription) -> None:
+        assert isinstance(self._source, ReconnectingSession)
+        backoff = self._source.backoff()
+        failed = 0
+        while routes is self._routes and not subscription._is_closed:
+            try:
+                await self._establish(routes.session, subscription, UNSET)
+                return
+            except ConnectionLost:
+                return  # the next session makes it
+            except Exception as error:
+                if routes is not self._routes:
+                    return
+                failed += 1
+                if not self._may_retry(subscription, error, failed):
+                    return
+            await asyncio.wait([routes.ended], timeout=backoff.next_delay())
+
+    def _may_retry(self, subscription: Subscription, error: Exception, failed: int) -> bool:
+        """Return whether to subscribe again, and end the subscription if not."""
+        assert isinstance(self._source, ReconnectingSession)
         try:
-            await self._establish(session, subscription, UNSET)
-        except ConnectionLost:
-            pass  # the next session makes it
-        except Exception as error:
-            subscription._end(error)
+            if self._source.may_retry(error, failed):
+                return True
+        except Exception as fault:
+            error = fault
+        subscription._end(error)
+        return False
 
     def _run(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.Task(work)
@@ -317,8 +374,9 @@ class Subscriptions:
 
     # Calling and receiving.
 
-    async def _call(self, session: Session, params: list[Any], timeout: float | Unset | None) -> Any:
+    async def _call(self, routes: _Routes, params: list[Any], timeout: float | Unset | None) -> Any:
         """Call the method that subscribes. If nobody waits for the answer any more, unsubscribe when it arrives."""
+        session = routes.session
         seconds = session._seconds(timeout)
         if seconds is not None and not seconds >= 0:
             raise invalid_timeout()
@@ -328,19 +386,20 @@ class Subscriptions:
         try:
             if session._must_wait(1):
                 seconds = await session._wait_for_room(1, seconds)
-            return await self._answer(session, params, seconds)
+            return await self._answer(routes, params, seconds)
         finally:
             if run is not None:
                 run.end_wait()
 
-    async def _answer(self, session: Session, params: list[Any], seconds: float | None) -> Any:
+    async def _answer(self, routes: _Routes, params: list[Any], seconds: float | None) -> Any:
+        session = routes.session
         answer: asyncio.Future[Any] = session._loop.create_future()
 
         def settle(set_outcome: Callable[[Any], None], is_late: bool, outcome: Any) -> None:
             if not answer.done():
                 set_outcome(outcome)
             elif is_late:
-                self._abandon(session, outcome)
+                self._abandon(routes, outcome)
 
         token = current_run.set(None)  # a handler does not wait for an answer that comes too late
         try:
@@ -361,21 +420,23 @@ class Subscriptions:
             return await answer
         except asyncio.CancelledError:
             if answer.done() and not answer.cancelled() and answer.exception() is None:
-                self._abandon(session, answer.result())
+                self._abandon(routes, answer.result())
             raise
         finally:
             if timer is not None:
                 timer.cancel()
 
-    def _abandon(self, session: Session, answer: Any) -> None:
+    def _abandon(self, routes: _Routes, answer: Any) -> None:
         """Unsubscribe what the peer subscribed too late."""
         with contextlib.suppress(StateError):
             id = _id_of(answer)
-            if session is self._session and id not in self._by_id:
-                self._unsubscribe(id)
+            if routes.subscribing:
+                routes.abandoned.append(id)
+            elif id not in routes.by_id:
+                self._unsubscribe(routes, id)
 
-    def _receive(self, session: Session, params: Any) -> None:
-        if session is not self._session:  # its peer has said goodbye
+    def _receive(self, routes: _Routes, params: Any) -> None:
+        if routes is not self._routes:  # its peer has said goodbye
             return
         if isinstance(params, Raw):
             params = params.decode()
@@ -384,27 +445,28 @@ class Subscriptions:
         id = params.get("subscription")
         if isinstance(id, bool) or not isinstance(id, int | str):
             return
-        subscription = self._by_id.get(id)
+        subscription = routes.by_id.get(id)
         if subscription is not None:
             subscription._add(params.get("result"), self._max_items)
-        elif self._subscribing and len(self._early) < self._max_items:
-            self._early.append((id, params.get("result")))
-        elif self._subscribing:
-            self._has_dropped = True
+        elif routes.subscribing and len(routes.early) < self._max_items:
+            routes.early.append((id, params.get("result")))
+        elif routes.subscribing:
+            routes.has_dropped = True
 
     def _forget(self, subscription: Subscription) -> asyncio.Task[Exception | None] | None:
         """Forget a subscription, and begin to unsubscribe it if the peer knows it."""
         self._open.pop(subscription, None)
-        if self._by_id.get(subscription.id) is not subscription:
+        routes = self._routes
+        if routes is None or routes.by_id.get(subscription.id) is not subscription:
             return None
-        del self._by_id[subscription.id]
-        return self._unsubscribe(subscription.id)
+        del routes.by_id[subscription.id]
+        return self._unsubscribe(routes, subscription.id)
 
-    def _unsubscribe(self, id: int | str) -> asyncio.Task[Exception | None] | None:
+    def _unsubscribe(self, routes: _Routes, id: int | str) -> asyncio.Task[Exception | None] | None:
         """Begin to unsubscribe. The task returns the error that the peer answers, or the timeout."""
-        if self._session is None or not self._session.is_connected:
+        if routes is not self._routes or not routes.session.is_connected:
             return None
-        return self._run(self._call_unsubscribe(self._session, id))
+        return self._run(self._call_unsubscribe(routes.session, id))
 
     async def _call_unsubscribe(self, session: Session, id: int | str) -> Exception | None:
         try:
@@ -414,10 +476,6 @@ class Subscriptions:
         except Exception as error:
             return error
         return None
-
-
-def _loss() -> ConnectionLost:
-    return ConnectionLost("the connection is closed")
 
 
 def _id_of(answer: Any) -> int | str:

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import Notification, encode_notification
+from jsonrpc_fast import Notification, encode_error, encode_notification
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
 from jsonrpc_fast.session import Handlers, ReconnectingSession, Session, SessionContext
 from jsonrpc_fast.transports import TcpClient, TcpServer, memory_pair
 
 from ..support.session_pairs import Faults, Wire, settle
+from ..support.tables import rows
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("each_loop")]
 QUICK: dict[str, Any] = {"min_delay": 0.001, "max_delay": 0.01}
@@ -320,6 +321,38 @@ async def test_an_own_rule_for_attempts() -> None:
         await client.start()
 
 
+@rows("failure", ["raises", "closes", "is closed by the peer"])
+@pytest.mark.virtual_time
+async def test_an_attempt_that_ends_in_on_connect_has_failed(failure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    delays = Delays(monkeypatch)
+    servers: list[Session] = []
+
+    async def on_connect(session: Session) -> None:
+        await asyncio.sleep(100)  # however long it takes, the connection has not lasted
+        if failure == "raises":
+            raise OSError("no answer")
+        await (session if failure == "closes" else servers[-1]).close(0)
+        await settle()
+
+    faults = Faults()
+    client = ReconnectingSession(
+        lambda: transport_of(servers), on_connect=on_connect, min_delay=1, max_delay=3, max_attempts=5, hooks=faults
+    )
+    with pytest.raises(ConnectionLost) as caught:
+        await client.start()
+    assert isinstance(caught.value.__cause__, OSError)
+    assert len(servers) == len(faults.seen) == 5
+    assert delays.bounds == [1, 2, 3, 3]
+
+
+@pytest.mark.virtual_time
+async def test_without_a_least_delay_only_the_first_attempt_is_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    delays = Delays(monkeypatch)
+    with pytest.raises(ConnectionLost):
+        await ReconnectingSession(refuse, min_delay=0, max_delay=0.05, max_attempts=6).start()
+    assert delays.bounds == [0, 0.01, 0.02, 0.04, 0.05]
+
+
 # The end.
 
 
@@ -599,19 +632,123 @@ async def goodbye_to_each(wires: list[Wire], last: Any = None) -> Any:
     return one
 
 
-@pytest.mark.virtual_time
-async def test_it_is_sent_once_more_and_not_for_ever() -> None:
-    wires: list[Wire] = []
-    async with ReconnectingSession(lambda: goodbye_to_each(wires), **QUICK) as client:
-        with pytest.raises(ConnectionLost) as caught:
-            await client.call("m")
-        assert caught.value.was_sent is False
-        assert sum(len(wire.received) for wire in wires) == 2
-        first, second = await client.call_batch([("m", None), ("m", None)])
-        assert (first.was_sent, second.was_sent) == (False, False)
-        assert [len(wire.received) for wire in wires if wire.received] == [1, 1, 1, 1]
+async def leave_all(wires: list[Wire]) -> None:
     for wire in wires:
         await wire.transport.disconnect()
+
+
+SLOW: dict[str, Any] = {"min_delay": 1.0, "max_delay": 8.0}  # at 0, 1, 3, 7, 15, 23, 31, 39, 47, 55 s, with full delays
+
+
+@pytest.mark.virtual_time
+async def test_what_no_peer_serves_is_sent_again_until_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random, "uniform", lambda least, bound: bound)
+    for send, sent in (("call", 10), ("call_batch", 10), ("notify", 1)):
+        wires: list[Wire] = []
+        async with ReconnectingSession(lambda to=wires: goodbye_to_each(to), **SLOW) as client:
+            began = asyncio.get_running_loop().time()
+            if send == "call":
+                with pytest.raises(CallTimeout) as caught:
+                    await client.call("m", timeout=60)
+                assert isinstance(caught.value.__cause__, ConnectionLost)
+                assert caught.value.__cause__.was_sent is False
+            elif send == "call_batch":
+                first, second = await client.call_batch([("m", None), ("m", None)], timeout=60)
+                assert (first.was_sent, second.was_sent) == (False, False)
+            else:
+                await client.notify("m", timeout=60)
+                await asyncio.sleep(60)
+            assert sum(len(wire.received) for wire in wires) == sent, send
+            assert asyncio.get_running_loop().time() - began <= 64
+        await leave_all(wires)
+
+
+@pytest.mark.virtual_time
+async def test_what_several_peers_in_turn_do_not_serve_is_served_by_the_next() -> None:
+    wires: list[Wire] = []
+    async with nodes() as peers:
+
+        async def make() -> Any:
+            return await (goodbye_to_each(wires) if len(wires) < 5 else peers.make())
+
+        async with ReconnectingSession(make, **SLOW) as client:
+            assert await client.call("add", [1, 2]) == 3
+            assert [len(wire.received) for wire in wires] == [1] * 5
+            assert peers.served == [1]
+    await leave_all(wires)
+
+
+@pytest.mark.virtual_time
+async def test_what_a_peer_refuses_after_its_goodbye_is_sent_again() -> None:
+    """A goodbye with an id whose place is not known settles no call."""
+    wires: list[Wire] = []
+    async with nodes() as peers:
+
+        async def make() -> Any:
+            if wires:
+                return await peers.make()
+            one, other = memory_pair()
+            wire = Wire(other)
+            wires.append(wire)
+
+            def refuse(message: Any) -> None:
+                wire.send(encode_notification("rpc.goodbye", {"last": "unknown"}))
+                for request in message if isinstance(message, list) else [message]:
+                    if request.method == "add":
+                        wire.send(encode_error(request.id, -32009, "Server busy"))
+                    else:
+                        wire.send(encode_error(request.id, -32601, "Method not found"))
+
+            other.onmessage = refuse
+            await other.start()
+            return one
+
+        for send in ("call", "call_batch"):
+            ids = iter(f"id {number}" for number in range(100))
+            async with ReconnectingSession(make, id_factory=lambda to=ids: next(to), **QUICK) as client:
+                if send == "call":
+                    assert await client.call("add", [1, 2]) == 3
+                else:
+                    assert await client.call_batch([("add", [3, 4]), ("add", [5, 6])]) == [7, 11]
+            await leave_all(wires)
+            wires.clear()
+        assert peers.served == [1, 3, 5]
+        async with ReconnectingSession(make, **QUICK) as client:
+            with pytest.raises(RpcError, match="not found"):  # another error is an outcome
+                await client.call("subtract", [1, 2])
+    await leave_all(wires)
+
+
+@pytest.mark.virtual_time
+async def test_a_busy_peer_that_stays_is_the_matter_of_the_caller() -> None:
+    attempts: list[int] = []
+
+    def busy(number: int) -> None:
+        attempts.append(number)
+        raise RpcError(-32009, "Server busy")
+
+    async with nodes() as peers, peers.client() as client:
+        peers.sessions[0].register("busy", busy)
+        with pytest.raises(RpcError, match="busy"):
+            await client.call("busy", [1])
+        assert attempts == [1]
+
+
+@pytest.mark.virtual_time
+async def test_a_loss_elsewhere_is_tried_again_after_a_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`send` may use another connection as well, as a gateway does."""
+    monkeypatch.setattr(random, "uniform", lambda least, bound: bound)
+    times: list[float] = []
+
+    async def send(session: Session, left: Any) -> None:
+        times.append(asyncio.get_running_loop().time())
+        raise ConnectionLost("another one", was_sent=False)
+
+    async with nodes() as peers, ReconnectingSession(peers.make, **SLOW) as client:
+        with pytest.raises(CallTimeout):
+            await client.use(send, 20)
+        assert [time - times[0] for time in times] == [0, 1, 3, 7, 15]
+        assert len(peers.sessions) == 1
 
 
 @pytest.mark.virtual_time

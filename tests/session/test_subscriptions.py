@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -78,7 +79,7 @@ async def test_each_subscription_gets_its_own() -> None:
 
 async def test_closing_ends_the_iteration_and_unsubscribes_once() -> None:
     async with session_and_wire() as (session, wire):
-        subscriptions, subscription = await subscribed(session, wire, 7, result(7, 1))
+        _, subscription = await subscribed(session, wire, 7, result(7, 1))
         wire.send(result(7, 2))
         read: list[Any] = []
 
@@ -98,7 +99,6 @@ async def test_closing_ends_the_iteration_and_unsubscribes_once() -> None:
         await subscription.close()
         assert read == [1, 2]
         assert wire.received == []
-        assert subscriptions._by_id == {}
 
 
 async def test_a_slow_reader_gets_what_was_kept_then_an_error() -> None:
@@ -141,7 +141,6 @@ async def test_a_cancelled_subscribe_is_unsubscribed(is_late: bool) -> None:
         wire.send(encode_result(ended.id, True))
         await settle()
         assert subscribing.cancelled()
-        assert (subscriptions._by_id, subscriptions._early, len(subscriptions._tasks)) == ({}, [], 0)
         assert session.is_idle
 
 
@@ -235,11 +234,10 @@ async def test_a_subscribe_waits_for_room() -> None:
 async def test_results_that_arrive_too_early_are_not_lost_silently() -> None:
     async with session_and_wire() as (session, wire):
         early = [result("0x1", value) for value in range(10)]
-        subscriptions, subscription = await subscribed(session, wire, "0x1", *early, max_items=3)
+        _, subscription = await subscribed(session, wire, "0x1", *early, max_items=3)
         assert [await anext(subscription) for _ in range(3)] == [0, 1, 2]
         with pytest.raises(StateError, match="more than 3"):
             await anext(subscription)
-        assert subscriptions._by_id == {}
         request = await wire.next()
         assert request == Request(request.id, "eth_unsubscribe", ["0x1"])
 
@@ -296,12 +294,11 @@ async def test_a_cancelled_reader_loses_nothing() -> None:
 
 async def test_malformed_and_unknown_notifications_are_dropped() -> None:
     async with session_and_wire() as (session, wire):
-        subscriptions, subscription = await subscribed(session, wire, 1)
+        _, subscription = await subscribed(session, wire, 1)
         for params in (None, [], {}, {"subscription": None}, {"subscription": [1]}, {"subscription": 2, "result": 1}):
             wire.send(Notification("eth_subscription", params).to_bytes_delimited())
         wire.send(result(1, "good"))
         assert await anext(subscription) == "good"
-        assert not subscriptions._early
 
 
 async def test_what_is_not_an_id_and_errors_of_the_peer() -> None:
@@ -537,3 +534,210 @@ async def test_after_a_goodbye_the_next_session_takes_over() -> None:
         assert await anext(heads) == "of the new one"
         release.set()
         assert await call is True
+
+
+# A node whose answers the test gives, and which gives the same id in each connection.
+
+
+class Wires:
+    """Wires, one for each connection."""
+
+    def __init__(self) -> None:
+        self.made: list[Wire] = []
+
+    async def make(self) -> Any:
+        one, other = memory_pair()
+        self.made.append(Wire(other))
+        await other.start()
+        return one
+
+    async def nth(self, number: int) -> Wire:
+        """Return the wire of a connection, when it is made."""
+        while len(self.made) <= number:
+            await asyncio.sleep(0.1)
+        return self.made[number]
+
+    async def subscribing(self, number: int) -> tuple[Wire, int]:
+        """Wait for a call that subscribes. Return the wire and the id of the call."""
+        wire = await self.nth(number)
+        request = await wire.next()
+        assert request == Request(request.id, "eth_subscribe", ["newHeads"])
+        return wire, request.id
+
+
+@asynccontextmanager
+async def wires_and_heads(**options: Any) -> AsyncIterator[tuple[Wires, ReconnectingSession, Any]]:
+    """Subscribe over a session that connects again, and lose the first connection."""
+    wires = Wires()
+    async with ReconnectingSession(wires.make, **{"min_delay": 1.0, "max_delay": 8.0, **options}) as client:
+        subscribing = asyncio.ensure_future(Subscriptions(client, max_items=5).subscribe("newHeads"))
+        wire, id = await wires.subscribing(0)
+        wire.send(encode_result(id, "0x1"))
+        heads = await subscribing
+        await wire.transport.disconnect()
+        yield wires, client, heads
+    for wire in wires.made:
+        await wire.transport.disconnect()
+
+
+BUSY = (-32009, "Server busy")
+
+
+@rows("answers", ["old, new", "new, old", "new", "new, refused", "refused, new", "busy, new", "new, busy"])
+@pytest.mark.virtual_time
+async def test_a_goodbye_while_it_is_made_again(answers: str) -> None:
+    async with wires_and_heads() as (wires, _, heads):
+        old, id = await wires.subscribing(1)
+        old.send(encode_notification("rpc.goodbye", {"last": id}))
+        new, again = await wires.subscribing(2)
+        for answer in answers.split(", "):
+            if answer == "new":
+                new.send(encode_result(again, "0x1"))
+            elif answer == "old":
+                old.send(encode_result(id, "0x1"))
+            else:
+                old.send(encode_error(id, *(BUSY if answer == "busy" else (-32000, "no"))))
+            await settle()
+        for number in range(20):  # to subscriptions of others
+            new.send(result(f"other {number}", 1))
+        old.send(result("0x1", "of the old one"))
+        new.send(result("0x1", "of the new one"))
+        assert isinstance(await anext(heads), Gap)
+        assert await anext(heads) == "of the new one"
+        assert heads.id == "0x1"
+        assert new.received == []
+        await old.transport.disconnect()
+        new.send(result("0x1", "last"))
+        assert await anext(heads) == "last"
+
+
+@pytest.mark.virtual_time
+async def test_a_busy_peer_is_asked_again_after_a_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random, "uniform", lambda least, bound: bound)
+    async with wires_and_heads() as (wires, _, heads):
+        times: list[float] = []
+        for _ in range(6):
+            wire, id = await wires.subscribing(1)
+            times.append(asyncio.get_running_loop().time())
+            wire.send(encode_error(id, *BUSY))
+        wire, id = await wires.subscribing(1)
+        wire.send(encode_result(id, "0x1"))
+        assert [round(time - times[0]) for time in times] == [0, 1, 3, 7, 15, 23]
+        gap = await anext(heads)
+        assert gap.seconds == pytest.approx(32, abs=1)
+        wire.send(result("0x1", "new"))
+        assert await anext(heads) == "new"
+
+
+@rows("attempts, error", [(3, BUSY), (1, (-32000, "no"))])
+@pytest.mark.virtual_time
+async def test_it_is_asked_as_often_as_the_session_tries(attempts: int, error: tuple[int, str]) -> None:
+    async with wires_and_heads(max_attempts=3) as (wires, client, heads):
+        for _ in range(attempts):
+            wire, id = await wires.subscribing(1)
+            wire.send(encode_error(id, *error))
+        with pytest.raises(RpcError, match=error[1]):
+            await anext(heads)
+        await asyncio.sleep(100)
+        assert wire.received == []
+        assert client.session is not None
+
+
+@rows("end", ["the reader", "the connection", "the session"])
+@pytest.mark.virtual_time
+async def test_what_ends_while_it_waits_to_be_asked_again(end: str) -> None:
+    async with wires_and_heads(min_delay=5.0) as (wires, client, heads):
+        wire, id = await wires.subscribing(1)
+        wire.send(encode_error(id, *BUSY))
+        await settle()
+        if end == "the reader":
+            await heads.close()
+            with pytest.raises(StopAsyncIteration):
+                await anext(heads)
+        elif end == "the connection":
+            await wire.transport.disconnect()
+            wire, id = await wires.subscribing(2)
+            wire.send(encode_result(id, "0x1"))
+            assert isinstance(await anext(heads), Gap)
+        else:
+            await client.close()
+            with pytest.raises(ConnectionLost):
+                await anext(heads)
+        await asyncio.sleep(100)
+        assert wire.received == []
+
+
+@pytest.mark.virtual_time
+async def test_a_late_answer_does_not_unsubscribe_what_is_being_made_again() -> None:
+    async with wires_and_heads(timeout=10) as (wires, _, heads):
+        wire, id = await wires.subscribing(1)
+        _, again = await wires.subscribing(1)
+        wire.send(encode_result(id, "0x1"))  # too late
+        await settle()
+        assert wire.received == []
+        wire.send(encode_result(again, "0x1"))
+        assert isinstance(await anext(heads), Gap)
+        wire.send(result("0x1", "new"))
+        assert await anext(heads) == "new"
+        assert wire.received == []
+
+
+@rows("retry", [lambda error: 1 // 0, lambda error: False])
+@pytest.mark.virtual_time
+async def test_the_rule_of_the_session_says_whether_it_is_asked_again(retry: Any) -> None:
+    async with wires_and_heads(retry=retry) as (wires, _, heads):
+        wire, id = await wires.subscribing(1)
+        wire.send(encode_error(id, *BUSY))
+        with pytest.raises((RpcError, ZeroDivisionError)):
+            await anext(heads)
+
+
+@pytest.mark.virtual_time
+async def test_a_session_with_another_handler_for_the_notification_ends_it() -> None:
+    node = Node()
+
+    async def take(session: Session) -> None:
+        if len(node.peers) > 1:
+            session.register("eth_subscription", print)
+
+    async with ReconnectingSession(node.make, min_delay=1.0, on_connect=take) as client:
+        subscriptions = Subscriptions(client)
+        heads = await subscriptions.subscribe("newHeads")
+        await node.lose()
+        with pytest.raises(ValueError, match="already"):
+            await anext(heads)
+        with pytest.raises(StateError, match="another handler"):
+            await subscriptions.subscribe("newHeads", timeout=5)
+    for peer in node.peers:
+        await peer.close(0)
+
+
+@rows("turns", range(1, 12))
+@rows("end", ["close", "goodbye", "loss"])
+@pytest.mark.virtual_time
+async def test_an_end_close_to_the_answer_leaves_no_reader_waiting(end: str, turns: int) -> None:
+    wires = Wires()
+    async with ReconnectingSession(wires.make, min_delay=1.0) as client:
+        subscribing = asyncio.ensure_future(Subscriptions(client).subscribe("newHeads"))
+        wire, id = await wires.subscribing(0)
+        wire.send(encode_result(id, "0x1"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if end == "close":
+            await client.close(0)
+            with pytest.raises(ConnectionLost):
+                await anext(await subscribing)
+        elif end == "goodbye":
+            wire.send(encode_notification("rpc.goodbye", {"last": id}))
+        else:
+            await wire.transport.disconnect()
+        if end != "close":
+            wire, id = await wires.subscribing(1)
+            wire.send(encode_result(id, "0x1"))
+            wire.send(result("0x1", "new"))
+            heads = await subscribing
+            assert isinstance(await anext(heads), Gap)
+            assert await anext(heads) == "new"
+            assert wire.received == []
+    for made in wires.made:
+        await made.transport.disconnect()
