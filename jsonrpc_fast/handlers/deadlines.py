@@ -29,6 +29,7 @@ class DeadlineHandler(Handler):
     __slots__ = ("_inner", "_seconds")
 
     def __init__(self, inner: Handler, seconds: float) -> None:
+        self.plain = None
         self.wants_context: bool = inner.wants_context
         self.takes_raw: bool = inner.takes_raw
         self._inner = inner

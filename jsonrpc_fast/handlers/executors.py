@@ -52,6 +52,7 @@ class ExecutorHandler(Handler):
         )
         if inner.wants_context and not self._has_context:
             raise TypeError("a function in another process cannot take the RequestContext")
+        self.plain = None
         self.wants_context: bool = inner.wants_context
         self.takes_raw: bool = inner.takes_raw and self._has_context
         self._inner = inner

@@ -63,6 +63,8 @@ class Handler:
         unpack: If False, pass the params as one argument, as received: a dict, a list, a `Raw` or None.
 
     Attributes:
+        plain: The function, if the params are its arguments and nothing else is; else None. The dispatcher calls it
+            without `invoke`, and passes what it raises through `explained`.
         takes_raw: Whether `invoke` is faster with `Raw` params.
         wants_context: Whether `invoke` needs the context.
 
@@ -75,7 +77,6 @@ class Handler:
         "_context_keyword",
         "_context_name",
         "_function",
-        "_is_plain",
         "_max_positional",
         "_min_positional",
         "_names",
@@ -83,6 +84,7 @@ class Handler:
         "_required",
         "_takes_object",
         "_unpack",
+        "plain",
         "takes_raw",
         "wants_context",
     )
@@ -92,7 +94,7 @@ class Handler:
             raise TypeError(f"a handler must be callable, not {type(function).__name__}")
         self._function = function
         self._unpack = unpack
-        self._is_plain = unpack  # the params are the arguments, and nothing else is
+        self.plain: Callable[..., Any] | None = function if unpack else None
         self.wants_context: bool = False
         self.takes_raw: bool = False
         self._context_name: str | None = None  # the peer must not pass it
@@ -116,7 +118,7 @@ class Handler:
                 elif index:
                     raise TypeError("the RequestContext must be the first parameter, or a keyword-only one")
                 self.wants_context = True
-                self._is_plain = False
+                self.plain = None
                 if parameter.kind is not Parameter.POSITIONAL_ONLY:
                     self._context_name = parameter.name
                 del parameters[index]
@@ -150,22 +152,28 @@ class Handler:
             RpcError: The params do not fit the signature (-32602).
             Exception: Whatever the function raises.
         """
+        function = self.plain
         try:
-            if self._is_plain:
+            if function is not None:
                 if type(params) is dict:
-                    return self._function(**params)
+                    return function(**params)
                 if type(params) is list:
-                    return self._function(*params)
-            return self._invoke_otherwise(params, context)
-        except TypeError:
-            # Checking the params only after a failure saves the check in each successful call.
-            problems = self._problems(params) if self._unpack else []
-            if not problems:
-                raise
-        raise misfit_error(problems)
+                    return function(*params)
+            return self._call(params, context)
+        except TypeError as error:
+            explained = self.explained(error, params)
+        raise explained
 
-    def _invoke_otherwise(self, params: Any, context: RequestContext | None) -> Any:
-        """Call a function that takes the context or the params as one argument, or one without decoded params."""
+    def explained(self, error: BaseException, params: Any) -> BaseException:
+        """Return the error -32602 if an error is a TypeError of params that do not fit; other errors as they are.
+
+        The params are checked only after a failure, which saves the check in each successful call.
+        """
+        if isinstance(error, TypeError) and self._unpack and (problems := self._problems(params)):
+            return misfit_error(problems)
+        return error
+
+    def _call(self, params: Any, context: RequestContext | None) -> Any:
         if not self._unpack:
             return self._invoke_with_context([params], context) if self.wants_context else self._function(params)
         if type(params) is Raw:

@@ -58,6 +58,7 @@ class TypedHandler(Handler):
     __slots__ = ("_decode", "_inner")
 
     def __init__(self, inner: Handler, decode: Decode) -> None:
+        self.plain = None
         self.wants_context: bool = inner.wants_context
         self.takes_raw: bool = True
         self._inner = inner

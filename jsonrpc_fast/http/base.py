@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Final, TypeAlias, TypedDict
 from .._checks import check_callable, check_count, check_type
 from ..codec._json import Default, check_option
 from ..handlers import Handlers
-from ..handlers.dispatch import Dispatch
 from ..profile import JSONRPC, Profile
 from .requests import (
     Access,
@@ -103,7 +102,7 @@ class BaseEndpoint:
         check_function("context", context, may_be_async=self._is_async)
         check_function("respond", respond)
         found = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
-        self._dispatch = Dispatch(found.finder(), profile, raw=raw, delimited=False, default=default, option=option)
+        self._dispatch = found.prepare(profile, raw=raw, delimited=False, default=default, option=option)
         self._max_body = profile.limits.message_bytes if max_body is None else max_body
         self._access = Access(allowed_hosts, allowed_origins)
         self._context = context

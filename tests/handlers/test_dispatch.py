@@ -9,7 +9,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -352,6 +352,40 @@ assert "asyncio" not in sys.modules
     assert written[0] == ""
     assert written[1].startswith("the handler of 'fail' failed, id 1\nTraceback")
     assert written[1].endswith("LookupError: why\n")
+
+
+# The fast path.
+
+FIT: Final[dict[str, Callable[..., Any]]] = {
+    "two": lambda a, b: [a, b],
+    "default": lambda a, b=2: [a, b],
+    "named": lambda *, a: a,
+    "any": lambda *values, **named: [values, named],
+    "none": lambda: None,
+    "positional": max,
+    "without a signature": int,
+    "fails": fail,
+    "type error": lambda a: a + "",
+    "exits": exit_now,
+    "refuses": refuse,
+    "refuses incompletely": refuse_incompletely,
+    "unwritable": unwritable,
+    "hostile": Hostile,
+    "async": asyncio.sleep,
+}
+
+
+def test_the_fast_path_gives_what_the_path_of_a_batch_gives() -> None:
+    handlers = Handlers(FIT)
+    all_params = [None, [], [1], [1, 2], [1, 2, 3], {}, {"a": 1}, {"a": 1, "b": 2}, {"b": 1}, {"x": 1}, ["x"]]
+    different = []
+    for method in (*FIT, "unknown"):
+        for params in all_params:
+            text = call(method, 7, params)
+            alone, [item] = handlers.dispatch(text), json.loads(handlers.dispatch(f"[{text}]"))
+            if json.loads(alone) != item:
+                different.append((method, params, alone, item))
+    assert different == []
 
 
 # What passes on.

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import msgspec
+import orjson
 import pydantic
 import pytest
 from typing_extensions import NotRequired, TypedDict
@@ -21,6 +22,7 @@ from typing_extensions import NotRequired, TypedDict
 from jsonrpc_fast import Raw
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.handlers import Handler, Handlers, RequestContext
+from jsonrpc_fast.http import Endpoint, WsgiEndpoint
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import memory_pair
 
@@ -453,6 +455,34 @@ def test_integers_of_any_width_reach_a_typed_method() -> None:
     handlers = Handlers()
     handlers.register("m", lambda value: str(value), params=list[int])
     assert json.loads(handlers.dispatch(CALL % ("m", f"[{2**70}]")))["result"] == f"[{2**70}]"
+
+
+async def test_every_way_reads_the_params_of_a_typed_method_from_the_text() -> None:
+    text = CALL % ("m", f"[{2**70}]")
+    expected = json.loads(text) | {"result": f"[{2**70}]"}
+    expected = {name: expected[name] for name in ("jsonrpc", "id", "result")}
+    handlers = Handlers()
+    child = handlers.child()
+    early, early_child = handlers.prepare(delimited=False), child.prepare()
+    handlers.register("m", lambda value: str(value), params=list[int])
+    served = {
+        "prepared before": early.serve(text, None, None),
+        "prepared before, of a child": early_child.serve(text, None, None),
+        "prepared after": handlers.prepare().serve(text, None, None),
+        "child": child.dispatch(text),
+        "child made after": handlers.child().dispatch(text),
+        "options": handlers.dispatch(text, option=orjson.OPT_SORT_KEYS),
+        "async": await handlers.dispatch_async(text),
+        "Endpoint": (
+            await Endpoint(handlers).serve(
+                "POST", {"content-type": "application/json", "host": "localhost"}, text.encode()
+            )
+        )[2],
+        "WsgiEndpoint": WsgiEndpoint(handlers).serve(
+            "POST", {"content-type": "application/json", "host": "localhost"}, text.encode()
+        )[2],
+    }
+    assert {way: json.loads(response) for way, response in served.items()} == dict.fromkeys(served, expected)
 
 
 def test_names_that_a_struct_has_itself() -> None:

@@ -20,7 +20,7 @@ from nats.js.errors import NotFoundError
 from ..._checks import check_callable, check_count, check_seconds, check_type
 from ..._logs import logger_of
 from ...codec import Request, decode, encode_error
-from ...codec._json import Default, check_option
+from ...codec._json import Default
 from ...codes import ErrorCode, SessionErrorCode
 from ...handlers import Handlers
 from ...profile import JSONRPC, Profile
@@ -95,24 +95,17 @@ class Service:
         check_seconds("timeout", timeout)
         check_count("max_handlers", max_handlers, 1, may_be_none=False)
         check_count("max_waiting", max_waiting, 0, may_be_none=False)
-        check_option(option)
         self._connection = connection
         self._subject = subject
         self._queue = queue
         self._jetstream = jetstream
         self._ack_seconds = ack_seconds
-        self._handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
+        found = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
+        self._dispatch = found.prepare(profile, raw=raw, delimited=False, default=default, option=option)
+        self._timeout = timeout
         self._max_handlers = max_handlers
         self._max_waiting = max_waiting
         self._profile = profile
-        self._raw = raw
-        self._options: Any = {
-            "timeout": timeout,
-            "max_handlers": max_handlers,
-            "delimited": False,
-            "default": default,
-            "option": option,
-        }
         self._subscription: Any = None
         self._waiting: deque[Msg] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -200,8 +193,7 @@ class Service:
         elif len(self._waiting) < self._max_waiting or self._jetstream is not None:
             self._waiting.append(message)
         else:
-            received = decode(message.data, self._profile)
-            await self._reply(message, self._refusal(received, SessionErrorCode.SERVER_BUSY, _BUSY_TEXT))
+            await self._reply(message, self._refusal(message.data, SessionErrorCode.SERVER_BUSY, _BUSY_TEXT))
 
     def _begin(self, message: Msg) -> None:
         task = asyncio.get_running_loop().create_task(self._serve(message))
@@ -216,10 +208,11 @@ class Service:
             self._begin(self._waiting.popleft())
 
     async def _serve(self, message: Msg) -> None:
-        received = decode(message.data, self._profile, raw=self._raw)
-        reply = await self._handlers.dispatch_async(received, self._profile, context=message, **self._options)
+        reply = self._dispatch.start(message.data, message, None, self._timeout, self._max_handlers)
+        if not isinstance(reply, bytes):
+            reply = await reply
         if len(reply) > self._connection.max_payload:
-            reply = self._refusal(received, ErrorCode.INTERNAL_ERROR, _TOO_LARGE_TEXT)
+            reply = self._refusal(message.data, ErrorCode.INTERNAL_ERROR, _TOO_LARGE_TEXT)
         try:
             await self._reply(message, reply)
         finally:
@@ -227,9 +220,9 @@ class Service:
             if self._jetstream is not None:
                 await message.ack()
 
-    def _refusal(self, received: Any, code: int, text: str) -> bytes:
+    def _refusal(self, data: bytes, code: int, text: str) -> bytes:
         """Return what refuses all requests of a message."""
-        reply = _refusal(received, code, text)
+        reply = _refusal(decode(data, self._profile), code, text)
         return reply if len(reply) <= self._connection.max_payload else encode_error(None, code, text, delimited=False)
 
     async def _reply(self, message: Msg, reply: bytes) -> None:
