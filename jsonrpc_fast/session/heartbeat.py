@@ -3,7 +3,10 @@
 Rules:
   - whatever arrives is a sign of life, be it a part of a message;
   - a peer from which nothing has arrived for `seconds` is pinged. If nothing has arrived after as many seconds more, it
-    is lost: between two and three times `seconds` after its last sign;
+    is lost;
+  - both are noticed up to a CHECKS-th of `seconds` late, because a check sees that something has arrived, and not when.
+    So an idle peer that answers is pinged at least every 1.25 times `seconds`, and one that does not is lost between
+    2 and 2.25 times `seconds` after its last sign;
   - time in which this side does not read does not count;
   - a check that comes late, because this process was suspended, lets the loop read first.
 """
@@ -18,6 +21,8 @@ from typing import Any, Final
 from ..transports.protocol import Transport
 from .running import current_run
 
+CHECKS: Final = 4
+"""How often within `seconds` it is checked whether something has arrived."""
 READ_SECONDS: Final = 0.001
 """How long the loop may read what has arrived, before a peer is given up."""
 
@@ -50,7 +55,7 @@ class Heartbeat:
         # A handler that starts a session waits neither for its pings nor for their answers.
         self._context = contextvars.copy_context()
         self._context.run(current_run.set, None)
-        self._wait(self._seconds, self._check, self._received(), False)
+        self._begin()
 
     def stop(self) -> None:
         """Watch no more."""
@@ -68,17 +73,23 @@ class Heartbeat:
     def _wait(self, seconds: float, then: Callable[..., None], *arguments: Any) -> None:
         self._timer = self._loop.call_later(seconds, then, *arguments, context=self._context)
 
-    def _check(self, received: int, was_silent: bool) -> None:
-        is_silent = self._received() == received and self._transport.is_reading
-        if is_silent and was_silent:
+    def _begin(self) -> None:
+        self._wait(self._seconds / CHECKS, self._check, self._received(), 0)
+
+    def _check(self, received: int, silent_checks: int) -> None:
+        if self._received() != received or not self._transport.is_reading:
+            self._begin()
+            return
+        silent_checks += 1
+        if silent_checks == 2 * CHECKS:
             self._wait(READ_SECONDS, self._give_up, received)
             return
-        self._wait(self._seconds, self._check, self._received(), is_silent)
-        if is_silent:
+        self._wait(self._seconds / CHECKS, self._check, received, silent_checks)
+        if silent_checks == CHECKS:
             self._ping(self._seconds)
 
     def _give_up(self, received: int) -> None:
         if self._received() == received and self._transport.is_reading:
             self._lose()
         else:
-            self._wait(self._seconds, self._check, self._received(), False)
+            self._begin()
