@@ -211,7 +211,7 @@ class ConcatenatedFrames:
         room = self._limit + 1 - len(self._buffer)  # one byte over the limit shows that the frame is too large
         self._buffer += chunk[begin : min(end, begin + room)]
         if len(self._buffer) > self._limit:
-            head = bytes(self._buffer[: min(self._limit, HEAD_BYTES)])
+            head = bytes(memoryview(self._buffer)[: min(self._limit, HEAD_BYTES)])
             frames.append(Frame(head, None, self._start, ParseErrorCode.MESSAGE_TOO_LARGE))
             self._dropping = True
             self._buffer = bytearray()

@@ -62,10 +62,10 @@ class FramingDetector:
                 continue
             self._at = _end_of(HEADER_NAME, seen, self._at, end)
             if self._at < end:
-                name = seen[self._line : self._at].lower()
+                name = bytes(memoryview(seen)[self._line : self._at]).lower()
                 if not name or seen[self._at] != 0x3A:
                     return "newline"
-                if bytes(name) in (b"content-length", b"content-type"):
+                if name in (b"content-length", b"content-type"):
                     return "content-length"
                 self._in_value = True
         return "newline" if end == MAX_HEADER_BYTES else None

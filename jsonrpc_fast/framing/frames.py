@@ -1,4 +1,8 @@
-"""Frames, the names of the framings, and writing one frame. Each framing has a module of its own that reads it."""
+"""Frames, the names of the framings, and writing one frame. Each framing has a module of its own that reads it.
+
+A part of a bytearray is taken through a memoryview: CPython reports "deallocated bytearray object has exported buffers"
+of memory it has not set, where a method or a slice finds no room for the bytes of a new bytearray.
+"""
 
 from __future__ import annotations
 

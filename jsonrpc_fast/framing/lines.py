@@ -102,7 +102,7 @@ class LineFrames:
             if BYTE_ORDER_MARK.startswith(buffer) and len(buffer) < len(BYTE_ORDER_MARK):
                 return  # perhaps a mark, which is not data
             if buffer.startswith(BYTE_ORDER_MARK):
-                self._buffer = buffer = buffer[len(BYTE_ORDER_MARK) :]
+                self._buffer = buffer = bytearray(memoryview(buffer)[len(BYTE_ORDER_MARK) :])
                 self._offset += len(BYTE_ORDER_MARK)
             self._at_start = False
         if len(buffer) > self._limit + 1 or (len(buffer) == self._limit + 1 and buffer[-1] != 0x0D):
@@ -121,7 +121,7 @@ class LineFrames:
             frames.append(Frame(text, self._line, self._offset))
 
     def _too_large(self, text: bytes | bytearray) -> Frame:
-        head = bytes(text[: min(self._limit, HEAD_BYTES)])
+        head = bytes(memoryview(text)[: min(self._limit, HEAD_BYTES)])
         return Frame(head, self._line, self._offset, ParseErrorCode.MESSAGE_TOO_LARGE)
 
     def _next_line(self) -> None:

@@ -190,7 +190,7 @@ class EventDecoder:
             has_value = True
         if self._too_large or not (self._data or has_value):
             return [(line, self._line_offset)] if line and not _KNOWN_FIELD.match(line) else []
-        data = bytes(self._data) + value if has_value else bytes(self._data[:-1])
+        data = bytes(self._data) + value if has_value else bytes(memoryview(self._data)[:-1])
         offset = self._line_offset + len(line) - len(value) if self._data_offset is None else self._data_offset
         return [(Event(self._type or "message", data, self._id, self._retry), offset)]
 
@@ -245,9 +245,9 @@ class EventDecoder:
         line += chunk[start : min(end, start + max(longest + 1 - len(line), 0))]
         if len(line) > longest:
             value = _end_of_name(line) if is_data else len(line)
-            self._drop_event(found, line[value : value + HEAD_BYTES])
+            self._drop_event(found, bytes(memoryview(line)[value : value + HEAD_BYTES]))
             self._dropping = True
-            self._line = line[:SHOWN_BYTES]
+            self._line = bytearray(memoryview(line)[:SHOWN_BYTES])
 
     def _end_line(self, found: list[tuple[Event | bytes, int]]) -> None:
         if self._at_start:
@@ -290,18 +290,20 @@ class EventDecoder:
 
     def _drop_byte_order_mark(self) -> None:
         if self._line.startswith(BYTE_ORDER_MARK):
-            self._line = self._line[len(BYTE_ORDER_MARK) :]
+            self._line = bytearray(memoryview(self._line)[len(BYTE_ORDER_MARK) :])
             self._line_offset += len(BYTE_ORDER_MARK)
         self._at_start = False
 
-    def _drop_event(self, found: list[tuple[Event | bytes, int]], value: bytes | bytearray) -> None:
+    def _drop_event(self, found: list[tuple[Event | bytes, int]], value: bytes) -> None:
         """Report an event over the limit, once. value: the part of the last data line that arrived."""
         if not self._too_large:
             offset = self._data_offset
             if offset is None:
                 offset = self._line_offset + _end_of_name(self._line)
             event = OversizedEvent(self._type or "message", None, self._last_id, self._retry)
-            event.head = bytes((self._data[:HEAD_BYTES] + value[:HEAD_BYTES])[: min(self._limit, HEAD_BYTES)])
+            event.head = (bytes(memoryview(self._data)[:HEAD_BYTES]) + value[:HEAD_BYTES])[
+                : min(self._limit, HEAD_BYTES)
+            ]
             found.append((event, offset))
         self._too_large = True
         self._data = bytearray()

@@ -8,6 +8,8 @@ Rules:
 - The number of the allocation that fails goes up until a call succeeds several times without a failure.
 - orjson crashes without memory. While it runs, every allocation succeeds; after it, the count begins again in a second
   pass. So its functions are wrapped before the codec is imported, and this module needs a process of its own.
+- The memory that a call gets has been used, so a field that is read before it is set is not zero. What the interpreter
+  prints of an object that it cannot free fails the call.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ try:
 except ImportError:
     sys.exit("this interpreter has no _testcapi, which makes allocations fail")
 
+printed: list[str] = []
+"""What the interpreter would have printed since the call began."""
 _functions = {name: getattr(orjson, name) for name in ("dumps", "loads")}
 
 
@@ -56,9 +60,10 @@ def with_memory(name: str) -> Callable[..., Any]:
 for _name in _functions:
     setattr(orjson, _name, with_memory(_name))
 
-from jsonrpc_fast import JSONRPC, Profile  # noqa: E402
+from jsonrpc_fast import JSONRPC, Limits, Profile  # noqa: E402
 from jsonrpc_fast.codec import _core as impl  # noqa: E402
 from jsonrpc_fast.errors import EncodeError  # noqa: E402
+from jsonrpc_fast.types import BYTE_ORDER_MARK  # noqa: E402
 
 from ..fuzz.mutate import message as mutated_message  # noqa: E402
 from ..fuzz.objects import Objects  # noqa: E402
@@ -66,6 +71,8 @@ from ..fuzz.objects import Objects  # noqa: E402
 SUCCESSES: Final = 4
 """After so many calls in a row without a MemoryError all allocations of a call have failed."""
 MOST: Final = 3000
+USED: Final = tuple([b"\x01" * (size - sys.getsizeof(b"")) for size in range(48, 144, 16)])
+"""Contents of bytes objects, each of which fills the memory of a small object."""
 LOST: Final = "error return without exception set"
 """What CPython 3.11 says where an exception passes a frame of Python code that finds no memory for its traceback.
 
@@ -73,6 +80,7 @@ A caller in C gets no exception at all then, so what orjson refuses is left out.
 """
 KEEP: Final = Profile(extra_members="keep", big_ints="exact")
 STRICT: Final = Profile(extra_members=False)
+SMALL: Final = Limits(message_bytes=64)
 PROFILES: Final = (JSONRPC, KEEP, STRICT)
 REQUEST: Final = (
     b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":[1,2.5,"x",{"b\xc3\xa9":null}],"long":"' + b"y" * 100
@@ -104,9 +112,9 @@ def framed(framing: str, text: bytes) -> bytes:
     return (text + b"\n") * 3
 
 
-def fed(framing: str, data: bytes, size: int) -> list[Any]:
+def fed(framing: str, data: bytes, size: int, limits: Limits = JSONRPC.limits) -> list[Any]:
     """What a decoder returns for data in chunks."""
-    decoder: Any = impl.Decoder(framing)
+    decoder: Any = impl.Decoder(framing, limits=limits)
     items: list[Any] = []
     for start in range(0, len(data), size):
         items += decoder.feed(data[start : start + size])
@@ -129,6 +137,11 @@ def reading(text: bytes) -> Iterator[tuple[str, Callable[[], Any]]]:
         data = framed(framing, text)
         yield f"feed {framing}", lambda framing=framing, data=data: fed(framing, data, 37)
         yield f"feed {framing} at once", lambda framing=framing, data=data: fed(framing, data, len(data))
+        yield f"feed {framing} within limits", lambda framing=framing, data=data: fed(framing, data, 37, SMALL)
+        data = BYTE_ORDER_MARK + data
+        yield f"feed {framing} with a mark", lambda framing=framing, data=data: fed(framing, data, 37)
+    data = framed("content-length", text)
+    yield "feed auto with headers", lambda: fed("auto", data, 37)
 
 
 def writing(payload: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -168,6 +181,12 @@ def outcome(call: Callable[[], Any]) -> tuple[str, Any]:
         return "raised", f"{type(error).__name__}: {error}"
 
 
+def use_memory() -> None:
+    """Fill free memory with bytes that are not zero."""
+    objects = [bytes(bytearray(content)) for content in USED for _ in range(100)]
+    del objects
+
+
 def shown(found: object) -> str:
     """What a call has returned, to compare."""
     try:
@@ -192,6 +211,8 @@ def attempt(name: str, call: Callable[[], Any], after_orjson: bool) -> tuple[int
         Memory.after_orjson = after_orjson
         found: Any = None
         has_failed = False
+        printed.clear()
+        use_memory()
         try:
             if not after_orjson:
                 _testcapi.set_nomemory(number, number + 1)
@@ -203,6 +224,8 @@ def attempt(name: str, call: Callable[[], Any], after_orjson: bool) -> tuple[int
         finally:
             Memory.after_orjson = False
             _testcapi.remove_mem_hooks()
+        if printed:
+            raise SystemError(f"{name}, allocation {number}: printed {printed}")
         number += 1
         if has_failed:
             failed += 1
@@ -241,16 +264,20 @@ def main(arguments: list[str] | None = None) -> int:
     logging.disable()  # of failing handlers
     end = time.monotonic() + options.seconds
     different = total = failed = 0
-    for name, call in itertools.islice(inputs(options.seed), options.calls):
-        if time.monotonic() >= end:
-            break
-        if different % 100 == 0:
-            print(f"from call {different}, {name}", file=sys.stderr, flush=True)  # so that a crash can be found
-        for after_orjson in (False, True):
-            done, without = attempt(name, call, after_orjson)
-            total += done
-            failed += without
-        different += 1
+    sys.excepthook = lambda kind, error, traceback: printed.append(f"{kind.__name__}: {error}")
+    try:
+        for name, call in itertools.islice(inputs(options.seed), options.calls):
+            if time.monotonic() >= end:
+                break
+            if different % 100 == 0:
+                print(f"from call {different}, {name}", file=sys.stderr, flush=True)  # so that a crash can be found
+            for after_orjson in (False, True):
+                done, without = attempt(name, call, after_orjson)
+                total += done
+                failed += without
+            different += 1
+    finally:
+        sys.excepthook = sys.__excepthook__
     print(f"{different:,} different calls, {total:,} runs, {failed:,} raised MemoryError, seed {options.seed}")
     return 0
 
