@@ -16,8 +16,9 @@ from jsonrpc_fast.codes import SessionErrorCode
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.handlers import CallNext, Handler, Handlers, RequestContext
 
-from ..support.session_pairs import Faults, sessions, settle
+from ..support.session_pairs import Faults, sessions
 from ..support.tables import rows
+from ..support.waiting import forever, settle
 from .test_dispatch import on_another_loop
 
 CALL = '{"jsonrpc":"2.0","id":1,"method":"%s"}'
@@ -33,9 +34,8 @@ def nothing_unawaited(each_loop: None) -> Iterator[None]:
     gc.collect()
 
 
-async def slow() -> str:
-    await asyncio.sleep(60)
-    return "slow"
+async def slow() -> None:
+    await forever()
 
 
 async def quick() -> str:

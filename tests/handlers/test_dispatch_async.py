@@ -16,6 +16,7 @@ import pytest
 
 from jsonrpc_fast.handlers import Handlers
 
+from ..support.clock import moving_clock
 from ..support.dispatching import (
     INTERNAL,
     RESULT,
@@ -319,11 +320,11 @@ async def test_a_cancellation_is_not_taken_for_the_deadline(count: int) -> None:
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="before Python 3.11 tasks do not count cancellations")
 @on_each_loop
 async def test_a_cancellation_at_the_deadline_is_not_lost() -> None:
-    slow = Slow()
+    slow, move = Slow(), moving_clock()
     work = asyncio.ensure_future(slow.handlers.dispatch_async(call("wait", 1, ["a"]), timeout=0.02))
     await asyncio.sleep(0)
     asyncio.get_running_loop().call_later(0.03, work.cancel)
-    time.sleep(0.06)  # both timers are due in the same turn of the loop
+    move(0.06)  # both timers are due in the same turn of the loop
     with pytest.raises(asyncio.CancelledError):
         await work
 

@@ -20,8 +20,8 @@ from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.handlers import CallNext, Handlers, RequestContext
 from jsonrpc_fast.session import LspConvention, SessionContext
 
-from ..support.session_pairs import Faults, sessions, settle
-from ..support.waiting import eventually
+from ..support.session_pairs import Faults, sessions
+from ..support.waiting import eventually, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 

@@ -23,10 +23,11 @@ from jsonrpc_fast.errors import HttpStatusError
 from jsonrpc_fast.http.client import HttpClient
 
 from ..support import needs
-from ..support.http_process import HOST, Server, free_port, parse, python, read_all, running
+from ..support.http_process import HOST, Server, parse, python, read_all, running
 from ..support.nginx import write_nginx
 from ..support.pages import write_scripts
 from ..support.places import PACKAGE, ROOT
+from ..support.waiting import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

@@ -24,8 +24,9 @@ import orjson
 
 from jsonrpc_fast.mcp.server import Context, Server
 
-from ..support.http_process import HOST, descriptors, free_port
+from ..support.http_process import HOST, descriptors
 from ..support.places import PACKAGE
+from ..support.waiting import free_port
 from .mcp_resumption import Cut, Response, begin_session, exchange, message_of
 
 SECONDS: Final = 60.0

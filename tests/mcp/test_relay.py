@@ -13,8 +13,8 @@ from jsonrpc_fast.session import ReplyBudget
 from jsonrpc_fast.transports.memory import memory_pair
 
 from ..support.mcp_relay import LISTEN, SUBSCRIBED, End, relayed, through_relay
-from ..support.session_pairs import settle
 from ..support.tables import rows
+from ..support.waiting import settle
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -18,7 +18,7 @@ from jsonrpc_fast.transports.memory import memory_pair
 from jsonrpc_fast.transports.stdio.client import StdioClient
 
 from ..support.mcp_relay import LISTEN, SUBSCRIBED, End, relayed, through_relay
-from ..support.session_pairs import settle
+from ..support.waiting import settle
 
 pytestmark = pytest.mark.timeout(60)
 

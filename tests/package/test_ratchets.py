@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..support.ratchets import real_sleeps
 
-REAL_SLEEPS = 81
+REAL_SLEEPS = 27
 """How many waits in real time the tests have that are not marked as slow."""
 
 

@@ -20,7 +20,8 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 from jsonrpc_fast.mcp import connect
 
 from ..support.chromium import report_of
-from ..support.http_process import free_port, serving
+from ..support.http_process import serving
+from ..support.waiting import free_port
 from .conformance.suites import running_server
 from .node import PEERS, install, node_command
 from .venvs import python_for

@@ -15,8 +15,9 @@ from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, Enco
 from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Session, SessionContext
 from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
-from ..support.session_pairs import Faults, Wire, fail, session_and_wire, sessions, settle
+from ..support.session_pairs import Faults, Wire, fail, session_and_wire, sessions
 from ..support.tables import rows
+from ..support.waiting import settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 

@@ -15,8 +15,9 @@ from jsonrpc_fast.errors import CallTimeout, ConnectionLost, StateError
 from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Session, SessionContext
 from jsonrpc_fast.transports import TcpClient, TcpServer, Transport, memory_pair
 
-from ..support.session_pairs import Faults, forever, session_and_wire, sessions, settle, slow
+from ..support.session_pairs import Faults, session_and_wire, sessions, slow
 from ..support.tables import rows
+from ..support.waiting import forever, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -374,7 +375,7 @@ async def test_close_does_not_wait_for_a_peer_that_works_on_a_lost_call(kind: st
                 await session.call("forever", timeout=0.01)
         else:
             session.call_soon("forever")
-            await asyncio.sleep(0.01)
+            await settle()
         started = asyncio.get_running_loop().time()
         await session.close()
         assert asyncio.get_running_loop().time() - started < 4

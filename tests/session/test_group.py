@@ -12,8 +12,9 @@ import pytest
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.session import Session, SessionContext, SessionGroup
 
-from ..support.session_pairs import sessions, settle
+from ..support.session_pairs import sessions
 from ..support.tables import rows
+from ..support.waiting import settle
 
 pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("each_loop")]
 

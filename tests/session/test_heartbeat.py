@@ -25,8 +25,9 @@ from jsonrpc_fast.transports import (
 )
 
 from ..support.certificates import contexts
-from ..support.session_pairs import Faults, Wire, session_and_wire, sessions, settle
+from ..support.session_pairs import Faults, Wire, session_and_wire, sessions
 from ..support.tables import rows
+from ..support.waiting import eventually, settle
 
 SECONDS = 10.0
 
@@ -57,8 +58,7 @@ async def test_a_silent_peer_is_pinged_and_any_answer_will_do(convention: Conven
 
 
 async def next_request(wire: Wire) -> Any:
-    while not wire.received:
-        await asyncio.sleep(0.1)
+    await eventually(lambda: wire.received, 10 * SECONDS)
     return wire.received.pop(0)
 
 

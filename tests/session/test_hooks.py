@@ -12,8 +12,9 @@ import pytest
 from jsonrpc_fast.errors import CallTimeout, RpcError
 from jsonrpc_fast.session import LspConvention, Outcome, SessionContext
 
-from ..support.session_pairs import session_and_wire, sessions, settle
+from ..support.session_pairs import session_and_wire, sessions
 from ..support.tables import rows
+from ..support.waiting import settle
 
 pytestmark = pytest.mark.usefixtures("loop")
 

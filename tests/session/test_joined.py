@@ -23,7 +23,7 @@ from jsonrpc_fast.session import (
 from jsonrpc_fast.transports import TcpClient, TcpServer
 from jsonrpc_fast.transports.websocket import WebSocketClient, WebSocketServer
 
-from ..support.waiting import eventually
+from ..support.waiting import eventually, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -67,7 +67,7 @@ class Feed:
         self.served[number] += 1
         for step in range(5):
             context.report_progress(step)
-            await asyncio.sleep(0.001)
+            await settle(3)
         return number
 
     async def publish(self) -> None:
@@ -168,13 +168,12 @@ async def test_a_reader_misses_nothing_and_each_call_settles_once() -> None:
     async with client:
         subscriptions = Subscriptions(client)
         reading = asyncio.ensure_future(read())
-        while not feed.subscribed:
-            await asyncio.sleep(0.001)
+        await eventually(lambda: feed.subscribed)
         calls = []
         for number in range(NUMBERS):
             await feed.publish()
             calls += [asyncio.ensure_future(work(2 * number)), asyncio.ensure_future(work(2 * number + 1))]
-            await asyncio.sleep(0.002)
+            await settle(10)
             if number % 20 == 9:
                 await feed.connections[-1].close(0)
             elif number % 20 == 19:
@@ -207,7 +206,7 @@ async def test_a_restart_loses_no_call(kind: str) -> None:
 
     async def work(number: int) -> int:
         served[number] += 1
-        await asyncio.sleep(0.005)
+        await settle(10)
         return number
 
     async def serve(transport: Any) -> None:

@@ -20,8 +20,9 @@ from jsonrpc_fast.transports import StdioClient, TcpClient, TcpServer, Transport
 
 from ..support import loops
 from ..support.places import PEERS
-from ..support.session_pairs import Faults, asking_handlers, session_and_wire, sessions, settle
+from ..support.session_pairs import Faults, asking_handlers, session_and_wire, sessions
 from ..support.tables import rows
+from ..support.waiting import eventually, settle
 
 pytestmark = [pytest.mark.usefixtures("each_loop"), pytest.mark.timeout(120)]
 BUSY = -32009
@@ -440,8 +441,7 @@ async def test_the_loss_of_the_peer_is_noticed_while_reading_is_paused(channel: 
 
     async def check(session: Session, pid: int | None) -> None:
         assert pid is not None
-        while not (session._dispatcher._is_paused and session._dispatcher._pause_timer is None):
-            await asyncio.sleep(0.01)
+        await eventually(lambda: session._dispatcher._is_paused and session._dispatcher._pause_timer is None)
         os.kill(pid, signal.SIGKILL)
         await asyncio.wait_for(session.wait_closed(), 5)
 

@@ -21,6 +21,7 @@ from ..support.asgi import post
 from ..support.mcp_conversation import converse
 from ..support.mcp_http import Gate, call, modern
 from ..support.tables import rows
+from ..support.waiting import settle
 
 pytestmark = [pytest.mark.usefixtures("loop"), pytest.mark.timeout(60)]
 
@@ -78,7 +79,7 @@ def test_nothing_is_reported_as_failed(
 ) -> None:
     async def main() -> None:
         await begin_to_serve()
-        await asyncio.sleep(0.05)
+        await settle(100)
 
     with caplog.at_level(logging.INFO):
         asyncio.run(main())

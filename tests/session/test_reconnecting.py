@@ -20,8 +20,10 @@ from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateErro
 from jsonrpc_fast.session import Handlers, ReconnectingSession, Session, SessionContext
 from jsonrpc_fast.transports import TcpClient, TcpServer, memory_pair
 
-from ..support.session_pairs import Faults, Wire, settle
+from ..support.clock import moving_clock
+from ..support.session_pairs import Faults, Wire
 from ..support.tables import rows
+from ..support.waiting import eventually, settle
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("each_loop")]
 QUICK: dict[str, Any] = {"min_delay": 0.001, "max_delay": 0.01}
@@ -84,8 +86,7 @@ async def service() -> AsyncIterator[Service]:
 async def test_calls_in_flight_fail_and_nothing_is_sent_twice() -> None:
     async with service() as server, server.client() as client:
         calls = [asyncio.ensure_future(client.call("hold", [number])) for number in range(5)]
-        while len(server.served) < 5:
-            await asyncio.sleep(0.001)
+        await eventually(lambda: len(server.served) >= 5)
         await server.lose()
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [ConnectionLost] * 5
@@ -101,7 +102,8 @@ async def test_calls_wait_for_the_next_connection() -> None:
         await server.stop()
         waiting = [asyncio.ensure_future(client.call("note", [number])) for number in range(3)]
         notifying = asyncio.ensure_future(client.notify("note", [3]))
-        await asyncio.sleep(0.05)
+        await eventually(lambda: client.session is None)
+        await settle()
         assert server.served == []
         assert client.session is None
         assert not any(call.done() for call in waiting)
@@ -117,8 +119,7 @@ async def test_calls_wait_for_the_next_connection() -> None:
 async def test_waiting_counts_in_the_timeout() -> None:
     async with service() as server, server.client(timeout=0.05) as client:
         await server.stop()
-        while client.session is not None:
-            await asyncio.sleep(0.001)
+        await eventually(lambda: client.session is None)
         with pytest.raises(CallTimeout):
             await client.call("note", [1])
         with pytest.raises(CallTimeout):
@@ -141,7 +142,7 @@ async def test_on_connect_comes_first_each_time() -> None:
         assert await client.call("note", [1]) == 1
         await server.stop()
         waiting = asyncio.ensure_future(client.call("note", [2]))
-        await asyncio.sleep(0.01)
+        await settle()
         await server.start()
         assert await waiting == 2
         assert server.served == [-1, 1, -1, 2]
@@ -228,10 +229,11 @@ async def test_a_peer_that_accepts_and_closes_is_not_contacted_more_often(monkey
 
 async def test_the_delay_starts_anew_after_a_connection_that_lasted(monkeypatch: pytest.MonkeyPatch) -> None:
     delays = Delays(monkeypatch)
+    move = moving_clock()
     async with service() as server, server.client(min_delay=0.001, max_delay=10) as client:
         for number in range(3):
             assert await client.call("note", [number]) == number
-            await asyncio.sleep(0.02)
+            move(0.02)
             await server.lose()
             while client.session is not None:
                 await asyncio.sleep(0)
@@ -266,8 +268,7 @@ async def test_waiting_calls_fail_when_nothing_more_is_tried() -> None:
         client = server.client(max_attempts=3, min_delay=0.02)
         await client.start()
         await server.stop()
-        while client.session is not None:
-            await asyncio.sleep(0.001)
+        await eventually(lambda: client.session is None)
         calls = [asyncio.ensure_future(client.call("note", [number])) for number in range(3)]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [ConnectionLost] * 3
@@ -397,8 +398,7 @@ async def test_closing_lets_handlers_and_calls_finish() -> None:
         await client.start()
         waiter = asyncio.ensure_future(client.wait_closed())
         call = asyncio.ensure_future(client.call("hold", [1]))
-        while not server.served:
-            await asyncio.sleep(0.001)
+        await eventually(lambda: server.served)
         await client.close()
         with pytest.raises(ConnectionLost):
             await call

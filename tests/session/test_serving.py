@@ -15,8 +15,9 @@ from jsonrpc_fast import Error, Notification, Request, Response, encode
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Outcome, SessionContext
 
-from ..support.session_pairs import Faults, session_and_wire, sessions, settle
+from ..support.session_pairs import Faults, session_and_wire, sessions
 from ..support.tables import rows
+from ..support.waiting import forever, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -130,7 +131,7 @@ def test_system_exit_in_a_handler(is_async: bool) -> None:
         async with session_and_wire({"m": handler}, hooks=Faults()) as (_, wire):
             wire.transport.onmessage = received.append
             wire.send(b'{"jsonrpc":"2.0","id":1,"method":"m"}')
-            await asyncio.sleep(10)
+            await forever()
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(main())
@@ -186,7 +187,7 @@ async def test_a_second_cancellation_does_not_interrupt_the_clean_up() -> None:
 
     async def handler() -> None:
         try:
-            await asyncio.sleep(10)
+            await forever()
         finally:
             await settle(5)
             ended.append("tidy")

@@ -13,8 +13,9 @@ from jsonrpc_fast.session import LspConvention, Session, SessionContext
 from jsonrpc_fast.session import session as driver
 from jsonrpc_fast.transports import memory_pair
 
-from ..support.session_pairs import session_and_wire, sessions, settle
+from ..support.session_pairs import session_and_wire, sessions
 from ..support.tables import rows
+from ..support.waiting import settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 

@@ -12,8 +12,9 @@ from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateErro
 from jsonrpc_fast.session import Handlers, LspConvention, Session, SessionContext
 from jsonrpc_fast.transports import memory_pair
 
-from ..support.session_pairs import Faults, Wire, forever, session_and_wire, sessions, settle, slow
+from ..support.session_pairs import Faults, Wire, session_and_wire, sessions, slow
 from ..support.tables import rows
+from ..support.waiting import forever, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 

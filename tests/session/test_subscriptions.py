@@ -15,8 +15,9 @@ from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateErro
 from jsonrpc_fast.session import Gap, ReconnectingSession, Session, SessionContext, Subscriptions
 from jsonrpc_fast.transports import memory_pair
 
-from ..support.session_pairs import Wire, session_and_wire, sessions, settle
+from ..support.session_pairs import Wire, session_and_wire, sessions
 from ..support.tables import rows
+from ..support.waiting import eventually, settle
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("each_loop")]
 
@@ -362,9 +363,8 @@ class Node:
         """Break the connection, and wait for the next one."""
         count = len(self.peers)
         await self.transports[-1].disconnect()
-        while len(self.peers) == count:
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.01)
+        await eventually(lambda: len(self.peers) > count)
+        await settle()
 
 
 @asynccontextmanager

@@ -13,7 +13,8 @@ from jsonrpc_fast.errors import CallTimeout, EncodeError, RpcError
 from jsonrpc_fast.session import Convention, McpConvention, Session, SessionContext
 from jsonrpc_fast.transports import memory_pair
 
-from ..support.session_pairs import session_and_wire, sessions, settle
+from ..support.session_pairs import session_and_wire, sessions
+from ..support.waiting import settle
 
 pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed")
 

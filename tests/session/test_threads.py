@@ -17,8 +17,9 @@ from jsonrpc_fast.session import LspConvention, Session
 from jsonrpc_fast.session.threads import run_threadsafe
 from jsonrpc_fast.transports import memory_pair
 
-from ..support.session_pairs import fail, session_and_wire, sessions, settle
+from ..support.session_pairs import fail, session_and_wire, sessions
 from ..support.tables import rows
+from ..support.waiting import settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 

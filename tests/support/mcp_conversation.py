@@ -13,7 +13,7 @@ from jsonrpc_fast.mcp.protocol.meta import CLIENT_CAPABILITIES_KEY, PROTOCOL_VER
 from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.transports import memory_pair
 
-from .session_pairs import settle
+from .waiting import settle
 
 SECONDS = 10
 

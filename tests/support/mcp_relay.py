@@ -10,7 +10,7 @@ from jsonrpc_fast import JSONRPC, Profile, encode
 from jsonrpc_fast.mcp.relay import Relay
 from jsonrpc_fast.transports.memory import MemoryTransport, memory_pair
 
-from .session_pairs import settle
+from .waiting import settle
 
 
 class End:

@@ -11,12 +11,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from .http_process import HOST, free_port
+from .http_process import HOST
 from .nginx import write_nginx
 from .pages import write_scripts
 from .places import PACKAGE, ROOT
 from .redis_server import RedisServer, redis_server
-from .waiting import accepts, blocking_eventually
+from .waiting import accepts, blocking_eventually, free_port
 
 PAGE = ROOT / "docs" / "deploy" / "mcp.md"
 _ANY_WORKER = """

@@ -12,7 +12,7 @@ from typing import Any
 from jsonrpc_fast import Request, Response
 from jsonrpc_fast.transports import ByteTransport, StreamServer, StreamTransport, TcpClient, TcpServer
 
-from .waiting import eventually as eventually
+from .waiting import eventually
 
 
 class Recorder:

@@ -17,7 +17,8 @@ from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports.asgi import AsgiWebSocket, WebSocketEndpoint
 
 from ..support.tables import rows
-from ..support.transports import Recorder, eventually
+from ..support.transports import Recorder
+from ..support.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("loop")]
 

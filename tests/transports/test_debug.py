@@ -18,6 +18,7 @@ from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import StdioClient, TcpClient, TcpServer, memory_pair
 
 from ..support.tables import rows
+from ..support.waiting import settle
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("loop")]
 
@@ -47,7 +48,7 @@ async def talk(secret: str = "secret") -> None:
     one.send(encode_result(7, secret))
     one.send(Response(8, error=Error(-1, secret, secret)))
     one.send(b'{"jsonrpc":"2.0","id":9,"method":7,"params":["' + secret.encode() + b'"]}')
-    await asyncio.sleep(0.01)
+    await settle()
     await one.close()
     await other.wait_closed()
 

@@ -17,8 +17,9 @@ from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities
 from jsonrpc_fast.profile import JSONRPC
 
 from ...support.mcp_script import INITIALIZED, scripted
-from ...support.session_pairs import Faults, settle
+from ...support.session_pairs import Faults
 from ...support.tables import rows
+from ...support.waiting import settle
 
 pytestmark = pytest.mark.timeout(60)
 

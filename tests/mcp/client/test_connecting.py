@@ -24,8 +24,8 @@ from jsonrpc_fast.transports.memory import memory_pair
 from jsonrpc_fast.transports.stdio.client import StdioClient
 
 from ...support.mcp_script import DISCOVERED, INITIALIZED, Script, scripted
-from ...support.session_pairs import settle
 from ...support.tables import rows
+from ...support.waiting import settle
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
@@ -182,7 +182,7 @@ async def test_calls_fail_when_the_server_is_killed() -> None:
     transport = StdioClient([sys.executable, "-c", SERVER_THAT_HANGS], profile=MCP_2025_11_25)
     async with connect(transport, mode="legacy") as client:
         calls = [asyncio.ensure_future(client.call_tool("t")) for _ in range(10)]
-        await asyncio.sleep(0.05)
+        await settle()
         assert transport.pid is not None
         os.kill(transport.pid, signal.SIGKILL)
         for call in calls:

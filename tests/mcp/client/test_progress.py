@@ -10,8 +10,9 @@ import pytest
 from jsonrpc_fast.errors import CallTimeout, RpcError
 
 from ...support.mcp_script import scripted
-from ...support.session_pairs import Faults, settle
+from ...support.session_pairs import Faults
 from ...support.tables import rows
+from ...support.waiting import settle
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -16,8 +16,9 @@ from jsonrpc_fast.profile import JSONRPC, MCP_2025_11_25, Profile
 from jsonrpc_fast.transports.memory import memory_pair
 
 from ...support.mcp_script import INITIALIZED, Script, scripted
-from ...support.session_pairs import Faults, settle
+from ...support.session_pairs import Faults
 from ...support.tables import rows
+from ...support.waiting import settle
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
@@ -16,7 +17,9 @@ import pytest
 from jsonrpc_fast import mcp
 from jsonrpc_fast.errors import ConnectionLost, HttpStatusError
 
+from ...support.clock import moving_clock
 from ...support.http_script import Answer, HttpRequest, HttpScript, Reply, http_script, legacy, modern
+from ...support.waiting import settle
 from .test_client import TEXT
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50), pytest.mark.usefixtures("loop")]
@@ -30,7 +33,6 @@ class Authorization:
         self.server: HttpScript
         self.challenges: dict[str, str] = {}
         self.tokens: list[str] = []
-        self.seconds_of_the_user = 0.0
 
     @property
     def base(self) -> str:
@@ -99,7 +101,7 @@ class Storage:
         self.client = client_info
 
 
-def provider_of_the_sdk(url: str, seconds_of_the_user: float = 0.0) -> Any:
+def provider_of_the_sdk(url: str, wait: Callable[[], object] = bool) -> Any:
     auth = pytest.importorskip("mcp.client.auth")
     shared = pytest.importorskip("mcp.shared.auth")
     visited: list[str] = []
@@ -109,7 +111,8 @@ def provider_of_the_sdk(url: str, seconds_of_the_user: float = 0.0) -> Any:
             visited.append((await browser.get(address)).headers["location"])
 
     async def callback() -> Any:
-        await asyncio.sleep(seconds_of_the_user)
+        wait()
+        await settle()
         found = parse_qs(urlsplit(visited[-1]).query)
         code, state = found["code"][0], found["state"][0]
         result = getattr(shared, "AuthorizationCodeResult", None)  # SDK 1.x: a tuple
@@ -149,11 +152,12 @@ async def test_the_provider_of_the_sdk(revision: Any) -> None:
 
 
 async def test_the_user_may_take_longer_than_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jsonrpc_fast.mcp.client.client.PROBE_SECONDS", 0.05)
+    move = moving_clock()
+    monkeypatch.setattr("jsonrpc_fast.mcp.client.client.PROBE_SECONDS", 0.5)
     authorization = Authorization(modern(answer))
     async with http_script(authorization) as server:
         authorization.server = server
-        async with mcp.connect(server.url, auth=provider_of_the_sdk(server.url, 0.3)) as client:
+        async with mcp.connect(server.url, auth=provider_of_the_sdk(server.url, lambda: move(1))) as client:
             assert client.server.revision.version == "2026-07-28"
         assert len([request for request in server.requests if request.path == "/token"]) == 1
 

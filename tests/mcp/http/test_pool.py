@@ -16,14 +16,14 @@ from jsonrpc_fast.mcp.http.pool import ClientPool
 
 from ...support.http_script import HttpRequest, Reply, http_script, modern
 from ...support.tables import rows
-from ...support.waiting import eventually
+from ...support.waiting import eventually, settle
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
 
 async def test_calls_in_flight_use_as_many_connections_and_later_calls_the_same_ones() -> None:
     async def answer(request: HttpRequest, reply: Reply) -> None:
-        await asyncio.sleep(0.01)
+        await settle(50)
         await reply.send(request.result({"content": []}), headers={"set-cookie": "worker=3; Path=/"})
 
     async with http_script(modern(answer)) as server:

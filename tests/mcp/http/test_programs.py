@@ -23,11 +23,12 @@ from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
 from jsonrpc_fast.mcp.http.programs import ProgramServer
 
 from ...support.asgi_servers import serving
+from ...support.clock import moving_clock
 from ...support.http_script import HttpRequest, Reply, http_script, legacy, modern
 from ...support.mcp_http import ACCEPT, INITIALIZED, call, initialize, request
 from ...support.places import PEERS
 from ...support.tables import rows
-from ...support.waiting import eventually
+from ...support.waiting import eventually, settle
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.time_limit(80), pytest.mark.usefixtures("no_child_left")]
 
@@ -166,14 +167,15 @@ async def test_a_process_that_is_idle_makes_room_for_another_one(monkeypatch: py
     async with sessions_of(ProgramServer(DYING_COMMAND, max_processes=2), 3) as (first, second, third):
         assert [await begun(client) for client in (first, second, third)] == [200, 200, 503]
         pids = [await pid_of(first), await pid_of(second)]
-        monkeypatch.setattr(programs, "MIN_IDLE_SECONDS", 0.01)
-        await asyncio.sleep(0.02)
+        monkeypatch.setattr(programs, "MIN_IDLE_SECONDS", 1.0)
+        move = moving_clock()
+        move(2)
         await pid_of(second)  # so the first one has been idle longest
         async with first.stream("GET", "/mcp"), second.stream("GET", "/mcp"):
-            await asyncio.sleep(0.02)
+            move(2)
             assert await begun(third) == 503  # a client that reads its stream is there
         await pid_of(second)
-        await asyncio.sleep(0.02)
+        move(2)
         assert await begun(third) == 200
         assert await pid_of(third) not in pids
         assert [is_running(pid) for pid in pids] == [False, True]
@@ -181,12 +183,15 @@ async def test_a_process_that_is_idle_makes_room_for_another_one(monkeypatch: py
 
 
 async def test_a_client_that_does_not_come_back_ends_its_process() -> None:
-    async with sessions_of(ProgramServer(DYING_COMMAND, idle_seconds=0.2), 1) as [client]:
+    move = moving_clock()
+    async with sessions_of(ProgramServer(DYING_COMMAND, idle_seconds=2), 1) as [client]:
         await begun(client)
         pid = await pid_of(client)
         async with client.stream("GET", "/mcp"):
-            await asyncio.sleep(0.4)  # it is there
+            move(4)  # it is there
+            await settle()
             assert is_running(pid)
+        move(4)
         await eventually(lambda: not is_running(pid))
         assert (await client.post("/mcp", json=call(2, "pid"))).status_code == 404
 

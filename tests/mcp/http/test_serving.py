@@ -15,10 +15,9 @@ import pytest
 from jsonrpc_fast.cli.main import main
 from jsonrpc_fast.cli.serve import parse_address
 
-from ...support.http_process import free_port
 from ...support.mcp_http import ACCEPT, call, initialize
 from ...support.tables import rows
-from ...support.waiting import accepts, blocking_eventually
+from ...support.waiting import accepts, blocking_eventually, free_port
 
 SECONDS = 60
 PROGRAM = """

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from ...support.http_process import free_port
 from ...support.places import ROOT
+from ...support.waiting import free_port
 from ..node import install
 
 FOLDER: Final = Path(__file__).resolve().parent

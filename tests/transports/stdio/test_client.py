@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,8 @@ from jsonrpc_fast.transports.stdio.client import LINE_BYTES
 from ...support.clock import moving_clock
 from ...support.stdio_process import ECHO, echo, script
 from ...support.tables import rows
-from ...support.transports import Recorder, eventually
-from ...support.waiting import settle
+from ...support.transports import Recorder
+from ...support.waiting import blocking_eventually, eventually, forever, settle
 
 pytestmark = [
     pytest.mark.timeout(40),
@@ -87,8 +86,11 @@ async def test_a_writer_that_reports_after_the_end() -> None:
 
 
 @pytest.mark.time_limit(3600)  # of the clock that it moves
-@rows("trap, returncode", [("", -signal.SIGTERM), ("trap '' TERM;", -signal.SIGKILL)])
-async def test_a_child_that_does_not_end(trap: str, returncode: int) -> None:
+@rows("trap, returncode", [("", -signal.SIGTERM), ("trap 'touch note' TERM;", -signal.SIGKILL)])
+async def test_a_child_that_does_not_end(
+    trap: str, returncode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     move = moving_clock()
     script = f"""{trap} echo '{{"jsonrpc":"2.0","method":"ready"}}'; while :; do sleep 0.05; done"""
     child = Child(["sh", "-c", script], exit_seconds=60, terminate_seconds=60)
@@ -101,7 +103,7 @@ async def test_a_child_that_does_not_end(trap: str, returncode: int) -> None:
         assert child.returncode is None
     move(1)  # SIGTERM
     if trap:
-        await asyncio.sleep(0.2)
+        await eventually(Path("note").exists)
         assert child.returncode is None
         move(60)  # SIGKILL
     await closing
@@ -173,7 +175,7 @@ async def test_a_child_that_fails() -> None:
 async def test_a_child_that_ends_before_it_is_started() -> None:
     child = Child(["echo", '{"jsonrpc":"2.0","method":"bye"}'])
     await child.connect()
-    await asyncio.sleep(0.3)
+    await eventually(lambda: child.returncode is not None)
     assert child.returncode == 0
     assert child.events == []
     await child.start()
@@ -245,7 +247,7 @@ def test_a_task_may_still_close_its_child_at_the_end_of_the_loop() -> None:
         children.append(child)
         await child.start()
         try:
-            await asyncio.sleep(30)
+            await forever()
         finally:
             await child.close()
 
@@ -331,6 +333,14 @@ async def test_environment_and_directory(tmp_path: Path) -> None:
     assert child.events == [Notification(f"yes {tmp_path}"), "closed"]
 
 
+def state_of(process: Path) -> str:
+    """Return the state of a process by its folder in /proc: a letter, or nothing if there is no such process."""
+    try:
+        return process.joinpath("stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
 @pytest.mark.parametrize("own_session", [True, False])
 async def test_processes_that_a_child_started(own_session: bool, tmp_path: Path) -> None:
     note = tmp_path / "pid"
@@ -338,14 +348,13 @@ async def test_processes_that_a_child_started(own_session: bool, tmp_path: Path)
     # The grandchild holds the pipes open. Its parent ends at once, or must be terminated.
     child = Child(["sh", "-c", f"sleep 30 & echo $! > {note}; sleep 30"], own_session=own_session, exit_seconds=0.2)
     await child.start()
-    while not note.exists() or not note.read_text().strip():
-        await asyncio.sleep(0.01)
+    await eventually(lambda: note.exists() and note.read_text().strip())
     await child.close()
     assert child.returncode == -signal.SIGTERM
-    stat = Path(f"/proc/{note.read_text().strip()}/stat")
+    grandchild = Path(f"/proc/{note.read_text().strip()}")
 
     def is_running() -> bool:
-        return stat.exists() and stat.read_text().split()[2] != "Z"
+        return state_of(grandchild) not in ("", "Z")
 
     if own_session:
         await eventually(lambda: not is_running())
@@ -412,13 +421,9 @@ def test_a_server_whose_client_is_killed_ends() -> None:
     with subprocess.Popen([*script(ECHO, flood), repr(echo())], stdout=subprocess.PIPE) as client:
         assert client.stdout is not None
         server = Path(f"/proc/{int(client.stdout.readline())}")
-        time.sleep(0.3)  # now both wait for the other to read
-        assert server.exists()
+        blocking_eventually(lambda: state_of(server) == "S")  # now both wait for the other to read
         client.kill()
-    deadline = time.monotonic() + 20
-    while server.exists() and server.joinpath("stat").read_text().split()[2] != "Z":
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    blocking_eventually(lambda: state_of(server) in ("", "Z"))
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from jsonrpc_fast.transports import TcpClient, TcpServer, UnixClient, UnixServer
 from jsonrpc_fast.transports.stream.admission import Admission, host_of
 
 from ...support.tables import rows
-from ...support.transports import RecordedConnections, connected, echo, eventually, serving
+from ...support.transports import RecordedConnections, connected, echo, serving
+from ...support.waiting import eventually, settle
 
 pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("loop")]
 
@@ -106,7 +107,7 @@ async def test_the_connection_that_holds_the_most_bytes_is_dropped() -> None:
         await large.wait_closed()
         assert isinstance(connections[1].events[0], ConnectionLost)
         assert (server.connections, server.refused) == (1, 1)
-        await asyncio.sleep(0.1)
+        await settle()
         assert server.connections == 1
         await small.disconnect()
 

@@ -27,7 +27,8 @@ from jsonrpc_fast.transports import (
 )
 
 from ...support.tables import rows
-from ...support.transports import RecordedConnections, Recorder, connected, echo, eventually, reset, serving
+from ...support.transports import RecordedConnections, Recorder, connected, echo, reset, serving
+from ...support.waiting import eventually, settle
 
 pytestmark = [pytest.mark.timeout(40), pytest.mark.usefixtures("each_loop", "no_descriptor_left")]
 needs_unix = pytest.mark.skipif(sys.platform == "win32", reason="asyncio has no Unix sockets on Windows")
@@ -122,16 +123,22 @@ async def test_a_peer_that_leaves_before_it_is_served() -> None:
     contexts: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
 
+    arrived, has_left, served = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
     async def serve(transport: StreamTransport) -> None:
-        await asyncio.sleep(0.1)
+        arrived.set()
+        await has_left.wait()
         await transport.start()
+        served.set()
 
     async with serving(serve) as server:
         peer = socket.create_connection(server.address)
-        await asyncio.sleep(0.05)
+        await arrived.wait()
         reset(peer)
-        await asyncio.sleep(0.2)
-        assert server.connections == 0
+        await settle()
+        has_left.set()
+        await served.wait()
+        await eventually(lambda: server.connections == 0)
     assert contexts == []
 
 
@@ -271,7 +278,7 @@ async def test_http_requests_are_dropped_unread(start: str, framing: Framing) ->
             for piece in pieces:
                 writer.write(piece)
                 await writer.drain()
-                await asyncio.sleep(0.001)
+                await settle(3)
             assert await reader.read() == b""
         await eventually(lambda: server.connections == 0)
         writer.close()
@@ -313,7 +320,7 @@ async def test_text_that_resembles_http_is_read(first: bytes, faults: int) -> No
             text = first + MINE + b"\n"
             for at in range(0, len(text), size):
                 writer.write(text[at : at + size])
-                await asyncio.sleep(0.0001)
+                await settle(2)
             writer.close()
             await eventually(lambda: bool(seen) and seen[0].events[-1:] == ["closed"])
             assert [isinstance(told, ParseError) for told in seen[0].events[:-2]] == [True] * faults

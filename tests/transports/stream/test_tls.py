@@ -21,8 +21,8 @@ from ...isolated.tls_closes import close_many_times
 from ...support.certificates import contexts, new_client_context
 from ...support.clock import moving_clock
 from ...support.tables import rows
-from ...support.transports import RecordedConnections, Recorder, echo, eventually, serving
-from ...support.waiting import settle
+from ...support.transports import RecordedConnections, Recorder, echo, serving
+from ...support.waiting import eventually, settle
 
 pytest.importorskip("trustme", reason="trustme is not installed")
 
@@ -101,9 +101,13 @@ async def test_nothing_is_lost_at_500_closes() -> None:
 
 
 async def test_the_peer_half_closes_and_still_gets_its_replies() -> None:
+    begun, half_closed = asyncio.Event(), asyncio.Event()
+
     async def serve(transport: Any) -> None:
         async def slow(value: int) -> int:
-            await asyncio.sleep(0.05)
+            begun.set()
+            await half_closed.wait()
+            await settle()
             return value
 
         session = Session(transport, {"slow": slow})
@@ -115,8 +119,9 @@ async def test_the_peer_half_closes_and_still_gets_its_replies() -> None:
         recorder = Recorder(client)
         await client.start()
         client.send(Request(1, "slow", [7]))
-        await asyncio.sleep(0.01)
+        await begun.wait()
         client._channel.write_eof()
+        half_closed.set()
         await client.wait_closed()
         assert recorder.events == [Response(1, 7), "closed"]
 
@@ -142,14 +147,12 @@ async def test_what_follows_the_end_of_tls_is_not_kept() -> None:
         await asyncio.wait_for(begun.wait(), 5)
         raw = client._channel._raw  # type: ignore[attr-defined]
         client._channel.write_eof()
-        await asyncio.sleep(0.05)
+        await settle(100)
         for _ in range(100):
             raw.write(bytes(65536))
-        for _ in range(100):
-            await asyncio.sleep(0.01)
-            if not raw.get_write_buffer_size():
-                break
-        await asyncio.sleep(0.05)
+        with contextlib.suppress(AssertionError):  # it is not all read
+            await eventually(lambda: not raw.get_write_buffer_size(), 1)
+        await settle(100)
         assert channels[0]._incoming.pending < 300_000
         ended.set()
         raw.abort()

@@ -27,7 +27,8 @@ from jsonrpc_fast.transports import (
 from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
 
 from ...support.tables import rows
-from ...support.transports import RecordedConnections, Recorder, connected, echo, eventually, flood, reset, serving
+from ...support.transports import RecordedConnections, Recorder, connected, echo, flood, reset, serving
+from ...support.waiting import eventually, settle
 
 pytestmark = [pytest.mark.timeout(40), pytest.mark.usefixtures("each_loop", "no_descriptor_left")]
 needs_unix = pytest.mark.skipif(sys.platform == "win32", reason="asyncio has no Unix sockets on Windows")
@@ -118,7 +119,7 @@ async def test_a_request_waits_for_start() -> None:
     async with serving(slow) as server:
         client, recorder = await connected(server)
         client.send(Request(1, "echo"))
-        await asyncio.sleep(0.05)
+        await settle(50)
         assert recorder.events == []
         started.set()
         await recorder.wait_for(1)
@@ -178,10 +179,10 @@ async def test_writing_to_a_connection_that_was_reset_is_not_logged(caplog: pyte
     await server.start()
     peer = socket.create_connection(server.address[:2])
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    await asyncio.sleep(0.05)
+    await eventually(lambda: server.connections == 1)
     peer.close()
     reset.set()
-    await asyncio.sleep(0.05)
+    await eventually(lambda: server.connections == 0)
     await server.close()
     assert caplog.records == []
 
@@ -220,7 +221,7 @@ async def test_a_reset_by_the_peer() -> None:
     seen = RecordedConnections()
     async with serving(seen) as server:
         peer = socket.create_connection(server.address)
-        await asyncio.sleep(0.05)
+        await eventually(lambda: len(seen) == 1)
         reset(peer)
         await eventually(lambda: server.connections == 0)
         assert isinstance(seen[0].events[0], ConnectionResetError)
@@ -318,15 +319,15 @@ async def test_a_cancelled_connect_may_be_tried_again() -> None:
         await client.close()
 
 
-@rows("seconds", [0, 0.02])
-async def test_messages_and_the_end_before_start_are_kept(seconds: float) -> None:
+@rows("turns", [0, 50])
+async def test_messages_and_the_end_before_start_are_kept(turns: int) -> None:
     """The client writes and ends its stream at once, and the server starts late."""
 
     async def serve(transport: StreamTransport) -> None:
         recorders.append(Recorder(transport))
-        await asyncio.sleep(seconds)
+        await settle(turns)
         await transport.connect()
-        await asyncio.sleep(seconds)
+        await settle(turns)
         assert recorders[0].events == []
         await transport.start()
         assert recorders[0].events == []
@@ -351,7 +352,7 @@ async def test_messages_of_a_server_that_speaks_first_are_kept() -> None:
         peer, _ = await asyncio.get_running_loop().sock_accept(listener)
         with peer:
             peer.sendall(encode_request(1, "hello"))
-            await asyncio.sleep(0.02)
+            await settle(50)
             assert recorder.events == []
             await client.start()
             await recorder.wait_for(1)
@@ -447,7 +448,7 @@ async def test_a_half_closing_client_gets_a_large_response(size: int) -> None:
         reader, writer = await asyncio.open_connection(*server.address)
         writer.write(encode_request(1, "large"))
         writer.write_eof()
-        await asyncio.sleep(0.05)
+        await settle(50)
         assert len(await reader.read()) == size + len(encode_result(1, ""))
         writer.close()
         await writer.wait_closed()

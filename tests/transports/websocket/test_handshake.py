@@ -20,7 +20,7 @@ from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports.websocket import WebSocketClient
 
 from ...support.tables import rows
-from ...support.transports import eventually
+from ...support.waiting import eventually
 from ...support.websocket_peers import CALL, REPLY, frame, serve_session, serving, uri_of
 
 pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("each_loop")]

@@ -27,8 +27,8 @@ from jsonrpc_fast.transports.websocket import transport as websocket_transport
 
 from ...support.clock import moving_clock
 from ...support.tables import rows
-from ...support.transports import RecordedConnections, Recorder, eventually, flood
-from ...support.waiting import settle
+from ...support.transports import RecordedConnections, Recorder, flood
+from ...support.waiting import eventually, settle
 from ...support.websocket_peers import (
     CALL,
     HANDLERS,
@@ -447,7 +447,7 @@ async def test_what_arrives_before_the_start_is_kept() -> None:
         client = WebSocketClient(uri)
         recorder = Recorder(client)
         await client.connect()
-        await asyncio.sleep(0.05)
+        await settle(50)
         assert recorder.events == []
         await client.start()
         await recorder.wait_for(50)
