@@ -19,7 +19,9 @@ Rules:
     (section 6);
   - an error without an id settles a batch of this side if exactly one has had no answer yet: this is how a peer
     refuses a batch that it cannot read. If there is no such batch, it settles the only call that has had no answer, in
-    flight or given up;
+    flight or given up. A peer that knows the method or the params has read the id, too: such an error is the response
+    to a notification, which some peers send although they must not, and settles nothing. Nothing tells whether an error
+    is about a notification that the peer cannot read, because it is too large for example: the call fails in its place;
   - a goodbye of the peer settles the calls that it will not serve;
   - a malformed message whose id is certain is answered, because its sender waits. Whether one without an id is answered
     is up to `reply_policy`: two ends that answer everything they cannot read could go on forever.
@@ -56,6 +58,7 @@ from .events import Cancelled, InboundBatch, InboundRequest, Leaving, OutboundBa
 from .tracker import Call, Outcome, Serving, Tracker, id_in_flight, unknown_answer
 
 _RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to enum members is slow
+_ERRORS_OF_WHAT_WAS_READ: Final = (ErrorCode.METHOD_NOT_FOUND, ErrorCode.INVALID_PARAMS)
 _INVALID_REQUEST: Final = RPC_MESSAGES[ErrorCode.INVALID_REQUEST]
 
 
@@ -481,14 +484,16 @@ class Peer:
             events.append(call)
         elif self.calls.is_late_answer(message.id):
             pass
-        elif message.id is None and error is not None and len(self._open_batches) == 1:
+        elif message.id is not None or error is None or error.code in _ERRORS_OF_WHAT_WAS_READ:
+            events.append(PeerFault(unknown_answer(), b""))
+        elif len(self._open_batches) == 1:
             [batch] = self._open_batches
             for call in batch.calls:
                 if self.calls.settle(call.id, Outcome.ERROR) is call:
                     call.answer = error
                     self._forget(call)
                     events.append(call)
-        elif message.id is None and error is not None and (only := self.calls.only_unanswered()) is not None:
+        elif (only := self.calls.only_unanswered()) is not None:
             self.calls.settle(only.id, Outcome.ERROR)
             only.answer = error
             self._forget(only)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +14,11 @@ import pytest
 from jsonrpc_fast import Notification, ParseError, Request, Response
 from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, EncodeError, RpcError, StateError
 from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Session, SessionContext
-from jsonrpc_fast.transports import MemoryTransport, memory_pair
+from jsonrpc_fast.transports import MemoryTransport, TcpClient, memory_pair
 
 from ..support.session_pairs import Faults, Wire, fail, session_and_wire, sessions
 from ..support.tables import rows
-from ..support.waiting import settle
+from ..support.waiting import eventually, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -383,6 +384,31 @@ async def test_calls_wait_for_a_peer_that_does_not_read() -> None:
         await other.start()
         await asyncio.gather(*sending)
     await other.disconnect()
+
+
+@pytest.mark.usefixtures("each_loop")
+async def test_notifications_wait_for_a_peer_that_does_not_read() -> None:
+    """The bytes that the system has not taken are counted on every loop."""
+    silent = socket.create_server(("127.0.0.1", 0))
+    transport = TcpClient(*silent.getsockname())
+    sent = 0
+
+    async def send() -> None:
+        nonlocal sent
+        for _ in range(5000):
+            await session.notify("m", ["x" * 100_000])
+            sent += 1
+
+    async with Session(transport) as session:
+        sending = asyncio.ensure_future(send())
+        await eventually(lambda: transport.write_buffer_bytes > 256 * 1024)
+        await settle(1000)
+        assert sent < 500  # the system takes some megabytes
+        assert transport.write_buffer_bytes < 500_000
+        await transport.disconnect()
+        with pytest.raises(ConnectionLost):
+            await sending
+    silent.close()
 
 
 # Other threads.

@@ -293,6 +293,23 @@ def test_an_error_without_an_id_settles_the_whole_batch() -> None:
     assert receive(peer, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}') == [alone]
 
 
+@rows("code", [-32601, -32602])
+def test_a_response_to_a_notification_settles_no_call(code: int) -> None:
+    """Some peers send one, with the id that the notification does not have."""
+    error = b'{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"no"}}' % code
+    peer = Peer()
+    peer.notify("unknown", [1])
+    call, _ = peer.call("a", None, 0.0)
+    assert isinstance(fault_from(receive(peer, error)).error, StateError)
+    assert receive(peer, b'{"jsonrpc":"2.0","id":1,"result":1}') == [call]
+    assert call.answer == 1
+    (_, batched), _ = peer.call_batch([Notification("unknown"), ("b", None)], 0.0)
+    fault, settled = receive(peer, b'[%b,{"jsonrpc":"2.0","id":2,"result":2}]' % error)
+    assert isinstance(fault, PeerFault)
+    assert settled is batched
+    assert settled.answer == 2
+
+
 @rows("batches", [0, 2])
 def test_an_ambiguous_error_without_an_id_settles_nothing(batches: int) -> None:
     peer = Peer()
