@@ -4,10 +4,13 @@
     server     `Server`: tools, prompts and resources from functions and sources
     client     `connect`: a client for scripts and tests
     templates  a folder of text templates as prompts and resources
+    http       Streamable HTTP
     relay      passes messages between two peers
     session    what the sessions of server and client share
+    applications   the interface between `server` and `http`, which this package joins
 
-Needs the extra `mcp`. Importing this package loads none of its modules; `mcp.connect` loads the client on first use.
+Needs the extra `mcp`. Importing this package loads neither server nor client: `mcp.connect` loads the client on first
+use.
 """
 
 from __future__ import annotations
@@ -19,10 +22,21 @@ for _name in ("msgspec", "jsonschema_rs"):
     if find_spec(_name) is None:  # not imported here
         raise ModuleNotFoundError('MCP needs the extra `mcp`: pip install "jsonrpc_fast[mcp]"', name=_name)
 
+from .applications import HttpServing, provide_http  # noqa: E402  # not before the extra is known to be there
+
 __all__ = ["connect"]
 
 if TYPE_CHECKING:
     from .client.connecting import connect as connect
+
+
+def _load_http() -> HttpServing:
+    from .http import serving
+
+    return serving
+
+
+provide_http(_load_http)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Imports go strictly downward, file by file, and there is no circle. All of it is read from the sources.
+"""Imports go strictly downward, and there is no circle of files or of folders. All of it is read from the sources.
 
 Imports for type checkers count like any others: a reader follows them too. `python -m tests.package.test_layers` prints
 the figures.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -162,15 +163,34 @@ def arrows_up() -> list[tuple[str, str]]:
     return [arrow for arrow in arrows if not may_import(*arrow)]
 
 
-def circles() -> list[set[str]]:
-    """Return the sets of modules that import each other, directly or through others."""
-    reached = {module: set(others) for module, others in IMPORTS.items()}
-    for middle in MODULES:
+def circles(arrows: Mapping[str, set[str]]) -> list[set[str]]:
+    """Return the sets of modules or folders that import each other, directly or through others."""
+    reached = {module: set(others) for module, others in arrows.items()}
+    for middle in reached:
         for others in reached.values():
             if middle in others:
                 others |= reached[middle]
-    found = [{other for other in reached[module] if module in reached[other]} for module in sorted(MODULES)]
+    found = [{other for other in reached[module] if module in reached[other]} for module in sorted(reached)]
     return [circle for at, circle in enumerate(found) if circle and circle not in found[:at]]
+
+
+def folder_of(module: str) -> str:
+    """Return the folder of a module.
+
+    The `__init__.py` of a folder with folders inside is the face of all of them: it is a place of its own.
+    """
+    if f"{module}." not in {each[: len(module) + 1] for each in MODULES}:
+        return module.rpartition(".")[0] or module
+    has_folders = any(each.startswith(f"{module}.") and each.count(".") > module.count(".") + 1 for each in MODULES)
+    return f"{module}.__init__" if has_folders else module
+
+
+def folder_imports() -> dict[str, set[str]]:
+    """Return the other folders that each folder imports."""
+    found: dict[str, set[str]] = {folder_of(module): set() for module in MODULES}
+    for module, others in IMPORTS.items():
+        found[folder_of(module)] |= {folder_of(other) for other in others} - {folder_of(module)}
+    return found
 
 
 def test_each_module_has_a_layer() -> None:
@@ -182,15 +202,21 @@ def test_no_import_goes_upward() -> None:
 
 
 def test_there_is_no_circle() -> None:
-    assert circles() == []
+    assert circles(IMPORTS) == []
+    assert circles(folder_imports()) == []
 
 
 def test_an_import_that_goes_up_and_its_circle_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(IMPORTS, "codes", {"codec._backend"})
     assert arrows_up() == [("codes", "codec._backend")]
-    [circle] = circles()
+    [circle] = circles(IMPORTS)
     assert circle >= {"codes", "codec._backend"}
     assert "session.session" not in circle
+
+
+def test_a_circle_of_folders_inside_a_layer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(IMPORTS, "mcp.server.server", IMPORTS["mcp.server.server"] | {"mcp.http.endpoint"})
+    assert [{"mcp.http", "mcp.server"} <= circle for circle in circles(folder_imports())] == [True]
 
 
 def test_one_module_imports_orjson() -> None:
@@ -207,7 +233,8 @@ def test_asyncio_stays_in_the_drivers() -> None:
 
 def main() -> None:
     count = sum(map(len, IMPORTS.values()))
-    print(f"{len(MODULES)} modules, {count} imports: {len(arrows_up())} go up, {len(circles())} circles")
+    found = f"{len(circles(IMPORTS))} circles of files, {len(circles(folder_imports()))} of folders"
+    print(f"{len(MODULES)} modules, {count} imports: {len(arrows_up())} go up, {found}")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ Needs the extra `mcp`; the client also needs `http`, and serving with uvicorn ne
 
 from __future__ import annotations
 
-from .event_store import EventStore, MemoryEventStore
+from ..applications import EventStore
+from .event_store import MemoryEventStore
 
 __all__ = ["EventStore", "MemoryEventStore"]

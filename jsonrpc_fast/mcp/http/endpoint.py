@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 from ..._checks import check_count, check_seconds
 from ..._logs import logger_of
@@ -39,13 +39,14 @@ from ...http.requests import (
 from ...session import SessionOptions
 from ...session.options import check_options
 from ...types import UNSET, Unset
+from ..applications import EventStore
 from ..protocol.meta import object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.lifespan import LifespanHolder
 from .authorization import Authorization
 from .checks import SESSION_ID, SINGLE_HEADERS, VERSION, accepts, is_modern
 from .connections import ServerOfConnections
-from .event_store import EventStore, MemoryEventStore
+from .event_store import MemoryEventStore
 from .guarded_store import GuardedStore
 from .headers import NAME_MEMBERS, PARAM_HEADER_PREFIX
 from .responses import EVENT_TYPE, RETRY_SOON, Connection, Responder
@@ -60,55 +61,6 @@ _METADATA_HEADERS: Final = ((b"access-control-allow-origin", b"*"), (b"cache-con
 _CLOSE: Final = (b"connection", b"close")
 _PARAM_PREFIX: Final = PARAM_HEADER_PREFIX.encode()
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-
-class HttpOptions(TypedDict, total=False):
-    """The keyword options of `McpEndpoint`.
-
-    Attributes:
-        path: The path of the endpoint below where the application is mounted; "/mcp" by default. The endpoint is also
-            at "/", so that it can be mounted with its path.
-        allowed_hosts: As in `jsonrpc_fast.http.Access`.
-        allowed_origins: As in `jsonrpc_fast.http.Access`.
-        max_body: Maximum size of the body of a POST in bytes; by default that of the profile's limits.
-        body_seconds: How long a body may take to arrive; None: no limit. 30 by default.
-        max_sessions: Maximum number of sessions. 10,000 by default. When there are more, the one that has been idle
-            longest is ended.
-        idle_seconds: How long a session may be idle; None: no limit. 1800 by default.
-        max_requests: Maximum number of HTTP requests in progress, streams included; further ones are refused with 503.
-            10,000 by default.
-        max_session_requests: The same for one session. 256 by default.
-        max_stream_bytes: Maximum size of the messages that wait in one stream. 4 MiB by default.
-        keep_alive_seconds: After this time without a message, a stream carries a comment, and a POST becomes a stream.
-            15 by default.
-        write_seconds: How long a client may take to read what is written; None: no limit. 60 by default.
-        event_store: Keeps the events of streams, so that a client whose connection breaks resumes its stream; None: no
-            stream can be resumed. By default in memory.
-        session_prefix: Names the worker: the ids of its sessions begin with it and a dot, so that a proxy can send the
-            requests of a session to the worker that began it.
-        retry_ms: After how many milliseconds a client whose connection was closed reconnects. 1000 by default.
-        authorization: How to check bearer tokens; None: anybody may use the server.
-        lifespan_seconds: How long the lifespan of the server may take to begin, and to end; None: no limit. 60 by
-            default. Requests that wait for a lifespan that does not begin get 503; the next one tries again.
-    """
-
-    path: str
-    allowed_hosts: Iterable[str] | None
-    allowed_origins: Iterable[str] | None
-    max_body: int | None
-    body_seconds: float | None
-    max_sessions: int
-    idle_seconds: float | None
-    max_requests: int
-    max_session_requests: int
-    max_stream_bytes: int
-    keep_alive_seconds: float
-    write_seconds: float | None
-    event_store: EventStore | Unset | None
-    session_prefix: str | None
-    retry_ms: int
-    authorization: Authorization | None
-    lifespan_seconds: float | None
 
 
 class McpEndpoint:

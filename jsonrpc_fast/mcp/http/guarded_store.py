@@ -16,7 +16,7 @@ from typing import Any
 
 from ...errors import ConnectionLost, EventsLost
 from ...handlers.cancellation import is_stray
-from .event_store import EventStore
+from ..applications import EventStore
 
 
 class GuardedStore:

@@ -25,7 +25,8 @@ from ...errors import LOOP_EXITS, EventsLost
 from ...http.base import JSON_TYPE
 from ...http.guard import WATCH_SECONDS, Guarded
 from ...http.requests import Header, Receive, Send
-from .event_store import EventStore, MemoryEventStore
+from ..applications import EventStore
+from .event_store import MemoryEventStore
 from .guarded_store import report
 from .streams import MessageStream
 

@@ -13,7 +13,8 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from .endpoint import McpEndpoint
+from ..applications import Application
+from .endpoint import McpEndpoint as McpEndpoint
 
 INTERRUPTED: Final = 130
 """The exit code after SIGINT."""
@@ -23,7 +24,7 @@ NOT_STARTED: Final = 3
 
 
 def run_http(
-    app: McpEndpoint,
+    app: Application,
     host: str,
     port: int,
     *,

@@ -20,9 +20,10 @@ from ...codes import ErrorCode
 from ...errors import ConnectionLost, EventsLost
 from ...http.requests import Refusal
 from ...session import SessionOptions
+from ..applications import EventStore
 from .checks import LAST_EVENT_ID, SESSION_ID, VERSION, accepts
 from .connections import ServerOfConnections
-from .event_store import EventStore, session_of
+from .event_store import session_of
 from .responses import EVENT_TYPE, NO_LENGTH, RETRY_SOON, Connection, Responder
 from .sessions import HttpSession, SessionTable, belongs_to
 from .streams import Exchange

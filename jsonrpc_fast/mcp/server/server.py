@@ -35,6 +35,7 @@ from ...session.options import check_options
 from ...transports.options import TransportOptions
 from ...transports.protocol import Transport
 from ...transports.stdio.main import run_stdio
+from ..applications import Application, HttpOptions, http_serving
 from ..protocol.capabilities import Icon, Implementation, ServerCapabilities
 from ..protocol.versions import REVISIONS, VERSIONS, in_order
 from .connection import ServerConnection
@@ -49,8 +50,6 @@ from .tasks import Task
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from ..http.endpoint import HttpOptions, McpEndpoint
 
 
 class ServeOptions(TransportOptions, SessionOptions, total=False):
@@ -250,7 +249,7 @@ class Server(Decorators):
 
         return run_stdio(serve, on_signal=self.end_subscriptions, **{"profile": self.profile, **transport_options})
 
-    def asgi_app(self, *, session_options: SessionOptions | None = None, **options: Unpack[HttpOptions]) -> McpEndpoint:
+    def asgi_app(self, *, session_options: SessionOptions | None = None, **options: Unpack[HttpOptions]) -> Application:
         """Return an ASGI application that serves this server over Streamable HTTP.
 
             app = server.asgi_app()  # uvicorn module:app
@@ -263,9 +262,7 @@ class Server(Decorators):
         Raises:
             TypeError, ValueError: An option has a wrong type or value.
         """
-        from ..http.endpoint import McpEndpoint
-
-        return McpEndpoint(self, session_options, **options)
+        return http_serving().McpEndpoint(self, session_options, **options)
 
     def in_process(self) -> Transport:
         """Return a transport to this server for a client in the same process, as in tests. Use it once.
@@ -303,10 +300,8 @@ class Server(Decorators):
             TypeError, ValueError: An option has a wrong type or value.
             ImportError: uvicorn is not installed.
         """
-        from ..http.serving import run_http
-
         app = self.asgi_app(session_options=session_options, **options)
-        return run_http(app, host, port, grace_seconds=grace_seconds, uvicorn_options=uvicorn_options)
+        return http_serving().run_http(app, host, port, grace_seconds=grace_seconds, uvicorn_options=uvicorn_options)
 
     def list_changed(self, kind: Literal["tools", "prompts", "resources"]) -> None:
         """Notify clients that a list has changed. Registering and unregistering do this themselves.

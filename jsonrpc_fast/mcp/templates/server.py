@@ -17,7 +17,7 @@ from ..._logs import logger_of
 from ..._version import __version__
 from ...transports.protocol import Transport
 from ...transports.stdio.main import run_stdio
-from ..http.endpoint import HttpOptions
+from ..applications import HttpOptions
 from ..http.serving import run_http
 from ..protocol.definitions import Prompt, Resource
 from ..server.server import Server

@@ -136,7 +136,7 @@ def test_connect_is_found_in_the_package() -> None:
         mcp.nothing  # noqa: B018
     code = "import sys, jsonrpc_fast.mcp; print([name for name in sys.modules if name.startswith('jsonrpc_fast.mcp.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert done.stdout == "['jsonrpc_fast.mcp.applications']\n"  # interfaces only
 
 
 async def test_arguments_environment_and_directory_of_the_program() -> None:

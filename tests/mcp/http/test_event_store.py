@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from jsonrpc_fast.errors import EventsLost
-from jsonrpc_fast.mcp.http.event_store import EventStore, MemoryEventStore, session_of
+from jsonrpc_fast.mcp.http import EventStore
+from jsonrpc_fast.mcp.http.event_store import MemoryEventStore, session_of
 
 from ...support.tables import rows
 

@@ -1,0 +1,143 @@
+"""The interface between a server and what serves it over HTTP.
+
+`mcp/http` imports `mcp/server`, and `Server.asgi_app` needs `mcp/http`. So `mcp/server` asks for it here, and the
+package `mcp`, which is above both, provides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, Protocol, TypedDict
+
+from ..types import Unset
+
+
+class EventStore(Protocol):
+    """Keeps the events of streams."""
+
+    async def append(self, stream: str, data: bytes | None) -> str | None:
+        """Store an event.
+
+        Args:
+            stream: The name of the stream. The first event of a name begins the stream.
+            data: The data; None for an event that has only an id, from which a client can resume.
+
+        Returns:
+            The event's id; None if the store has no room for the stream, which is then sent without ids.
+        """
+        ...
+
+    async def end(self, stream: str) -> None:
+        """End a stream: it gets no more events, and those who follow it reach its end."""
+        ...
+
+    async def stream_of(self, event_id: str) -> str | None:
+        """Return the name of the stream that can be resumed after an event, None if there is none.
+
+        Raises:
+            ConnectionLost: The store does not answer.
+        """
+        ...
+
+    def follow(self, event_id: str) -> AsyncIterator[tuple[str, bytes]]:
+        """Iterate over id and data of the events after an event, then of those to come, until the stream ends.
+
+        Raises:
+            EventsLost: Events after that one were dropped, or the stream has been forgotten.
+            ConnectionLost: The store does not answer.
+        """
+        ...
+
+    async def forget(self, session: str) -> None:
+        """Drop all streams of a session."""
+        ...
+
+
+class HttpOptions(TypedDict, total=False):
+    """The keyword options of `McpEndpoint`.
+
+    Attributes:
+        path: The path of the endpoint below where the application is mounted; "/mcp" by default. The endpoint is also
+            at "/", so that it can be mounted with its path.
+        allowed_hosts: As in `jsonrpc_fast.http.Access`.
+        allowed_origins: As in `jsonrpc_fast.http.Access`.
+        max_body: Maximum size of the body of a POST in bytes; by default that of the profile's limits.
+        body_seconds: How long a body may take to arrive; None: no limit. 30 by default.
+        max_sessions: Maximum number of sessions. 10,000 by default. When there are more, the one that has been idle
+            longest is ended.
+        idle_seconds: How long a session may be idle; None: no limit. 1800 by default.
+        max_requests: Maximum number of HTTP requests in progress, streams included; further ones are refused with 503.
+            10,000 by default.
+        max_session_requests: The same for one session. 256 by default.
+        max_stream_bytes: Maximum size of the messages that wait in one stream. 4 MiB by default.
+        keep_alive_seconds: After this time without a message, a stream carries a comment, and a POST becomes a stream.
+            15 by default.
+        write_seconds: How long a client may take to read what is written; None: no limit. 60 by default.
+        event_store: Keeps the events of streams, so that a client whose connection breaks resumes its stream; None: no
+            stream can be resumed. By default in memory.
+        session_prefix: Names the worker: the ids of its sessions begin with it and a dot, so that a proxy can send the
+            requests of a session to the worker that began it.
+        retry_ms: After how many milliseconds a client whose connection was closed reconnects. 1000 by default.
+        authorization: An `Authorization`, which checks bearer tokens; None: anybody may use the server.
+        lifespan_seconds: How long the lifespan of the server may take to begin, and to end; None: no limit. 60 by
+            default. Requests that wait for a lifespan that does not begin get 503; the next one tries again.
+    """
+
+    path: str
+    allowed_hosts: Iterable[str] | None
+    allowed_origins: Iterable[str] | None
+    max_body: int | None
+    body_seconds: float | None
+    max_sessions: int
+    idle_seconds: float | None
+    max_requests: int
+    max_session_requests: int
+    max_stream_bytes: int
+    keep_alive_seconds: float
+    write_seconds: float | None
+    event_store: EventStore | Unset | None
+    session_prefix: str | None
+    retry_ms: int
+    authorization: Any
+    lifespan_seconds: float | None
+
+
+class Application(Protocol):
+    """An ASGI application that serves an MCP server over Streamable HTTP.
+
+    Attributes:
+        requests: Number of HTTP requests in progress, streams included.
+        is_closing: Whether new requests are refused, because it closes.
+    """
+
+    requests: int
+    is_closing: bool
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
+
+    async def close(self, grace_seconds: float = ...) -> None:
+        """Refuse new requests, let the functions finish, and end all streams and sessions."""
+        ...
+
+
+class HttpServing(Protocol):
+    """What `mcp/http` provides: the application of a server, and its `main`."""
+
+    @property
+    def McpEndpoint(self) -> Callable[..., Application]: ...
+
+    @property
+    def run_http(self) -> Callable[..., int]: ...
+
+
+_loaders: list[Callable[[], HttpServing]] = []
+
+
+def provide_http(load: Callable[[], HttpServing]) -> None:
+    """Set the function that loads what serves a server over HTTP."""
+    _loaders[:] = [load]
+
+
+def http_serving() -> HttpServing:
+    """Return what serves a server over HTTP."""
+    return _loaders[0]()
