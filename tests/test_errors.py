@@ -23,7 +23,7 @@ from jsonrpc_fast.codes import ErrorCode, Hint, ParseErrorCode
 from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_11_25, Limits, Profile
 from jsonrpc_fast.types import UNSET
 
-from .mutations import LINES, MADE, TOKEN, mutated
+from .fuzz.mutate import LINES, MADE, TOKEN, mutants
 from .support.examples import scaled_examples
 from .support.tables import rows
 
@@ -301,12 +301,12 @@ def test_faults_show_nothing_of_a_marked_message(impl: ModuleType) -> None:
 
 
 @scaled_examples(2)
-@given(text=mutated(MARKED), profile=st.sampled_from(PROFILES))
+@given(text=mutants(MARKED), profile=st.sampled_from(PROFILES))
 def test_faults_show_nothing_of_a_mutated_message(impl: ModuleType, text: bytes, profile: Profile) -> None:
     check_nothing_is_shown(impl, text, profile)
 
 
-@given(text=st.one_of(mutated(), st.binary(max_size=40), st.text(max_size=40)))
+@given(text=st.one_of(mutants(), st.binary(max_size=40), st.text(max_size=40)))
 def test_decoding_returns_faults(impl: ModuleType, text: bytes | str) -> None:
     item = impl.decode(text)
     kinds = (impl.Request, impl.Notification, impl.Response, impl.ParseError)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_03_26, PRESETS, Limits, Profile
 from jsonrpc_fast.types import UNSET
 
-from ..mutations import LINES, REPLACEMENTS, mutated
+from ..fuzz.mutate import LINES, REPLACEMENTS, mutants
 from ..support.comparison import Backends, assert_same
 from ..support.describe import describe
 from ..support.examples import scaled_examples
@@ -33,8 +33,8 @@ PROFILES = [
     Profile(null_request_ids=False, null_result_ids=True, errors_without_id=True, null_companions=True, batches=False),
 ]
 TEXTS = st.one_of(
-    mutated(),
-    mutated(),
+    mutants(),
+    mutants(),
     st.binary(max_size=30),
     st.text(st.sampled_from('{}[]:,"\\ud8e1.-0 tf'), max_size=20).map(str.encode),
     st.lists(st.sampled_from(REPLACEMENTS), max_size=12).map(b"".join),
@@ -47,7 +47,7 @@ def test_decode(backends: Backends, text: bytes, profile: Profile, raw: bool) ->
     assert_same(backends, lambda backend: backend.decode(text, profile, raw=raw))
 
 
-@given(text=mutated(), raw=st.booleans())
+@given(text=mutants(), raw=st.booleans())
 def test_decode_in_every_profile(backends: Backends, text: bytes, raw: bool) -> None:
     for profile in PROFILES:
         assert_same(backends, lambda backend, profile=profile: backend.decode(text, profile, raw=raw))
@@ -142,7 +142,7 @@ def test_parse(backends: Backends, obj: Any, profile: Profile) -> None:
         assert_same(backends, lambda backend, name=name: getattr(backend, name).from_dict(obj, profile), show)
 
 
-@given(text=mutated(), profile=st.sampled_from(PROFILES))
+@given(text=mutants(), profile=st.sampled_from(PROFILES))
 def test_parse_of_what_orjson_reads(backends: Backends, text: bytes, profile: Profile) -> None:
     try:
         obj = orjson.loads(text)
@@ -214,7 +214,7 @@ def test_encode_what_was_parsed(backends: Backends, obj: Any, default: Any, opti
     assert_same(backends, encode, bytes)
 
 
-@given(text=mutated(LINES), raw=st.booleans())
+@given(text=mutants(LINES), raw=st.booleans())
 def test_answer(backends: Backends, text: bytes, raw: bool) -> None:
     def answer(backend: ModuleType) -> bytes:
         def handler(call: Any) -> Any:

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from jsonrpc_fast.types import Classification, Kind
 
-from ..mutations import mutated
+from ..fuzz.mutate import mutants
 from ..support.tables import rows
 
 CASES = [
@@ -48,7 +48,7 @@ def test_fields() -> None:
     assert Classification._fields == ("kind", "method", "id")
 
 
-@given(text=mutated())
+@given(text=mutants())
 def test_classify_agrees_with_decode(impl: ModuleType, text: bytes) -> None:
     message = impl.decode(text)
     kind, method, id = impl.classify(text)

@@ -22,9 +22,9 @@ from jsonrpc_fast.profile import (
     Profile,
 )
 
-from ..mutations import WIRE
+from ..fuzz.mutate import LINES
 from ..support.describe import describe
-from ..support.places import SPEC
+from ..support.places import SPEC, WIRE
 from ..support.tables import rows
 
 # Requests, notifications, results, errors.
@@ -75,13 +75,13 @@ def check_payloads(items: list[Any], lines: list[bytes]) -> None:
 
 
 def test_all_wire_files_are_present() -> None:
-    assert [path.stem for path in WIRE] == sorted(WIRE_COUNTS)
+    assert sorted(path.stem for path in WIRE.iterdir()) == sorted(WIRE_COUNTS)
 
 
-@rows("path", WIRE, ids=lambda path: path.stem)
-def test_wire(impl: ModuleType, path: Path) -> None:
-    profile, *expected = WIRE_COUNTS[path.stem]
-    data = path.read_bytes()
+@rows("name", WIRE_COUNTS)
+def test_wire(impl: ModuleType, name: str) -> None:
+    profile, *expected = WIRE_COUNTS[name]
+    data = WIRE.joinpath(f"{name}.ndjson").read_bytes()
     items = stream(impl, data, profile)
     assert counts(items) == tuple(expected)
     check_payloads(items, data.splitlines())
@@ -90,7 +90,7 @@ def test_wire(impl: ModuleType, path: Path) -> None:
 
 def test_wire_equals_the_corpora(corpora: Path) -> None:
     theirs = {path.name: path.read_bytes() for path in (corpora / "wire").iterdir()}
-    assert {path.name: path.read_bytes() for path in WIRE} == theirs
+    assert {path.name: path.read_bytes() for path in WIRE.iterdir()} == theirs
 
 
 def test_spec_equals_the_corpora(corpora: Path) -> None:
@@ -175,7 +175,7 @@ def test_vectors_of_other_implementations(impl: ModuleType, corpora: Path) -> No
 
 
 def test_both_backends_agree(backends: tuple[ModuleType, ModuleType], corpora: Path) -> None:
-    texts = [line for path in WIRE for line in path.read_bytes().splitlines()]
+    texts = list(LINES)
     for name in ("eth/messages.ndjson", "lsp/inspector_messages.ndjson"):
         texts += (corpora / name).read_bytes().split(b"\n")
     for line in (corpora / "mcp" / "spec_messages.ndjson").read_bytes().splitlines():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jsonrpc_fast.profile import JSONRPC, LSP, MCP_2025_11_25, Limits
 
-from ..mutations import LINES, MADE, mutated
+from ..fuzz.mutate import LINES, MADE, mutants
 from ..support.describe import Description, describe, fault, notification, request, result, text_fault
 from ..support.tables import rows
 
@@ -217,7 +217,7 @@ class TestClose:
 
 LINE = st.one_of(
     st.sampled_from([*LINES, *MADE]).map(lambda line: line.replace(b"\n", b" ")),
-    mutated().map(lambda line: line.replace(b"\n", b" ")),
+    mutants().map(lambda line: line.replace(b"\n", b" ")),
     st.sampled_from([b"", b" ", b"\r", b"1", b"[]", b"\xff", b"x" * 300, "\u2028".encode(), b"\xef\xbb\xbf"]),
 )
 

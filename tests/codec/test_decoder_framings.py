@@ -17,7 +17,7 @@ from jsonrpc_fast.framing.frames import FRAMINGS, MAX_HEADER_BYTES, frame
 from jsonrpc_fast.framing.sse import EventDecoder
 from jsonrpc_fast.profile import LSP, Limits
 
-from ..mutations import LINES, MADE, mutated
+from ..fuzz.mutate import LINES, MADE, mutants
 from ..support.chunks import bytewise, cut
 from ..support.comparison import Backends
 from ..support.describe import Description, describe, notification, request, text_fault
@@ -474,7 +474,7 @@ def test_auto_accepts_every_buffer(impl: ModuleType, framing: Any) -> None:
 
 TEXT = st.one_of(
     st.sampled_from([*LINES, *MADE]),
-    mutated(),
+    mutants(),
     st.sampled_from([b"1", b"[]", b"\xff", b" ", b"log line", b"x" * 300, ONE, TWO]),
 )
 NOISE = st.sampled_from(
@@ -582,7 +582,7 @@ def test_max_items(impl: ModuleType, data: bytes, framing: str) -> None:
 
 
 @given(
-    texts=st.lists(st.one_of(st.sampled_from([*LINES, *MADE, b"", b"x", b"x" * 300]), mutated()), max_size=6),
+    texts=st.lists(st.one_of(st.sampled_from([*LINES, *MADE, b"", b"x", b"x" * 300]), mutants()), max_size=6),
     framing=st.sampled_from(FRAMINGS),
     frames=st.sampled_from(FRAMED),
     sizes=st.lists(st.integers(0, 400), max_size=20),

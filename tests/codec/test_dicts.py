@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, LENIENT, Limits, Profile
 
-from ..mutations import mutated
+from ..fuzz.mutate import mutants
 from ..support.comparison import Backends, assert_same
 from ..support.tables import rows
 
@@ -162,13 +162,13 @@ def test_encode_judges(impl: ModuleType) -> None:
         impl.encode_dict({"jsonrpc": "2.0", "id": 1, "result": 1, 2: 3})
 
 
-@given(text=mutated())
+@given(text=mutants())
 def test_agreement(backends: Backends, text: bytes) -> None:
     for profile in (JSONRPC, LENIENT.replace(big_ints="exact"), JSONRPC.replace(limits=Limits(depth=2, id_bytes=32))):
         assert_same(backends, lambda backend, profile=profile: backend.decode_dict(text, profile), lambda value: value)
 
 
-@given(text=mutated(), spaces=st.sampled_from([b"", b" ", b"\n"]))
+@given(text=mutants(), spaces=st.sampled_from([b"", b" ", b"\n"]))
 def test_what_is_written_is_read_again(impl: ModuleType, text: bytes, spaces: bytes) -> None:
     try:
         message = impl.decode_dict(spaces + text)

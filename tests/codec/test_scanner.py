@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jsonrpc_fast.codec import _scanner
 from jsonrpc_fast.codec._scanner import Envelope, Malformed, Value, scan
 
-from ..mutations import mutated
+from ..fuzz.mutate import mutants
 from ..support.examples import scaled_examples
 from ..support.tables import rows
 from ..support.timing import min_seconds, thread_seconds
@@ -95,7 +95,7 @@ def test_truncated_json(parts: tuple[bytes, list[tuple[int, int | None]], int]) 
 
 
 @scaled_examples(2)
-@given(text=mutated())
+@given(text=mutants())
 def test_mutated_messages(text: bytes) -> None:
     check_against_orjson(text)
 

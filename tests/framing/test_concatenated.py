@@ -17,7 +17,7 @@ from jsonrpc_fast.framing.concatenated import ConcatenatedFrames
 from jsonrpc_fast.framing.frames import Frame, frame
 from jsonrpc_fast.profile import HEAD_BYTES, JSONRPC, Limits
 
-from ..mutations import mutated
+from ..fuzz.mutate import mutants
 from ..support.chunks import bytewise, cut
 from ..support.describe import describe, request, text_fault
 from ..support.tables import rows
@@ -137,7 +137,7 @@ SOUP = st.lists(
 
 
 @given(
-    data=st.one_of(SOUP, SOUP.map(BOM.__add__), mutated()), sizes=st.lists(st.integers(0, 9)), limit=st.integers(1, 30)
+    data=st.one_of(SOUP, SOUP.map(BOM.__add__), mutants()), sizes=st.lists(st.integers(0, 9)), limit=st.integers(1, 30)
 )
 def test_any_chunking_gives_the_frames_of_the_rules(data: bytes, sizes: list[int], limit: int) -> None:
     expected = reference(data, limit)
@@ -147,7 +147,7 @@ def test_any_chunking_gives_the_frames_of_the_rules(data: bytes, sizes: list[int
 
 
 @given(
-    data=st.one_of(SOUP, SOUP.map(BOM.__add__), mutated()), sizes=st.lists(st.integers(0, 9)), limit=st.integers(1, 30)
+    data=st.one_of(SOUP, SOUP.map(BOM.__add__), mutants()), sizes=st.lists(st.integers(0, 9)), limit=st.integers(1, 30)
 )
 def test_both_decoders_give_the_items_of_the_frames(
     impl: ModuleType, data: bytes, sizes: list[int], limit: int

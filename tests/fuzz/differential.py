@@ -30,9 +30,8 @@ from jsonrpc_fast.errors import EncodeError, ParseError
 from jsonrpc_fast.framing.frames import FRAMINGS
 
 from ..support.comparison import plain
-from ..support.places import WIRE
 from ..support.raw_laws import broken_law, broken_law_of_stream
-from .mutate import Values, message
+from .mutate import LINES, Values, message
 from .objects import Objects
 
 VALUES = 24  # payloads that are compared for each message
@@ -63,8 +62,7 @@ PROFILES: list[Profile] = [
 
 def seeds() -> list[bytes]:
     """The short captured lines."""
-    lines = [line for file in sorted(WIRE.iterdir()) for line in file.read_bytes().splitlines()]
-    return [line for line in lines if len(line) < 1000]
+    return [line for line in LINES if len(line) < 1000]
 
 
 def shown(module: Any, item: Any) -> object:

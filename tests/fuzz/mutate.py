@@ -1,10 +1,47 @@
-"""Texts that resemble JSON-RPC: real shapes in any order and spacing, and mutations."""
+"""Texts that resemble JSON-RPC: real messages, shapes in any order and spacing, and mutations.
+
+The functions take a generator of random numbers. `mutants` is the same for Hypothesis.
+"""
 
 from __future__ import annotations
 
 import random
+import re
 
 import orjson
+from hypothesis import strategies as st
+
+from ..support.places import WIRE
+
+LINES = [line for path in sorted(WIRE.glob("*.ndjson")) for line in path.read_bytes().splitlines()]
+"""Captured messages of other projects."""
+MADE = [
+    rb'{"jsonrpc":"2.0","id":18446744073709551616,"method":"m","params":[123456789012345678901234567890,-0,1e2]}',
+    rb'{"jsonrpc":"2.0","\u0069d":"\ud83d\ude00","m\u0065thod":"\u00e9\n","params":{"a":{"b":[[[]]]}}}',
+    rb'{"jsonrpc":"2.0","id":1.50,"error":{"code":-32000,"message":"","data":null},"x":{"id":1,"id":2}}',
+    rb'[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":1,"result":null,"error":null},[],1]',
+    b' [ {"id" : null , "result" : {} , "jsonrpc" : "2.0" } ,\r\n\t{"method":"","jsonrpc":"2.0","params":null} ] ',
+]
+"""Messages with what captured ones rarely have."""
+TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[-+.0-9eE]+|[a-z]+|[ \t\r\n]+|.', re.DOTALL)
+REPLACEMENTS = [
+    *(b'"jsonrpc" "id" "method" "params" "result" "error" "code" "message" "data" "2.0" "" "x"'.split()),
+    *(rb'"\u0069d" "\u006d\u0065thod" "json\u0072pc" "2\u002e0" "\ud83d\ude00" "\ud800" "\u12" "\x" "\/"'.split()),
+    *(b"null true false nul 0 -0 1 -1 1.0 1.5 1e2 1e400 0.1e-7 -1e-400 12345678901234567.8 01 1. - NaN".split()),
+    *(b"9223372036854775807 9223372036854775808 18446744073709551615 18446744073709551616".split()),
+    *(b"-9223372036854775808 -9223372036854775809 123456789012345678901234567890123456789012".split()),
+    *(310 * b"9", 309 * b"9", 308 * b"9", b"1" + 308 * b"0", 41 * b"1" + b".0", b'"' + 41 * b"i" + b'"'),
+    *(b"{ } [ ] {} [] [[]] [[[]]] [[[[]]]] : , ,, :1 {]".split()),
+    *(b"\xc3\xa9", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\x00", b"\x1f", b"\x7f", b"\n", b" ", b""),
+    *(
+        b'{"a":1}',
+        b'[1,"a"]',
+        b'{"code":1,"message":"m"}',
+        b'{"code":1.0,"message":"m"}',
+        b'"a\xc3\xa9"',
+        b'"\xf4\x90\x80\x80"',
+    ),
+]
 
 # Members in every relevant spelling, with values that are valid, nearly valid and invalid.
 _NAMES = {
@@ -205,8 +242,45 @@ def _value(rng: random.Random, level: int) -> bytes:
     return rng.choice(rng.choice(kinds))
 
 
+def mutants(lines: list[bytes] | None = None) -> st.SearchStrategy[bytes]:
+    """Real messages with up to four mutations, for Hypothesis."""
+    lines = lines or [*LINES, *MADE, *MADE, *MADE]
+    return st.randoms(use_true_random=False).map(lambda rng: mutant(rng, lines))
+
+
+def mutant(rng: random.Random, lines: list[bytes]) -> bytes:
+    """One of the lines, or two as a batch, with up to four mutations."""
+    text = rng.choice(lines)
+    if rng.randrange(8) == 7:
+        text = b"[" + text + b"," + rng.choice(LINES) + b"]"
+    for _ in range(rng.randrange(5)):
+        text = mutated(rng, text)
+    return text
+
+
 def mutated(rng: random.Random, text: bytes) -> bytes:
-    """A text with one mutation."""
+    """A text with one mutation, of its tokens or of its bytes."""
+    return _with_other_tokens(rng, text) if rng.randrange(2) else _with_other_bytes(rng, text)
+
+
+def _with_other_tokens(rng: random.Random, text: bytes) -> bytes:
+    tokens = TOKEN.findall(text)
+    at = rng.randrange(max(len(tokens), 1))
+    choice = rng.randrange(5)
+    if choice < 2:
+        tokens[at : at + 1] = [rng.choice(REPLACEMENTS)]
+    elif choice == 2:
+        del tokens[at : at + rng.choice((1, 1, 2, 4))]
+    elif choice == 3:
+        # Whole members are four tokens: a name, a colon, a value, a comma.
+        tokens[at:at] = tokens[at : at + rng.choice((1, 4, 4, 8))]
+    elif tokens:
+        other = rng.randrange(len(tokens))
+        tokens[at], tokens[other] = tokens[other], tokens[at]
+    return b"".join(tokens)
+
+
+def _with_other_bytes(rng: random.Random, text: bytes) -> bytes:
     at = rng.randrange(len(text) + 1)
     to = min(len(text), at + rng.choice((1, 1, 2, 4, 8, 40)))
     choice = rng.randrange(7)

@@ -553,8 +553,7 @@ class Wires:
 
     async def nth(self, number: int) -> Wire:
         """Return the wire of a connection, when it is made."""
-        while len(self.made) <= number:
-            await asyncio.sleep(0.1)
+        await eventually(lambda: len(self.made) > number, 3600)
         return self.made[number]
 
     async def subscribing(self, number: int) -> tuple[Wire, int]:
