@@ -2,51 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import inf, isfinite
-from typing import Any
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Any, Final
+
+MAX_PORT: Final = 65535
 
 
-def check_seconds(name: str, value: object, *, may_be_none: bool = True, may_be_infinite: bool = False) -> None:
+def check_seconds(
+    name: str,
+    value: object,
+    *,
+    may_be_none: bool = True,
+    may_be_zero: bool = True,
+    may_be_infinite: bool = False,
+) -> None:
     """Check a duration.
 
     Args:
         name: The name of the option, for the error's text.
         value: What the caller gave.
         may_be_none: Whether None is accepted.
+        may_be_zero: Whether 0 is accepted.
         may_be_infinite: Whether infinity is accepted.
 
     Raises:
         TypeError: `value` is not a number.
-        ValueError: `value` is negative, NaN, or infinite.
+        ValueError: `value` is negative or NaN, or 0 or infinite where that is not accepted.
     """
     if value is None and may_be_none:
         return
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
-    if not value >= 0 or not (isfinite(value) or (may_be_infinite and value == inf)):
-        raise ValueError(f"{name} must be 0 seconds or more")
+    if not value >= 0 or (value == 0 and not may_be_zero) or not (may_be_infinite or value < inf):
+        wanted = "0 seconds or more" if may_be_zero else "more than 0 seconds"
+        raise ValueError(f"{name} must be {wanted}{'' if may_be_infinite else ', and finite'}")
 
 
-def check_count(name: str, value: object, minimum: int, *, may_be_none: bool = True) -> None:
+def check_count(
+    name: str,
+    value: object,
+    minimum: int,
+    maximum: int | None = None,
+    *,
+    may_be_none: bool = True,
+    show: Callable[[int], str] = str,
+) -> None:
     """Check a whole number that has a minimum.
 
     Args:
         name: The name of the option, for the error's text.
         value: What the caller gave.
         minimum: The smallest accepted value.
+        maximum: The largest accepted value; None: there is none.
         may_be_none: Whether None is accepted.
+        show: How the error's text writes the range, such as `oct`.
 
     Raises:
         TypeError: `value` is not an int.
-        ValueError: `value` is below `minimum`.
+        ValueError: `value` is out of range.
     """
     if value is None and may_be_none:
         return
     if type(value) is not int:
         raise TypeError(f"{name} must be an int, not {type(value).__name__}")
-    if value < minimum:
-        raise ValueError(f"{name} must be {minimum} or more")
+    if value < minimum or (maximum is not None and value > maximum):
+        rest = "or more" if maximum is None else f"to {show(maximum)}"
+        raise ValueError(f"{name} must be {show(minimum)} {rest}")
 
 
 def check_type(name: str, value: object, *kinds: Any, may_be_none: bool = False) -> None:
@@ -87,3 +109,16 @@ def check_texts(name: str, value: object, *, may_be_none: bool = True) -> None:
         for key, text in value.items():
             check_type(f"a name in {name}", key, str)
             check_type(f"a value in {name}", text, str)
+
+
+def check_functions(name: str, value: object, *, may_be_none: bool = True) -> None:
+    """Check an argument that maps names to functions, such as handlers.
+
+    Raises:
+        TypeError: `value` is not a mapping, a name is not a str, or a function is not callable.
+    """
+    check_type(name, value, Mapping, may_be_none=may_be_none)
+    if isinstance(value, Mapping):
+        for key, function in value.items():
+            check_type(f"a name in {name}", key, str)
+            check_callable(f"a function in {name}", function, may_be_none=False)

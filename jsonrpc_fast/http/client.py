@@ -92,7 +92,7 @@ class _BaseClient(AnswerReader):
         if client is not None and options:
             raise TypeError("pass an HTTP client or its options, not both")
         self._errors = errors_of(library)
-        self._url = url_of(url, library)
+        self._url = url_of(url, library, may_be_relative=client is not None or "base_url" in options)
         self._timeout = timeout
         self._max_response = max_response
         self._encoding: Any = {"delimited": False, "default": default, "option": option}

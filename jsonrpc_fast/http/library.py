@@ -14,6 +14,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
+from .._checks import MAX_PORT, check_count
 from ..errors import CallTimeout, ConnectionLost, InvalidResponse
 
 NAMES: Final = ("httpx2", "httpx")
@@ -35,20 +36,29 @@ def library_of(*given: object) -> ModuleType:
     return import_module(names.pop()) if names else _default()
 
 
-def url_of(url: object, library: ModuleType) -> Any:
+def url_of(url: object, library: ModuleType, *, may_be_relative: bool = False) -> Any:
     """Return a URL as the library represents it.
+
+    Args:
+        url: The URL, as a str or an object of the library.
+        library: What `library_of` returned.
+        may_be_relative: Whether the HTTP client may know the rest of it.
 
     Raises:
         TypeError: It is not a str.
-        ValueError: It is malformed.
+        ValueError: It is malformed, or not a URL of HTTP.
     """
     text = str(url) if _names_of(type(url)) else url
     if not isinstance(text, str):
         raise TypeError(f"the URL must be a str, not {type(url).__name__}")
     try:
-        return library.URL(text)
+        parsed = library.URL(text)
     except (library.InvalidURL, UnicodeError):
         raise ValueError("the URL is malformed") from None
+    if (parsed.scheme not in ("http", "https") or not parsed.host) and (parsed.scheme or not may_be_relative):
+        raise ValueError("the URL must begin with http:// or https:// and have a host")
+    check_count("the port of the URL", parsed.port, 0, MAX_PORT)
+    return parsed
 
 
 def check_client(client: object, library: ModuleType, kind: str) -> None:

@@ -115,16 +115,14 @@ def check_options(**options: Unpack[SessionOptions]) -> SessionOptions:
     for name, minimum in _MINIMUMS.items():
         check_count(name, values[name], minimum, may_be_none=False)
     check_seconds("timeout", checked["timeout"], may_be_infinite=True)
-    check_seconds("heartbeat_seconds", checked["heartbeat_seconds"])
+    check_seconds("heartbeat_seconds", checked["heartbeat_seconds"], may_be_zero=False)
     check_seconds("close_seconds", checked["close_seconds"], may_be_none=False)
     if checked["end_seconds"] is not UNSET:
         check_seconds("end_seconds", checked["end_seconds"])
     check_type("convention", checked["convention"], Convention, may_be_none=True)
-    if checked["heartbeat_seconds"] is not None:
-        if not checked["heartbeat_seconds"]:
-            raise ValueError("heartbeat_seconds must be more than 0")
-        if checked["convention"] is not None and checked["convention"].ping is None:
-            raise ValueError("heartbeat_seconds needs a convention that has a ping")
+    convention = checked["convention"]
+    if checked["heartbeat_seconds"] is not None and convention is not None and convention.ping is None:
+        raise ValueError("heartbeat_seconds needs a convention that has a ping")
     check_type("group", checked["group"], SessionGroup, may_be_none=True)
     check_callable("id_factory", checked["id_factory"])
     check_callable("default", checked["default"])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import socket
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +17,15 @@ from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.http import Endpoint, WsgiEndpoint
 from jsonrpc_fast.session import ReconnectingSession, Session, SessionGroup, SessionOptions
-from jsonrpc_fast.transports import MemoryTransport, StdioClient, StdioServer, TcpClient, UnixClient
+from jsonrpc_fast.transports import (
+    MemoryTransport,
+    StdioClient,
+    StdioServer,
+    TcpClient,
+    TcpServer,
+    UnixClient,
+    UnixServer,
+)
 from jsonrpc_fast.transports.options import MessageOptions, TransportOptions
 
 from ..support.tables import table
@@ -41,6 +51,13 @@ CONSTRUCTORS: list[tuple[str, Callable[[], Any], Callable[[], dict[str, Any]]]] 
     ("MemoryTransport", lambda: MemoryTransport, dict),
     ("TcpClient", lambda: TcpClient, lambda: {"host": "localhost", "port": 1}),
     ("UnixClient", lambda: UnixClient, lambda: {"path": "path"}),
+    ("TcpServer", lambda: TcpServer, lambda: {"serve": len, "port": 0}),
+    ("UnixServer", lambda: UnixServer, lambda: {"serve": len, "path": "path"}),
+    (
+        "WebSocketServer",
+        lambda: make("jsonrpc_fast.transports.websocket", "WebSocketServer"),
+        lambda: {"serve": len, "port": 0},
+    ),
     ("StdioClient", lambda: StdioClient, lambda: {"command": ["program"]}),
     ("StdioServer", lambda: StdioServer, dict),
     (
@@ -119,7 +136,9 @@ def options_of(name: str) -> list[str]:
     for module, names in (
         ("jsonrpc_fast.http", ("EndpointOptions",)),
         ("jsonrpc_fast.transports.stream.transport", ("SocketOptions", "MessageSocketOptions")),
+        ("jsonrpc_fast.transports.stream.server", ("ServerOptions",)),
         ("jsonrpc_fast.transports.websocket.transport", ("WebSocketOptions",)),
+        ("jsonrpc_fast.transports.websocket.server", ("WebSocketServerOptions",)),
     ):
         if name in names:
             kind = getattr(importlib.import_module(module), name)
@@ -173,3 +192,66 @@ def test_what_people_mix_up() -> None:
                 with pytest.raises(TypeError) as caught:
                     make_it()
                 assert str(caught.value) == text
+
+
+def test_ranges() -> None:
+    """An error names the argument and what it may be."""
+    http = pytest.importorskip("jsonrpc_fast.http.client")
+    server = make("jsonrpc_fast.mcp.server", "Server")
+    positive = "must be more than 0 seconds, and finite"
+    url_text = "the URL must begin with http:// or https:// and have a host"
+    unbound, unbound_unix = socket.socket(), socket.socket(socket.AF_UNIX)
+    with table() as row, unbound, unbound_unix:
+        for make_it, text in (
+            (lambda: TcpServer(serve, port=65536), "port must be 0 to 65535"),
+            (lambda: TcpServer(serve, port=-1), "port must be 0 to 65535"),
+            (lambda: TcpClient("localhost", 65536), "port must be 1 to 65535"),
+            (lambda: TcpClient("localhost", 0), "port must be 1 to 65535"),
+            (lambda: TcpServer(serve, port=1, backlog=0), "backlog must be 1 to 2147483647"),
+            (lambda: TcpServer(serve, port=1, backlog=2**31), "backlog must be 1 to 2147483647"),
+            (lambda: TcpServer(serve, port=1, reuse_port=1), "reuse_port must be a bool, not int"),  # type: ignore[arg-type]
+            (lambda: TcpServer(serve, port=1, reuse_port=None), "reuse_port must be a bool, not NoneType"),  # type: ignore[arg-type]
+            (lambda: TcpServer(serve, sock=unbound), "sock must listen, or be bound to an address"),
+            (lambda: UnixServer(serve, sock=unbound_unix), "sock must listen, or be bound to an address"),
+            (lambda: UnixServer(serve, "path", mode=0o1000), "mode must be 0o0 to 0o777"),
+            (lambda: UnixServer(serve, "path", mode=-1), "mode must be 0o0 to 0o777"),
+            (lambda: UnixServer(serve, ""), "path must not be empty"),
+            (lambda: UnixServer(serve, b"path"), "path must be a str or a PathLike, not bytes"),  # type: ignore[arg-type]
+            (lambda: UnixClient(""), "path must not be empty"),
+            (lambda: UnixClient("a\0b"), "path must not hold a NUL after its beginning"),
+            (
+                lambda: Session(transport(), heartbeat_seconds=0),
+                f"heartbeat_seconds {positive}",
+            ),
+            *[
+                (
+                    partial(server, "n", "1", state_seconds=wrong),
+                    f"state_seconds {positive}",
+                )
+                for wrong in (-1, 0, float("inf"), float("nan"))
+            ],
+            *[
+                (
+                    partial(mcp.connect, url),
+                    "server must be a program, or a URL that begins with http:// or https://: unknown scheme",
+                )
+                for url in ("ftp://localhost/", "WS://localhost/", "unix+http:///run/socket")
+            ],
+            (lambda: mcp.connect(""), "command must name a program"),
+            (lambda: mcp.connect("http:///mcp"), url_text),
+            (lambda: mcp.connect("http://localhost:65536/"), "the port of the URL must be 0 to 65535"),
+            (lambda: http.HttpClient("ftp://localhost/"), url_text),
+            (lambda: http.HttpClient("localhost/rpc"), url_text),
+            (lambda: http.AsyncHttpClient(""), url_text),
+            (lambda: http.HttpClient("http://localhost:65536/"), "the port of the URL must be 0 to 65535"),
+            (lambda: mcp.connect("p", handlers={"roots/list": 5}), "a function in handlers must be callable, not int"),  # type: ignore[dict-item]
+            (lambda: mcp.connect("p", handlers={5: len}), "a name in handlers must be a str, not int"),  # type: ignore[dict-item]
+        ):
+            with row(text):
+                with pytest.raises((TypeError, ValueError)) as caught:
+                    make_it()
+                assert str(caught.value) == text
+
+
+async def serve(transport: object) -> None:
+    raise AssertionError("nobody connects")

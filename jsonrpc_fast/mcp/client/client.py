@@ -28,7 +28,7 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
-from ..._checks import check_callable, check_count, check_seconds, check_type
+from ..._checks import check_callable, check_count, check_functions, check_seconds, check_type
 from ..._version import __version__
 from ...codec._payloads import decoded
 from ...codes import McpErrorCode
@@ -111,7 +111,7 @@ class Client:
         **options: Unpack[SessionOptions],
     ) -> None:
         check_type("mode", mode, str)
-        check_type("handlers", handlers, Mapping, may_be_none=True)
+        check_functions("handlers", handlers)
         check_callable("on_notification", on_notification)
         check_type("info", info, Implementation, may_be_none=True)
         check_type("capabilities", capabilities, ClientCapabilities, may_be_none=True)

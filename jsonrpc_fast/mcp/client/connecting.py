@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -44,6 +45,9 @@ SAFE_VARIABLES: Final = (
     else ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 )
 """The variables that a server inherits: the same as with the official SDKs, none of which holds a secret."""
+
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 @runtime_checkable
@@ -119,7 +123,7 @@ def connect(
 
     Raises:
         TypeError: There are arguments for a program but no program, or for HTTP but no URL; or one has the wrong type.
-        ValueError: The mode is unknown, or an option is out of range.
+        ValueError: The mode is unknown, the URL has another scheme, or an option is out of range.
         ImportError: The server is a URL, and the extra `http` is not installed.
     """
     if isinstance(server, LocalServer):
@@ -131,6 +135,8 @@ def connect(
     check_texts("env", env)
     start: Callable[[], ProgramTransport] | None = None
     is_url = isinstance(server, str) and server.lower().startswith(("http://", "https://"))
+    if not is_url and isinstance(server, str) and _SCHEME.match(server):
+        raise ValueError("server must be a program, or a URL that begins with http:// or https://: unknown scheme")
     if not is_url and (headers is not None or auth is not None or http_client is not None):
         raise TypeError("headers, auth and http_client apply to a URL")
     is_program = isinstance(server, (str, os.PathLike)) and not is_url

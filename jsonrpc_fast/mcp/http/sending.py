@@ -105,8 +105,6 @@ class HttpSender:
         self.library: Any = libraries.library_of(http_client, auth)
         libraries.check_client(http_client, self.library, "AsyncClient")
         self.url: Any = libraries.url_of(url, self.library)
-        if self.url.scheme not in ("http", "https") or not self.url.host:
-            raise ValueError("the URL must begin with http:// or https:// and have a host")
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
         self._auth = auth
         self._http = http_client

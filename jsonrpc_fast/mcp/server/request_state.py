@@ -18,13 +18,13 @@ import binascii
 import hashlib
 import hmac
 import json
-import math
 import secrets
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
+from ..._checks import check_seconds
 from ..._logs import logger_of
 from ...errors import RpcError, invalid_params
 
@@ -67,15 +67,14 @@ class StateSeal:
         clock: Returns the time in seconds. It must be the same for all processes with the same key.
 
     Raises:
-        TypeError: `key` is none of these.
-        ValueError: A key is too short, there is none, or `seconds` is not a positive number.
+        TypeError: `key` is none of these, or a cipher that does not work; or `seconds` is not a number.
+        ValueError: A key is too short, there is none, or `seconds` is not positive and finite.
     """
 
     def __init__(
         self, key: StateKey | None, server: str, seconds: float, clock: Callable[[], float] = time.time
     ) -> None:
-        if not (seconds > 0 and math.isfinite(seconds)):
-            raise ValueError("state_seconds must be a positive number")
+        check_seconds("state_seconds", seconds, may_be_none=False, may_be_zero=False)
         self._cipher = _cipher_of(key)
         self._server = server
         self._seconds = seconds
@@ -147,13 +146,25 @@ def _cipher_of(key: object) -> StateCipher:
     if key is None:
         return _Signer([secrets.token_bytes(_MIN_KEY_BYTES)])
     if isinstance(key, StateCipher):
-        return key
+        return _checked(key)
     keys = [key] if isinstance(key, bytes) else key
     if not isinstance(keys, Sequence) or not all(isinstance(each, bytes) for each in keys):
         raise TypeError("state_key must be bytes, several of these, or a cipher such as Fernet")
     if not keys or min(map(len, keys)) < _MIN_KEY_BYTES:
         raise ValueError(f"state_key must have {_MIN_KEY_BYTES} random bytes: secrets.token_bytes({_MIN_KEY_BYTES})")
     return _Signer(keys)
+
+
+def _checked(cipher: StateCipher) -> StateCipher:
+    """Return a cipher that decrypts what it encrypts. Raises TypeError if it does not."""
+    try:
+        token: object = cipher.encrypt(b"state")
+        is_usable = isinstance(token, bytes) and token.isascii() and cipher.decrypt(token) == b"state"
+    except Exception as error:
+        raise TypeError("state_key must be a cipher that encrypts bytes, which this one does not") from error
+    if not is_usable:
+        raise TypeError("state_key must be a cipher whose tokens are ASCII bytes, which it decrypts to the same bytes")
+    return cipher
 
 
 def _refusal(reason: str) -> RpcError:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ..._checks import check_callable, check_count, check_seconds, check_type
+from ..._checks import check_callable, check_count, check_type
 from ...profile import Profile
 from ...session import SessionOptions
 from ...session.options import check_options
@@ -137,7 +137,6 @@ class Server(Decorators):
         check_type("cache_scope", cache_scope, str)
         check_type("capabilities", capabilities, ServerCapabilities, may_be_none=True)
         check_type("tasks", tasks, TaskStore, may_be_none=True)
-        check_seconds("state_seconds", state_seconds, may_be_none=False)
         super().__init__(provider=name, strict=strict, ignore_unknown=ignore_unknown)
         texts: dict[str, Any] = {"title": title, "description": description, "website_url": website_url}
         if icons is not None:

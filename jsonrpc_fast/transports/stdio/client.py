@@ -91,6 +91,8 @@ class StdioClient(DescriptorTransport):
         check_type("command", command, Sequence)
         for part in command:
             check_type("a part of command", part, str, os.PathLike)
+        if not command or not os.fspath(command[0]):
+            raise ValueError("command must name a program")
         check_texts("env", env)
         check_type("cwd", cwd, str, os.PathLike, may_be_none=True)
         check_seconds("exit_seconds", exit_seconds, may_be_none=False)

@@ -9,9 +9,9 @@ import ssl as tls
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ..._checks import check_count, check_seconds, check_type
+from ..._checks import MAX_PORT, check_count, check_seconds, check_type
 from .tls import TlsChannel
-from .transport import SocketOptions, StreamProtocol, StreamTransport, is_abstract
+from .transport import SocketOptions, StreamProtocol, StreamTransport, is_abstract, socket_path
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -68,6 +68,9 @@ class TcpClient(StreamTransport):
         server_hostname: The name that the server's certificate must have; `host` by default.
         connect_seconds: Until when the connection has to be open, with TLS; None: no limit but the system's.
         options: Options of `SocketTransport` and `ByteTransport`.
+
+    Raises:
+        TypeError, ValueError: An argument has the wrong type or value.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class TcpClient(StreamTransport):
     ) -> None:
         super().__init__(**options)
         check_type("host", host, str)
-        check_count("port", port, 0, may_be_none=False)
+        check_count("port", port, 1, MAX_PORT, may_be_none=False)
         check_type("server_hostname", server_hostname, str, may_be_none=True)
         check_seconds("connect_seconds", connect_seconds)
         check_context(ssl)
@@ -113,12 +116,14 @@ class UnixClient(StreamTransport):
     Args:
         path: The socket's path; a leading NUL byte makes it a name in Linux's abstract namespace.
         options: Options of `SocketTransport` and `ByteTransport`.
+
+    Raises:
+        TypeError, ValueError: An argument has the wrong type or value.
     """
 
     def __init__(self, path: str | os.PathLike[str], **options: Unpack[SocketOptions]) -> None:
         super().__init__(**options)
-        check_type("path", path, str, os.PathLike)
-        self._path = os.fspath(path)
+        self._path = socket_path(path)
 
     async def open_channel(self) -> None:
         if not is_abstract(self._path):

@@ -19,11 +19,13 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..._checks import check_count
+from ..._checks import check_count, check_type
 from .transport import is_abstract
 
 BACKLOG: Final = 100
 """The default of `backlog`."""
+MAX_BACKLOG: Final = 2**31 - 1
+"""What listen(2) takes."""
 BIND_ATTEMPTS: Final = 10
 """How many ports are tried to find one that is free on all addresses of a host."""
 FIRST_INHERITED: Final = 3
@@ -42,13 +44,15 @@ def inherited_sockets() -> list[socket.socket]:
         The sockets in the order of the units; [] if there are none for this process.
 
     Raises:
-        ValueError: LISTEN_FDS is not a number.
+        ValueError: LISTEN_FDS is not a number of descriptors.
         OSError: A descriptor is not a socket.
     """
     count, pid = os.environ.pop("LISTEN_FDS", "0"), os.environ.pop("LISTEN_PID", "")
     os.environ.pop("LISTEN_FDNAMES", None)
     if pid != str(os.getpid()):
         return []
+    if not (count.isascii() and count.isdecimal()):
+        raise ValueError("LISTEN_FDS must be a number of descriptors, 0 or more")
     found = [socket.socket(fileno=FIRST_INHERITED + index) for index in range(int(count))]
     for inherited in found:
         inherited.set_inheritable(False)
@@ -60,10 +64,10 @@ def check_socket(sock: object, *, is_unix: bool = False) -> None:
 
     Raises:
         TypeError: It is not a socket.
-        ValueError: It is closed or connected, or not a stream socket, or not a Unix socket.
+        ValueError: It is closed, not bound or connected, or not a stream socket, or not a Unix socket.
     """
-    if not isinstance(sock, socket.socket):
-        raise TypeError(f"sock must be a socket, not {type(sock).__name__}")
+    check_type("sock", sock, socket.socket)
+    assert isinstance(sock, socket.socket)
     if sock.fileno() < 0:
         raise ValueError("sock is closed")
     if sock.type != socket.SOCK_STREAM or (is_unix and not _is_unix(sock)):
@@ -71,11 +75,22 @@ def check_socket(sock: object, *, is_unix: bool = False) -> None:
     with contextlib.suppress(OSError):
         sock.getpeername()
         raise ValueError("sock must listen, or be bound to an address: it is connected")
+    if not _is_bound(sock):
+        raise ValueError("sock must listen, or be bound to an address")
 
 
 def check_backlog(backlog: object) -> None:
     """Raise TypeError or ValueError if it is not a number of connections."""
-    check_count("backlog", backlog, 1, may_be_none=False)
+    check_count("backlog", backlog, 1, MAX_BACKLOG, may_be_none=False)
+
+
+def _is_bound(sock: socket.socket) -> bool:
+    """Return whether a socket has an address. If not, asyncio chooses a port, and uvloop fails in `start`."""
+    try:
+        address = sock.getsockname()
+    except OSError:  # Windows
+        return False
+    return bool(address[1] if sock.family in (socket.AF_INET, socket.AF_INET6) else address)
 
 
 def _is_unix(sock: socket.socket) -> bool:

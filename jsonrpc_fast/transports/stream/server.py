@@ -15,9 +15,9 @@ import os
 import socket
 import ssl as tls
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from ..._checks import check_count, check_seconds
+from ..._checks import MAX_PORT, check_callable, check_count, check_seconds, check_type
 from ...errors import ConnectionLost, StateError
 from ...framing.http import HttpDetector
 from ..base import OVERDUE_SECONDS, SERVE_SECONDS, State
@@ -25,20 +25,24 @@ from .admission import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, Admission
 from .client import check_context
 from .listening import BACKLOG, bind_path, check_backlog, check_socket, inode_of, listen_on, listen_on_port
 from .tls import HANDSHAKE_SECONDS, TlsChannel
-from .transport import SocketOptions, SocketTransport, StreamProtocol, StreamTransport
+from .transport import SocketOptions, SocketTransport, StreamProtocol, StreamTransport, socket_path
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class ServerOptions(SocketOptions, total=False):
-    """Keyword options of servers; `StreamServer` describes them."""
+class ListeningOptions(TypedDict, total=False):
+    """Keyword options of servers for themselves, not for their connections; `StreamServer` describes them."""
 
     max_connections: int
     max_connections_per_host: int | None
     max_buffered_bytes: int | None
     sock: socket.socket | None
     backlog: int
+
+
+class ServerOptions(SocketOptions, ListeningOptions, total=False):
+    """Keyword options of servers of streams; `StreamServer` describes them."""
 
 
 Serve = Callable[[StreamTransport], Coroutine[Any, Any, object]]
@@ -122,6 +126,7 @@ class StreamServer:
     """
 
     def __init__(self, serve: Serve, **options: Unpack[ServerOptions]) -> None:
+        check_callable("serve", serve, may_be_none=False)
         rest = cast("dict[str, Any]", options)
         self._connections: set[AcceptedTransport] = set()
         self._admission = Admission(
@@ -336,6 +341,9 @@ class TcpServer(StreamServer):
         super().__init__(serve, **options)
         check_context(ssl)
         check_seconds("handshake_seconds", handshake_seconds)
+        check_type("host", host, str, may_be_none=True)
+        check_count("port", port, 0, MAX_PORT)
+        check_type("reuse_port", reuse_port, bool)
         if (port is None) is (self._sock is None):
             raise ValueError("a server needs either a port or sock")
         if self._sock is not None and (host is not None or reuse_port):
@@ -377,14 +385,14 @@ class UnixServer(StreamServer):
         **options: Unpack[ServerOptions],
     ) -> None:
         super().__init__(serve, **options)
-        check_count("mode", mode, 0)
+        check_count("mode", mode, 0, 0o777, show=oct)
         if (path is None) is (self._sock is None):
             raise ValueError("a server needs either a path or sock")
         if self._sock is not None:
             check_socket(self._sock, is_unix=True)
             if mode is not None:
                 raise ValueError("mode is for a path, not for sock")
-        self._path = None if path is None else os.fspath(path)
+        self._path = None if path is None else socket_path(path)
         self._mode = mode
         self._inode = 0  # of the path, if the server has bound it
 

@@ -19,7 +19,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..._checks import check_seconds
+from ..._checks import check_seconds, check_type
 from ...errors import ConnectionLost
 from ..base import HIGH_WATER_BYTES, LOW_WATER_BYTES, BaseTransport, State
 from ..byte_transport import ByteTransport
@@ -272,3 +272,20 @@ class StreamProtocol(asyncio.BufferedProtocol):
 def is_abstract(path: str | bytes) -> bool:
     """Return whether a path is a name in Linux's abstract namespace, which uvloop does not support."""
     return os.fsdecode(path).startswith("\0")
+
+
+def socket_path(path: str | os.PathLike[str]) -> str:
+    """Return the path of a Unix socket as a str.
+
+    Raises:
+        TypeError: It is not a path.
+        ValueError: It is empty, or has a NUL after its beginning.
+    """
+    check_type("path", path, str, os.PathLike)
+    text = os.fspath(path)
+    check_type("path", text, str)
+    if not text:
+        raise ValueError("path must not be empty")
+    if "\0" in text[1:] and not is_abstract(text):
+        raise ValueError("path must not hold a NUL after its beginning")
+    return text

@@ -23,9 +23,10 @@ from websockets.http11 import Request
 from websockets.protocol import State as WireState
 from websockets.server import ServerProtocol
 
+from ..._checks import check_callable, check_type
 from ...errors import LOOP_EXITS
 from ...profile import JSONRPC
-from ..stream.server import AcceptedTransport, Serve, ServerOptions, TcpServer
+from ..stream.server import AcceptedTransport, ListeningOptions, Serve, TcpServer
 from ..stream.tls import HANDSHAKE_SECONDS
 from .transport import CLOSE_SECONDS, CloseCode, WebSocketOptions, WebSocketTransport, limits_of
 
@@ -35,10 +36,9 @@ if TYPE_CHECKING:
 Authorize = Callable[[str, Headers], HTTPStatus | None]
 
 
-class WebSocketServerOptions(ServerOptions, total=False):
-    """Keyword options of a WebSocket server, without `framing`; `WebSocketServer` describes them."""
+class WebSocketServerOptions(WebSocketOptions, ListeningOptions, total=False):
+    """Keyword options of a WebSocket server; `WebSocketServer` describes them."""
 
-    ping_seconds: float | None
     reuse_port: bool
 
 
@@ -220,8 +220,12 @@ class WebSocketServer(TcpServer):
         handshake_seconds: float | None = HANDSHAKE_SECONDS,
         **options: Unpack[WebSocketServerOptions],
     ) -> None:
-        if isinstance(origins, str):
-            raise TypeError("origins must be a sequence of strings and patterns, not one string")
+        check_type("origins", origins, list, tuple, may_be_none=True)
+        for origin in origins or ():
+            check_type("an origin in origins", origin, str, re.Pattern)
+        check_type("subprotocols", subprotocols, list, tuple, may_be_none=True)
+        check_callable("authorize", authorize)
+        check_type("compression", compression, bool)
         self._origins = None if origins is None else [None, *origins]
         self._subprotocols = subprotocols
         self._authorize = authorize

@@ -127,6 +127,19 @@ def test_a_cipher_hides_the_state(clock: Clock) -> None:
     assert not is_opened(StateSeal(KEY, "shop", 60, clock), token)
 
 
+class PlainCipher:
+    """Encrypts with a function, and decrypts nothing."""
+
+    def __init__(self, function: Any) -> None:
+        self.encrypt = function
+
+    def encrypt(self, data: bytes) -> bytes:
+        raise AssertionError
+
+    def decrypt(self, token: bytes) -> bytes:
+        return token
+
+
 @rows(
     ("key", "seconds", "error"),
     [
@@ -136,6 +149,11 @@ def test_a_cipher_hides_the_state(clock: Clock) -> None:
         ("k" * 32, 60, TypeError),
         (5, 60, TypeError),
         ([5], 60, TypeError),
+        (PlainCipher(str), 60, TypeError),
+        (PlainCipher(lambda data: b"\xff" + data), 60, TypeError),
+        (PlainCipher(lambda data: b"other"), 60, TypeError),
+        (PlainCipher, 60, TypeError),
+        (KEY, -1, ValueError),
         (KEY, 0, ValueError),
         (KEY, float("nan"), ValueError),
         (KEY, float("inf"), ValueError),
