@@ -201,52 +201,53 @@ def test_ranges() -> None:
     positive = "must be more than 0 seconds, and finite"
     url_text = "the URL must begin with http:// or https:// and have a host"
     unbound, unbound_unix = socket.socket(), socket.socket(socket.AF_UNIX)
-    with table() as row, unbound, unbound_unix:
-        for make_it, text in (
-            (lambda: TcpServer(serve, port=65536), "port must be 0 to 65535"),
-            (lambda: TcpServer(serve, port=-1), "port must be 0 to 65535"),
-            (lambda: TcpClient("localhost", 65536), "port must be 1 to 65535"),
-            (lambda: TcpClient("localhost", 0), "port must be 1 to 65535"),
-            (lambda: TcpServer(serve, port=1, backlog=0), "backlog must be 1 to 2147483647"),
-            (lambda: TcpServer(serve, port=1, backlog=2**31), "backlog must be 1 to 2147483647"),
-            (lambda: TcpServer(serve, port=1, reuse_port=1), "reuse_port must be a bool, not int"),  # type: ignore[arg-type]
-            (lambda: TcpServer(serve, port=1, reuse_port=None), "reuse_port must be a bool, not NoneType"),  # type: ignore[arg-type]
-            (lambda: TcpServer(serve, sock=unbound), "sock must listen, or be bound to an address"),
-            (lambda: UnixServer(serve, sock=unbound_unix), "sock must listen, or be bound to an address"),
-            (lambda: UnixServer(serve, "path", mode=0o1000), "mode must be 0o0 to 0o777"),
-            (lambda: UnixServer(serve, "path", mode=-1), "mode must be 0o0 to 0o777"),
-            (lambda: UnixServer(serve, ""), "path must not be empty"),
-            (lambda: UnixServer(serve, b"path"), "path must be a str or a PathLike, not bytes"),  # type: ignore[arg-type]
-            (lambda: UnixClient(""), "path must not be empty"),
-            (lambda: UnixClient("a\0b"), "path must not hold a NUL after its beginning"),
+    cases: tuple[tuple[Callable[[], object], str], ...] = (
+        (lambda: TcpServer(serve, port=65536), "port must be 0 to 65535"),
+        (lambda: TcpServer(serve, port=-1), "port must be 0 to 65535"),
+        (lambda: TcpClient("localhost", 65536), "port must be 1 to 65535"),
+        (lambda: TcpClient("localhost", 0), "port must be 1 to 65535"),
+        (lambda: TcpServer(serve, port=1, backlog=0), "backlog must be 1 to 2147483647"),
+        (lambda: TcpServer(serve, port=1, backlog=2**31), "backlog must be 1 to 2147483647"),
+        (lambda: TcpServer(serve, port=1, reuse_port=1), "reuse_port must be a bool, not int"),  # type: ignore[arg-type]
+        (lambda: TcpServer(serve, port=1, reuse_port=None), "reuse_port must be a bool, not NoneType"),  # type: ignore[arg-type]
+        (lambda: TcpServer(serve, sock=unbound), "sock must listen, or be bound to an address"),
+        (lambda: UnixServer(serve, sock=unbound_unix), "sock must listen, or be bound to an address"),
+        (lambda: UnixServer(serve, "path", mode=0o1000), "mode must be 0o0 to 0o777"),
+        (lambda: UnixServer(serve, "path", mode=-1), "mode must be 0o0 to 0o777"),
+        (lambda: UnixServer(serve, ""), "path must not be empty"),
+        (lambda: UnixServer(serve, b"path"), "path must be a str or a PathLike, not bytes"),  # type: ignore[arg-type]
+        (lambda: UnixClient(""), "path must not be empty"),
+        (lambda: UnixClient("a\0b"), "path must not hold a NUL after its beginning"),
+        (
+            lambda: Session(transport(), heartbeat_seconds=0),
+            f"heartbeat_seconds {positive}",
+        ),
+        *[
             (
-                lambda: Session(transport(), heartbeat_seconds=0),
-                f"heartbeat_seconds {positive}",
-            ),
-            *[
-                (
-                    partial(server, "n", "1", state_seconds=wrong),
-                    f"state_seconds {positive}",
-                )
-                for wrong in (-1, 0, float("inf"), float("nan"))
-            ],
-            *[
-                (
-                    partial(mcp.connect, url),
-                    "server must be a program, or a URL that begins with http:// or https://: unknown scheme",
-                )
-                for url in ("ftp://localhost/", "WS://localhost/", "unix+http:///run/socket")
-            ],
-            (lambda: mcp.connect(""), "command must name a program"),
-            (lambda: mcp.connect("http:///mcp"), url_text),
-            (lambda: mcp.connect("http://localhost:65536/"), "the port of the URL must be 0 to 65535"),
-            (lambda: http.HttpClient("ftp://localhost/"), url_text),
-            (lambda: http.HttpClient("localhost/rpc"), url_text),
-            (lambda: http.AsyncHttpClient(""), url_text),
-            (lambda: http.HttpClient("http://localhost:65536/"), "the port of the URL must be 0 to 65535"),
-            (lambda: mcp.connect("p", handlers={"roots/list": 5}), "a function in handlers must be callable, not int"),  # type: ignore[dict-item]
-            (lambda: mcp.connect("p", handlers={5: len}), "a name in handlers must be a str, not int"),  # type: ignore[dict-item]
-        ):
+                partial(server, "n", "1", state_seconds=wrong),
+                f"state_seconds {positive}",
+            )
+            for wrong in (-1, 0, float("inf"), float("nan"))
+        ],
+        *[
+            (
+                partial(mcp.connect, url),
+                "server must be a program, or a URL that begins with http:// or https://: unknown scheme",
+            )
+            for url in ("ftp://localhost/", "WS://localhost/", "unix+http:///run/socket")
+        ],
+        (lambda: mcp.connect(""), "command must name a program"),
+        (lambda: mcp.connect("http:///mcp"), url_text),
+        (lambda: mcp.connect("http://localhost:65536/"), "the port of the URL must be 0 to 65535"),
+        (lambda: http.HttpClient("ftp://localhost/"), url_text),
+        (lambda: http.HttpClient("localhost/rpc"), url_text),
+        (lambda: http.AsyncHttpClient(""), url_text),
+        (lambda: http.HttpClient("http://localhost:65536/"), "the port of the URL must be 0 to 65535"),
+        (lambda: mcp.connect("p", handlers={"roots/list": 5}), "a function in handlers must be callable, not int"),  # type: ignore[dict-item]
+        (lambda: mcp.connect("p", handlers={5: len}), "a name in handlers must be a str, not int"),  # type: ignore[dict-item]
+    )
+    with table() as row, unbound, unbound_unix:
+        for make_it, text in cases:
             with row(text):
                 with pytest.raises((TypeError, ValueError)) as caught:
                     make_it()

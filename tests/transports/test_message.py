@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("each_loop")]
 class End(MessageTransport):
     """One end of a pair. What it writes is recorded, and received by the other end in the next turn."""
 
-    peer: End
+    other: End
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -45,7 +45,7 @@ class End(MessageTransport):
 
     def write_messages(self, texts: list[bytes]) -> None:
         self.written.append(texts)
-        asyncio.get_running_loop().call_soon(self.peer.receive_many, texts)
+        asyncio.get_running_loop().call_soon(self.other.receive_many, texts)
 
     def finish_channel(self) -> None:
         self.abort_channel()
@@ -53,12 +53,12 @@ class End(MessageTransport):
     def abort_channel(self) -> None:
         loop = asyncio.get_running_loop()
         loop.call_soon(self.channel_lost)
-        loop.call_soon(self.peer.end_received)
+        loop.call_soon(self.other.end_received)
 
 
 def pair(**options: Any) -> tuple[End, End]:
     one, other = End(**options), End(**options)
-    one.peer, other.peer = other, one
+    one.other, other.other = other, one
     return one, other
 
 
