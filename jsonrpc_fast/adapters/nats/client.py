@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from nats.aio.client import Client
 from nats.errors import (
+    BadSubjectError,
     ConnectionClosedError,
     ConnectionDrainingError,
     MaxPayloadError,
@@ -107,7 +108,8 @@ class ServiceClient:
                 False then: the call may be sent again.
             InvalidResponse: What arrived is not a response to this call.
             EncodeError, TypeError: The params cannot be encoded.
-            ValueError: The message is larger than the broker allows, or `timeout` is negative or NaN.
+            ValueError: The message is larger than the broker allows, the subject is invalid, or `timeout` is negative
+                or NaN.
         """
         seconds = self._timeout if timeout is None else timeout
         check_seconds("timeout", seconds, may_be_none=False)
@@ -171,6 +173,8 @@ def _translated(error: Exception) -> Exception:
     """Return the exception of this package for one of nats-py."""
     if isinstance(error, MaxPayloadError):
         return ValueError("the message is larger than the broker allows")
+    if isinstance(error, BadSubjectError):
+        return ValueError("the subject is invalid")
     if isinstance(error, NoRespondersError):
         return ConnectionLost("no service is subscribed to the subject", was_sent=False)
     if isinstance(error, (ConnectionClosedError, ConnectionDrainingError, OutboundBufferLimitError)):

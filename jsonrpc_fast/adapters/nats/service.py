@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import BadSubjectError, FlushTimeoutError
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig
@@ -24,13 +25,19 @@ from ...codec._json import Default
 from ...codes import ErrorCode, SessionErrorCode
 from ...handlers import Handlers
 from ...profile import JSONRPC, Profile
-from .connection import confirm
+from .connection import CLOSE_SECONDS, confirm
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 REPLY_HEADER: Final = "Jsonrpc-Reply-To"
 """The header with the subject for the reply to a message in a stream. Its own reply subject is JetStream's."""
+
+MAX_REPLY_SUBJECT_BYTES: Final = 1024
+"""The maximum size of a subject for a reply. The broker ends a connection that publishes to one of about 4 KB."""
+
+_BROKER_SECONDS: Final = 10.0
+"""How long a service that stops waits for the broker at most."""
 
 _BUSY_TEXT: Final = "the service has too many messages"
 _TOO_LARGE_TEXT: Final = "the reply is larger than the broker allows"
@@ -166,12 +173,14 @@ class Service:
                 None: no limit.
         """
         check_seconds("grace_seconds", grace_seconds)
-        subscription, self._subscription = self._subscription, None
-        if subscription is not None:
-            with contextlib.suppress(NatsError):  # the connection is closed: nothing more arrives
-                await subscription.drain()
         loop = asyncio.get_running_loop()
         end = None if grace_seconds is None else loop.time() + grace_seconds
+        broker_seconds: Any = _BROKER_SECONDS  # nats-py declares an int
+        if grace_seconds is not None:
+            broker_seconds = min(max(grace_seconds, CLOSE_SECONDS), _BROKER_SECONDS)
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            await self._unsubscribe(subscription, broker_seconds)
         try:
             while self._tasks and (end is None or loop.time() < end):
                 left = None if end is None else end - loop.time()
@@ -184,7 +193,21 @@ class Service:
             await asyncio.wait(self._tasks)
         if self._connection.is_connected:
             with contextlib.suppress(NatsError):
-                await self._connection.flush()
+                await self._connection.flush(broker_seconds)
+
+    async def _unsubscribe(self, subscription: Any, broker_seconds: Any) -> None:
+        """Receive nothing more but what the broker has sent already. A broker that does not answer is not waited for.
+
+        nats-py keeps a subscription whose `drain` fails, and makes it again when it reconnects.
+        """
+        answers = self._connection.is_connected
+        with contextlib.suppress(NatsError):  # the connection is closed: nothing more arrives
+            if answers:
+                try:
+                    await self._connection.flush(broker_seconds)
+                except FlushTimeoutError:
+                    answers = False
+            await (subscription.drain() if answers else subscription.unsubscribe())
 
     async def _receive(self, message: Msg) -> None:
         """Begin to serve a message. It never waits, so that nats-py does not drop messages."""
@@ -216,7 +239,7 @@ class Service:
         try:
             await self._reply(message, reply)
         finally:
-            # Also if the subject for the reply is invalid: otherwise the functions would run again without an end.
+            # Also if the reply cannot be sent: otherwise the functions would run again without an end.
             if self._jetstream is not None:
                 await message.ack()
 
@@ -226,11 +249,22 @@ class Service:
         return reply if len(reply) <= self._connection.max_payload else encode_error(None, code, text, delimited=False)
 
     async def _reply(self, message: Msg, reply: bytes) -> None:
+        """Publish a reply to the subject that the sender chose.
+
+        The sender may not be allowed to publish to it, but this side is. So the reply does not go to the subjects of
+        the broker, which begin with `$`: a message to JetStream's API may delete what a stream has stored.
+        """
         subject = (message.headers or {}).get(REPLY_HEADER, "")
         if not subject and self._jetstream is None:
             subject = message.reply  # otherwise the sender's own inbox, or that of JetStream's acknowledgement
-        if subject and reply:
+        if not (subject and reply):
+            return
+        try:
+            if subject.startswith("$") or len(subject.encode()) > MAX_REPLY_SUBJECT_BYTES:
+                raise BadSubjectError
             await self._connection.publish(subject, reply)
+        except BadSubjectError:  # any client can cause it
+            _logger.debug("a reply is dropped: its subject is invalid, is too long or belongs to the broker")
 
 
 def consumer_name(queue: str, subject: str) -> str:

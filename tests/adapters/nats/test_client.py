@@ -33,6 +33,14 @@ async def test_answers_that_are_not_responses_to_the_call(server: NatsServer) ->
             await ServiceClient(connection, "s", timeout=10).call("m")
 
 
+async def test_a_subject_that_is_not_one(server: NatsServer) -> None:
+    async with connected(server) as connection:
+        client = ServiceClient(connection, "a b", timeout=10)
+        for begin in (client.call, client.notify):
+            with pytest.raises(ValueError, match="the subject is invalid"):
+                await begin("m")
+
+
 async def test_options() -> None:
     with pytest.raises(ValueError, match="timeout"):
         ServiceClient(nats.aio.client.Client(), "s", timeout=-1)

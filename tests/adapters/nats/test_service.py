@@ -116,6 +116,26 @@ class TestServices:
         assert sum(counts) == 200
         assert min(counts) > 20
 
+    async def test_a_service_stops_without_its_server(self, server: NatsServer) -> None:
+        """It does not wait for a server that is gone or hangs, and gets no messages when that is there again."""
+        options: dict[str, Any] = {"error_cb": nothing, "reconnect_time_wait": 0.05, "max_reconnect_attempts": -1}
+        async with connected(server, **options) as worker, connected(server, **options) as connection:
+            for leave, come_back in ((server.pause, server.resume), (server.kill, server.start)):
+                service = Service(worker, "s", {"m": lambda: 1})
+                await service.start()
+                leave()
+                began = asyncio.get_running_loop().time()
+                await service.stop(0.1)
+                assert asyncio.get_running_loop().time() - began < 5
+                come_back()
+                found: BaseException | None = None
+                while not isinstance(found, ConnectionLost):  # nats-py connects again after a late pong, too
+                    await eventually(lambda: worker.is_connected and connection.is_connected)
+                    call = ServiceClient(connection, "s", timeout=0.5).call("m")
+                    (found,) = await asyncio.gather(call, return_exceptions=True)
+                    assert isinstance(found, (ConnectionLost, CallTimeout))
+                assert str(found) == "no service is subscribed to the subject"
+
     async def test_no_service(self, server: NatsServer) -> None:
         async with connected(server) as connection:
             with pytest.raises(ConnectionLost, match=r"^no service is subscribed to the subject$") as caught:
@@ -303,6 +323,32 @@ class TestStreams:
 
                 await eventually(is_acknowledged)
                 assert runs == [1]
+
+    @pytest.mark.parametrize("streamed", [False, True])
+    async def test_a_client_has_no_use_of_the_permissions_of_a_worker(
+        self, stream_server: NatsServer, streamed: bool
+    ) -> None:
+        """The subject for the reply is the client's choice: it must not end the worker, nor call JetStream's API."""
+        text = b'{"jsonrpc":"2.0","id":1,"method":"m"}'
+        subjects = ["a" * 5000, "a b", ">", "$JS.API.STREAM.PURGE.kept"]
+        runs: list[int] = []
+        async with connected(stream_server) as client, connected(stream_server) as worker:
+            stream = client.jetstream()
+            await stream.add_stream(name="kept", subjects=["kept"])
+            await stream.publish("kept", b"text")
+            await stream.add_stream(name="jobs", subjects=["streamed"])
+            used = worker.jetstream() if streamed else None
+            name = "streamed" if streamed else "core"
+            async with Service(worker, name, {"m": lambda: runs.append(1)}, jetstream=used):
+                for subject in subjects:
+                    await client.publish(name, text, headers={"Jsonrpc-Reply-To": subject})
+                if not streamed:
+                    await client.publish(name, text, reply=subjects[-1])
+                await eventually(lambda: len(runs) == len(subjects) + (not streamed))
+                call = ServiceClient(client, name, jetstream=stream if streamed else None, timeout=10).call("m")
+                assert await call is None
+                assert not worker.is_closed
+            assert (await stream.stream_info("kept")).state.messages == 1
 
     async def test_two_subjects_of_one_stream(self, stream_server: NatsServer) -> None:
         """Each service gets the messages of its own subject, and all of them."""
