@@ -67,6 +67,7 @@ TODAY = time.strftime("%Y%m%d")
 NIGHTLY: list[tuple[str, ...]] = [
     ("tests", "--slow", "--all-loops", "--hypothesis-profile=thorough"),
     ("pure",),
+    ("without_orjson", "--slow"),
     ("build",),
     ("reproducible",),
     ("check_packages",),
@@ -260,6 +261,12 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def without_orjson(session: nox.Session) -> None:
+    """Run the tests of the codec and of the framings on both backends without orjson, as on a free-threaded Python."""
+    session.run(*PYTEST, "tests/codec", "tests/framing", *session.posargs, env={"JSONRPC_FAST_WITHOUT_ORJSON": "1"})
+
+
+@nox.session
 def pure(session: nox.Session) -> None:
     """Run the tests with the pure backend chosen, as on a machine without a compiler.
 
@@ -428,7 +435,8 @@ def lowest_versions() -> list[str]:
     """Return a constraint for each dependency of the package and its extras: the lowest version that is allowed."""
     project = nox.project.load_toml(ROOT / "pyproject.toml")["project"]
     extras = project["optional-dependencies"]
-    lists = [project["dependencies"], *(extras[name] for name in extras if name not in FOR_DEVELOPMENT)]
+    required = re.findall(r'"(orjson>=[^;]+);', (ROOT / "setup.py").read_text(encoding="utf-8"))
+    lists = [required, *(extras[name] for name in extras if name not in FOR_DEVELOPMENT)]
     found = [re.match(r"([\w.-]+)>=([\d.]+)", text) for one in lists for text in one]
     return sorted({f"{match[1]}=={match[2]}" for match in found if match is not None})
 

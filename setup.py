@@ -11,6 +11,9 @@ Nothing is written beside the sources. Cython's C file and the finished core sta
 a checksum of the sources, of this file and of Cython's release: the same sources are not translated again, nor compiled
 again with the same settings (`--force` does both). Where that folder cannot be written, they are in the build's own.
 
+orjson is a dependency where it can be installed, which no marker tells of a free-threaded Python: what is built there
+does not ask for it.
+
 A core for a wheel has no symbols, a core for the source folder keeps them. With SOURCE_DATE_EPOCH, the same sources and
 tools give the same bytes in any folder: setuptools does so for wheels, `SourceArchive` for the source distribution.
 """
@@ -21,6 +24,7 @@ import os
 import runpy
 import shutil
 import sys
+import sysconfig
 import tarfile
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -36,7 +40,7 @@ CHOICE = os.environ.get("JSONRPC_FAST_EXTENSION") or "unset"
 if CHOICE not in ("yes", "no", "unset"):
     sys.exit(f"JSONRPC_FAST_EXTENSION must be yes, no or unset, not {CHOICE!r}")
 
-
+ORJSON = "orjson>=3.11.7; platform_python_implementation == 'CPython' and sys_platform != 'emscripten'"
 PYX = f"{FOLDER}/_core.pyx"
 SOURCES = ("*.pyx", "*.pxd", "*.pxi", "*.h")
 SETTINGS = ("CFLAGS", "CPPFLAGS", "LDFLAGS", "ARCHFLAGS", "MACOSX_DEPLOYMENT_TARGET")
@@ -204,4 +208,8 @@ def extensions():
     return [Extension(f"{PACKAGE}._core", [PYX], define_macros=macros, optional=CHOICE == "unset")]
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildCore, "build_py": BuildPackage, "sdist": SourceArchive})
+setup(
+    install_requires=[] if sysconfig.get_config_var("Py_GIL_DISABLED") else [ORJSON],
+    ext_modules=extensions(),
+    cmdclass={"build_ext": BuildCore, "build_py": BuildPackage, "sdist": SourceArchive},
+)

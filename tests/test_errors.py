@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from types import FrameType, ModuleType
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +24,7 @@ from jsonrpc_fast.types import UNSET
 
 from .fuzz.mutate import LINES, MADE, TOKEN, mutants
 from .support.examples import scaled_examples
+from .support.oracle import orjson
 from .support.tables import rows
 
 TEXT_FAULTS = ["MALFORMED_JSON", "INVALID_UTF8", "TRUNCATED", "INVALID_FRAMING"]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from .._version import __version__
 from ..codec import BACKEND, CORE_FAULT
-from ..codec._json import ORJSON_VERSION
+from ..codec._json import ORJSON_FAULT, ORJSON_VERSION
 from ..profile import PRESETS, Profile
 from .output import SUCCESS
 
@@ -21,7 +21,8 @@ def run(options: argparse.Namespace) -> int:
         "version": __version__,
         "backend": BACKEND,
         "core_fault": CORE_FAULT,
-        "orjson": ORJSON_VERSION,
+        "engine": _engine(),
+        "orjson_fault": ORJSON_FAULT,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
     }
     profiles = {name: _rules(profile) for name, profile in PRESETS.items()}
@@ -30,11 +31,18 @@ def run(options: argparse.Namespace) -> int:
         return SUCCESS
     for name, fact in facts.items():
         if fact is not None:
-            print(f"{name:<10}  {fact}")
+            print(f"{name:<12}  {fact}")
     print()
     for line in _table(profiles):
         print(line)
     return SUCCESS
+
+
+def _engine() -> str:
+    """What reads and writes the JSON of payloads, beside the core's fast path."""
+    if ORJSON_VERSION is not None:
+        return f"orjson {ORJSON_VERSION}"
+    return "the core" if BACKEND == "cython" else "json"
 
 
 def _rules(profile: Profile) -> dict[str, str | int]:

@@ -5,8 +5,7 @@ Rules:
   - `JSONRPC_FAST_PURE=1` in the environment selects the pure backend;
   - without the GIL the pure backend is used: the core's caches and free lists have no other lock;
   - type checkers always see the pure backend;
-  - one interpreter of a process has the core, the others use the pure backend; from Python 3.12 on the package works
-    in the main interpreter only.
+  - one interpreter of a process has the core, the others use the pure backend.
 """
 
 from __future__ import annotations
@@ -17,16 +16,8 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..profile import lower_default_limits
+from ._json import is_set
 from ._sources import checksum
-
-if sys.version_info >= (3, 12):
-    import _thread
-
-    # orjson shares its exception class between interpreters, which has crashed since interpreters have caches of their
-    # own for the methods of classes. The check precedes the import of the core, which works in the first interpreter
-    # that imports it.
-    if not _thread._is_main_interpreter():  # type: ignore[attr-defined]
-        raise ImportError("orjson, and so jsonrpc_fast, works in the main interpreter only, from Python 3.12 on")
 
 BACKEND: Literal["cython", "python"] = "python"
 CORE_FAULT: str | None = None
@@ -56,7 +47,7 @@ def _why_missing(folder: str, error: ImportError) -> str:
 
 if TYPE_CHECKING:
     from . import _pure as backend
-elif os.environ.get("JSONRPC_FAST_PURE", "").strip().lower() not in ("", "0", "false", "no"):
+elif is_set("JSONRPC_FAST_PURE"):
     from . import _pure as backend
 
     CORE_FAULT = "JSONRPC_FAST_PURE is set"

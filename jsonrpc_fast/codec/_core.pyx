@@ -140,6 +140,7 @@ from ._json import (
     refusal,
 )
 from ._json import MAX_WRITTEN_DEPTH as _MAX_WRITTEN_DEPTH
+from ._json import ORJSON_VERSION
 from ._json import TOO_DEEP as TOO_DEEP_TO_WRITE
 from ._json import dumps_unchecked as _dumps_unchecked
 from ._json import loads as _loads
@@ -171,6 +172,7 @@ cdef enum:
 
 cdef const char* NULL_TEXT = b"null"
 cdef str VERSION = "2.0"
+cdef bint HAS_ORJSON = ORJSON_VERSION is not None
 # Called for each message without a look-up.
 cdef object loads = _loads
 cdef object dumps_unchecked = _dumps_unchecked

@@ -1,37 +1,78 @@
-"""orjson, with the checks of options, depth, numbers and lengths that it lacks. Only this module imports orjson."""
+"""The engine of JSON, with the checks of options, depth, numbers and lengths that it lacks.
+
+The engine is orjson where it can be imported and works: with the GIL, and from Python 3.12 on in the main interpreter
+alone. Else `_standard.py` is, which has the values, bytes and errors of orjson, but no speed; the core reads and writes
+nearly everything by itself. `JSONRPC_FAST_WITHOUT_ORJSON=1` selects it everywhere. Only this module imports orjson.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import gc
+import os
 import re
 import sys
 import uuid
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Any, Final
-
-import orjson
+from typing import TYPE_CHECKING, Any, Final
 
 from .._checks import check_type
 from ..errors import EncodeError
 
-ORJSON_VERSION: Final[str] = orjson.__version__
+
+def is_set(variable: str) -> bool:
+    """Return whether a variable of the environment switches something on: it is not empty, 0, false or no."""
+    return os.environ.get(variable, "").strip().lower() not in ("", "0", "false", "no")
+
+
+def _why_not_orjson() -> str | None:
+    """The reason not to try to import orjson, or None."""
+    if is_set("JSONRPC_FAST_WITHOUT_ORJSON"):
+        return "JSONRPC_FAST_WITHOUT_ORJSON is set"
+    if sys.version_info >= (3, 12):
+        import _thread
+
+        # orjson shares its exception class between interpreters, which has crashed since interpreters have caches of
+        # their own for the methods of classes.
+        if not _thread._is_main_interpreter():  # type: ignore[attr-defined]
+            return "orjson works in the main interpreter only, from Python 3.12 on"
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return "orjson needs the GIL"  # its import would enable it
+    return None
+
+
+ORJSON_FAULT: str | None = _why_not_orjson()
+"""Why orjson is not in use, or None."""
+
+if TYPE_CHECKING:
+    import orjson as engine
+elif ORJSON_FAULT is not None:
+    from . import _standard as engine
+else:
+    try:
+        import orjson as engine
+    except ImportError as error:
+        ORJSON_FAULT = str(error)
+        from . import _standard as engine
+
+ORJSON_VERSION: Final[str | None] = engine.__version__
+"""The version of orjson, or None where it is not in use."""
 
 Default = Callable[[Any], Any] | None
 """orjson's `default`: called with a value that orjson cannot write, returns one that it can."""
 
-JSONDecodeError = orjson.JSONDecodeError
-OPT_APPEND_NEWLINE: Final = orjson.OPT_APPEND_NEWLINE
-OPT_NON_STR_KEYS: Final = orjson.OPT_NON_STR_KEYS
-OPT_SORT_KEYS: Final = orjson.OPT_SORT_KEYS
-OPT_PASSTHROUGH: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+JSONDecodeError = engine.JSONDecodeError
+OPT_APPEND_NEWLINE: Final = engine.OPT_APPEND_NEWLINE
+OPT_NON_STR_KEYS: Final = engine.OPT_NON_STR_KEYS
+OPT_SORT_KEYS: Final = engine.OPT_SORT_KEYS
+OPT_PASSTHROUGH: Final = engine.OPT_PASSTHROUGH_DATACLASS | engine.OPT_PASSTHROUGH_DATETIME
 """Pass what the json module cannot write to `default`. Enumerations and UUIDs are still written."""
-loads = orjson.loads
-dumps_unchecked = orjson.dumps  # raises TypeError instead of EncodeError
+loads = engine.loads
+dumps_unchecked = engine.dumps  # raises TypeError instead of EncodeError
 
 # These two options would put a line break inside a message.
-FORBIDDEN_OPTIONS: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+FORBIDDEN_OPTIONS: Final = engine.OPT_INDENT_2 | engine.OPT_APPEND_NEWLINE
 
 
 def check_option(option: int) -> None:
@@ -47,11 +88,11 @@ def dumps(value: object, default: Default = None, option: int = 0) -> bytes:
     try:
         if default is None:  # orjson would call it
             check_depth(value, option)
-            return orjson.dumps(value, option=option)
+            return engine.dumps(value, option=option)
         left: Left = {}
         check_depth(value, option, 0, left)
-        return orjson.dumps(value, _bounded(default, option, left), option)
-    except orjson.JSONEncodeError as error:
+        return engine.dumps(value, _bounded(default, option, left), option)
+    except engine.JSONEncodeError as error:
         raise refusal(error) from cause_of(error)
 
 
@@ -143,14 +184,14 @@ def _check_parts(value: object, option: int, depth: int, left: Left | None) -> N
 def _parts(value: object, option: int) -> Iterable[object] | None:
     """The values that orjson writes of an object of another type; None if it has no parts."""
     kind = type(value)
-    if issubclass(kind, dict) and not option & orjson.OPT_PASSTHROUGH_SUBCLASS:
+    if issubclass(kind, dict) and not option & engine.OPT_PASSTHROUGH_SUBCLASS:
         return list(dict.values(value))  # type: ignore[arg-type]
-    if issubclass(kind, list) and not option & orjson.OPT_PASSTHROUGH_SUBCLASS:
+    if issubclass(kind, list) and not option & engine.OPT_PASSTHROUGH_SUBCLASS:
         return list.__iter__(value)  # type: ignore[arg-type]
     if issubclass(kind, Enum):
         return (value.value,)  # type: ignore[attr-defined]
     # orjson asks the class alone: no base and no metaclass.
-    if "__dataclass_fields__" in _members_of(kind) and not option & orjson.OPT_PASSTHROUGH_DATACLASS:
+    if "__dataclass_fields__" in _members_of(kind) and not option & engine.OPT_PASSTHROUGH_DATACLASS:
         members = getattr(value, "__dict__", None)
         if members is None or "__slots__" in _members_of(kind):
             members = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(kind)}  # type: ignore[arg-type]

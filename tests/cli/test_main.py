@@ -12,7 +12,7 @@ import pytest
 import jsonrpc_fast
 from jsonrpc_fast import BACKEND, PRESETS
 from jsonrpc_fast.cli import main as cli
-from jsonrpc_fast.codec._json import ORJSON_VERSION
+from jsonrpc_fast.codec._json import ORJSON_FAULT, ORJSON_VERSION
 
 from ..support.command_line import SECONDS, environment, run
 from ..support.tables import rows
@@ -26,7 +26,8 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert facts["version"] == jsonrpc_fast.__version__
     assert facts["backend"] == BACKEND
     assert ("core_fault" in facts) == (BACKEND == "python")
-    assert facts["orjson"] == ORJSON_VERSION
+    assert facts["engine"] == f"orjson {ORJSON_VERSION}"
+    assert "orjson_fault" not in facts
     assert facts["python"] == f"{platform.python_implementation()} {platform.python_version()}"
     assert table == (
         "                                                   mcp    mcp    mcp    mcp    mcp\n"
@@ -54,7 +55,7 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
 def test_info_shows_why_the_core_is_not_in_use() -> None:
     done = run("info", env=environment(JSONRPC_FAST_PURE="1"))
     assert (done.returncode, done.stderr) == (0, "")
-    assert "\nbackend     python\ncore_fault  JSONRPC_FAST_PURE is set\n" in done.stdout
+    assert "\nbackend       python\ncore_fault    JSONRPC_FAST_PURE is set\n" in done.stdout
 
 
 def test_info_json() -> None:
@@ -67,7 +68,8 @@ def test_info_json() -> None:
         "version": jsonrpc_fast.__version__,
         "backend": "python",
         "core_fault": "JSONRPC_FAST_PURE is set",
-        "orjson": ORJSON_VERSION,
+        "engine": f"orjson {ORJSON_VERSION}",
+        "orjson_fault": ORJSON_FAULT,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
     }
     assert list(profiles) == [

@@ -6,7 +6,6 @@ import enum
 from types import ModuleType
 from typing import Any
 
-import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from ..fuzz.mutate import LINES, REPLACEMENTS, mutants
 from ..support.comparison import Backends, assert_same
 from ..support.describe import describe
 from ..support.examples import scaled_examples
+from ..support.oracle import orjson
 
 TINY = Limits(message_bytes=90, depth=1, batch_items=1, method_bytes=4, id_bytes=32)
 PROFILES = [

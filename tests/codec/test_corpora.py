@@ -9,8 +9,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import orjson
-
 from jsonrpc_fast.profile import (
     JSONRPC,
     LSP,
@@ -24,6 +22,7 @@ from jsonrpc_fast.profile import (
 
 from ..fuzz.mutate import LINES
 from ..support.describe import describe
+from ..support.oracle import orjson
 from ..support.places import SPEC, WIRE
 from ..support.tables import rows
 

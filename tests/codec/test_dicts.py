@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, LENIENT, Limits, Profile
 
 from ..fuzz.mutate import mutants
 from ..support.comparison import Backends, assert_same
+from ..support.oracle import orjson
 from ..support.tables import rows
 
 

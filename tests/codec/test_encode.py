@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-import orjson
 import pytest
 
 from jsonrpc_fast.codes import ErrorCode, McpErrorCode
@@ -19,6 +18,7 @@ from jsonrpc_fast.profile import JSONRPC
 from jsonrpc_fast.types import UNSET
 
 from ..support.describe import describe, fault
+from ..support.oracle import orjson
 from ..support.tables import rows
 
 REQUESTS = [

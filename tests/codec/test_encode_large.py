@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-import orjson
 import pytest
 
 from jsonrpc_fast.errors import EncodeError
 
+from ..support.oracle import orjson
 from ..support.tables import rows
 from .test_encode import Code, calls, nested
 

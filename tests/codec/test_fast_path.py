@@ -14,7 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import orjson
 import pytest
 from jsonrpc_fast.codec._core import Error, Notification, Raw, Request, Response
 
@@ -23,6 +22,7 @@ from jsonrpc_fast.codec import _core
 
 from ..support import guard_pages
 from ..support.forked import forked
+from ..support.oracle import orjson
 from ..support.places import ROOT
 from ..support.tables import rows
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 from types import ModuleType
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +13,7 @@ from jsonrpc_fast.framing.frames import frame
 from jsonrpc_fast.profile import JSONRPC, LSP, MCP_2025_11_25, PRESETS, Limits, Profile
 
 from ..support.describe import Description, describe, fault, fill, request, result, text_fault
+from ..support.oracle import orjson
 from ..support.tables import rows
 
 WIDEST = JSONRPC.replace(limits=Limits(id_bytes=640))

@@ -1,5 +1,5 @@
 """The package in several interpreters of one process: the first that imports it has the core, the others the pure
-backend. From Python 3.12 on all but the main interpreter get an ImportError."""
+backend. From Python 3.12 on all but the main interpreter work without orjson."""
 
 from __future__ import annotations
 
@@ -76,37 +76,15 @@ for _ in range(3):
 """
 
 # What another interpreter of the process runs.
-if sys.version_info >= (3, 12):
-    OTHER = """
-for _ in range(2):
-    try:
-        import jsonrpc_fast
-    except ImportError as error:
-        assert str(error) == "orjson, and so jsonrpc_fast, works in the main interpreter only, from Python 3.12 on"
-    else:
-        raise AssertionError
-"""
-else:
-    OTHER = f"""
+OTHER = f"""
 rounds = 30 * times
 {USE}
 assert backend.BACKEND == "python"
 assert backend.CORE_FAULT == "JSONRPC_FAST_PURE is set" or "one interpreter" in backend.CORE_FAULT
 """
 
-if sys.version_info >= (3, 12):
-    OTHER_FIRST = """
-other = create()
-run(other, OTHER)
-rounds = 50 * times
-exec(USE)
-assert backend.BACKEND == expected, backend.CORE_FAULT
-interpreters.destroy(other)
-exec(USE)
-"""
-else:
-    # The interpreter that loads orjson first stays until the end: orjson may crash if it ends.
-    OTHER_FIRST = """
+# The interpreter that loads orjson first stays until the end: orjson may crash if it ends.
+OTHER_FIRST = """
 other = create()
 run(other, f"rounds = {50 * times}" + USE + f"assert backend.BACKEND == {expected!r}")
 exec(OTHER)

@@ -6,7 +6,6 @@ import json
 from decimal import Decimal
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +23,7 @@ from jsonrpc_fast.codec._json import (
 )
 from jsonrpc_fast.profile import MIN_ID_BYTES
 
+from ..support.oracle import orjson
 from ..support.tables import rows
 from ..vectors import read
 

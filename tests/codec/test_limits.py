@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from types import ModuleType
 
-import orjson
-
 import jsonrpc_fast
 from jsonrpc_fast.codes import ParseErrorCode
 from jsonrpc_fast.profile import JSONRPC, MCP_2025_11_25, Limits, Profile
 
 from ..support.describe import Description, describe, fault, fill, notification, request, result, text_fault
+from ..support.oracle import orjson
 from ..support.tables import rows
 
 

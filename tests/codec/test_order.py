@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from types import ModuleType
 
-import orjson
-
 from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_03_26, MCP_2025_11_25, Limits, Profile
 from jsonrpc_fast.validator import JsonRpcValidator
 
 from ..support.describe import Description, describe, fault, fill, text_fault
+from ..support.oracle import orjson
 from ..support.tables import rows
 
 TINY = JSONRPC.replace(

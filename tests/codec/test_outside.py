@@ -19,7 +19,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import orjson
 import pytest
 
 from jsonrpc_fast.framing.content_length import ContentLengthFrames
@@ -30,6 +29,7 @@ from jsonrpc_fast.validator import JsonRpcValidator
 
 from ..support.chunks import bytewise
 from ..support.describe import Description, describe, error, fault, payload, request
+from ..support.oracle import orjson
 from ..support.tables import rows
 
 Record = dict[str, Any]

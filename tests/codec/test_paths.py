@@ -8,7 +8,6 @@ import sys
 from types import ModuleType
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +16,7 @@ from jsonrpc_fast import JSONRPC, PRESETS, Limits
 
 from ..fuzz.differential import PROFILES, disagreement, seeds, stream_disagreement
 from ..fuzz.mutate import message
+from ..support.oracle import orjson
 from ..support.tables import rows
 
 TAILS = [

@@ -9,7 +9,6 @@ import uuid
 from types import ModuleType
 from typing import Any
 
-import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from jsonrpc_fast.types import UNSET
 from ..support.comparison import assert_same
 from ..support.describe import describe
 from ..support.examples import scaled_examples
+from ..support.oracle import orjson
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 JSON = st.recursive(

@@ -7,7 +7,6 @@ import random
 import re
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_11_25, Limits, Profi
 from ..fuzz.mutate import message
 from ..support.comparison import plain
 from ..support.examples import scaled_examples
+from ..support.oracle import orjson
 from ..support.places import WIRE
 from ..support.tables import rows
 from ..support.timing import min_seconds, thread_seconds

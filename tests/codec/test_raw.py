@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 import msgspec
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +22,7 @@ from jsonrpc_fast.framing import frame
 from jsonrpc_fast.handlers import Handlers
 
 from ..fuzz.mutate import confusing
+from ..support.oracle import orjson
 from ..support.raw_laws import broken_law, broken_law_of_stream
 from ..support.tables import rows
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from types import ModuleType
 
-import orjson
-
 from jsonrpc_fast.profile import PRESETS
 
 from ..support.describe import Description, describe
+from ..support.oracle import orjson
 from ..support.tables import rows
 from ..vectors import PRESET_NAMES, VECTORS, Vector
 

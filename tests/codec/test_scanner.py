@@ -7,7 +7,6 @@ import math
 import random
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +16,7 @@ from jsonrpc_fast.codec._scanner import Envelope, Malformed, Value, scan
 
 from ..fuzz.mutate import mutants
 from ..support.examples import scaled_examples
+from ..support.oracle import orjson
 from ..support.tables import rows
 from ..support.timing import min_seconds, thread_seconds
 from ..vectors import read

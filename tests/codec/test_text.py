@@ -6,12 +6,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import orjson
 import pytest
 
 from jsonrpc_fast.profile import JSONRPC
 
 from ..support.describe import describe, fault, fill, request, result, text_fault
+from ..support.oracle import orjson
 from ..support.tables import rows
 from ..vectors import read
 

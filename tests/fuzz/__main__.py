@@ -49,11 +49,12 @@ MAX_KINDS: Final = 4000
 def load_targets() -> dict[str, Target]:
     """Return the targets by name."""
     from .codec_targets import TARGETS as codec_targets
+    from .engine_targets import TARGETS as engine_targets
     from .http_targets import TARGETS as http_targets
     from .mcp_targets import TARGETS as mcp_targets
     from .session_targets import TARGETS as session_targets
 
-    return {**codec_targets, **session_targets, **http_targets, **mcp_targets}
+    return {**codec_targets, **engine_targets, **session_targets, **http_targets, **mcp_targets}
 
 
 class Fuzzer:

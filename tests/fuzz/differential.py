@@ -22,14 +22,13 @@ from array import array
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-import orjson
-
 from jsonrpc_fast import JSONRPC, PRESETS, Limits, Profile
 from jsonrpc_fast.codec import _core, _pure
 from jsonrpc_fast.errors import EncodeError, ParseError
 from jsonrpc_fast.framing.frames import FRAMINGS
 
 from ..support.comparison import plain
+from ..support.oracle import orjson
 from ..support.raw_laws import broken_law, broken_law_of_stream
 from .mutate import LINES, Values, message
 from .objects import Objects

@@ -8,9 +8,9 @@ from __future__ import annotations
 import random
 import re
 
-import orjson
 from hypothesis import strategies as st
 
+from ..support.oracle import orjson
 from ..support.places import WIRE
 
 LINES = [line for path in sorted(WIRE.glob("*.ndjson")) for line in path.read_bytes().splitlines()]

@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, Final
 
-import orjson
-
 from jsonrpc_fast import JSONRPC, Limits, Profile
 from jsonrpc_fast.errors import EncodeError, ParseError
 from jsonrpc_fast.types import UNSET
 
 from .comparison import plain
+from .oracle import orjson
 
 NEW_ID: Final = 987_654_321
 """The id that a gateway gives to a message."""

@@ -120,7 +120,7 @@ cdef object loads_part(const uint8_t* start, Py_ssize_t size, bint exact):
     cdef ValueReader reader
     cdef PyObject* value
     open_reader(&reader, start, start + size, VALUE_DEPTH, not exact, exact)
-    reader.is_alone = exact
+    reader.is_alone = reader.is_alone or exact
     value = value_at(&reader, start, VALUE_DEPTH)
     if value != NULL:
         return owned(value)

@@ -94,7 +94,7 @@ cdef struct ValueReader "jsonrpc_fast_value_reader":
     Py_ssize_t floats  # numbers with a fraction or an exponent
     bint any_integer  # whether integers may have more than 64 bits, which orjson makes floats of
     bint exact_integers  # whether they are read exactly
-    bint is_alone  # orjson cannot read this payload
+    bint is_alone  # orjson is not there, or cannot read this payload
     bint is_for_orjson  # there is no value because orjson reads this payload faster
     PyObject** stack  # `values`, or larger memory on the heap
     PyObject** stack_end
@@ -114,7 +114,7 @@ cdef inline void open_reader(
     reader.depth = min(depth, <Py_ssize_t>VALUE_DEPTH)
     reader.any_integer = any_integer
     reader.exact_integers = exact_integers
-    reader.is_alone = False
+    reader.is_alone = not HAS_ORJSON
     reader.stack = reader.values
     reader.stack_end = reader.values + STACK_VALUES
 

@@ -69,7 +69,7 @@ cdef int left_payloads = 0
 cdef char* write_foreign(Output* output, char* at, PyObject* value) noexcept:
     """Write an object of another type, unless it may be written as a container: its depth counts."""
     cdef PyObject* text = NULL
-    if at - output.start - output.payload < FOREIGN_BYTES or output.foreign == FOREIGN_VALUES:
+    if HAS_ORJSON and (at - output.start - output.payload < FOREIGN_BYTES or output.foreign == FOREIGN_VALUES):
         return NULL
     hold(value)
     if may_have_parts(value) == 0:
@@ -248,5 +248,5 @@ cdef inline bint is_left_at_once(Output* output, char* at) noexcept:
 
 cdef inline void note_left(Output* output) noexcept:
     global left_payloads
-    if output.foreign:
+    if HAS_ORJSON and output.foreign:
         left_payloads = LEFT_PAYLOADS

@@ -1,0 +1,507 @@
+"""The JSON of the standard library, held to the rules of orjson: its functions, values, bytes and texts of errors.
+
+Rules:
+  - `_json.py` takes this module where orjson cannot be had; `tests/codec/test_standard.py` compares the two;
+  - what the C functions of the json module read or write alike goes to them as a whole, and all else through the
+    functions in Python here;
+  - a text is read up to 1024 levels deep, however deep the stack of the caller is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import re
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, time, timedelta
+from enum import EnumMeta
+from json import JSONDecodeError, JSONDecoder
+from json.decoder import scanstring
+from json.encoder import encode_basestring
+from math import isfinite, isinf
+from operator import itemgetter
+from typing import Any, Final
+from uuid import UUID
+
+try:
+    from _json import make_encoder, make_scanner
+except ImportError:  # PyPy
+    make_encoder = make_scanner = None
+
+__version__: Final = None
+
+JSONEncodeError = TypeError
+OPT_APPEND_NEWLINE: Final = 1 << 10
+OPT_INDENT_2: Final = 1 << 0
+OPT_NAIVE_UTC: Final = 1 << 1
+OPT_NON_STR_KEYS: Final = 1 << 2
+OPT_OMIT_MICROSECONDS: Final = 1 << 3
+OPT_PASSTHROUGH_DATACLASS: Final = 1 << 11
+OPT_PASSTHROUGH_DATETIME: Final = 1 << 9
+OPT_PASSTHROUGH_SUBCLASS: Final = 1 << 8
+OPT_SERIALIZE_DATACLASS: Final = 0
+OPT_SERIALIZE_NUMPY: Final = 1 << 4
+OPT_SERIALIZE_UUID: Final = 0
+OPT_SORT_KEYS: Final = 1 << 5
+OPT_STRICT_INTEGER: Final = 1 << 6
+OPT_UTC_Z: Final = 1 << 7
+
+_ALL_OPTIONS: Final = (1 << 12) - 1
+_READ_DEPTH: Final = 1024
+_WRITTEN_DEPTH: Final = 254
+_DEFAULT_CALLS: Final = 255  # of `default` for what `default` returned
+
+_Parts = Iterator[tuple[str, Any]]
+"""The parts of a container, each behind the text of its name and a colon; an item has no name."""
+
+# Reading.
+
+_find_unusual = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{19}").search  # a number that may be infinite, or no int of 64 bits
+_find_bad_escape = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|[\"\\/bfnrt])|(\\)"
+).finditer
+_skip_space = re.compile(r"[ \t\n\r]*").match
+_match_number = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][+-]?[0-9]+)?").match
+_LITERALS: Final = {"t": ("true", True), "f": ("false", False), "n": ("null", None)}
+
+
+def loads(data: bytes | bytearray | memoryview | str) -> Any:
+    """Return the value of a JSON text, as orjson reads it.
+
+    Raises:
+        JSONDecodeError: `data` is not JSON, nests deeper than 1024, or has another type. The error does not hold it.
+    """
+    try:
+        if isinstance(data, str):
+            text = data
+            if not data.isascii():
+                data.encode()
+        elif isinstance(data, (bytes, bytearray)) or (isinstance(data, memoryview) and data.c_contiguous):
+            text = str(data, "utf-8")
+        else:
+            raise JSONDecodeError("Input must be bytes, bytearray, memoryview, or str", "", 0)
+        value = _read(text)
+        # The escapes are in strings: the text is JSON.
+        if "\\u" in text and any(found.group(1) for found in _find_bad_escape(text)):
+            raise ValueError
+    except JSONDecodeError as error:
+        raise JSONDecodeError(error.msg, "", 0) from None
+    except ValueError:  # UTF-8, a number or an escape
+        raise JSONDecodeError("not JSON", "", 0) from None
+    return value
+
+
+def _read(text: str) -> Any:
+    if make_scanner is None:
+        return _read_in_steps(text)
+    decode = _read_unusual if _find_unusual(text) else _read_usual
+    try:
+        value = decode(text)
+    except RecursionError:
+        return _read_in_steps(text)
+    if text.count("[") + text.count("{") > _READ_DEPTH:
+        level = [value]
+        for _ in range(_READ_DEPTH):
+            level = gc.get_referents(*level)
+            if not level:
+                return value
+        if not {dict, list}.isdisjoint(map(type, level)):
+            raise ValueError
+    return value
+
+
+def _integer(token: str) -> int | float:
+    if len(token) <= 20:  # else it has more than 64 bits
+        number = int(token)
+        if -(1 << 63) <= number < 1 << 64:
+            return number
+    return _float(token)
+
+
+def _float(token: str) -> float:
+    number = float(token)
+    if isinf(number):
+        raise ValueError
+    return number
+
+
+def _refuse_constant(_: str) -> None:
+    """Refuse NaN and infinities."""
+    raise ValueError
+
+
+_read_usual = JSONDecoder(parse_constant=_refuse_constant).decode
+_read_unusual = JSONDecoder(parse_constant=_refuse_constant, parse_int=_integer, parse_float=_float).decode
+
+
+def _read_in_steps(text: str) -> Any:
+    """The value of a text, without recursion. Raises ValueError."""
+    top: list[Any] = []
+    container: Any = top
+    name = ""
+    around: list[tuple[Any, str]] = []  # the containers around this one, and the names in them
+    at = 0
+    while True:
+        # A value begins here.
+        at = _skip_space(text, at).end()  # type: ignore[union-attr]
+        first = text[at : at + 1]
+        if first in ("{", "["):
+            if len(around) == _READ_DEPTH:
+                raise ValueError
+            opened: Any = {} if first == "{" else []
+            _put(container, name, opened)
+            around.append((container, name))
+            container = opened
+            at = _skip_space(text, at + 1).end()  # type: ignore[union-attr]
+            if text[at : at + 1] != ("}" if first == "{" else "]"):
+                if first == "{":
+                    name, at = _read_name(text, at)
+                continue
+            container, name = around.pop()
+            at += 1
+        else:
+            value, at = _read_scalar(text, at, first)
+            _put(container, name, value)
+        # It ends here, and perhaps containers around it.
+        while True:
+            at = _skip_space(text, at).end()  # type: ignore[union-attr]
+            if container is top:
+                if at != len(text):
+                    raise ValueError
+                return top[0]
+            last = text[at : at + 1]
+            at += 1
+            if last == ",":
+                break
+            if last != ("}" if type(container) is dict else "]"):
+                raise ValueError
+            container, name = around.pop()
+        if type(container) is dict:
+            name, at = _read_name(text, _skip_space(text, at).end())  # type: ignore[union-attr]
+
+
+def _put(container: Any, name: str, value: Any) -> None:
+    if type(container) is dict:
+        container[name] = value
+    else:
+        container.append(value)
+
+
+def _read_name(text: str, at: int) -> tuple[str, int]:
+    """The name at `at`, and the place behind its colon."""
+    if text[at : at + 1] != '"':
+        raise ValueError
+    name, at = scanstring(text, at + 1, True)
+    at = _skip_space(text, at).end()  # type: ignore[union-attr]
+    if text[at : at + 1] != ":":
+        raise ValueError
+    return name, at + 1
+
+
+def _read_scalar(text: str, at: int, first: str) -> tuple[Any, int]:
+    if first == '"':
+        return scanstring(text, at + 1, True)
+    if first in _LITERALS:
+        word, value = _LITERALS[first]
+        if not text.startswith(word, at):
+            raise ValueError
+        return value, at + len(word)
+    found = _match_number(text, at)
+    if found is None:
+        raise ValueError
+    token, fraction, exponent = found.groups("")
+    return _float(found.group()) if fraction or exponent else _integer(token), found.end()
+
+
+# Writing.
+
+
+def dumps(value: Any, default: Callable[[Any], Any] | None = None, option: int | None = None) -> bytes:
+    """Return a value as JSON, in the bytes of orjson.
+
+    Raises:
+        JSONEncodeError: a value cannot be written. Its cause is what `default` has raised, if that is the reason.
+    """
+    if option is None:
+        option = 0
+    elif type(option) is not int or not 0 <= option <= _ALL_OPTIONS:
+        raise JSONEncodeError("Invalid opts")
+    if make_encoder is not None and option & ~OPT_SORT_KEYS == 0 and _is_plain(value):
+        try:
+            return "".join((_write_sorted if option else _write_plain)(value, 0)).encode()
+        except (UnicodeEncodeError, RecursionError, TypeError, ValueError):  # another thread may change the value
+            pass
+    return _Writer(default, option).write(value).encode()
+
+
+def _refuse(value: object) -> None:
+    raise TypeError
+
+
+if make_encoder is not None:
+    _write_plain, _write_sorted = (
+        make_encoder(None, _refuse, encode_basestring, None, ":", ",", is_sorted, False, True)
+        for is_sorted in (False, True)
+    )
+
+_is_plain_kind: Final = frozenset({str, int, float, bool, type(None), dict, list, tuple}).issuperset
+_WIDE: Final = 1_000_000  # values of one level; more may be a few that are shared
+
+
+def _is_plain(value: object) -> bool:
+    """Whether the json module writes a value as orjson does, except strings with lone surrogates."""
+    level = [value]
+    for _ in range(_WRITTEN_DEPTH + 1):
+        kinds = set(map(type, level))
+        if not _is_plain_kind(kinds) or len(level) > _WIDE:
+            return False
+        if int in kinds and not all(-(1 << 63) <= item < 1 << 64 for item in level if type(item) is int):  # type: ignore[operator]
+            return False
+        if float in kinds and not all(map(_is_usual, [item for item in level if type(item) is float])):
+            return False
+        if dict in kinds and not all({str}.issuperset(map(type, list(item))) for item in level if type(item) is dict):
+            return False
+        level = gc.get_referents(*level)
+        if not level:
+            return True
+    return False
+
+
+def _is_usual(number: float) -> bool:
+    """Whether `repr` has the notation of orjson."""
+    return 1e-4 <= number < 1e16 or -1e16 < number <= -1e-4 or number == 0.0
+
+
+def _write_float(number: float) -> str:
+    text = float.__repr__(number)
+    if "e" in text:
+        digits, exponent = text.split("e")
+        if exponent == "-05":
+            sign = "-" if digits[0] == "-" else ""
+            return f"{sign}0.0000{digits.lstrip('-').replace('.', '')}"
+        return f"{digits}e{exponent[0]}{exponent[1:].lstrip('0')}"
+    return text if isfinite(number) else "null"
+
+
+def _write_string(text: str) -> str:
+    if not str.isascii(text):
+        try:
+            str.encode(text)
+        except UnicodeEncodeError:
+            raise JSONEncodeError("str is not valid UTF-8: surrogates not allowed") from None
+    return encode_basestring(text)
+
+
+_find_type = re.compile(r"received a '(.*)'$", re.DOTALL).search
+_members_of: Final = type.__dict__["__dict__"].__get__  # of a class; its metaclass is not asked
+_name_of_class: Final = type.__dict__["__name__"].__get__
+
+
+def _name_of(value: object) -> str:
+    """The name of the class of a value: of a class in C, it begins with the module."""
+    name: str = _name_of_class(type(value))
+    try:
+        str.__len__(value)  # type: ignore[arg-type]
+    except TypeError as error:
+        found = _find_type(str(error))
+        if found is not None and found.group(1).endswith(f".{name}"):
+            return found.group(1)
+    return name
+
+
+class _Writer:
+    """Writes a value of any type, part by part, without recursion."""
+
+    __slots__ = ("_default", "_option")
+
+    def __init__(self, default: Callable[[Any], Any] | None, option: int) -> None:
+        self._default = default
+        self._option = option
+
+    def write(self, value: Any) -> str:
+        texts: list[str] = []
+        around: list[tuple[_Parts, str, int, int]] = []
+        # Of the open container: the parts that are left, its closing bracket, how many containers and enumerations are
+        # around its parts, and how many calls of `default`.
+        left: _Parts = iter((("", value),))
+        closing = ""
+        depth = calls = 0
+        while True:
+            for name, item in left:
+                texts.append(name)
+                text = self._scalar_text(item)
+                inner_depth, inner_calls = depth, calls
+                while text is None:
+                    opened = self._open(item)
+                    if opened is not None:
+                        _check_depth(inner_depth)
+                        around.append((left, closing, depth, calls))
+                        text, left, closing = opened
+                        depth, calls = inner_depth + 1, inner_calls
+                        texts.append(text)
+                        break
+                    if type(type(item)) is EnumMeta:
+                        _check_depth(inner_depth)
+                        inner_depth += 1
+                        item = item.value
+                    else:
+                        item = self._call_default(item, inner_calls)
+                        inner_calls += 1
+                    text = self._scalar_text(item)
+                else:
+                    texts += (text, ",")
+                    continue
+                break
+            else:
+                if texts[-1] == ",":
+                    texts[-1] = closing
+                else:
+                    texts.append(closing)
+                if not around:
+                    return "".join(texts)
+                texts.append(",")
+                left, closing, depth, calls = around.pop()
+
+    def _scalar_text(self, value: Any) -> str | None:
+        """The text of a value without parts; None for another one."""
+        kind = type(value)
+        option = self._option
+        if kind is str:
+            return _write_string(value)
+        if kind is int:
+            return self._write_integer(value)
+        if value is None:
+            return "null"
+        if kind is bool:
+            return "true" if value else "false"
+        if kind is float:
+            return _write_float(value)
+        if kind in (datetime, date, time) and not option & OPT_PASSTHROUGH_DATETIME:
+            return f'"{_time_text(value, option)}"'
+        if kind is UUID:
+            return f'"{value}"'
+        if not option & OPT_PASSTHROUGH_SUBCLASS:
+            if issubclass(kind, str):
+                return _write_string(value)
+            if issubclass(kind, int):
+                return self._write_integer(int.__int__(value))
+        return None
+
+    def _write_integer(self, number: int) -> str:
+        if not -(1 << 63) <= number < 1 << 64:
+            raise JSONEncodeError("Integer exceeds 64-bit range")
+        if self._option & OPT_STRICT_INTEGER and not -(1 << 53) < number < 1 << 53:
+            raise JSONEncodeError("Integer exceeds 53-bit range")
+        return int.__repr__(number)
+
+    def _open(self, value: Any) -> tuple[str, _Parts, str] | None:
+        """The opening bracket, the parts and the closing bracket of a value; None if it has no parts."""
+        kind = type(value)
+        option = self._option
+        takes_subclass = not option & OPT_PASSTHROUGH_SUBCLASS
+        if kind is list or kind is tuple or (takes_subclass and issubclass(kind, list)):
+            items = tuple.__iter__(value) if kind is tuple else list.__iter__(value)
+            return "[", (("", item) for item in items), "]"
+        if kind is dict or (takes_subclass and issubclass(kind, dict)):
+            pairs = list(dict.items(value))  # `default` and other threads may change it
+            if option & OPT_NON_STR_KEYS:
+                pairs = [(self._key_text(name), item) for name, item in pairs]
+            elif option & OPT_SORT_KEYS:
+                for name, _ in pairs:  # an error is raised before any value is written
+                    _name_text(name)
+            if option & OPT_SORT_KEYS:
+                pairs.sort(key=itemgetter(0))
+            return "{", ((_name_text(name), item) for name, item in pairs), "}"
+        if (
+            type(kind) is not EnumMeta
+            and "__dataclass_fields__" in _members_of(kind)
+            and not option & OPT_PASSTHROUGH_DATACLASS
+        ):
+            return "{", ((_name_text(name), item) for name, item in _fields_of(value)), "}"
+        return None
+
+    def _key_text(self, key: Any) -> str:
+        kind = type(key)
+        if kind is str:
+            text: str = key
+        elif key is None:
+            text = "null"
+        elif kind is bool:
+            text = "true" if key else "false"
+        elif kind is float:
+            text = _write_float(key)
+        elif kind in (datetime, date, time):
+            text = _time_text(key, self._option)
+        elif kind is UUID:
+            text = str(key)
+        elif issubclass(kind, str):
+            text = str.__str__(key)
+        elif issubclass(kind, int):
+            number = int.__int__(key)
+            if not -(1 << 63) <= number < 1 << 64:
+                raise JSONEncodeError("Dict integer key must be within 64-bit range")
+            text = int.__repr__(number)
+        elif type(kind) is EnumMeta:
+            return self._key_text(key.value)
+        else:
+            raise JSONEncodeError("Dict key must a type serializable with OPT_NON_STR_KEYS")
+        _write_string(text)
+        return text
+
+    def _call_default(self, value: Any, calls: int) -> Any:
+        if self._option & OPT_SERIALIZE_NUMPY and type(value).__module__.partition(".")[0] == "numpy":
+            raise JSONEncodeError(f"orjson, which is not installed, is needed to write {_name_of(value)}")
+        if self._default is None:
+            raise JSONEncodeError(f"Type is not JSON serializable: {_name_of(value)}")
+        if calls == _DEFAULT_CALLS:
+            raise JSONEncodeError("default serializer exceeds recursion limit")
+        try:
+            return self._default(value)
+        except BaseException as error:  # as orjson
+            raise JSONEncodeError(f"Type is not JSON serializable: {_name_of(value)}") from error
+
+
+def _fields_of(value: Any) -> list[tuple[Any, Any]]:
+    """The names and values of a dataclass: what is in its dict, or its fields if it has slots."""
+    kind = type(value)
+    members = getattr(value, "__dict__", None)
+    if members is None or "__slots__" in _members_of(kind):
+        pairs = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(kind)]
+    else:
+        pairs = list(members.items())
+    return [pair for pair in pairs if type(pair[0]) is not str or not pair[0].startswith("_")]
+
+
+def _name_text(name: Any) -> str:
+    if type(name) is not str:
+        raise JSONEncodeError("Dict key must be str")
+    return f"{_write_string(name)}:"
+
+
+def _check_depth(depth: int) -> None:
+    if depth == _WRITTEN_DEPTH:
+        raise JSONEncodeError("Recursion limit reached")
+
+
+def _time_text(value: datetime | date | time, option: int) -> str:
+    if type(value) is date:
+        return value.isoformat()
+    if option & OPT_OMIT_MICROSECONDS:
+        value = value.replace(microsecond=0)  # type: ignore[call-arg]
+    if isinstance(value, time):
+        if value.tzinfo is not None:
+            raise JSONEncodeError("datetime.time must not have tzinfo set")
+        return value.isoformat()
+    assert isinstance(value, datetime)
+    text = value.replace(tzinfo=None).isoformat()
+    if value.tzinfo is None:
+        if not option & OPT_NAIVE_UTC:
+            return text
+        offset = 0
+    else:
+        offset = round((value.utcoffset() or timedelta()).total_seconds())
+    if offset == 0 and option & OPT_UTC_Z:
+        return f"{text}Z"
+    hours, seconds = divmod(abs(offset), 3600)
+    # RFC 3339 has no seconds there: section 5.8 rounds them.
+    return f"{text}{'-' if offset < 0 else '+'}{hours:02}:{(seconds + 30) // 60:02}"

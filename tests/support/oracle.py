@@ -1,0 +1,18 @@
+"""`orjson`: what the codec's reading and writing of JSON is compared with.
+
+Where orjson cannot be had it is the module that stands in for it: `tests/codec/test_standard.py` compares the two.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__all__ = ["orjson"]
+
+if TYPE_CHECKING:
+    import orjson
+else:
+    try:
+        import orjson
+    except ImportError:
+        from jsonrpc_fast.codec import _standard as orjson
