@@ -15,18 +15,17 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta
 from enum import EnumMeta
-from json import JSONDecodeError, JSONDecoder
-from json.decoder import scanstring
+from json import JSONDecodeError, JSONDecoder, decoder, encoder, scanner
 from json.encoder import encode_basestring
 from math import isfinite, isinf
 from operator import itemgetter
 from typing import Any, Final
 from uuid import UUID
 
-try:
-    from _json import make_encoder, make_scanner
-except ImportError:  # PyPy
-    make_encoder = make_scanner = None
+# The functions in C; PyPy has none.
+make_encoder: Any = getattr(encoder, "c_make_encoder", None)
+make_scanner: Any = getattr(scanner, "c_make_scanner", None)
+scanstring: Callable[[str, int, bool], tuple[str, int]] = decoder.scanstring  # type: ignore[attr-defined]
 
 __version__: Final = None
 
@@ -255,7 +254,7 @@ def _is_plain(value: object) -> bool:
         kinds = set(map(type, level))
         if not _is_plain_kind(kinds) or len(level) > _WIDE:
             return False
-        if int in kinds and not all(-(1 << 63) <= item < 1 << 64 for item in level if type(item) is int):  # type: ignore[operator]
+        if int in kinds and not all(-(1 << 63) <= item < 1 << 64 for item in level if type(item) is int):
             return False
         if float in kinds and not all(map(_is_usual, [item for item in level if type(item) is float])):
             return False
