@@ -22,6 +22,7 @@ from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.http import Endpoint, WsgiEndpoint
 from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
 
+from ..support.asgi import LEFT, Answer, Client
 from ..support.mcp_sample import sample
 from .codec_targets import chunks, head
 from .differential import seeds
@@ -67,50 +68,28 @@ def parse_request(text: bytes) -> Parsed | None:
     return Parsed(method.decode(), path.decode("latin-1"), headers, body, False)
 
 
-class _Answer:
-    """The answer of an ASGI application, whose events are checked."""
+class _Exchange(Client):
+    """A request to an ASGI application, and its answer, whose headers show nothing of the input."""
 
     def __init__(self, parsed: Parsed, selector: int) -> None:
-        self.status = 0
-        self.headers: dict[bytes, bytes] = {}
-        self.body = bytearray()
-        self.is_complete = False
-        self._parts = chunks(parsed.body, selector)
-        self._is_cut = parsed.is_cut
-        self.gone = asyncio.Event()
-        self.scope: dict[str, Any] = {
-            "type": "http",
-            "http_version": "1.1",
-            "method": parsed.method,
-            "path": parsed.path,
-            "root_path": "",
-            "headers": parsed.headers,
-            "server": ("127.0.0.1" if selector & 64 else "192.0.2.1", 80),
-            "client": ("192.0.2.2", 50000),
-        }
+        parts: list[bytes | None] = [*chunks(parsed.body, selector)]
+        super().__init__(
+            [*parts, LEFT] if parsed.is_cut else parts,
+            method=parsed.method,
+            path=parsed.path,
+            server=("127.0.0.1" if selector & 64 else "192.0.2.1", 80),
+        )
+        self.scope["headers"] = parsed.headers
 
-    async def receive(self) -> dict[str, Any]:
-        if self._parts:
-            part = self._parts.pop(0)
-            return {"type": "http.request", "body": part, "more_body": bool(self._parts) or self._is_cut}
-        if not self._is_cut:
-            await self.gone.wait()
-        return {"type": "http.disconnect"}
+    async def send(self, event: dict[str, Any]) -> None:
+        await super().send(event)
+        values = [value for _, value in event.get("headers", ())]
+        check(all(b"\n" not in value and b"\r" not in value for value in values), "a line break", values)
+        check(CANARY.encode() not in b"".join(values), "the input is in a header", values)
 
-    async def send(self, event: Any) -> None:
-        check(not self.is_complete, "an event after the end", event)
-        if event["type"] == "http.response.start":
-            check(self.status == 0, "a second start")
-            self.status = event["status"]
-            fields = list(event["headers"])
-            self.headers = dict(fields)
-            check(len(self.headers) == len(fields), "a header twice", fields)
-            check(all(b"\n" not in value and b"\r" not in value for _, value in fields), "a line break", fields)
-            check(CANARY.encode() not in b"".join([value for _, value in fields]), "the input is in a header", fields)
-        else:
-            check(self.status != 0, "a body without a start")
-            self.body += event.get("body", b"")
-            self.is_complete = not event.get("more_body")
+    @property
+    def got(self) -> Answer:
+        return self.answer or Answer()
 
 
 @functools.cache
@@ -131,33 +110,33 @@ async def _http(data: bytes) -> Hashable:
     number = data[0] % len(_PROFILES)
     profile = _PROFILES[number]
     handlers, endpoint, wsgi = _endpoints(number)
-    answer = _Answer(parsed, data[1])
-    await endpoint(answer.scope, answer.receive, answer.send)
-    if parsed.is_cut and answer.status == 0:
+    exchange = _Exchange(parsed, data[1])
+    await endpoint(exchange.scope, exchange.receive, exchange.send)
+    if parsed.is_cut and exchange.got.status == 0:
         return "disconnected"
-    check(answer.is_complete and answer.status in _STATUSES, "status", answer.status)
-    if answer.status == 200 and parsed.method == "POST":
-        body = bytes(answer.body)
+    check(exchange.is_complete and exchange.got.status in _STATUSES, "status", exchange.got.status)
+    if exchange.got.status == 200 and parsed.method == "POST":
+        body = exchange.got.body
         expected = await handlers.dispatch_async(parsed.body, profile, delimited=False)
         check(body == expected, "not the reply of dispatch", body, expected)
         item = decode(parsed.body, profile)
         check_replies(item if isinstance(item, list) else [item], Replies(body + b"\n"), 0)
     else:
-        check(CANARY.encode() not in answer.body, "the input is in an answer", answer.body)
+        check(CANARY.encode() not in exchange.got.body, "the input is in an answer", exchange.got.body)
     names = [name for name, _ in parsed.headers]
     # WSGI does not tell an empty length, which is malformed, from an absent one (PEP 3333).
     is_comparable = len(set(names)) == len(names) and (b"content-length", b"") not in parsed.headers
     if is_comparable and not parsed.is_cut and data[0] & 128 == 0:
-        _check_wsgi(wsgi, parsed, answer)
-    return answer.status, number, len(answer.body) > 0, parsed.method[:6]
+        _check_wsgi(wsgi, parsed, exchange)
+    return exchange.got.status, number, len(exchange.got.body) > 0, parsed.method[:6]
 
 
-def _check_wsgi(wsgi: WsgiEndpoint, parsed: Parsed, answer: _Answer) -> None:
+def _check_wsgi(wsgi: WsgiEndpoint, parsed: Parsed, exchange: _Exchange) -> None:
     """Check that the WSGI endpoint answers alike, where its functions are sync and the length is known."""
     environ: dict[str, Any] = {
         "REQUEST_METHOD": parsed.method,
         "PATH_INFO": parsed.path,
-        "SERVER_NAME": answer.scope["server"][0],
+        "SERVER_NAME": exchange.scope["server"][0],
         "REMOTE_ADDR": "192.0.2.2",
         "wsgi.input": io.BytesIO(parsed.body),
         "wsgi.input_terminated": True,
@@ -166,12 +145,12 @@ def _check_wsgi(wsgi: WsgiEndpoint, parsed: Parsed, answer: _Answer) -> None:
         key = name.decode("latin-1").upper().replace("-", "_")
         environ[key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"] = value.decode("latin-1")
     status, headers, body = wsgi.answer(environ, parsed.body)
-    check(status == answer.status, "WSGI answers", status, "ASGI", answer.status)
-    if b'"error"' not in body and b'"error"' not in answer.body:  # async functions are an error there
-        check(body == bytes(answer.body), "WSGI answers", body, "ASGI", answer.body)
+    check(status == exchange.got.status, "WSGI answers", status, "ASGI", exchange.got.status)
+    if b'"error"' not in body and b'"error"' not in exchange.got.body:  # async functions are an error there
+        check(body == exchange.got.body, "WSGI answers", body, "ASGI", exchange.got.body)
     check(CANARY not in str(headers), "the input is in a header", headers)
     fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in parsed.headers]
-    client = answer.scope["server"][:1]  # an address of this machine on one side is one on both
+    client = exchange.scope["server"][:1]  # an address of this machine on one side is one on both
     served = wsgi.serve(parsed.method, fields, parsed.body, client=client, path=parsed.path)
     check(served == (status, headers, body), "serve answers", served, "WSGI", (status, headers, body))
 
@@ -201,17 +180,17 @@ def make_http(rng: random.Random) -> bytes:
 # MCP over HTTP.
 
 
-async def _send(endpoint: McpEndpoint, parsed: Parsed, selector: int) -> _Answer:
+async def _send(endpoint: McpEndpoint, parsed: Parsed, selector: int) -> _Exchange:
     """Send a request; a client that gets a stream without an end leaves after a while."""
-    answer = _Answer(parsed, selector)
-    task = asyncio.ensure_future(endpoint(answer.scope, answer.receive, answer.send))
+    exchange = _Exchange(parsed, selector)
+    task = asyncio.ensure_future(endpoint(exchange.scope, exchange.receive, exchange.send))
     for _ in range(400):
         if task.done():
             break
         await asyncio.sleep(0)
-    answer.gone.set()
+    exchange.gone.set()
     await task
-    return answer
+    return exchange
 
 
 _server: Final = functools.cache(sample)
@@ -245,40 +224,42 @@ async def _send_all(endpoint: McpEndpoint, data: bytes) -> Hashable:
     if data[0] & 1:
         begin = parse_request(_BEGIN % _LEGACY[(data[0] >> 1) % 2])
         assert begin is not None
-        answer = await _send(endpoint, begin, 0)
-        check(answer.status == 200, "initialize", answer.status, answer.body)
-        session = answer.headers[b"mcp-session-id"]
+        exchange = await _send(endpoint, begin, 0)
+        check(exchange.got.status == 200, "initialize", exchange.got.status, exchange.got.body)
+        session = exchange.got.headers[b"mcp-session-id"]
     kinds = []
     for text in data[2:].split(b"\n---\n")[:4]:
         parsed = parse_request(text.replace(b"{session}", session, 1))
         if parsed is None:
             continue
-        answer = await _send(endpoint, parsed, data[1])
-        if answer.status == 0:
+        exchange = await _send(endpoint, parsed, data[1])
+        if exchange.got.status == 0:
             check(parsed.is_cut or parsed.method in ("GET", "POST"), "no answer")
             kinds.append("none")
             continue
-        check(answer.status in _MCP_STATUSES, "status", answer.status)
-        kinds.append(str(answer.status))
-        _check_mcp_body(parsed, answer)
+        check(exchange.got.status in _MCP_STATUSES, "status", exchange.got.status)
+        kinds.append(str(exchange.got.status))
+        _check_mcp_body(parsed, exchange)
     return data[0] & 1, tuple(kinds)
 
 
-def _check_mcp_body(parsed: Parsed, answer: _Answer) -> None:
-    kind = answer.headers.get(b"content-type", b"")
+def _check_mcp_body(parsed: Parsed, exchange: _Exchange) -> None:
+    kind = exchange.got.headers.get(b"content-type", b"")
     if kind.startswith(b"application/json") and parsed.method == "POST":
-        sent = json.dumps(json.loads(answer.body)).encode() + b"\n"
+        sent = json.dumps(json.loads(exchange.got.body)).encode() + b"\n"
     elif kind == b"text/event-stream":
         decoder = EventDecoder(1 << 20)
-        texts = [event.data for event in decoder.feed(bytes(answer.body)) if event.data]
+        texts = [event.data for event in decoder.feed(exchange.got.body) if event.data]
         sent = b"".join([json.dumps(json.loads(text)).encode() + b"\n" for text in texts])
     else:
-        check(answer.status in (400, 410) or CANARY.encode() not in answer.body, "the input is in an answer")
+        check(
+            exchange.got.status in (400, 410) or CANARY.encode() not in exchange.got.body, "the input is in an answer"
+        )
         return
     item = decode(parsed.body, MCP_2025_11_25.replace(batches=True))
     items = item if isinstance(item, list) else [item]
     replies = Replies(sent)
-    if parsed.method == "POST" and answer.status == 200 and answer.is_complete:
+    if parsed.method == "POST" and exchange.got.status == 200 and exchange.is_complete:
         check_replies(items, replies, 0)
 
 

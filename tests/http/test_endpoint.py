@@ -11,7 +11,7 @@ from jsonrpc_fast import JSONRPC, Limits, decode
 from jsonrpc_fast.handlers import Handlers, RequestContext
 from jsonrpc_fast.http import Endpoint, Refusal
 
-from ..support.asgi import JSON, Answer, Client, post
+from ..support.asgi import JSON, Answer, Client, events_of, events_of_a_lifespan, post
 from ..support.tables import rows
 
 ADD = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'
@@ -264,21 +264,10 @@ async def test_a_deadline() -> None:
 
 
 async def test_lifespan(endpoint: Endpoint) -> None:
-    received = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return next(received)
-
-    async def send(message: Any) -> None:
-        sent.append(message["type"])
-
-    await endpoint({"type": "lifespan"}, receive, send)
-    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
-    await endpoint({"type": "websocket"}, receive, send)
-    assert sent[2:] == ["websocket.close"]
+    assert await events_of_a_lifespan(endpoint) == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert await events_of(endpoint, "websocket") == ["websocket.close"]
     with pytest.raises(ValueError, match="unknown type"):
-        await endpoint({"type": "other"}, receive, send)
+        await events_of(endpoint, "other")
 
 
 @rows("name", [b"host", b"origin", b"content-type", b"content-encoding", b"content-length"])

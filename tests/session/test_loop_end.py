@@ -16,10 +16,9 @@ from jsonrpc_fast.mcp.server import Server
 from jsonrpc_fast.session import Outcome, Session
 from jsonrpc_fast.transports import memory_pair
 
-from ..mcp.http.test_hostile import Exchange, begin
 from ..support.asgi import post
 from ..support.mcp_conversation import converse
-from ..support.mcp_http import Gate, call, modern
+from ..support.mcp_http import Exchange, Gate, begin_session, call, modern
 from ..support.tables import rows
 from ..support.waiting import settle
 
@@ -60,10 +59,10 @@ async def an_mcp_session() -> None:
 
 async def an_mcp_endpoint() -> None:
     app = Gate().server.asgi_app()
-    session = await begin(app)
-    leave(Exchange(app, call(1, "wait"), session).run())
+    session = await begin_session(app)
+    leave(Exchange(app, call(1, "wait"), session).events())
     request = modern(call(2, "wait"))
-    leave(Exchange(app, request["json"], headers=request["headers"]).run())
+    leave(Exchange(app, request["json"], headers=request["headers"]).events())
 
 
 async def an_endpoint() -> None:

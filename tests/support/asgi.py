@@ -1,15 +1,15 @@
-"""Drive an ASGI application in this process: one request, its events given as a list."""
+"""Drive an ASGI application in this process: one request whose client does what the test says, or a lifespan."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
-
-from jsonrpc_fast.http.endpoint import Endpoint
+from typing import Any, Final
 
 JSON = (b"content-type", b"application/json")
+LEFT: Final = b"the client disconnects"
+"""A part of a body, at which the client is gone."""
 
 
 @dataclass
@@ -20,23 +20,33 @@ class Answer:
 
 
 class Client:
-    """One request to an application.
+    """One request to an application, and the events that come back, whose order is checked.
 
     Args:
-        body: The body; a list is received in so many parts.
+        body: The body; a list is received in so many parts. At `LEFT` the client is gone, at None it sends no more.
         headers: Pairs of bytes. The host is example.org if they have none.
-        is_open: Whether the client stays connected after the body. If not, it is gone at once.
         scope: Changes of the scope.
+
+    Attributes:
+        scope: The scope.
+        sent: The events that the application has sent.
+        received: How many parts of the body the application has received.
+        gone: Set when the client is to leave after its body.
+        is_stuck: Whether the client reads nothing: sending does not return.
     """
 
     def __init__(
-        self, body: bytes | list[bytes] = b"", headers: Iterable[tuple[bytes, bytes]] = (JSON,), **scope: Any
+        self,
+        body: bytes | Iterable[bytes | None] = b"",
+        headers: Iterable[tuple[bytes, bytes]] = (JSON,),
+        **scope: Any,
     ) -> None:
         found = list(headers)
         self.gone = asyncio.Event()
+        self.sent: list[dict[str, Any]] = []
         self.received = 0
-        self.answer: Answer | None = None
-        self._parts = [body] if isinstance(body, bytes) else body
+        self.is_stuck = False
+        self._parts: list[bytes | None] = [body] if isinstance(body, bytes) else list(body)
         self.scope: dict[str, Any] = {
             "type": "http",
             "http_version": "1.1",
@@ -50,30 +60,71 @@ class Client:
         }
 
     async def receive(self) -> dict[str, Any]:
-        if self.received < len(self._parts):
-            self.received += 1
-            more = self.received < len(self._parts)
-            return {"type": "http.request", "body": self._parts[self.received - 1], "more_body": more}
-        await self.gone.wait()
-        return {"type": "http.disconnect"}
+        if self.received == len(self._parts):
+            await self.gone.wait()
+            return {"type": "http.disconnect"}
+        part = self._parts[self.received]
+        if part is None:
+            await asyncio.Event().wait()
+        if part is LEFT:
+            return {"type": "http.disconnect"}
+        self.received += 1
+        return {"type": "http.request", "body": part, "more_body": self.received < len(self._parts)}
 
-    async def send(self, message: Any) -> None:
-        if message["type"] == "http.response.start":
-            assert self.answer is None
-            headers = list(message["headers"])
-            assert len(dict(headers)) == len(headers)
-            self.answer = Answer(message["status"], dict(headers))
+    async def send(self, event: dict[str, Any]) -> None:
+        if self.is_stuck:
+            await asyncio.Event().wait()
+        assert not self.is_complete, "an event after the end"
+        if event["type"] == "http.response.start":
+            assert not self.sent, "a second start"
+            names = [name for name, _ in event["headers"]]
+            assert len(set(names)) == len(names), f"a header twice: {names}"
         else:
-            assert self.answer is not None
-            self.answer.body += message["body"]
+            assert event["type"] == "http.response.body"
+            assert self.sent, "a body without a start"
+        self.sent.append(event)
 
-    async def run(self, endpoint: Endpoint) -> Answer:
+    @property
+    def is_complete(self) -> bool:
+        return len(self.sent) > 1 and not self.sent[-1].get("more_body")
+
+    @property
+    def answer(self) -> Answer | None:
+        """What has been sent until now, or None."""
+        if not self.sent:
+            return None
+        start, *parts = self.sent
+        body = b"".join([part.get("body", b"") for part in parts])
+        return Answer(start["status"], dict(start["headers"]), body)
+
+    async def run(self, endpoint: Any) -> Answer:
         """Return the answer of the endpoint."""
         await endpoint(self.scope, self.receive, self.send)
-        assert self.answer is not None
-        return self.answer
+        answer = self.answer
+        assert answer is not None
+        return answer
 
 
-async def post(endpoint: Endpoint, body: bytes | list[bytes], *headers: tuple[bytes, bytes], **scope: Any) -> Answer:
+async def post(endpoint: Any, body: bytes | list[bytes], *headers: tuple[bytes, bytes], **scope: Any) -> Answer:
     """Return the answer to a POST of JSON."""
     return await Client(body, [JSON, *headers], **scope).run(endpoint)
+
+
+async def events_of(endpoint: Any, kind: str, *received: str) -> list[str]:
+    """Return the types of what an application sends in a scope that is not HTTP while it receives these events."""
+    sent: list[str] = []
+    left = iter(received)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": next(left)}
+
+    async def send(event: Any) -> None:
+        sent.append(event["type"])
+
+    await asyncio.wait_for(endpoint({"type": kind}, receive, send), 20)
+    return sent
+
+
+async def events_of_a_lifespan(endpoint: Any) -> list[str]:
+    """Return the types of what an application sends while it starts and ends."""
+    return await events_of(endpoint, "lifespan", "lifespan.startup", "lifespan.shutdown")

@@ -4,22 +4,84 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx
 import orjson
 
 from jsonrpc_fast.framing.sse import Event, EventDecoder
+from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
 from jsonrpc_fast.mcp.server import Context, Server
 
+from .asgi import Client
 from .asgi_servers import serving
+from .waiting import eventually
 
 ACCEPT = {"accept": "application/json, text/event-stream"}
 CLIENT = {"name": "client", "version": "1"}
 MODERN = "2026-07-28"
 LEGACY = "2025-11-25"
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+Events = list[dict[str, Any]]
+
+
+class Exchange(Client):
+    """One request to an application of MCP.
+
+    Args:
+        app: The application.
+        body: The message, or None.
+        session: The id of the session.
+        method: The method of HTTP.
+        headers: Headers besides the usual ones, or instead of them.
+        parts: The parts of the body, instead of the message.
+        changes: Changes of the scope.
+    """
+
+    def __init__(
+        self,
+        app: McpEndpoint,
+        body: Any = None,
+        session: bytes | None = None,
+        method: str = "POST",
+        *,
+        headers: dict[str, str] | None = None,
+        parts: list[bytes | None] | None = None,
+        **changes: Any,
+    ) -> None:
+        given = {"host": "localhost", "content-type": "application/json", **ACCEPT, **(headers or {})}
+        self.headers = [(name.encode(), value.encode()) for name, value in given.items()]
+        if session is not None:
+            self.headers.append((b"mcp-session-id", session))
+        text = b"" if body is None else orjson.dumps(body)
+        scope = {"path": "/mcp", "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 50000), **changes}
+        super().__init__(text if parts is None else parts, method=method, **scope)
+        self.scope["headers"] = self.headers
+        self._app = app
+
+    async def events(self) -> Events:
+        """Return what the application sends."""
+        await self._app(self.scope, self.receive, self.send)
+        return self.sent
+
+    async def until(self, condition: Callable[[Events], bool]) -> None:
+        """Wait until what was sent meets a condition."""
+        await eventually(lambda: condition(self.sent))
+
+
+async def begin_session(app: McpEndpoint) -> bytes:
+    """Begin a session, and return its id."""
+    start, _ = await Exchange(app, initialize()).events()
+    session: bytes = dict(start["headers"])[b"mcp-session-id"]
+    assert (await Exchange(app, INITIALIZED, session).events())[0]["status"] == 202
+    return session
+
+
+def body_of(events: Events) -> bytes:
+    return b"".join([event.get("body", b"") for event in events])
 
 
 class Gate:

@@ -17,9 +17,8 @@ from jsonrpc_fast.mcp.server import Context, Server
 
 from ...support.failing import FAILING
 from ...support.mcp_conversation import answered
-from ...support.mcp_http import Gate, begin, call, client_of, initialize, modern, request
+from ...support.mcp_http import Exchange, Gate, begin, body_of, call, client_of, initialize, modern, request
 from ...support.tables import rows
-from .test_hostile import Exchange, body_of
 
 RESOURCE = "https://example.org/mcp"
 ISSUER = "https://login.example.org"
@@ -314,7 +313,7 @@ async def test_a_function_that_fails_gives_500_and_is_logged_once(
         authorization=authorization(**{"check": lambda token: USERS["anna"], option: function})
     )
     exchange = Exchange(app, initialize(), headers=bearer("secret-token"))
-    await asyncio.wait_for(exchange.run(), 20)
+    await asyncio.wait_for(exchange.events(), 20)
     assert (exchange.sent[0]["status"], body_of(exchange.sent).decode()) == (500, text)
     assert b"www-authenticate" not in dict(exchange.sent[0]["headers"])
     assert [record.levelname for record in caplog.records] == ["ERROR"]
@@ -330,7 +329,7 @@ async def test_the_cancellation_of_a_request_passes_through_the_check(caplog: py
         await asyncio.Event().wait()
 
     app = Gate().server.asgi_app(authorization=authorization(check=wait))
-    running = asyncio.create_task(Exchange(app, initialize(), headers=bearer("anna")).run())
+    running = asyncio.create_task(Exchange(app, initialize(), headers=bearer("anna")).events())
     await asyncio.wait_for(entered.wait(), 20)
     running.cancel()
     await asyncio.wait([running], timeout=20)
@@ -361,7 +360,7 @@ async def test_every_async_function_is_ended(option: str) -> None:
         await asyncio.Event().wait()
 
     app = Gate().server.asgi_app(authorization=authorization(check_seconds=0.05, **{option: hang}))
-    start, _ = await Exchange(app, initialize(), headers=bearer("anna")).run()
+    start, _ = await Exchange(app, initialize(), headers=bearer("anna")).events()
     assert start["status"] == 503
 
 

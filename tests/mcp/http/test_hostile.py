@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Annotated, Any
 
@@ -11,110 +10,26 @@ import msgspec
 import orjson
 import pytest
 
-from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
 from jsonrpc_fast.mcp.http.event_store import MemoryEventStore
 from jsonrpc_fast.mcp.server import Context
 
-from ...support.mcp_http import Gate, call, initialize, modern, request
+from ...support.asgi import LEFT, events_of, events_of_a_lifespan
+from ...support.mcp_http import Events, Exchange, Gate, begin_session, body_of, call, initialize, modern, request
 from ...support.tables import rows
 from ...support.waiting import eventually
 
-Events = list[dict[str, Any]]
 user: ContextVar[str] = ContextVar("user")
-LEFT = b"the client disconnects"
-
-
-class Exchange:
-    """One request to an application, whose client does what the test says.
-
-    Attributes:
-        sent: What the application sent.
-        headers: The headers of the request.
-        is_stuck: Whether the client reads nothing: sending does not return.
-    """
-
-    def __init__(
-        self, app: McpEndpoint, body: Any = None, session: bytes | None = None, method: str = "POST", **changes: Any
-    ) -> None:
-        self.sent: Events = []
-        self.is_stuck = False
-        self.gone = asyncio.Event()
-        self._body = b"" if body is None else orjson.dumps(body)
-        self._parts = changes.pop("parts", [self._body])
-        more = changes.pop("headers", {})
-        headers = {
-            "host": "localhost",
-            "content-type": "application/json",
-            "accept": "application/json, text/event-stream",
-            **more,
-        }
-        fields = [(name.encode(), value.encode()) for name, value in headers.items()]
-        if session is not None:
-            fields.append((b"mcp-session-id", session))
-        self.headers = fields
-        self._scope = {
-            "type": "http",
-            "http_version": "1.1",
-            "method": method,
-            "path": "/mcp",
-            "headers": fields,
-            "server": ("127.0.0.1", 80),
-            "client": ("127.0.0.1", 50000),
-            **changes,
-        }
-        self._app = app
-
-    async def run(self) -> Events:
-        await self._app(self._scope, self._receive, self._send)
-        return self.sent
-
-    async def until(self, condition: Callable[[Events], bool]) -> None:
-        """Wait until what was sent meets a condition."""
-        await eventually(lambda: condition(self.sent))
-
-    async def _receive(self) -> dict[str, Any]:
-        if self._parts:
-            part = self._parts.pop(0)
-            if part is None:
-                await asyncio.Event().wait()
-            if part is LEFT:
-                return {"type": "http.disconnect"}
-            return {"type": "http.request", "body": part, "more_body": bool(self._parts)}
-        await self.gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def _send(self, event: dict[str, Any]) -> None:
-        if self.is_stuck:
-            await asyncio.Event().wait()
-        self.sent.append(event)
-
-
-async def begin(app: McpEndpoint) -> bytes:
-    start, _ = await Exchange(app, initialize()).run()
-    session: bytes = dict(start["headers"])[b"mcp-session-id"]
-    assert (await Exchange(app, {"jsonrpc": "2.0", "method": "notifications/initialized"}, session).run())[0][
-        "status"
-    ] == 202
-    return session
-
-
-def body_of(events: Events) -> bytes:
-    return b"".join([event.get("body", b"") for event in events])
-
-
-async def settle(condition: Callable[[], bool]) -> None:
-    await eventually(condition)
 
 
 @pytest.mark.virtual_time
 async def test_a_body_that_stops_is_refused_and_one_that_breaks_off_is_dropped() -> None:
     app = Gate().server.asgi_app(body_seconds=0.05)
     chunked = {"transfer-encoding": "chunked"}
-    start, _ = await Exchange(app, parts=[b"{", None], headers=chunked).run()
+    start, _ = await Exchange(app, parts=[b"{", None], headers=chunked).events()
     assert (start["status"], (b"connection", b"close") in start["headers"]) == (408, True)
     broken = Exchange(app, parts=[b"{", LEFT], headers=chunked)
     broken.gone.set()
-    assert await broken.run() == []
+    assert await broken.events() == []
     await app.close()
 
 
@@ -122,14 +37,14 @@ async def test_a_body_that_stops_is_refused_and_one_that_breaks_off_is_dropped()
 async def test_a_client_that_reads_nothing_is_given_up_and_its_call_goes_on() -> None:
     gate = Gate()
     app = gate.server.asgi_app(write_seconds=0.05)
-    session = await begin(app)
+    session = await begin_session(app)
     stuck = Exchange(app, call(1, "wait"), session)
     stuck.is_stuck = True
-    await asyncio.wait_for(stuck.run(), 20)
+    await asyncio.wait_for(stuck.events(), 20)
     assert stuck.sent == []
     assert gate.cancelled == 0
     gate.opened.set()
-    await settle(lambda: not app._session_requests.sessions.find(session.decode(), None).transport.streams)  # type: ignore[union-attr]
+    await eventually(lambda: not app._session_requests.sessions.find(session.decode(), None).transport.streams)  # type: ignore[union-attr]
     await app.close()
 
 
@@ -139,7 +54,7 @@ async def test_a_stuck_subscription_is_given_up() -> None:
     app = gate.server.asgi_app(write_seconds=0.05, keep_alive_seconds=0.01)
     listen = modern(request(1, "subscriptions/listen", notifications={}))
     exchange = Exchange(app, listen["json"], headers=listen["headers"])
-    running = asyncio.ensure_future(exchange.run())
+    running = asyncio.ensure_future(exchange.events())
     await exchange.until(lambda sent: len(sent) > 1)
     exchange.is_stuck = True
     await asyncio.wait_for(running, 20)
@@ -150,17 +65,17 @@ async def test_a_stuck_subscription_is_given_up() -> None:
 async def test_a_cancelled_task_of_the_server_leaves_nothing_behind() -> None:
     gate = Gate()
     app = gate.server.asgi_app()
-    session = await begin(app)
+    session = await begin_session(app)
     for message, name in ((call(1, "wait"), session), (None, session)):
         exchange = Exchange(app, message, name, "GET" if message is None else "POST")
-        running = asyncio.ensure_future(exchange.run())
+        running = asyncio.ensure_future(exchange.events())
         await exchange.until(bool)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
     assert app.requests == 0
     again = Exchange(app, None, session, "GET")
-    running = asyncio.ensure_future(again.run())
+    running = asyncio.ensure_future(again.events())
     await again.until(bool)
     again.gone.set()
     await running
@@ -181,10 +96,10 @@ async def test_a_stream_that_nobody_reads_is_bounded() -> None:
         return "flooded"
 
     app = gate.server.asgi_app(max_stream_bytes=100_000, event_store=None)
-    session = await begin(app)
+    session = await begin_session(app)
     exchange = Exchange(app, call(1, "flood"), session)
     exchange.is_stuck = True
-    running = asyncio.ensure_future(exchange.run())
+    running = asyncio.ensure_future(exchange.events())
     await gate.entered.wait()
     transport = app._session_requests.sessions.find(session.decode(), None).transport  # type: ignore[union-attr]
     assert transport.write_buffer_bytes <= 100_000
@@ -199,7 +114,7 @@ async def test_a_stream_that_nobody_reads_is_bounded() -> None:
     assert transport.listener is not None
     assert (len(transport.listener), transport.listener.size <= 64 * 1024) == (100, True)
     listening = Exchange(app, None, session, "GET")
-    reading = asyncio.ensure_future(listening.run())
+    reading = asyncio.ensure_future(listening.events())
     await listening.until(lambda sent: b"19999 x" in body_of(sent))
     assert (body_of(listening.sent).count(b"data: "), b"19899 x" in body_of(listening.sent)) == (100, False)
     listening.gone.set()
@@ -217,11 +132,11 @@ async def test_functions_run_in_the_context_of_their_own_request() -> None:
 
     app = gate.server.asgi_app()
     user.set("nobody")
-    session = await begin(app)
+    session = await begin_session(app)
 
     async def ask(id: int, name: str) -> bytes:
         user.set(name)
-        return body_of(await Exchange(app, call(id, "whose"), session).run())
+        return body_of(await Exchange(app, call(id, "whose"), session).events())
 
     answers = await asyncio.gather(*[asyncio.ensure_future(ask(id, f"user {id}")) for id in range(5)])
     for id, answer in enumerate(answers):
@@ -233,8 +148,8 @@ async def test_functions_run_in_the_context_of_their_own_request() -> None:
 async def test_many_sessions_and_half_open_streams_leave_nothing() -> None:
     gate = Gate()
     app = gate.server.asgi_app()
-    exchanges = [Exchange(app, None, await begin(app), "GET") for _ in range(200)]
-    running = [asyncio.ensure_future(exchange.run()) for exchange in exchanges]
+    exchanges = [Exchange(app, None, await begin_session(app), "GET") for _ in range(200)]
+    running = [asyncio.ensure_future(exchange.events()) for exchange in exchanges]
     for exchange in exchanges:
         await exchange.until(bool)
     for exchange in exchanges[::2]:
@@ -247,21 +162,10 @@ async def test_many_sessions_and_half_open_streams_leave_nothing() -> None:
 
 async def test_a_websocket_is_refused_and_the_lifespan_answered() -> None:
     app = Gate().server.asgi_app()
-    sent: Events = []
-    events = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
-
-    async def receive() -> dict[str, Any]:
-        return events.pop(0)
-
-    async def send(event: Any) -> None:
-        sent.append(event)
-
-    await app({"type": "websocket"}, receive, send)
-    await app({"type": "lifespan"}, receive, send)
-    kinds = [event["type"] for event in sent]
-    assert kinds == ["websocket.close", "lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert await events_of(app, "websocket") == ["websocket.close"]
+    assert await events_of_a_lifespan(app) == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     with pytest.raises(ValueError, match="unknown type"):
-        await app({"type": "other"}, receive, send)
+        await events_of(app, "other")
 
 
 def first_event_id(events: Events) -> str:
@@ -271,13 +175,13 @@ def first_event_id(events: Events) -> str:
 async def test_of_many_connections_that_resume_the_stream_of_a_get_one_is_left() -> None:
     gate = Gate()
     app = gate.server.asgi_app()
-    session = await begin(app)
+    session = await begin_session(app)
     first = Exchange(app, None, session, "GET")
-    tasks = [asyncio.create_task(first.run())]
+    tasks = [asyncio.create_task(first.events())]
     await first.until(lambda sent: len(sent) > 1)
     last = {"last-event-id": first_event_id(first.sent)}
     resumed = [Exchange(app, None, session, "GET", headers=last) for _ in range(5)]
-    tasks += [asyncio.create_task(exchange.run()) for exchange in resumed]
+    tasks += [asyncio.create_task(exchange.events()) for exchange in resumed]
     _, listening = await asyncio.wait_for(wait_until_one_is_left(tasks), 20)
     gate.server.log("error", "late")
     [left] = [exchange for exchange, task in zip([first, *resumed], tasks, strict=True) if task in listening]
@@ -300,16 +204,16 @@ async def wait_until_one_is_left(tasks: list[asyncio.Task[Any]]) -> tuple[set[An
 async def test_streams_that_are_resumed_count_as_requests_of_their_session() -> None:
     gate = Gate()
     app = gate.server.asgi_app(max_session_requests=2)
-    session = await begin(app)
+    session = await begin_session(app)
     calling = Exchange(app, call(1, "wait"), session)
-    tasks = [asyncio.create_task(calling.run())]
+    tasks = [asyncio.create_task(calling.events())]
     await calling.until(lambda sent: len(sent) > 1)
     last = {"last-event-id": first_event_id(calling.sent)}
     second = Exchange(app, None, session, "GET", headers=last)
-    tasks.append(asyncio.create_task(second.run()))
+    tasks.append(asyncio.create_task(second.events()))
     await second.until(lambda sent: len(sent) > 1)
     for headers in (last, {}):
-        start, _ = await asyncio.wait_for(Exchange(app, None, session, "GET", headers=headers).run(), 20)
+        start, _ = await asyncio.wait_for(Exchange(app, None, session, "GET", headers=headers).events(), 20)
         assert start["status"] == 503
     gate.opened.set()
     await asyncio.wait_for(asyncio.gather(*tasks), 20)
@@ -328,7 +232,7 @@ async def test_a_parameter_header_has_one_value(first: str, status: int) -> None
     sent = modern(request(1, "tools/call", name="find", arguments={"region": "b"}), mcp_param_region="b")
     exchange = Exchange(app, sent["json"], headers=sent["headers"])
     exchange.headers.insert(0, (b"mcp-param-region", first.encode()))
-    start, _ = await exchange.run()
+    start, _ = await exchange.events()
     assert start["status"] == status
     await app.close()
 
@@ -337,7 +241,7 @@ async def test_a_list_of_accepted_types_may_stand_in_two_lines() -> None:
     app = Gate().server.asgi_app()
     exchange = Exchange(app, initialize(), headers={"accept": "application/json"})
     exchange.headers.append((b"accept", b"text/event-stream"))
-    start, _ = await exchange.run()
+    start, _ = await exchange.events()
     assert start["status"] == 200
     await app.close()
 
@@ -363,9 +267,9 @@ async def test_a_response_that_is_cancelled_anywhere_is_resumed_without_a_lost_o
     app = gate.server.asgi_app(event_store=store())
     cancelled = 0
     for steps in range(1, 40):
-        session = await begin(app)
+        session = await begin_session(app)
         calling = Exchange(app, call(1, "count", to=3), session)
-        task = asyncio.create_task(calling.run())
+        task = asyncio.create_task(calling.events())
         for _ in range(steps):
             await asyncio.sleep(0)
         task.cancel()
@@ -375,7 +279,7 @@ async def test_a_response_that_is_cancelled_anywhere_is_resumed_without_a_lost_o
             cancelled += 1
             last = body.split(b"id: ")[-1].split(b"\n")[0].decode()
             resumed = Exchange(app, None, session, "GET", headers={"last-event-id": last})
-            body += body_of(await asyncio.wait_for(resumed.run(), 20))
+            body += body_of(await asyncio.wait_for(resumed.events(), 20))
             found = [body.count(text) for text in (b'"progress":0', b'"progress":1', b'"progress":2', b'"result":{')]
             assert found == [1, 1, 1, 1], steps
     assert cancelled
@@ -388,13 +292,13 @@ async def test_a_session_that_is_deleted_during_calls_cancels_them_and_logs_noth
 ) -> None:
     gate = Gate()
     app = gate.server.asgi_app()
-    session = await begin(app)
+    session = await begin_session(app)
     quiet = request(2, "tools/call", name="wait", arguments={})
     calls = [Exchange(app, message, session) for message in (call(1, "wait"), quiet)]
-    running = [asyncio.create_task(exchange.run()) for exchange in calls]
+    running = [asyncio.create_task(exchange.events()) for exchange in calls]
     await calls[0].until(lambda sent: b'"progress":0' in body_of(sent))
     deleting = Exchange(app, None, session, "DELETE")
-    await asyncio.wait_for(deleting.run(), 20)
+    await asyncio.wait_for(deleting.events(), 20)
     assert deleting.sent[0]["status"] == 200
     await asyncio.wait_for(asyncio.gather(*running), 20)
     assert all(not exchange.sent[-1].get("more_body") for exchange in calls)

@@ -11,16 +11,15 @@ from typing import Any
 import httpx
 import pytest
 
-from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
 from jsonrpc_fast.mcp.protocol.meta import TASKS_EXTENSION
 from jsonrpc_fast.mcp.server import Context, Server
 
+from ...support.asgi import events_of_a_lifespan
 from ...support.asgi_servers import serving
-from ...support.mcp_http import client_of, modern
+from ...support.mcp_http import Exchange, body_of, client_of, modern
 from ...support.tables import rows
 from ...support.waiting import eventually
 from .test_endpoint import ACCEPT, begin, initialize, request
-from .test_hostile import Exchange, body_of
 
 
 def counting(failure: Exception | None = None) -> tuple[Server, list[str]]:
@@ -93,7 +92,7 @@ async def test_a_lifespan_that_hangs_ends_when_the_application_is_closed() -> No
 
     app = Server("test", "1", lifespan=lifespan).asgi_app()
     exchanges = [Exchange(app, initialize()) for _ in range(3)]
-    requests = [asyncio.create_task(exchange.run()) for exchange in exchanges]
+    requests = [asyncio.create_task(exchange.events()) for exchange in exchanges]
     await asyncio.wait_for(began.wait(), 20)
     await asyncio.wait_for(app.close(0.01), 20)
     await asyncio.wait_for(ended.wait(), 20)
@@ -134,7 +133,7 @@ async def generator(server: Server) -> AsyncIterator[None]:
 async def test_a_lifespan_that_cannot_begin(lifespan: Any, caplog: pytest.LogCaptureFixture) -> None:
     app = Server("test", "1", lifespan=lifespan).asgi_app()
     for _ in range(2):
-        start, _ = await asyncio.wait_for(Exchange(app, initialize()).run(), 20)
+        start, _ = await asyncio.wait_for(Exchange(app, initialize()).events(), 20)
         assert start["status"] == 500
     assert await events_of_a_lifespan(app) == ["lifespan.startup.failed"]
     await app.close()
@@ -147,23 +146,9 @@ async def test_a_lifespan_that_fails_at_the_end(lifespan: Any, caplog: pytest.Lo
     assert await events_of_a_lifespan(app) == ["lifespan.startup.complete", "lifespan.shutdown.failed"]
     assert [record.getMessage() for record in caplog.records] == ["the lifespan of the server failed"]
     other = Server("test", "1", lifespan=lifespan).asgi_app()
-    await Exchange(other, initialize()).run()
+    await Exchange(other, initialize()).events()
     with pytest.raises((RuntimeError, OSError)):
         await other.close()
-
-
-async def events_of_a_lifespan(app: McpEndpoint) -> list[str]:
-    sent: list[str] = []
-    received = iter(["lifespan.startup", "lifespan.shutdown"])
-
-    async def send(message: Any) -> None:
-        sent.append(message["type"])
-
-    async def receive() -> Any:
-        return {"type": next(received)}
-
-    await asyncio.wait_for(app({"type": "lifespan"}, receive, send), 20)
-    return sent
 
 
 def hanging(*, at_begin: bool, ignores_cancelling: bool = False) -> tuple[Server, asyncio.Event, list[str]]:
@@ -197,14 +182,14 @@ async def test_requests_do_not_wait_for_a_lifespan_that_hangs(caplog: pytest.Log
     server, opened, done = hanging(at_begin=True)
     app = server.asgi_app(lifespan_seconds=0.05)
     exchanges = [Exchange(app, initialize()) for _ in range(3)]
-    await asyncio.wait_for(asyncio.gather(*[exchange.run() for exchange in exchanges]), 20)
+    await asyncio.wait_for(asyncio.gather(*[exchange.events() for exchange in exchanges]), 20)
     assert [exchange.sent[0]["status"] for exchange in exchanges] == [503] * 3
     assert dict(exchanges[0].sent[0]["headers"])[b"retry-after"] == b"1"
     assert done == ["begin", "cancelled"]
     assert {record.getMessage() for record in caplog.records} == {"the lifespan of the server failed"}
     opened.set()
     later = Exchange(app, initialize())
-    await asyncio.wait_for(later.run(), 20)
+    await asyncio.wait_for(later.events(), 20)
     assert later.sent[0]["status"] == 200
     await app.close()
     assert done == ["begin", "cancelled", "begin", "end"]
@@ -218,7 +203,7 @@ async def test_closing_does_not_wait_for_a_lifespan_that_hangs(
     monkeypatch.setattr("jsonrpc_fast.mcp.server.lifespan._CANCEL_SECONDS", 0.1)
     server, opened, done = hanging(at_begin=False, ignores_cancelling=ignores_cancelling)
     app = server.asgi_app(lifespan_seconds=0.5)
-    await Exchange(app, initialize()).run()
+    await Exchange(app, initialize()).events()
     await asyncio.wait_for(app.close(), 20)
     assert done == ["begin", "cancelled"]
     assert [record.getMessage() for record in caplog.records] == ["the lifespan of the server failed"]
