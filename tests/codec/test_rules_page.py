@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import jsonrpc_fast
+from jsonrpc_fast.framing import frame
 
 from ..support.pages import table_rows
 from ..support.places import ROOT
@@ -18,6 +19,7 @@ PROFILES = {
     for name, value in vars(jsonrpc_fast).items()
     if isinstance(value, jsonrpc_fast.Profile) and name.isupper()
 }
+MARKED = table_rows(PAGE, "text with marks", "`decode`, HTTP", "first line of a stream", "later line")
 ROWS = table_rows(PAGE, "text", "`JSONRPC`", "other profiles")
 
 
@@ -56,6 +58,29 @@ def test_verdicts(impl: ModuleType, row: list[str]) -> None:
     expected_by_profile = dict.fromkeys(PROFILES, expected) | exceptions(others)
     found = {name: verdict(impl.decode(code(text), profile), impl) for name, profile in PROFILES.items()}
     assert found == expected_by_profile
+
+
+@rows("row", MARKED, ids=[row[0].strip("`") for row in MARKED])
+def test_byte_order_marks(impl: ModuleType, row: list[str]) -> None:
+    text = code(row[0]).replace("\\ufeff", "\ufeff")
+    message = '{"jsonrpc":"2.0","id":1,"method":"m"}'
+    for profile in PROFILES.values():
+        found = [verdict(impl.decode(text, profile), impl), verdict(impl.decode(text.encode(), profile), impl)]
+        first, later = (
+            impl.Decoder("newline", profile).feed("".join([f"{line}\n" for line in lines]).encode())
+            for lines in ([text, message], [message, text])
+        )
+        assert [verdict(item, impl) for item in (first[1], later[0])] == ["request", "request"]
+        assert [*found, verdict(first[0], impl), verdict(later[1], impl)] == [row[1], *row[1:]]
+        body = f"Content-Length: {len(text.encode())}\r\n\r\n{text}".encode()
+        assert [verdict(item, impl) for item in impl.Decoder("content-length", profile).feed(body)] == [row[1]]
+
+
+def test_no_byte_order_mark_is_written(impl: ModuleType) -> None:
+    text = impl.encode_request(1, "\ufeff", ["\ufeff"])
+    assert text.startswith(b'{"jsonrpc"')
+    for framing in ("newline", "content-length", "sse", "concatenated"):
+        assert not frame(text, framing).startswith(b"\xef\xbb\xbf")
 
 
 def test_all_profiles_are_meant() -> None:

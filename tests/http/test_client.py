@@ -212,6 +212,7 @@ def test_the_request(way: Way) -> None:
         ERROR % b'"1"',
         RESULT + RESULT,
         RESULT.replace(b"3", b'"\xff"'),
+        b"\xef\xbb\xbf" + RESULT,
     ],
 )
 @rows("status", [200, 404, 500])

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+from ..support.places import ROOT
 from .test_extras import modules
 
 IMPORTING = """
@@ -44,3 +45,60 @@ def test_importing_every_module_sets_no_level_and_adds_one_handler_that_does_not
     assert {"jsonrpc_fast.session", "jsonrpc_fast.transports"} <= set(found)
     assert found == {name: [0, True, False, []] for name in found}
     assert (handlers, level, seen) == (["Seen"], 10, ["jsonrpc_fast.session"])
+
+
+FAILING = """
+import asyncio, logging, sys
+from jsonrpc_fast import mcp
+from jsonrpc_fast.handlers import Handlers
+from jsonrpc_fast.http import WsgiEndpoint
+from jsonrpc_fast.mcp.server import Server
+from jsonrpc_fast.session import Session
+from jsonrpc_fast.transports import memory_pair
+
+if "--log" in sys.argv:
+    logging.basicConfig()
+
+def fail(where):
+    raise RuntimeError("failed in " + where)
+
+async def fail_later(where):
+    raise RuntimeError("failed in " + where)
+
+async def main():
+    text = b'{"jsonrpc":"2.0","id":1,"method":"%s","params":["%s"]}'
+    handlers = Handlers({"fail": fail, "fail_later": fail_later})
+    handlers.dispatch(text % (b"fail", b"dispatch"))
+    await handlers.dispatch_async(text % (b"fail_later", b"dispatch_async"))
+    one, other = memory_pair()
+    async with Session(one, handlers), Session(other) as client:
+        for method in ("fail", "fail_later"):
+            try:
+                await client.call(method, ["session"])
+            except Exception:
+                pass
+    server = Server("n", "1")
+    server.tool(name="fail")(fail_in_tool)
+    async with mcp.connect(server) as client:
+        await client.call_tool("fail", {})
+
+def fail_in_tool() -> str:
+    fail("tool")
+
+asyncio.run(main())
+"""
+
+
+def test_a_bare_basic_config_shows_the_tracebacks_of_handlers() -> None:
+    for arguments, expected in ((["--log"], True), ([], False)):
+        command = [sys.executable, "-c", FAILING, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+        for where, count in (("dispatch", 1), ("dispatch_async", 1), ("session", 2), ("tool", 1)):
+            assert done.stderr.count(f"RuntimeError: failed in {where}\n") == count * expected, done.stderr
+        assert done.stderr.count("Traceback") == 5 * expected
+
+
+def test_the_pages_on_handlers_say_how_to_see_tracebacks() -> None:
+    for name in ("handlers.md", "errors.md", "tutorial.md", "mcp-server.md"):
+        assert "`logging.basicConfig()`" in (ROOT / "docs" / name).read_text(encoding="utf-8"), name
