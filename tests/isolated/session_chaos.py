@@ -57,6 +57,7 @@ from jsonrpc_fast.transports.websocket import WebSocketClient, WebSocketServer
 
 from ..support import loops
 from ..support.certificates import contexts_of, write_certificates
+from ..support.ledger import Ledger
 from ..support.places import ROOT
 
 CHANNELS: Final = ("tcp", "tls", "unix", "websocket", "stdio")
@@ -187,31 +188,6 @@ async def serve_until_terminated(channel: str, served: Path, place: str) -> None
 # The near end.
 
 
-class Ledger:
-    """Hooks that check that each call settles once."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.open: set[int] = set()
-        self.violations = 0
-        self.outcomes: Counter[str] = Counter()
-        self.faults: Counter[str] = Counter()
-
-    def call_started(self, id: Any, method: str) -> int:
-        self.calls += 1
-        self.open.add(self.calls)
-        return self.calls
-
-    def call_settled(self, trace: int, id: Any, method: str, outcome: Any, code: Any, seconds: float) -> None:
-        self.violations += trace not in self.open
-        self.open.discard(trace)
-        self.outcomes[outcome.value] += 1
-
-    def fault(self, error: BaseException) -> None:
-        self.faults[type(error).__name__] += 1
-        self.violations += not isinstance(error, EXPECTED)
-
-
 class Round:
     """One far end, restarted as often as it is killed, and the calls of the near end."""
 
@@ -223,7 +199,7 @@ class Round:
         self.place = str(folder / "socket") if channel == "unix" else "0"
         self.process: Any = None
         self.transport: Any = None
-        self.ledger = Ledger()
+        self.ledger = Ledger(*EXPECTED)
         self.outcomes: Counter[str] = Counter()
         self.gaps = 0
         self.items = 0

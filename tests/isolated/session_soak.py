@@ -27,10 +27,11 @@ from typing import Any, Final
 from jsonrpc_fast import LSP, Notification
 from jsonrpc_fast.codes import SessionErrorCode
 from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, RpcError
-from jsonrpc_fast.session import LspConvention, Outcome, Session, SessionContext
+from jsonrpc_fast.session import LspConvention, Session, SessionContext
 from jsonrpc_fast.transports import StdioClient, StdioServer, TcpClient, TcpServer, Transport, memory_pair
 
 from ..support import loops
+from ..support.ledger import Ledger, ServingLedger
 from ..support.places import ROOT
 from .stream_memory import resident_bytes
 
@@ -39,38 +40,6 @@ WORKERS: Final = 64
 PROFILE: Final = LSP.replace(batches=True)
 SETTLED_BYTES: Final = 6_000_000
 """How much a process may grow after the first tenth of its calls: what allocators keep."""
-
-
-class Ledger:
-    """Hooks that check that every call settles exactly once."""
-
-    def __init__(self) -> None:
-        self.open: set[int | str] = set()
-        self.outcomes: Counter[str] = Counter()
-        self.faults: Counter[str] = Counter()
-        self.violations = 0
-        self.served = 0
-
-    def call_started(self, id: int | str, method: str) -> None:
-        self.violations += id in self.open
-        self.open.add(id)
-
-    def call_settled(
-        self, trace: None, id: int | str, method: str, outcome: Outcome, code: Any, seconds: float
-    ) -> None:
-        self.violations += id not in self.open
-        self.open.discard(id)
-        self.outcomes[outcome.value] += 1
-
-    def fault(self, error: BaseException) -> None:
-        self.faults[type(error).__name__] += 1
-
-
-class ServingLedger(Ledger):
-    """Also counts the requests that were served. Without this hook a session serves sync functions in another way."""
-
-    def request_served(self, *event: object) -> None:
-        self.served += 1
 
 
 @dataclass
@@ -110,7 +79,7 @@ class End:
     """One of the two sessions, and the calls that it makes."""
 
     def __init__(self, transport: Transport, is_far: bool = False) -> None:
-        self.ledger = Ledger() if is_far else ServingLedger()
+        self.ledger = Ledger(unique_ids=True) if is_far else ServingLedger(unique_ids=True)
         self.waiting_callbacks = 0
         self.is_peer_ending = False
         handlers: dict[str, Any] = {

@@ -23,6 +23,7 @@ from jsonrpc_fast.session import (
 from jsonrpc_fast.transports import TcpClient, TcpServer
 from jsonrpc_fast.transports.websocket import WebSocketClient, WebSocketServer
 
+from ..support.ledger import Ledger
 from ..support.waiting import eventually, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
@@ -89,28 +90,8 @@ class Feeding(LspConvention):
         return Goodbye(params["last"]) if method == "$/goodbye" else super().read(method, params)
 
 
-class Hooks:
-    def __init__(self) -> None:
-        self.started: Counter[Any] = Counter()
-        self.settled: Counter[Any] = Counter()
-        self.outcomes: Counter[str] = Counter()
-        self.calls = 0
-
-    def call_started(self, id: Any, method: str) -> int:
-        self.calls += 1
-        self.started[self.calls] += 1
-        return self.calls
-
-    def call_settled(self, trace: int, id: Any, method: str, outcome: Any, code: Any, seconds: float) -> None:
-        self.settled[trace] += 1
-        self.outcomes[outcome.value] += 1
-
-    def fault(self, error: BaseException) -> None:
-        assert isinstance(error, OSError), error
-
-
 async def test_a_reader_misses_nothing_and_each_call_settles_once() -> None:
-    feed, hooks = Feed(), Hooks()
+    feed, ledger = Feed(), Ledger(OSError)
     await feed.start()
     told: list[str] = []
 
@@ -122,7 +103,7 @@ async def test_a_reader_misses_nothing_and_each_call_settles_once() -> None:
     client = ReconnectingSession(
         make,
         convention=Feeding(),
-        hooks=hooks,
+        hooks=ledger,
         on_connect=connected,
         on_disconnect=lambda _: told.append("disconnected"),
         heartbeat_seconds=5,
@@ -190,8 +171,8 @@ async def test_a_reader_misses_nothing_and_each_call_settles_once() -> None:
     assert outcomes["answered"] > NUMBERS
     assert set(outcomes) <= {"answered", "lost, was sent: maybe"}
     assert gaps >= 3
-    assert hooks.started == hooks.settled
-    assert set(hooks.settled.values()) == {1}
+    assert (ledger.open, ledger.violations) == ({}, 0)
+    assert ledger.outcomes.total() == ledger.calls
     assert all(count == 1 for count in feed.served.values())  # nothing that may have run was sent again
     assert all(count <= 5 for count in progress.values())
     assert told == ["connected", "disconnected"] * (len(told) // 2)
