@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import Final
 
 import jsonrpc_fast
-from jsonrpc_fast.session import Outcome, Tracker
+from jsonrpc_fast.session.tracker import Outcome, Tracker
 
 from .session_peers import AIORPCX, CONTESTANTS, MCP, OURS, PJRPC, PYGLS, Call, is_right
 from .tables import markdown

@@ -1,4 +1,6 @@
-"""Whether a CancelledError of asyncio cancels the task, or comes from what the task awaits.
+"""What code without a loop has to know of asyncio: its futures, and its cancellations.
+
+A CancelledError cancels the task, or comes from what the task awaits.
 
 Before Python 3.11, where tasks do not count their cancellations, each one counts as that of the task.
 """
@@ -7,6 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import Final
+
+CancelledError = asyncio.CancelledError
+is_future: Final = asyncio.isfuture
 
 
 def is_stray(error: BaseException | None) -> bool:

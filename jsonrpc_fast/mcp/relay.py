@@ -51,7 +51,7 @@ from ..codec._payloads import decoded
 from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import CallTimeout, ConnectionLost, EncodeError, HttpStatusError, InvalidResponse, StateError
 from ..session.budget import ReplyBudget, ReplyPolicy, budget_for
-from ..session.events import InboundBatch
+from ..session.requests import InboundBatch
 from ..session.tracker import Call, Outcome, Serving, Tracker, id_in_flight, unknown_answer
 from ..transports.base import HIGH_WATER_BYTES
 from ..transports.protocol import Received, Transport

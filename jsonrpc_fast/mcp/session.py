@@ -39,11 +39,16 @@ class McpSession(Session):
         """The revision that `initialize` agreed on; None without it."""
         raise NotImplementedError
 
-    def _on_message(self, message: Received) -> None:
-        if type(message) is list and not (self.revision is not None and self.revision.profile.batches):
-            self._on_error(ParseError.batch_not_allowed())
-        else:
-            super()._on_message(message)
+    def _receiver(self) -> Callable[..., None]:
+        receive = super()._receiver()
+
+        def receive_checked(message: Received, *destination: Any) -> None:
+            if type(message) is list and not (self.revision is not None and self.revision.profile.batches):
+                receive(ParseError.batch_not_allowed())
+            else:
+                receive(message, *destination)
+
+        return receive_checked
 
 
 class _SingleHandler(Handlers):

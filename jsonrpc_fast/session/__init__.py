@@ -1,6 +1,6 @@
 """Sessions: two peers that call each other over a transport.
 
-`Session` runs on asyncio; `Peer` and `Tracker` below it do no IO and have no clock.
+`Session` runs on asyncio; the `Engine` below it does no IO and knows no event loop.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from ..handlers import Handler, Handlers
 from .budget import ReplyBudget
 from .context import SessionContext
 from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, LspConvention, McpConvention, Progress
-from .events import Cancelled, InboundRequest, Leaving, PeerEvent, PeerFault, Progressed
+from .driver import Driver
+from .engine import Engine
 from .group import SessionGroup
 from .hooks import (
     CallPreparedHook,
@@ -23,11 +24,11 @@ from .hooks import (
     RequestStartedHook,
 )
 from .options import DEFAULT_TIMEOUT, SessionOptions
-from .peer import Peer
 from .reconnecting import ReconnectingSession
+from .requests import Destination, InboundRequest
 from .session import Session
 from .subscriptions import Gap, Subscription, Subscriptions
-from .tracker import Call, Outcome, Serving, Tracker
+from .tracker import Call, Outcome
 
 __all__ = [
     "DEFAULT_TIMEOUT",
@@ -36,8 +37,10 @@ __all__ = [
     "CallSettledHook",
     "CallStartedHook",
     "Cancellation",
-    "Cancelled",
     "Convention",
+    "Destination",
+    "Driver",
+    "Engine",
     "FaultHook",
     "Gap",
     "Goodbye",
@@ -47,26 +50,19 @@ __all__ = [
     "Hooks",
     "InboundRequest",
     "JsonRpcConvention",
-    "Leaving",
     "LspConvention",
     "McpConvention",
     "Outcome",
-    "Peer",
-    "PeerEvent",
-    "PeerFault",
     "Progress",
-    "Progressed",
     "ReconnectingSession",
     "ReplyBudget",
     "RequestReceivedHook",
     "RequestServedHook",
     "RequestStartedHook",
-    "Serving",
     "Session",
     "SessionContext",
     "SessionGroup",
     "SessionOptions",
     "Subscription",
     "Subscriptions",
-    "Tracker",
 ]

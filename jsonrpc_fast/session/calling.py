@@ -19,17 +19,17 @@ import asyncio
 import concurrent.futures
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from math import inf
 from typing import Any, Final
 
 from ..codec import Error, Notification
-from ..errors import LOOP_EXITS, CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
+from ..errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
 from ..transports.base import HIGH_WATER_BYTES
 from ..transports.protocol import Transport
-from ..types import UNSET, MessageId, Unset
-from .events import InboundRequest
+from ..types import UNSET, Unset
+from .engine import Engine
 from .hooks import FoundHooks
-from .peer import Peer
+from .loop_driver import LoopDriver
+from .requests import Destination, InboundRequest
 from .running import current_run
 from .threads import Room, run_threadsafe
 from .tracker import Call, Outcome, invalid_timeout
@@ -48,32 +48,26 @@ class Caller:
     def __init__(
         self,
         transport: Transport,
-        peer: Peer,
         hooks: FoundHooks,
         timeout: float | None,
         errors: Mapping[int, type[RpcError]] | None,
         context: Any,
         max_pending: int,
+        idle: Callable[[], None],
     ) -> None:
         self.context: Any = context
         self._transport = transport
-        self._send_related: Callable[[bytes, MessageId], None] | None = getattr(transport, "send_related", None)
-        self._peer = peer
         self._hooks = hooks
-        peer.prepare = hooks.call_prepared
+        self._wait_queue = WaitQueue()  # for room in flight and in the write buffer
+        self._driver = LoopDriver(transport, hooks, self._settled, self._stop_calling, idle, self._wait_queue.wake)
+        self._engine: Engine  # set by the session
         self._timeout = timeout
         self._errors = dict(errors or {})
         self._loop: asyncio.AbstractEventLoop  # set by `start`
         self._is_started = False
         self._may_call = False
-        self._is_leaving = False
         self._left: asyncio.Future[None]  # set by `start`; done when no more calls can be sent
         self._fault: Exception | None = None  # the reason why the connection broke
-        self._timer: asyncio.TimerHandle | None = None
-        self._wakes_at = inf
-        self._wait_queue = WaitQueue()  # for room in flight and in the write buffer
-        self._drainer: asyncio.Task[None] | None = None
-        self._has_drained = False
         self._thread_room = Room(max_pending)  # for notifications of other threads
 
     async def call(
@@ -84,7 +78,7 @@ class Caller:
         timeout: float | Unset | None = UNSET,
         idle_timeout: float | None = None,
         on_progress: Callable[[Any], object] | None = None,
-        request_id: MessageId | Unset = UNSET,
+        destination: Destination | None = None,
     ) -> Any:
         """Call a method of the peer and return its result.
 
@@ -97,8 +91,8 @@ class Caller:
                 `timeout`.
             idle_timeout: Maximum seconds without progress. The peer is asked for progress if the convention allows it.
             on_progress: Called with each progress value.
-            request_id: The id of the peer's request that this call belongs to, for a transport that sends the messages
-                of each request in a stream of its own.
+            destination: The `destination` of the peer's request that this call belongs to, where the messages of each
+                request are sent in a stream of their own, as over HTTP.
 
         Returns:
             The result.
@@ -119,9 +113,13 @@ class Caller:
         try:
             if self._must_wait(1):
                 timeout = await self._wait_for_room(1, timeout)
-            call = self._begin(method, params, timeout, idle_timeout, on_progress, request_id)
+            call = self._begin(method, params, timeout, idle_timeout, on_progress, destination)
             call.future = future = self._loop.create_future()
-            if self._hooks.call_started is not None or call.expires < self._wakes_at or call.idle_seconds is not None:
+            if (
+                self._hooks.call_started is not None
+                or call.expires < self._driver.wakes_at
+                or call.idle_seconds is not None
+            ):
                 self._sent(call)
             try:
                 return await future
@@ -166,7 +164,7 @@ class Caller:
 
         def settle(result: Any, error: Exception | None) -> None:
             if not is_returned:  # a hook has cancelled the call: the caller does not know its id yet
-                self._loop.call_soon(self._run_callback, settle, result, error)
+                self._loop.call_soon(self._engine.run_callback, settle, result, error)
                 return
             if run is not None:
                 run.end_wait()
@@ -216,13 +214,13 @@ class Caller:
     ) -> list[Any]:
         if not self._may_call:
             raise self._refusal()
-        found, text = self._peer.call_batch(items, self._loop.time(), self._seconds(timeout))
+        found, text = self._engine.calls.begin_batch(items, self._loop.time(), self._seconds(timeout))
         calls = [call for call in found if call is not None]
         try:
             self._transport.send(text)
         except BaseException as error:
             for call in calls:
-                self._peer.withdraw(call)
+                self._engine.calls.withdraw(call)
             _mark_unsent(error)
             raise
         done = self._loop.create_future()
@@ -305,10 +303,10 @@ class Caller:
         if future.set_running_or_notify_cancel():
             self.notify_soon(method, params)
 
-    async def notify(self, method: str, params: Any = None, *, request_id: MessageId | Unset = UNSET) -> None:
-        """Send a notification. Raises what `call` raises before sending. `request_id` is as in `call`."""
+    async def notify(self, method: str, params: Any = None, *, destination: Destination | None = None) -> None:
+        """Send a notification. Raises what `call` raises before sending. `destination` is as in `call`."""
         await self._wait_to_notify()
-        self.notify_soon(method, params, request_id=request_id)
+        self.notify_soon(method, params, destination=destination)
 
     async def _wait_to_notify(self) -> None:
         if self._must_wait(0):
@@ -321,13 +319,16 @@ class Caller:
                 if run is not None:
                     run.end_wait()
 
-    def notify_soon(self, method: str, params: Any = None, *, request_id: MessageId | Unset = UNSET) -> None:
-        """Send a notification without waiting for room in the write buffer. `request_id` is as in `call`."""
+    def notify_soon(self, method: str, params: Any = None, *, destination: Destination | None = None) -> None:
+        """Send a notification without waiting for room in the write buffer. `destination` is as in `call`."""
         if not self._may_call:
             raise self._refusal()
-        text = self._peer.notify(method, params)
+        text = self._engine.calls.notify(method, params)
         try:
-            self._send_about(request_id, text)
+            if destination is None:
+                self._transport.send(text)
+            else:
+                destination.send(text)
         except ConnectionLost as error:
             _mark_unsent(error)
             raise
@@ -342,17 +343,17 @@ class Caller:
         Returns:
             False if no such call is in flight.
         """
-        call = self._peer.calls.find(id)
+        call = self._engine.calls.tracker.find(id)
         return call is not None and self._cancel(call, reason)
 
     def is_serving(self, request: InboundRequest) -> bool:
         """Return whether a request has had no answer yet."""
-        return self._peer.serving.has(request.id, request)
+        return self._engine.requests.serving.has(request.id, request)
 
     def report_progress(self, request: InboundRequest, value: Any) -> bool:
         """Report progress on a request to the peer: see `SessionContext.report_progress`."""
-        text = self._peer.report_progress(request, value)
-        self._send(text, request.id)
+        text = self._engine.requests.progress(request, value)
+        self._engine.send(text, request.destination)
         return bool(text)
 
     @property
@@ -363,7 +364,7 @@ class Caller:
     @property
     def is_leaving(self) -> bool:
         """Whether the peer has said goodbye: no more calls can be sent, and those in flight go on."""
-        return self._is_leaving
+        return self._engine.is_leaving
 
     @property
     def fault(self) -> Exception | None:
@@ -399,20 +400,20 @@ class Caller:
         timeout: float | Unset | None,
         idle_timeout: float | None,
         on_progress: Callable[[Any], object] | None,
-        request_id: MessageId | Unset = UNSET,
+        destination: Destination | None = None,
     ) -> Call:
         if not self._may_call:
             raise self._refusal()
         seconds = self._timeout if timeout is UNSET else timeout
-        call, text = self._peer.call(method, params, self._loop.time(), seconds, idle_timeout, on_progress)
+        call, text = self._engine.calls.begin(method, params, self._loop.time(), seconds, idle_timeout, on_progress)
         try:
-            if request_id is UNSET:
+            if destination is None:
                 self._transport.send(text)
             else:
-                call.request_id = request_id
-                self._send_about(request_id, text)
+                call.destination = destination
+                destination.send(text)
         except BaseException as error:
-            self._peer.withdraw(call)
+            self._engine.calls.withdraw(call)
             _mark_unsent(error)
             raise
         return call
@@ -423,7 +424,7 @@ class Caller:
     def _refusal(self) -> Exception:
         if not self._is_started:
             return StateError("the session is not started")
-        if self._is_leaving and self.is_connected:
+        if self._engine.is_leaving and self.is_connected:
             return ConnectionLost("the peer is closing the session", was_sent=False)
         loss = self._loss()
         loss.was_sent = False
@@ -433,9 +434,7 @@ class Caller:
         """Complete sending. The call must be ready to be settled, because a hook may cancel it."""
         if self._hooks.call_started is not None:
             call.trace = self._hooks.call_started(call.id, call.method)
-        deadline = call.expires if call.idle_seconds is None else call.deadline()
-        if deadline < self._wakes_at:
-            self._wake_at(deadline)
+        self._driver.wake_at(call.expires if call.idle_seconds is None else call.deadline())
 
     async def _wait_for_room(self, calls: int, timeout: float | Unset | None) -> float | None:
         """Wait until this many more calls may be sent, and return what is left of the timeout.
@@ -458,43 +457,31 @@ class Caller:
     def _must_wait(self, calls: int) -> bool:
         if not self._may_call:
             return False
-        full = not self._peer.calls.has_room(calls) or self._transport.write_buffer_bytes > HIGH_WATER_BYTES
+        full = not self._engine.calls.tracker.has_room(calls) or self._transport.write_buffer_bytes > HIGH_WATER_BYTES
         return full or bool(self._wait_queue.waiters)
 
     def _may_send(self, calls: int) -> bool:
         if not self._may_call:
             return True
-        tracker = self._peer.calls
+        tracker = self._engine.calls.tracker
         # More calls than `max_pending` never have room: sending refuses them.
         if len(tracker) and not tracker.has_room(calls):
             return False
         if self._transport.write_buffer_bytes <= HIGH_WATER_BYTES:
             return True
-        if self._has_drained:
+        if self._driver.may_pass:
             # The buffer is above this side's mark and below the transport's: let one pass.
-            self._has_drained = False
+            self._driver.may_pass = False
             return True
-        if self._drainer is None:
-            self._drainer = asyncio.Task(self._drain(), loop=self._loop)  # never an eager one
+        self._driver.drain()
         return False
-
-    async def _drain(self) -> None:
-        try:
-            await asyncio.sleep(0)  # let the transport write what was queued in this turn of the loop
-            await self._transport.drain()
-            self._has_drained = True
-        except (ConnectionLost, StateError):
-            pass  # the next one to send gets the error
-        finally:
-            self._drainer = None
-            self._wait_queue.wake()
 
     def _cancel(self, call: Call, reason: str | None) -> bool:
         if call.outcome is not None:
             return False
-        text = self._peer.cancel(call, reason)
+        text = self._engine.calls.cancel(call, reason)
         self._settled(call)
-        self._send(text, call.request_id)
+        self._engine.send(text, call.destination)
         return True
 
     def _settled(self, call: Call) -> None:
@@ -529,7 +516,7 @@ class Caller:
             else:
                 future.set_exception(error)
         elif call.callback is not None:
-            self._run_callback(call.callback, answer, error)
+            self._engine.run_callback(call.callback, answer, error)
 
     def _remote_error(self, error: Error) -> RpcError:
         try:
@@ -543,57 +530,12 @@ class Caller:
         loss.__cause__ = self._fault
         return loss
 
-    def _run_callback(self, callback: Callable[..., object], *arguments: Any) -> None:
-        try:
-            callback(*arguments)
-        except LOOP_EXITS:
-            raise
-        except BaseException as error:  # such as the CancelledError of a future that the callback asked
-            self._hooks.fault(error)
-
-    def _settle_all(self) -> None:
-        self._stop_calling(self._peer.lose_calls())
-        if self._drainer is not None:
-            self._drainer.cancel()
-
-    def _stop_calling(self, lost: list[Call]) -> None:
-        """Send no more calls, and report that these are lost."""
+    def _stop_calling(self) -> None:
+        """Send no more calls."""
         self._may_call = False
-        for call in lost:
-            self._settled(call)
         self._wait_queue.wake()
         if not self._left.done():
             self._left.set_result(None)
-
-    def _wake_at(self, deadline: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._wakes_at = deadline
-        self._timer = self._loop.call_at(deadline, self._on_deadline)
-
-    def _on_deadline(self) -> None:
-        self._timer = None
-        self._wakes_at = inf
-        for call in self._peer.expire(self._loop.time()):
-            self._settled(call)
-            self._send(self._peer.cancellation_notice(call, "timeout"), call.request_id)
-        deadline = self._peer.calls.next_deadline()
-        if deadline is not None:
-            self._wake_at(deadline)
-
-    def _send_about(self, request_id: MessageId | Unset, text: bytes) -> None:
-        """Send a message that belongs to a request of the peer; UNSET: to none."""
-        if self._send_related is None or request_id is UNSET:
-            self._transport.send(text)
-        else:
-            self._send_related(text, request_id)
-
-    def _send(self, text: bytes, request_id: MessageId | Unset = UNSET) -> None:
-        if text:
-            try:  # noqa: SIM105  # a context manager would cost as much as the sending
-                self._send_about(request_id, text)
-            except (ConnectionLost, StateError):
-                pass  # the transport reports a lost connection itself, through `onclose`
 
 
 def _mark_unsent(error: BaseException) -> None:

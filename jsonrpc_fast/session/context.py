@@ -6,7 +6,7 @@ from typing import Any
 
 from ..handlers import Function, Handler, Handlers, RequestContext
 from .calling import Caller
-from .events import InboundRequest
+from .requests import Destination, InboundRequest
 
 __all__ = ["Function", "Handler", "Handlers", "SessionContext"]
 
@@ -20,13 +20,21 @@ class SessionContext(RequestContext):
         id: The id of the request; None for a notification.
         is_notification: Whether the message is a notification, which gets no answer.
         context: The `context` of the session when the handler was called.
+        destination: The exchange that the message came by, such as an HTTP request; None: the stream.
     """
 
-    __slots__ = ("_request", "session")
+    __slots__ = ("_request", "destination", "session")
 
-    def __init__(self, session: Caller, method: str, request: InboundRequest | None) -> None:
+    def __init__(
+        self,
+        session: Caller,
+        method: str,
+        request: InboundRequest | None,
+        destination: Destination | None = None,
+    ) -> None:
         super().__init__(method, None if request is None else request.id, request is None, session.context)
         self.session: Caller = session
+        self.destination: Destination | None = destination
         self._request = request
 
     @property

@@ -9,12 +9,13 @@ belong to another session: a gateway waits there for the peer here.
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from contextvars import Context, ContextVar
 from typing import Any, Final, Protocol
 
 from ..codec import Notification
-from .events import InboundRequest
+from ..handlers.cancellation import is_future
+from .requests import InboundRequest
 
 Item = InboundRequest | Notification
 Trace = tuple[Any, float] | None
@@ -39,7 +40,7 @@ class RunOwner(Protocol):
         """A handler begins to wait for a peer and gives up its slot."""
 
     def run_continues(self, run: Run) -> None:
-        """A handler waits no longer and takes a slot."""
+        """A handler has stopped waiting and takes a slot."""
 
     def abandon(self, run: Run) -> None:
         """End a handler that is queued."""
@@ -100,7 +101,7 @@ class Run:
             self.owner.run_waits(self)
 
     def end_wait(self) -> None:
-        """The operation waits no longer."""
+        """The operation has finished waiting."""
         self.waits -= 1
         if not self.waits and self.state is RunState.WAITING:
             self.owner.run_continues(self)
@@ -111,6 +112,14 @@ class Run:
             self.task.cancel()
         else:
             self.owner.abandon(self)
+
+    def discard(self) -> None:
+        """Drop the awaitable of a handler that has not begun."""
+        work: Any = self.work
+        if isinstance(work, Coroutine):
+            work.close()
+        elif is_future(work):
+            work.cancel()
 
 
 current_run: Final[ContextVar[Run | None]] = ContextVar("jsonrpc_fast.session.current_run", default=None)

@@ -1,10 +1,10 @@
 """A session on asyncio: both roles over any transport.
 
 Rules:
-  - it consists of a half that calls (calling.py) and a half that serves (serving.py);
+  - an engine (engine.py) decides, and a driver (loop_driver.py) carries that out on asyncio. This class has the states
+    of the connection, and `Caller` (calling.py) the ways to call;
   - everything runs on the loop's thread, except that `call_threadsafe` and `notify_threadsafe` may be called from
     another thread;
-  - a batch that takes longer than TURN_SECONDS is served over several turns of the loop, before anything else is read;
   - when the peer ends its stream, the calls of this side are lost, but every received message is served before the
     transport is closed;
   - while the session closes, handlers that run or wait may finish, and new requests are refused (SERVER_BUSY). Before
@@ -17,29 +17,26 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from .._checks import check_seconds
-from ..codec import Notification, ParseError, Request, Response
+from ..codec import ParseError
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError
 from ..handlers import Function, HandlerOptions, Handlers
-from ..transports.base import TURN_SECONDS
-from ..transports.protocol import Received, Transport, check_transport
+from ..transports.protocol import Transport, check_transport
 from ..types import UNSET, MessageId, Unset
 from .calling import Caller
 from .context import SessionContext
-from .events import Cancelled, InboundRequest, Leaving, PeerEvent, PeerFault, Progressed
+from .engine import Engine
 from .heartbeat import Heartbeat
 from .hooks import FoundHooks
+from .inbox import Bounds
 from .options import SessionOptions, check_options
-from .peer import Peer
 from .running import Run, current_run
-from .serving import Dispatcher
-from .tracker import Call
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -47,10 +44,6 @@ if TYPE_CHECKING:
 
 OWED_SECONDS: Final = 0.2
 """Seconds that `close` gives a peer to read and to end its stream while the peer still works on a call."""
-
-
-_SMALL_BATCH: Final = 64
-"""A batch of up to this many messages is served in one turn of the loop."""
 
 
 class _State(enum.Enum):
@@ -94,7 +87,24 @@ class Session(Caller):
         reply_policy = checked["reply_policy"]
         if isinstance(reply_policy, Unset):
             reply_policy = "always" if transport.answers_faults else "never"
-        peer = Peer(
+        hooks = FoundHooks(checked["hooks"])
+        super().__init__(
+            transport,
+            hooks,
+            checked["timeout"],
+            checked["errors"],
+            checked["context"],
+            checked["max_pending"],
+            self._on_idle,
+        )
+        self.handlers: Handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
+        self._engine = Engine(
+            self._driver,
+            self.handlers,
+            hooks,
+            partial(SessionContext, self),
+            self._now,
+            Bounds(*(checked[name] for name in Bounds._fields)),  # type: ignore[literal-required]
             convention=checked["convention"],
             reply_policy=reply_policy,
             id_factory=checked["id_factory"],
@@ -102,16 +112,6 @@ class Session(Caller):
             unique_ids=checked["unique_ids"],
             default=checked["default"],
         )
-        super().__init__(
-            transport,
-            peer,
-            FoundHooks(checked["hooks"]),
-            checked["timeout"],
-            checked["errors"],
-            checked["context"],
-            checked["max_pending"],
-        )
-        self.handlers: Handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
         self._close_seconds = checked["close_seconds"]
         end_seconds = checked["end_seconds"]
         if isinstance(end_seconds, Unset):
@@ -120,24 +120,13 @@ class Session(Caller):
         self._state = _State.NEW
         self._closed: asyncio.Future[None]
         self._closer: asyncio.Task[None] | None = None
-        self._batch: Iterable[PeerEvent] | None = None  # the rest of a batch that takes several turns
+        self._deadline = inf  # until when `close` waits for handlers
+        self._waker: asyncio.Future[None] | None = None  # while it waits
         heartbeat = checked["heartbeat_seconds"]
         self._heartbeat = None if heartbeat is None else Heartbeat(heartbeat, transport, self._ping, self._on_silence)
-        self._last_read: MessageId | Unset = UNSET  # the id of the last request that was read before this side closed
-        self._dispatcher = Dispatcher(
-            self.handlers,
-            partial(SessionContext, self),
-            lambda: self.is_connected,
-            peer,
-            transport,
-            self._hooks,
-            self._send,
-            max_handlers=checked["max_handlers"],
-            max_inbox=checked["max_inbox"],
-            inbox_bytes=checked["inbox_bytes"],
-            reply_bytes=checked["reply_bytes"],
-            group=checked["group"],
-        )
+
+    def _now(self) -> float:
+        return self._loop.time()
 
     # Starting and closing.
 
@@ -151,18 +140,19 @@ class Session(Caller):
         if self._state is not _State.NEW:
             raise StateError(f"the session is {self._state.value}")
         self._state = _State.RUNNING
-        self._loop = asyncio.get_running_loop()
+        self._loop = self._driver.loop = asyncio.get_running_loop()
+        self._driver.engine = self._engine
         self._closed = self._loop.create_future()
         self._left = self._loop.create_future()
         transport = self._transport
         callbacks: dict[str, Any] = {
-            "onmessage": self._on_message,
+            "onmessage": self._receiver(),
             "onerror": self._on_error,
             "onclose": self._on_close,
             "onend": self._on_end,
             "onfail": self._on_fail,
             "onstop": self._on_stop,
-            "kept_bytes": self._dispatcher.kept_bytes,
+            "kept_bytes": self._engine.inbox.kept_bytes,
             "pauses_when_blocked": False,
         }
         before = {name: getattr(transport, name) for name in callbacks}
@@ -179,7 +169,7 @@ class Session(Caller):
             raise
         if self._heartbeat is not None and self._state is _RUNNING:
             if transport.received_chunks is None:
-                transport.onmessage = partial(self._count_message, self._heartbeat)
+                transport.onmessage = partial(self._count_message, self._heartbeat, self._receiver())
             self._heartbeat.start()
 
     async def __aenter__(self) -> Self:
@@ -199,13 +189,12 @@ class Session(Caller):
     @property
     def is_idle(self) -> bool:
         """Whether the session is connected, and neither side waits for anything."""
-        peer, dispatcher = self._peer, self._dispatcher
-        return not (len(peer.calls) or len(peer.serving) or dispatcher.is_busy) and self.is_connected
+        return self._engine.is_idle and self.is_connected
 
     @property
     def unanswered(self) -> int:
         """The number of requests without an answer because the session was closed before their handlers finished."""
-        return self._dispatcher.unanswered
+        return self._engine.inbox.unanswered
 
     async def wait_closed(self) -> None:
         """Wait until the connection is closed, by either side or by a loss, and no handler is left."""
@@ -236,7 +225,7 @@ class Session(Caller):
             self._state = _State.CLOSED
             await self._transport.disconnect()
             return
-        if self._last_read is not UNSET:
+        if self._engine.has_read_a_request:
             self._say_goodbye()
         self._stop(seconds)
         await self._wait_until_closed()
@@ -267,19 +256,19 @@ class Session(Caller):
 
     def _begin_closing(self, seconds: float | None) -> None:
         self._state = _State.CLOSING
+        self._engine.begin_draining()
         self._stop_heartbeat()
-        self._dispatcher.finish_by(inf if seconds is None else self._loop.time() + seconds)
+        self._finish_by(inf if seconds is None else self._loop.time() + seconds)
         if self._closer is None:
             self._closer = asyncio.Task(self._close(), loop=self._loop)  # never an eager task
 
     async def _close(self) -> None:
         try:
-            await self._dispatcher.finish()
-            self._finish_batch()
-            is_owed = self._peer.calls.is_owed
+            await self._wait_until_served()
+            is_owed = self._engine.calls.tracker.is_owed
             self._settle_all()
             await self._end_handlers()
-            self._dispatcher.count_unanswered()
+            self._engine.inbox.count_unanswered()
             self._transport.unanswered = self.unanswered
             await self._close_transport(is_owed)
         finally:
@@ -290,6 +279,28 @@ class Session(Caller):
                 # A client that leaves before its answer is everyday life, and can be repeated at will.
                 fault = StateError(f"the session was closed before it answered {self.unanswered} requests")
                 self._hooks.peer_fault(fault)
+
+    def _finish_by(self, deadline: float) -> None:
+        """Let `close` wait no longer than this for handlers."""
+        self._deadline = min(self._deadline, deadline)
+        self._on_idle()
+
+    def _on_idle(self) -> None:
+        if self._waker is not None and not self._waker.done():
+            self._waker.set_result(None)
+
+    async def _wait_until_served(self) -> None:
+        """Wait until every received message is served, or until the deadline."""
+        while not self._engine.inbox.has_served and self._loop.time() < self._deadline:
+            self._waker = self._loop.create_future()
+            timer = None if self._deadline == inf else self._loop.call_at(self._deadline, self._on_idle)
+            try:
+                await self._waker
+            finally:
+                self._waker = None
+                if timer is not None:
+                    timer.cancel()
+        self._engine.finish_batch()
 
     async def _close_transport(self, is_owed: bool) -> None:
         """Close the transport, without waiting long for a peer that still works on a call of this side."""
@@ -310,7 +321,7 @@ class Session(Caller):
 
     async def _end_handlers(self, but: Run | None = None) -> None:
         """Cancel the handlers that still run and wait for their end."""
-        if tasks := self._dispatcher.cancel(but):
+        if tasks := [run.task for run in self._engine.inbox.cancel(but) if run.task is not None]:
             _, left = await asyncio.wait(tasks, timeout=self._close_seconds)
             if left:
                 self._hooks.fault(StateError("a handler continues although it was cancelled"))
@@ -318,15 +329,11 @@ class Session(Caller):
     def _on_close(self) -> None:
         """Clean up after the loss of the connection."""
         self._stop_heartbeat()
-        self._finish_batch()
         self._state = _State.CLOSED
-        self._settle_all()
-        self._peer.serving.clear()
-        self._dispatcher.finish_by(0.0)
-        self._dispatcher.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._stop_calling()
+        self._engine.lose()
+        self._driver.stop()
+        self._finish_by(0.0)
         if not self._closed.done():
             self._closed.set_result(None)
 
@@ -336,13 +343,13 @@ class Session(Caller):
         if self._heartbeat is not None:
             self._heartbeat.stop()
 
-    def _count_message(self, heartbeat: Heartbeat, message: Received) -> None:
+    def _count_message(self, heartbeat: Heartbeat, receive: Callable[..., None], *message: Any) -> None:
         heartbeat.count()
-        self._on_message(message)
+        receive(*message)
 
     def _ping(self, seconds: float) -> None:
-        call, text = self._peer.ping(self._loop.time(), seconds)
-        self._send(text)
+        call, text = self._engine.calls.ping(self._loop.time(), seconds)
+        self._engine.send(text, None)
         self._sent(call)
 
     def _on_silence(self) -> None:
@@ -369,19 +376,19 @@ class Session(Caller):
 
     def _say_goodbye(self) -> None:
         if self._state is _RUNNING:
-            self._send(self._peer.goodbye(None if isinstance(self._last_read, Unset) else self._last_read))
+            self._engine.send(self._engine.goodbye(), None)
 
     def _stop(self, grace_seconds: float | None) -> None:
         """Begin to close. If a handler caused that, do not wait for the handler."""
         run = current_run.get()
-        if run is not None and run.owner is self._dispatcher:
-            self._dispatcher.spare(run)
+        if run is not None and run.owner is self._engine.inbox:
+            self._engine.inbox.spare(run)
         if self._state is not _State.CLOSED:
             self._begin_closing(grace_seconds)
 
     def _on_error(self, error: Exception) -> None:
         if isinstance(error, ParseError):
-            self._handle(self._peer.receive(error, self._loop.time()))
+            self._engine.receive(error)
         elif isinstance(error, OSError):
             self._fault = error
             self._hooks.peer_fault(error)
@@ -392,7 +399,7 @@ class Session(Caller):
 
     def _on_fail(self, id: MessageId, error: Exception) -> None:
         """Settle a call whose answer cannot arrive, because the exchange that carries it failed."""
-        call = self._peer.fail(id, error)
+        call = self._engine.calls.fail(id, error)
         if call is not None:
             self._settled(call)
 
@@ -412,88 +419,14 @@ class Session(Caller):
         own = self._own_handlers
         if own is None:
             own = self._own_handlers = self.handlers.child()
-            self._dispatcher.find = own.finder()
+            self._engine.inbox.find = own.finder()
         return own.register(method, function, **options)
 
-    def _on_message(self, message: Any) -> None:  # a `Received`; `cast` would cost a call for each message
-        if self._batch is not None:
-            self._finish_batch()
-        kind = type(message)
-        # What nearly all messages are takes no event.
-        if kind is Response:
-            call = self._peer.settle(message)
-            if call is not None:
-                self._settled(call)
-                return
-        elif self._state is _RUNNING:
-            if kind is Request:
-                self._last_read = message.id
-                if self._dispatcher.serve_at_once(message):
-                    return
-            elif kind is list:
-                self._last_read = _last_request_of(message, self._last_read)
-        events = self._peer.receive_lazily(message, self._loop.time())
-        if type(message) is list and len(message) > _SMALL_BATCH:
-            self._batch = events
-            self._dispatcher.begin_batch()
-            self._serve_batch()
-        else:
-            self._handle(events)
+    def _settle_all(self) -> None:
+        """Settle all calls as lost: there are no more responses."""
+        self._stop_calling()
+        self._engine.lose_calls()
 
-    def _serve_batch(self) -> None:
-        """Serve a batch for one turn of the loop."""
-        events = self._batch
-        if events is None:
-            return
-        end = self._loop.time() + TURN_SECONDS
-        is_left = True
-        try:
-            for event in events:
-                # Everything received before this side began to close is served.
-                if self._state is _State.CLOSING and isinstance(event, InboundRequest | Notification):
-                    self._dispatcher.admit(event)
-                else:
-                    self._handle((event,))
-                if self._loop.time() >= end:
-                    return
-            is_left = False
-        finally:
-            if is_left:
-                self._loop.call_soon(self._serve_batch)
-            elif self._batch is events:
-                self._batch = None
-                self._dispatcher.end_batch()
-
-    def _finish_batch(self) -> None:
-        """Serve the rest of a batch at once, because another message has arrived or the session ends."""
-        events, self._batch = self._batch, None
-        if events is not None:
-            self._handle(events)
-            self._dispatcher.end_batch()
-
-    def _handle(self, events: Iterable[PeerEvent]) -> None:
-        for event in events:
-            if type(event) is Call:
-                self._settled(event)
-            elif type(event) is InboundRequest or type(event) is Notification:
-                if self._state is _State.RUNNING:
-                    self._dispatcher.admit(event)
-                elif type(event) is InboundRequest:
-                    self._dispatcher.refuse_busy(event)
-            elif type(event) is bytes:
-                self._dispatcher.reply(event)
-            elif type(event) is PeerFault:
-                self._hooks.peer_fault(event.error)
-                self._dispatcher.reply(event.reply)
-            elif type(event) is Cancelled:
-                self._dispatcher.cancel_request(event.request)
-            elif type(event) is Leaving:
-                self._is_leaving = True
-                self._stop_calling(event.unserved)
-            elif type(event) is Progressed and event.call.on_progress is not None:
-                self._run_callback(event.call.on_progress, event.value)
-
-
-def _last_request_of(batch: list[Any], earlier: MessageId | Unset) -> MessageId | Unset:
-    """Return the id of the last request of a batch; `earlier` if there is none."""
-    return next((message.id for message in reversed(batch) if type(message) is Request), earlier)
+    def _receiver(self) -> Callable[..., None]:
+        """Return the function for received messages: the message, and its destination if it has one of its own."""
+        return self._engine.receive

@@ -26,7 +26,7 @@ from math import inf
 from typing import Any, Final, Generic, TypeVar
 
 from ..errors import StateError
-from ..types import UNSET, MessageId, Unset
+from ..types import MessageId
 
 T = TypeVar("T")
 
@@ -56,13 +56,14 @@ class Call:
         outcome: How the call settled; None while it is in flight.
         answer: The result, the `Error`, the `ParseError` or the `ConnectionLost` that settled the call; otherwise None.
 
-    The other attributes belong to the peer and to the session.
+    The other attributes belong to the engine and to the session.
     """
 
     __slots__ = (
         "answer",
         "batch",
         "callback",
+        "destination",
         "expires",
         "future",
         "id",
@@ -72,7 +73,6 @@ class Call:
         "on_progress",
         "outcome",
         "progressed",
-        "request_id",
         "started",
         "token",
         "trace",
@@ -96,7 +96,7 @@ class Call:
         self.callback: Any = None
         self.on_progress: Callable[[Any], object] | None = None
         self.trace: Any = None
-        self.request_id: MessageId | Unset = UNSET  # of the peer's request that it belongs to
+        self.destination: Any = None  # of the peer's request that it belongs to
 
     def deadline(self) -> float:
         """Return the earlier of both deadlines, in seconds; infinite without one."""

@@ -2,7 +2,7 @@
 
     python -m tests.fuzz --seconds 60                                # all targets, from the stored corpus
     python -m tests.fuzz --seconds 3600 --processes 2 --directory D  # the corpus and the counts grow in D
-    python -m tests.fuzz peer mcp-server --seconds 600               # two targets
+    python -m tests.fuzz engine mcp-server --seconds 600             # two targets
     python -m tests.fuzz --minimize --directory D                    # store a part of D's inputs with the targets
 
 An input is made by the target's grammar, or is a mutation of the corpus, which holds the shortest known input of each

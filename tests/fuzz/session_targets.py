@@ -1,4 +1,4 @@
-"""Targets of peers and sessions: hostile streams, with calls in flight and functions of all kinds."""
+"""Targets of engines and sessions: hostile streams, with calls in flight and functions of all kinds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import Any, Final
 from jsonrpc_fast import JSONRPC, LSP, MCP_2025_11_25, Decoder, Notification, Profile
 from jsonrpc_fast.errors import ConnectionLost, RpcError
 from jsonrpc_fast.handlers import Handlers
-from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Session
-from jsonrpc_fast.session.events import Cancelled, InboundRequest, PeerFault
-from jsonrpc_fast.session.peer import Peer
-from jsonrpc_fast.session.tracker import Call
+from jsonrpc_fast.session import Call, Convention, InboundRequest, LspConvention, McpConvention, Session
 
+from ..support.engines import Cancelled, End, Fault
 from .codec_targets import chunks, head
 from .differential import seeds
 from .mutate import message
@@ -45,20 +43,21 @@ _CONVERSATION: Final = (
 )
 
 
-def peer(data: bytes) -> Hashable:
-    """Each request gets one reply, nothing else gets one, and each call settles once."""
+def engine(data: bytes) -> Hashable:
+    """Each request gets one response, nothing else gets one, and each call settles once."""
     if len(data) < 2:
         return None
     make_convention, profile = _KINDS[data[0] % 4]
     answers_late = bool(data[0] & 4)
-    end = Peer(
+    convention = make_convention()
+    end = End(
         decoder=Decoder("newline", profile),
-        convention=make_convention(),
+        convention=convention,
         unique_ids=not data[0] & 8,
         reply_policy="never" if data[0] & 16 else "always",
     )
-    calls = [end.call("method", None, 0.0, on_progress=print)[0] for _ in range(3)]
-    end.cancel(calls[2])
+    calls = [end.call("method", None, 0.0, on_progress=str)[0] for _ in range(3)]
+    end.engine.calls.cancel(calls[2])
     batch, _ = end.call_batch([("one", None), Notification("two"), ("three", [])], 0.0)
     calls += [call for call in batch if call is not None]
     sent = bytearray()
@@ -67,35 +66,35 @@ def peer(data: bytes) -> Hashable:
     dropped = 0
     kinds = set()
 
-    def handle(event: Any) -> None:
+    def handle(step: Any) -> None:
         nonlocal dropped
-        kinds.add(type(event).__name__)
-        if isinstance(event, InboundRequest):
+        kinds.add(type(step).__name__)
+        if isinstance(step, InboundRequest):
             if answers_late:
-                open_requests.append(event)
+                open_requests.append(step)
             else:
-                dropped += event.is_cancelled and end.convention.cancelled_error is None
-                sent.extend(end.answer(event, {"result": True}))
-        elif isinstance(event, PeerFault):
-            check(CANARY not in str(event.error), "the input is in a fault")
-            kinds.add(str(getattr(event.error, "code", "")))
-            sent.extend(event.reply)
-        elif isinstance(event, Cancelled):
-            check(event.request.is_cancelled, "not cancelled")
-        elif isinstance(event, Call):
-            settled.append(event)
-        elif isinstance(event, bytes):
-            sent.extend(event)
+                dropped += step.is_cancelled and convention.cancelled_error is None
+                sent.extend(end.answer(step, {"result": True}))
+        elif isinstance(step, Fault):
+            check(CANARY not in str(step.error), "the input is in a fault")
+            kinds.add(str(getattr(step.error, "code", "")))
+            sent.extend(step.response)
+        elif isinstance(step, Cancelled):
+            check(step.request.is_cancelled, "not cancelled")
+        elif isinstance(step, Call):
+            settled.append(step)
+        elif isinstance(step, bytes):
+            sent.extend(step)
 
     stream = data[2:]
     for number, piece in enumerate(chunks(stream, data[1])):
-        for event in end.receive_bytes(piece, float(number)):
-            handle(event)
-    for event in end.receive_end(99.0):
-        handle(event)
+        for step in end.receive(piece, float(number)):
+            handle(step)
+    for step in end.receive_end():
+        handle(step)
     for request in open_requests:
         if request.is_cancelled:
-            dropped += end.convention.cancelled_error is None
+            dropped += convention.cancelled_error is None
             sent += end.answer_cancelled(request)
         else:
             sent += end.answer(request, None)
@@ -138,7 +137,7 @@ HANDLERS: Final = _AnyMethod({"sync": _sync, "async": _async, "failing": _failin
 
 
 def session(data: bytes) -> Hashable:
-    """Do as `peer` with a session and its functions: nothing is left behind."""
+    """Do as `engine` with a session and its functions: nothing is left behind."""
     return run(_session(data)) if len(data) >= 2 else None
 
 
@@ -193,5 +192,5 @@ def make_stream(rng: random.Random) -> bytes:
     return head(rng) + lines(rng, messages)
 
 
-TARGETS: Final[dict[str, Target]] = {"peer": Target(peer, make_stream), "session": Target(session, make_stream)}
+TARGETS: Final[dict[str, Target]] = {"engine": Target(engine, make_stream), "session": Target(session, make_stream)}
 """The targets of sessions, by name."""

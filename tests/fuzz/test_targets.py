@@ -11,7 +11,7 @@ import pytest
 
 from jsonrpc_fast import JSONRPC, Raw, Request, decode
 from jsonrpc_fast.codec import _pure
-from jsonrpc_fast.session.peer import Peer
+from jsonrpc_fast.session.requests import Requests
 
 from ..conftest import is_pure_only
 from ..support.raw_laws import broken_law_of_stream
@@ -145,11 +145,11 @@ def test_a_gateway_that_writes_another_message_is_found(monkeypatch: pytest.Monk
     assert "987654321" in found
 
 
-def test_a_peer_that_answers_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer: Any = Peer.answer
-    monkeypatch.setattr(Peer, "answer", lambda self, request, result: answer(self, request, result) * 2)
+def test_an_engine_that_answers_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer: Any = Requests.answer
+    monkeypatch.setattr(Requests, "answer", lambda self, request, result: answer(self, request, result) * 2)
     with pytest.raises(Finding, match="replies to nothing"):
-        TARGETS["peer"].run(b'\x00\x00{"jsonrpc":"2.0","id":1,"method":"m"}\n')
+        TARGETS["engine"].run(b'\x00\x00{"jsonrpc":"2.0","id":1,"method":"m"}\n')
 
 
 def test_an_input_in_the_log_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,7 +205,7 @@ async def test_a_cancelled_request_that_waits_is_not_called(pool: ThreadPoolExec
     async with sessions(handlers) as (client, server):
         calls = [asyncio.ensure_future(client.call("wait", [number])) for number in range(3)]
         await eventually(lambda: len(called) >= 2)
-        for run in list(server._dispatcher._tasks.values()):
+        for run in server._engine.inbox.runs:
             run.cancel()
         await settle()
         go_on.set()
@@ -338,5 +338,5 @@ async def test_functions_in_threads_notify_call_and_cancel() -> None:
         assert waiting.cancelled()
         assert await client.call("work", [0]) == 90  # while the thread still waits
         go_on.set()
-        await eventually(lambda: not client._dispatcher.tasks() and not server._dispatcher.tasks())
-        assert len(client._peer.serving.requests) == len(server._peer.calls) == 0
+        await eventually(lambda: not client._engine.inbox.runs and not server._engine.inbox.runs)
+        assert len(client._engine.requests.serving.requests) == len(server._engine.calls.tracker) == 0

@@ -20,10 +20,10 @@ from jsonrpc_fast.mcp.protocol.schemas import Schema
 from jsonrpc_fast.mcp.protocol.uris import UriTemplate, validate_uri
 from jsonrpc_fast.mcp.server import Server
 from jsonrpc_fast.session import LspConvention, Session
-from jsonrpc_fast.session.peer import Peer
 
 from ..fuzz.wire import WireTransport
 from ..support.asgi import post
+from ..support.engines import End, Fault
 from .hostile_codec import INPUTS, call, fill, params
 
 
@@ -68,13 +68,13 @@ SMALL: Final = 4 * 1024
 
 def peer(data: bytes) -> str:
     """Receive, and count the bytes of replies."""
-    end = Peer(convention=LspConvention())
-    end.call("m", None, 0.0, on_progress=print)
+    end = End(convention=LspConvention())
+    end.call("m", None, 0.0, on_progress=str)
     sent = 0
     kinds = set()
-    for event in end.receive_bytes(data, 0.0):
-        kinds.add(type(event).__name__)
-        sent += len(event) if isinstance(event, bytes) else len(getattr(event, "reply", b""))
+    for step in end.receive(data):
+        kinds.add(type(step).__name__)
+        sent += len(step) if isinstance(step, bytes) else len(step.response) if isinstance(step, Fault) else 0
         kinds.discard("bytes")
     return f"{', '.join(sorted(kinds)) or 'dropped'}; {sent / len(data):.0f} bytes of replies per byte"
 

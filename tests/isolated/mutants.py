@@ -45,7 +45,11 @@ PARTS: Final = {
     "codec": (["jsonrpc_fast/codec/_pure.py"], ["--pure-only", "tests/codec"], 0.35),
     "framing": (["jsonrpc_fast/framing"], ["tests/framing"], 0.2),
     "handlers": (["jsonrpc_fast/handlers"], ["tests/handlers", "-k", "not uvloop and not debug"], 0.2),
-    "peer": (["jsonrpc_fast/session/peer.py"], ["tests/session/test_peer.py", "tests/session/test_session.py"], 0.08),
+    "engine": (
+        [f"jsonrpc_fast/session/{name}.py" for name in ("engine", "calls", "requests", "inbox")],
+        [f"tests/session/test_{name}.py" for name in ("engine", "requests", "serving", "serving_bounds", "session")],
+        0.08,
+    ),
     "tracker": (["jsonrpc_fast/session/tracker.py"], ["tests/session/test_tracker.py"], 0.07),
     "mcp": (["jsonrpc_fast/mcp/protocol"], ["tests/mcp/protocol"], 0.1),
 }

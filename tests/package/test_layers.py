@@ -50,7 +50,7 @@ MAY_IMPORT_ASYNCIO = (
     "session.calling",
     "session.heartbeat",
     "session.reconnecting",
-    "session.serving",
+    "session.loop_driver",
     "session.subscriptions",
     "session.threads",
     "session.group",

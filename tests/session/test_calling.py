@@ -109,7 +109,7 @@ async def test_the_default_timeout_is_300_seconds() -> None:
     async with session_and_wire() as (session, _):
         now = asyncio.get_running_loop().time()
         session.call_soon("m")
-        call = session._peer.calls.find(1)
+        call = session._engine.calls.tracker.find(1)
         assert call is not None
         assert call.expires - now == pytest.approx(300, abs=1)
 
@@ -197,7 +197,7 @@ async def test_an_answer_and_a_cancellation_in_one_turn() -> None:
     async with session_and_wire(convention=LspConvention()) as (session, wire):
         call = asyncio.create_task(session.call("m"))
         await wire.next()
-        session._on_message(Response(1, "there"))
+        session._engine.receive(Response(1, "there"))
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -320,7 +320,7 @@ async def test_a_cancelled_waiting_call_lets_the_next_one_pass() -> None:
         await settle()
         assert (await wire.next()).method == "m0"
         # The next waiter is woken, and cancelled before it runs.
-        session._on_message(Response(1, None))
+        session._engine.receive(Response(1, None))
         calls[2].cancel()
         assert await answer_all(wire, 1) == ["m3"]
         await calls[3]

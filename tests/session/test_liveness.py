@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Any
 
 import pytest
@@ -188,7 +189,11 @@ async def test_a_handler_that_waits_for_its_peer_holds_no_slot(handler: Callable
             if answered < 3:
                 asked = [await wire.next()]
         await settle()
-        assert (session._dispatcher._running, session._dispatcher._waiting, session._dispatcher._bytes) == (0, 0, 0)
+        assert (session._engine.inbox._running, session._engine.inbox._waiting, session._engine.inbox._bytes) == (
+            0,
+            0,
+            0,
+        )
 
 
 async def test_a_handler_that_waits_for_the_peer_of_another_session_holds_no_slot() -> None:
@@ -301,12 +306,12 @@ async def test_waiting_messages_are_bounded_in_bytes(raw: bool) -> None:
             other.send(Request(number, "m", {"list": [["x" * 50_000], {"y" * 50_000: True}]}))
         while len(answers) < 80:
             await asyncio.sleep(0)
-        assert 8 <= session._dispatcher.inbox_items <= 10
+        assert 8 <= session._engine.inbox.items <= 10
         assert {answer.error.code for answer in answers} == {BUSY}
         gate.set()
         while len(answers) < 100:
             await asyncio.sleep(0)
-        assert session._dispatcher._bytes == 0
+        assert session._engine.inbox._bytes == 0
     await other.disconnect()
 
 
@@ -327,7 +332,7 @@ async def test_handlers_that_wait_for_the_peer_are_bounded() -> None:
             wire.send(b'{"jsonrpc":"2.0","id":%d,"result":2}' % message.id)
         while len(wire.received) < 500 + len(asked):
             await asyncio.sleep(0)
-        assert session._dispatcher._waiting == session._dispatcher._bytes == 0
+        assert session._engine.inbox._waiting == session._engine.inbox._bytes == 0
 
 
 # Peers that do not read.
@@ -374,10 +379,10 @@ async def test_a_peer_that_never_reads_cannot_fill_the_memory(method: str, is_re
             unread.transport.send(f'{{"jsonrpc":"2.0",{id}"method":"{method}"}}'.encode())
         for _ in range(10):
             await asyncio.sleep(0.01)
-            assert session._dispatcher.inbox_items <= 501
+            assert session._engine.inbox.items <= 501
             assert unread.mine.write_buffer_bytes <= 1_000_000
         unread.transport.resume_reading()
-        while unread.transport.write_buffer_bytes or session._dispatcher.inbox_items:
+        while unread.transport.write_buffer_bytes or session._engine.inbox.items:
             await asyncio.sleep(0)
         if is_request and method != "asks":
             while len(unread.answers) < count:
@@ -441,7 +446,8 @@ async def test_the_loss_of_the_peer_is_noticed_while_reading_is_paused(channel: 
 
     async def check(session: Session, pid: int | None) -> None:
         assert pid is not None
-        await eventually(lambda: session._dispatcher._is_paused and session._dispatcher._pause_timer is None)
+        inbox = session._engine.inbox
+        await eventually(lambda: inbox._is_paused and inbox.deadline == inf)
         os.kill(pid, signal.SIGKILL)
         await asyncio.wait_for(session.wait_closed(), 5)
 

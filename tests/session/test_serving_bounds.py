@@ -9,8 +9,7 @@ import pytest
 
 from jsonrpc_fast import Notification, Request, Response, encode, encode_result
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost
-from jsonrpc_fast.session import LspConvention, Session, SessionContext
-from jsonrpc_fast.session import session as driver
+from jsonrpc_fast.session import LspConvention, Session, SessionContext, engine
 from jsonrpc_fast.transports import memory_pair
 
 from ..support.session_pairs import session_and_wire, sessions
@@ -142,7 +141,7 @@ async def test_a_peer_that_does_not_read_cannot_fill_the_memory_with_faults(mess
         other.resume_reading()
         while len(answers) < count:
             await asyncio.sleep(0)
-        assert session._dispatcher.inbox_items == 0
+        assert session._engine.inbox.items == 0
     await other.disconnect()
 
 
@@ -196,11 +195,11 @@ async def test_waiting_messages_are_dropped_when_the_connection_is_lost() -> Non
         for number in range(10):
             other.send(b'{"jsonrpc":"2.0","id":%d,"method":"work","params":[%d]}' % (number, number))
         await settle(100)
-        assert session._dispatcher.inbox_items == 9
+        assert session._engine.inbox.items == 9
         await other.disconnect()
         await session.wait_closed()
-        assert session._dispatcher.inbox_items == 0
-        assert session._dispatcher.tasks() == set()
+        assert session._engine.inbox.items == 0
+        assert session._engine.inbox.runs == []
     assert served == [0]
 
 
@@ -209,7 +208,7 @@ BATCH = encode([Notification("n", [number]) for number in range(1000)])
 
 @rows("how", ["goes on", "end", "loss", "close", "message"])
 async def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(engine, "TURN_SECONDS", 0.0)
     served: list[int] = []
     asked: list[str] = []
     answers: list[object] = []
@@ -238,7 +237,7 @@ async def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch:
         elif how == "loss":
             session._transport.channel_lost(None)
         elif how == "message":  # although reading is paused
-            session._on_message(Notification("n", [1000]))
+            session._engine.receive(Notification("n", [1000]))
             assert served == list(range(1001))
         elif how == "close":
             await session.close()
@@ -251,7 +250,7 @@ async def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch:
 
 
 async def test_a_batch_of_requests_over_several_turns_is_answered_by_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(engine, "TURN_SECONDS", 0.0)
     async with session_and_wire({"f": lambda number: number}) as (_, wire):
         wire.send(encode([Request(number, "f", [number]) for number in range(200)]))
         assert await wire.next() == [Response(number, number) for number in range(200)]

@@ -130,7 +130,7 @@ async def test_a_cancelled_subscribe_is_unsubscribed(is_late: bool) -> None:
             assert subscribing.cancelled()
             wire.send(encode_result(request.id, "0x1"))
         else:  # the answer has arrived, and the task has not continued
-            answered = session._peer.calls.find(request.id)
+            answered = session._engine.calls.tracker.find(request.id)
             assert answered is not None
             wire.send(encode_result(request.id, "0x1"))
             while answered.outcome is None:
@@ -183,16 +183,16 @@ async def test_a_handler_whose_subscribe_timed_out_has_its_slot_back() -> None:
         subscriptions.append(Subscriptions(session))
         wire.send(encode_request(1, "work", [1]))
         subscribing = await wire.next()
-        assert session._dispatcher._running == 0  # it waits for the peer
-        while session._dispatcher._waiting:
+        assert session._engine.inbox._running == 0  # it waits for the peer
+        while session._engine.inbox._waiting:
             await asyncio.sleep(0.001)
-        assert session._dispatcher._running == 1
+        assert session._engine.inbox._running == 1
         wire.send(encode_request(2, "work", [2]))
         await settle()
-        assert session._dispatcher.inbox_items == 1
+        assert session._engine.inbox.items == 1
         wire.send(encode_result(subscribing.id, 5))  # too late
         assert (await wire.next()).method == "eth_unsubscribe"
-        assert session._dispatcher._running == 1
+        assert session._engine.inbox._running == 1
         continues.set()
         assert [(await wire.next()).result for _ in range(2)] == [1, 2]
 

@@ -283,7 +283,7 @@ class _Requests(Transport):
         self._inner.onclose = self.onclose
         await self._inner.start()
 
-    def _on_message(self, message: Received) -> None:
+    def _on_message(self, message: Received, _: object = None) -> None:
         self.used = asyncio.get_running_loop().time()
         for item in message if isinstance(message, list) else (message,):
             if isinstance(item, Request):
@@ -292,7 +292,7 @@ class _Requests(Transport):
         if isinstance(message, Notification) and message.method == "notifications/cancelled":
             id = object_members(message.params).get("requestId")
             if isinstance(id, (int, str)) and id != self._initialize:  # the relay gives it no response
-                self._inner.send_reply(b"", id)
+                self._inner.respond(id, b"")
 
     def _on_request(self, request: Request) -> None:
         if request.method == "initialize":
@@ -314,7 +314,7 @@ class _Requests(Transport):
         if isinstance(sent, Response):
             if sent.id == self._initialize:
                 self._agree(sent)
-            self._inner.send_reply(message, UNSET if sent.id is None else sent.id)
+            self._inner.respond(UNSET if sent.id is None else sent.id, message)
         elif isinstance(sent, list):
             self._send_batch(message, [item.id for item in sent if isinstance(item, Response)])
         elif self._inner.is_shared:
@@ -324,7 +324,7 @@ class _Requests(Transport):
             if id is None:
                 self._inner.send(message)
             else:
-                self._inner.send_related(message, id)
+                self._inner.send_about(self._inner.streams.get(id), message)
         else:
             self._inner.send(message)
 
@@ -340,8 +340,8 @@ class _Requests(Transport):
         in_flight: list[MessageId | Unset] = [id for id in ids if id in self._inner.streams]
         *others, last = in_flight or [UNSET]
         for id in others:
-            self._inner.send_reply(b"", id)
-        self._inner.send_reply(message, last)
+            self._inner.respond(id, b"")
+        self._inner.respond(last, message)
 
     def _send_shared(self, message: bytes, sent: Any) -> None:
         """Send a message that is no response, if it belongs to the request in flight."""
@@ -353,7 +353,7 @@ class _Requests(Transport):
         elif isinstance(sent, Notification):
             id = self._request_of(sent)
             if id in self._inner.streams and (self.is_exclusive or sent.method == "notifications/progress"):
-                self._inner.send_related(message, id)
+                self._inner.send_about(self._inner.streams.get(id), message)
 
     @property
     def can_serve_more(self) -> bool:

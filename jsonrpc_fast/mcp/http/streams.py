@@ -11,9 +11,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, Protocol
 
-from ...types import MessageId
+from ...types import MessageId, Unset
+
+
+class Delivering(Protocol):
+    """The transport of the session that an HTTP request belongs to."""
+
+    def send_about(self, stream: MessageStream | None, text: bytes) -> None: ...
+
+    def respond(self, id: MessageId | Unset, text: bytes) -> None: ...
 
 
 class Exchange:
@@ -24,15 +32,27 @@ class Exchange:
         subject: Who the token stands for.
         scope: The scope of ASGI.
         stream: The stream of the response; None if the message needs no response.
+        transport: The transport that delivers the message; None before.
     """
 
-    __slots__ = ("claims", "scope", "stream", "subject")
+    __slots__ = ("claims", "scope", "stream", "subject", "transport")
 
     def __init__(self, scope: Mapping[str, Any], claims: Any = None, subject: object = None) -> None:
         self.scope: Mapping[str, Any] = scope
         self.claims: Any = claims
         self.subject: object = subject
         self.stream: MessageStream | None = None
+        self.transport: Delivering | None = None
+
+    def send(self, data: bytes) -> None:
+        """Send a message that belongs to a request of the exchange; see `Destination`."""
+        assert self.transport is not None
+        self.transport.send_about(self.stream, data)
+
+    def respond(self, id: MessageId | Unset, data: bytes) -> None:
+        """Send the response to a request; see `Destination`."""
+        assert self.transport is not None
+        self.transport.respond(id, data)
 
     def close_stream(self) -> bool:
         """Close the connection of the response without ending the response, if the client can reconnect."""

@@ -46,7 +46,7 @@ class HttpTransport(Transport):
 
     def __init__(self, profile: Profile, max_stream_bytes: int, *, has_session: bool) -> None:
         self.profile: Profile = profile
-        self.onmessage: Callable[[Received], None] | None = None
+        self.onmessage: Callable[..., None] | None = None
         self.onerror: Callable[[Exception], None] | None = None
         self.onclose: Callable[[], None] | None = None
         self.onstop: Callable[[float | None], None] | None = None
@@ -85,7 +85,11 @@ class HttpTransport(Transport):
         assert self.onmessage is not None
         self._receiving = exchange
         try:
-            self.onmessage(message)
+            if exchange is None:
+                self.onmessage(message)
+            else:
+                exchange.transport = self
+                self.onmessage(message, exchange)
         except LOOP_EXITS:
             raise
         except Exception as error:
@@ -104,13 +108,6 @@ class HttpTransport(Transport):
         """Cancel the requests without a reply, because their client does not wait for it."""
         for id in list(self.streams):
             self.deliver(Notification("notifications/cancelled", {"requestId": id}), None)
-
-    def exchange_of(self, id: MessageId | Unset) -> Exchange | None:
-        """Return the HTTP request that carried a request; UNSET: the one whose message is being delivered."""
-        if isinstance(id, Unset):
-            return self._receiving
-        stream = self.streams.get(id)
-        return None if stream is None else stream.exchange
 
     @property
     def is_idle(self) -> bool:
@@ -137,8 +134,8 @@ class HttpTransport(Transport):
 
     # Sending.
 
-    def send_reply(self, text: bytes, id: MessageId | Unset) -> None:
-        """Send the reply to a request, b"" for none; UNSET: the reply to a batch or to a refused request."""
+    def respond(self, id: MessageId | Unset, text: bytes) -> None:
+        """Send the response to a request, b"" for none; UNSET: to the batch or message that is being delivered."""
         if isinstance(id, Unset):
             if self._receiving is not None and self._receiving.stream is not None:
                 self._receiving.stream.put_reply(_line(text))
@@ -151,13 +148,18 @@ class HttpTransport(Transport):
         if not stream.pending and stream.exchange is not self._receiving:
             stream.end()
 
-    def send_related(self, text: bytes, id: MessageId) -> None:
-        """Send a message that belongs to a request."""
-        stream = self.streams.get(id)
-        if stream is None:
-            self.send(text)
-        else:
+    def send_about(self, stream: MessageStream | None, text: bytes) -> None:
+        """Send a message that belongs to a request of a stream; None, or a stream that has ended: to an earlier one.
+
+        Raises:
+            ConnectionLost: The request has been answered, and there is no session.
+        """
+        if stream is not None and not stream.is_ended:
             stream.put(_line(text))
+        elif self.is_shared:
+            raise ConnectionLost("the request has been answered")
+        else:
+            self.send(text)
 
     def send(self, message: Sendable) -> None:
         if self._is_closed or self.onmessage is None:

@@ -14,23 +14,23 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, cast
 
 from ...codec import Notification, Request, Response
 from ...codec._payloads import decoded
 from ...errors import LOOP_EXITS, ConnectionLost, RpcError, StateError, invalid_params
 from ...profile import Profile
-from ...session import SessionOptions
+from ...session import Destination, SessionOptions
 from ...session.context import SessionContext
 from ...transports.protocol import Transport, is_strict_enough
-from ...types import UNSET, MessageId, Unset
+from ...types import UNSET, Unset
 from ...validator import JsonRpcValidator, Report
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.meta import LISTEN_METHOD, LOG_LEVELS, TASKS_EXTENSION, HandshakeReply
 from ..protocol.uris import check_uri
 from ..protocol.versions import Revision
 from ..session import McpSession
-from .context import Context
+from .context import Context, HttpExchange
 from .functions import RegisteredFunction
 from .handshake import RequestRules, ServerHandshake
 from .inputs import Inputs, cannot_send, check_input_required
@@ -55,6 +55,15 @@ _is_async_function: Final = lru_cache(maxsize=256)(inspect.iscoroutinefunction)
 def _is_async(method: Method) -> bool:
     function = getattr(method, "__func__", None)  # the same for all connections, unlike the method
     return inspect.iscoroutinefunction(method) if function is None else _is_async_function(function)
+
+
+class _OpenStream(NamedTuple):
+    """A stream of `subscriptions/listen`."""
+
+    end: asyncio.Future[Any]
+    """Ends the stream when it is done."""
+    revision: Revision
+    destination: Destination | None
 
 
 class _ServerSession(McpSession):
@@ -103,17 +112,15 @@ class ServerConnection:
         self._validator = JsonRpcValidator(profile)
         self._must_validate = not is_strict_enough(transport, profile)
         self._subscriptions = Subscriptions(self._capabilities)
-        self._open_streams: dict[Stream, tuple[asyncio.Future[Any], Revision]] = {}  # the future ends the stream
+        self._open_streams: dict[Stream, _OpenStream] = {}
         self._log_level = DEFAULT_LOG_LEVEL
         self._has_state = False
-        self._is_shared = getattr(transport, "is_shared", False)
         self._changed_lists: dict[str, None] = {}  # the client is not yet notified of these
         self._changed_uris: dict[str, None] = {}
         self._own_methods: dict[str, Method] = {"logging/setLevel": self._set_level, LISTEN_METHOD: self._listen}
         if self._capabilities.supports("resources.subscribe"):
             self._own_methods |= {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
         self._transport = transport
-        self._exchange_of: Callable[[MessageId | Unset], Any] = getattr(transport, "exchange_of", _no_exchange)
         self._session = _ServerSession(self, transport, options)
 
     async def run(self) -> None:
@@ -165,15 +172,15 @@ class ServerConnection:
             method = self._methods.find(request.method, self._capabilities)
         else:
             self._has_state = True
-        exchange = self._exchange_of(request.id)
+        exchange = cast("HttpExchange | None", request.destination)
         inputs = None
         if rules.revision.is_modern:
             subject = None if exchange is None else exchange.subject
             inputs = Inputs(request.method, params or {}, self._methods.seal, subject)
-        call = partial(self._call, request.id) if inputs is None else inputs.call
+        call = partial(self._call, request.destination) if inputs is None else inputs.call
         state = {} if inputs is None else inputs.state
         log, notify = partial(self._log_about, request), partial(self._notify, request)
-        context = Context(request, rules, params or {}, log, call, notify, self._methods, exchange, state)
+        context = Context(request, rules, params or {}, log, call, notify, self._methods, state)
         if not _is_async(method):
             result = method(params or {}, context)
             return result if asyncio.isfuture(result) else self._complete(request, result, rules)
@@ -188,9 +195,8 @@ class ServerConnection:
         if function is None or rules is None or not is_due:
             return None
         params = params if isinstance(params, dict) else {}
-        call, notify = partial(self._call, UNSET), partial(self._notify, None)
-        exchange = self._exchange_of(UNSET)
-        context = Context(request, rules, params, self.log, call, notify, self._methods, exchange)
+        call, notify = partial(self._call, None), partial(self._notify, None)
+        context = Context(request, rules, params, self.log, call, notify, self._methods)
         return call_method(function, params, context)
 
     async def _run_async(
@@ -246,8 +252,8 @@ class ServerConnection:
             stream.filter[TASK_IDS] = self._methods.tasks.owned(stream.filter[TASK_IDS], context)
         end = asyncio.get_running_loop().create_future()
         end.add_done_callback(partial(self._close_stream, stream))
-        self._open_streams[stream] = end, context.revision
-        self._send([stream.acknowledgement()], context.request_id)
+        self._open_streams[stream] = _OpenStream(end, context.revision, context.destination)
+        self._send([stream.acknowledgement()], context.destination)
         return end
 
     def _close_stream(self, stream: Stream, end: asyncio.Future[Any]) -> None:
@@ -256,13 +262,13 @@ class ServerConnection:
 
     def end_streams(self) -> None:
         """End all subscriptions with their responses."""
-        for stream, (end, revision) in self._open_streams.items():
-            if not end.done():
-                end.set_result(self._handshake.complete(revision, LISTEN_METHOD, {"_meta": stream.meta()}))
+        for stream, open in self._open_streams.items():
+            if not open.end.done():
+                open.end.set_result(self._handshake.complete(open.revision, LISTEN_METHOD, {"_meta": stream.meta()}))
 
     async def _call(
         self,
-        request_id: MessageId | Unset,
+        destination: Destination | None,
         method: str,
         params: Mapping[str, Any] | None,
         timeout: float | Unset | None,
@@ -272,7 +278,7 @@ class ServerConnection:
         params = None if params is None else dict(params)
         if not self._handshake.may_send(Request(0, method, params)):
             raise cannot_send()
-        result = decoded(await self._session.call(method, params, timeout=timeout, request_id=request_id))
+        result = decoded(await self._session.call(method, params, timeout=timeout, destination=destination))
         if not isinstance(result, dict):  # possible if the transport's profile is not MCP's
             raise ValueError(f"the client's response to {method} is invalid: the result must be an object")
         return result
@@ -280,16 +286,7 @@ class ServerConnection:
     async def _notify(self, request: SessionContext | None, method: str, params: dict[str, Any] | None) -> None:
         if not self._handshake.may_send(Notification(method, params)):
             raise cannot_send()
-        if not self._may_send_about(request):
-            raise ConnectionLost("the request has been answered")
-        await self._session.notify(method, params, request_id=UNSET if request is None else request.id)
-
-    def _may_send_about(self, request: SessionContext | None) -> bool:
-        """Return whether a message that belongs to a request may be sent.
-
-        Where requests of several clients use one connection after another, only until the response.
-        """
-        return request is None or request.is_served or not self._is_shared
+        await self._session.notify(method, params, destination=None if request is None else request.destination)
 
     def list_changed(self, kind: str) -> None:
         """Notify the client soon that a list has changed."""
@@ -306,7 +303,7 @@ class ServerConnection:
         """Notify the client that a task has changed, if it subscribed to it. A client that does not read is not."""
         if not self._is_blocked:
             for stream, notification in self._subscriptions.task_changed(task.id, task.details):
-                self._send([notification], stream.id)
+                self._send([notification], self._open_streams[stream].destination)
 
     def _notify_soon(self) -> None:
         if not self._changed_lists and not self._changed_uris:
@@ -344,23 +341,17 @@ class ServerConnection:
             minimum = self._log_level if self._handshake.session is not None else None
         if minimum is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(minimum) or self._is_blocked:
             return
-        if not self._may_send_about(request):
-            return
         params = {"level": level, "data": data}
         if logger is not None:
             params["logger"] = logger
-        self._send([Notification("notifications/message", params)], UNSET if request is None else request.id)
+        self._send([Notification("notifications/message", params)], None if request is None else request.destination)
 
-    def _send(self, notifications: Iterable[Notification], request_id: MessageId | Unset = UNSET) -> None:
+    def _send(self, notifications: Iterable[Notification], destination: Destination | None = None) -> None:
         for notification in notifications:
             try:
-                self._session.notify_soon(notification.method, notification.params, request_id=request_id)
+                self._session.notify_soon(notification.method, notification.params, destination=destination)
             except (ConnectionLost, StateError):
                 return
-
-
-def _no_exchange(id: MessageId | Unset) -> None:
-    """There is no HTTP request."""
 
 
 def _raise_error(report: Report) -> None:

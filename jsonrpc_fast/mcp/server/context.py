@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
+from ...session import Destination
 from ...session.context import SessionContext
 from ...types import UNSET, MessageId, Unset
 from ..protocol.capabilities import ClientCapabilities, Implementation
@@ -89,7 +90,7 @@ class Context:
             ...
     """
 
-    __slots__ = ("_call", "_exchange", "_log", "_notify", "_params", "_request", "_rules", "_server", "_state")
+    __slots__ = ("_call", "_log", "_notify", "_params", "_request", "_rules", "_server", "_state")
 
     def __init__(
         self,
@@ -100,7 +101,6 @@ class Context:
         call: AskClient,
         notify: Notify,
         server: ServerFunctions,
-        exchange: HttpExchange | None = None,
         state: dict[str, Any] | None = None,
     ) -> None:
         self._request = request
@@ -110,8 +110,16 @@ class Context:
         self._call = call
         self._notify = notify
         self._server = server
-        self._exchange = exchange
         self._state = {} if state is None else state
+
+    @property
+    def _exchange(self) -> HttpExchange | None:
+        return cast("HttpExchange | None", self._request.destination)
+
+    @property
+    def destination(self) -> Destination | None:
+        """The place for the messages that belong to the request; None: the stream of the connection."""
+        return self._request.destination
 
     @property
     def request_id(self) -> MessageId:

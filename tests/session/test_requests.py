@@ -1,9 +1,9 @@
-"""The replies to a received batch."""
+"""The responses to a received batch."""
 
 from __future__ import annotations
 
 from jsonrpc_fast import Request
-from jsonrpc_fast.session.events import InboundBatch, InboundRequest
+from jsonrpc_fast.session.requests import InboundBatch, InboundRequest
 
 
 def test_a_batch_is_answered_after_its_last_reply_and_in_its_order() -> None:
@@ -12,7 +12,6 @@ def test_a_batch_is_answered_after_its_last_reply_and_in_its_order() -> None:
         batch.wait()
     assert batch.finish(2, b"2") == b""
     batch.put(1, b"1")
-    assert batch.text() == b""
     assert batch.finish(3, b"") == b""
     assert batch.finish(0, b"0") == b"[0,1,2]\n"
 

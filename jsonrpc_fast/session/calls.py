@@ -1,0 +1,339 @@
+"""The calls of one side: what is sent for them, and what settles them. No IO and no clock.
+
+Rules:
+  - a response settles the call with its id, and so does a malformed response, or one that has nothing but that id;
+  - the late response to a call that was given up is dropped; a response to no call is a fault;
+  - an error without an id settles a batch of this side if exactly one has had no response yet: this is how a peer
+    refuses a batch that it cannot read. If there is no such batch, it settles the only call that has had no response,
+    in flight or given up. A peer that knows the method or the params has read the id, too: such an error is the
+    response to a notification, which some peers send although they must not, and settles nothing. Nothing tells whether
+    an error is about a notification that the peer cannot read, because it is too large for example: the call fails in
+    its place;
+  - a goodbye of the peer settles the calls that it will not serve.
+
+All texts to send are one line of JSON with its newline; b"" means that there is nothing to send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, cast
+
+from ..codec import Message, Notification, ParseError, Request, Response, encode, encode_notification, encode_request
+from ..codec._json import Default
+from ..codec._payloads import decoded
+from ..codes import ErrorCode, ParseErrorCode
+from ..errors import ConnectionLost, StateError
+from ..types import MessageId
+from .conventions import Convention, ProgressToken
+from .requests import with_default
+from .tracker import Call, Outcome, Tracker
+
+_RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to enum members is slow
+_ERRORS_OF_WHAT_WAS_READ: Final = (ErrorCode.METHOD_NOT_FOUND, ErrorCode.INVALID_PARAMS)
+
+
+class OutboundBatch:
+    """The calls of a batch that this side sent."""
+
+    __slots__ = ("calls", "in_flight")
+
+    def __init__(self, calls: list[Call]) -> None:
+        self.calls: list[Call] = calls
+        self.in_flight: int = len(calls)
+
+
+class Calls:
+    """The calls of one side.
+
+    All times are seconds from one monotonic clock.
+
+    Args:
+        convention: How the protocol cancels requests, reports progress, pings and says goodbye.
+        id_factory: As in `Tracker`.
+        max_pending: As in `Tracker`.
+        default: As in `encode`.
+
+    Attributes:
+        tracker: The calls in flight.
+        convention: The same as the argument.
+        prepare: Called with the id (None for a notification) and the method of what is about to be encoded. Returns the
+            trace for the call, and the trace context for the message.
+    """
+
+    def __init__(
+        self, convention: Convention, id_factory: Callable[[], int | str] | None, max_pending: int, default: Default
+    ) -> None:
+        self.tracker: Tracker = Tracker(id_factory=id_factory, max_pending=max_pending)
+        self.convention: Convention = convention
+        self.prepare: Callable[[int | str | None, str], tuple[Any, dict[str, str]] | None] | None = None
+        self._default = default
+        self._encode_request: Callable[..., bytes] = with_default(encode_request, default)
+        self._encode_notification: Callable[..., bytes] = with_default(encode_notification, default)
+        self._by_token: dict[ProgressToken, Call] = {}
+        self._open_batches: dict[OutboundBatch, None] = {}  # without any response yet
+
+    def begin(
+        self,
+        method: str,
+        params: Any,
+        now: float,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+        on_progress: Callable[[Any], object] | None = None,
+    ) -> tuple[Call, bytes]:
+        """Begin a call.
+
+        With an idle timeout or `on_progress` the request carries a progress token, if the convention has them.
+
+        Args:
+            method: The method to call.
+            params: A list, a dict or None.
+            now: The current time.
+            timeout: Seconds until the call expires; None: no deadline.
+            idle_timeout: Maximum seconds without progress; None: no bound.
+            on_progress: Called with each progress value.
+
+        Returns:
+            The call and the request to send.
+
+        Raises:
+            StateError, ValueError, TypeError: As in `Tracker.begin`.
+            EncodeError, TypeError: The params cannot be encoded.
+        """
+        call = self.tracker.begin(method, now, timeout, idle_timeout)
+        try:
+            if on_progress is not None or idle_timeout is not None:
+                params = self._give_token(call, params, on_progress)
+            return call, self._request(call, method, params, True)
+        except BaseException:
+            self.withdraw(call)
+            raise
+
+    def begin_batch(
+        self, items: Iterable[tuple[str, Any] | Notification], now: float, timeout: float | None = None
+    ) -> tuple[list[Call | None], bytes]:
+        """Begin several calls in one batch.
+
+        Args:
+            items: For each call `(method, params)`; or notifications.
+            now: The current time.
+            timeout: Seconds until the calls expire; None: no deadline.
+
+        Returns:
+            For each item its call, or None for a notification; and the batch to send.
+
+        Raises:
+            ValueError: There are no items.
+            Exception: As in `begin`. Then none of the calls has begun.
+        """
+        found: list[Call | None] = []
+        texts = []
+        try:
+            for item in items:
+                if isinstance(item, Notification):
+                    found.append(None)
+                    texts.append(self._notification(item.method, item.params, False))
+                else:
+                    method, params = item
+                    call = self.tracker.begin(method, now, timeout)
+                    found.append(call)
+                    texts.append(self._request(call, method, params, False))
+        except BaseException:
+            for begun in found:
+                if begun is not None:
+                    self.withdraw(begun)
+            raise
+        if not texts:
+            raise ValueError("a batch must not be empty")
+        calls = [call for call in found if call is not None]
+        if calls:
+            batch = OutboundBatch(calls)
+            for call in calls:
+                call.batch = batch
+            self._open_batches[batch] = None
+        return found, b"[" + b",".join(texts) + b"]\n"
+
+    def notify(self, method: str, params: Any = None) -> bytes:
+        """Return a notification to send. Raises what `encode_notification` raises."""
+        return self._notification(method, params, True)
+
+    def _request(self, call: Call, method: str, params: Any, delimited: bool) -> bytes:
+        if self.prepare is not None:
+            return self._prepared(call, method, params, delimited)
+        return self._encode_request(call.id, method, params, delimited=delimited)
+
+    def _notification(self, method: str, params: Any, delimited: bool) -> bytes:
+        if self.prepare is not None:
+            return self._prepared(None, method, params, delimited)
+        return self._encode_notification(method, params, delimited=delimited)
+
+    def _prepared(self, call: Call | None, method: str, params: Any, delimited: bool) -> bytes:
+        """Return a request or a notification with a trace context."""
+        assert self.prepare is not None
+        prepared = self.prepare(None if call is None else call.id, method)
+        extra = None
+        if prepared is not None:
+            trace, context = prepared
+            if call is not None:
+                call.trace = trace
+            if context:
+                params, extra = self.convention.with_trace(decoded(params), context)
+        message: Message
+        if call is None:
+            message = Notification(method, params, extra=cast("Any", extra))
+        else:
+            message = Request(call.id, method, params, extra=cast("Any", extra))
+        return encode(message, delimited=delimited, default=self._default)
+
+    def cancel(self, call: Call, reason: str | None = None) -> bytes:
+        """Settle a call as `CANCELLED`. Returns the notice to send; b"" also if the call has settled already."""
+        if not self.tracker.give_up(call, Outcome.CANCELLED):
+            return b""
+        self._forget(call)
+        return self.cancellation_notice(call, reason)
+
+    def cancellation_notice(self, call: Call, reason: str | None = None) -> bytes:
+        """Return the notice that cancels a call that was given up, as after `expire`; b"" if there is none."""
+        if call.method in self.convention.never_cancelled:
+            return b""
+        message = self.convention.cancellation(call.id, reason)
+        return b"" if message is None else encode_notification(*message)
+
+    def ping(self, now: float, timeout: float) -> tuple[Call, bytes]:
+        """Begin the convention's call that asks for any response, even if `max_pending` calls are in flight.
+
+        Args:
+            now: The current time.
+            timeout: Seconds until the call expires.
+
+        Returns:
+            The call and the request to send.
+
+        Raises:
+            StateError: The convention has no ping.
+        """
+        method = self.convention.ping
+        if method is None:
+            raise StateError("the convention has no ping")
+        call = self.tracker.begin(method, now, timeout, may_exceed=True)
+        return call, self._request(call, method, None, True)
+
+    def goodbye(self, last: MessageId) -> bytes:
+        """Return the notification that this side begins to close; b"" if there is none.
+
+        Args:
+            last: The id of the last request that this side has read; None: it has read none.
+        """
+        message = self.convention.goodbye(last)
+        return b"" if message is None else encode_notification(*message)
+
+    def withdraw(self, call: Call) -> None:
+        """Forget a call whose request was not sent."""
+        self.tracker.settle(call.id, Outcome.CANCELLED)
+        self._forget(call)
+
+    def expire(self, now: float) -> list[Call]:
+        """Settle the calls whose deadline has passed as `TIMEOUT` and return them."""
+        expired = self.tracker.expire(now)
+        for call in expired:
+            self._forget(call)
+        return expired
+
+    def fail(self, id: MessageId, error: Exception) -> Call | None:
+        """Settle a call with an exception of this side and return it; None if no such call is in flight."""
+        call = self.tracker.settle(id, Outcome.FAULT)
+        if call is None:
+            self.tracker.is_late_answer(id)
+            return None
+        call.answer = error
+        self._forget(call)
+        return call
+
+    def lose(self) -> list[Call]:
+        """Settle all calls in flight as `LOST` and return them: there are no more responses."""
+        self._by_token.clear()
+        self._open_batches.clear()
+        return self.tracker.lose()
+
+    # Responses.
+
+    def settle(self, message: Response) -> Call | None:
+        """Settle the call with the id of a response and return it; None if no such call is in flight."""
+        error = message.error
+        call = self.tracker.settle(message.id, _RESULT if error is None else Outcome.ERROR)
+        if call is not None:
+            call.answer = message.result if error is None else error
+            if call.batch is not None or call.token is not None:
+                self._forget(call)
+        return call
+
+    def settle_otherwise(self, message: Response) -> list[Call] | None:
+        """Return the calls that a response without the id of one settles: [] if it is late, None if it is a fault."""
+        if self.tracker.is_late_answer(message.id):
+            return []
+        error = message.error
+        if message.id is not None or error is None or error.code in _ERRORS_OF_WHAT_WAS_READ:
+            return None
+        if len(self._open_batches) == 1:
+            [batch] = self._open_batches
+            calls = batch.calls
+        else:
+            only = self.tracker.only_unanswered()
+            calls = [] if only is None else [only]
+        settled = [call for call in calls if self.tracker.settle(call.id, Outcome.ERROR) is call]
+        for call in settled:
+            call.answer = error
+            self._forget(call)
+        return settled or None
+
+    def settle_malformed(self, fault: ParseError) -> Call | bool:
+        """Return the call that a malformed message settles; True if it is a late response, False if neither."""
+        # Some servers send a response with nothing but an id, which looks like a request without a method.
+        if fault.id is None or (fault.reply_expected and fault.code is not ParseErrorCode.MISSING_METHOD):
+            return False
+        call = self.tracker.settle(fault.id, Outcome.FAULT)
+        if call is None:
+            return self.tracker.is_late_answer(fault.id)
+        call.answer = fault
+        self._forget(call)
+        return call
+
+    def progress(self, token: ProgressToken, now: float) -> Call | None:
+        """Count progress on the call with a token and return it; None if there is no such call."""
+        call = self._by_token.get(token)
+        if call is not None:
+            self.tracker.progress(call, now)
+        return call
+
+    def give_up_behind(self, last: MessageId) -> list[Call]:
+        """Settle the calls that the peer does not serve, because it has said goodbye before it read them."""
+        unserved = self.tracker.behind(last)
+        for call in unserved:
+            self.tracker.give_up(call, Outcome.LOST)  # the peer may refuse them as well
+            call.answer = ConnectionLost("the peer closed the session before it read the request", was_sent=False)
+            self._forget(call)
+        return unserved
+
+    def _give_token(self, call: Call, params: Any, on_progress: Callable[[Any], object] | None) -> Any:
+        """Return the params with a progress token: the caller's own, or else the call's id, which is unique."""
+        token = self.convention.token(decoded(params))
+        if token is None:
+            params = self.convention.with_token(decoded(params), call.id)
+            token = self.convention.token(params)
+        if token is not None:
+            call.token = token
+            call.on_progress = on_progress
+            self._by_token[token] = call
+        return params
+
+    def _forget(self, call: Call) -> None:
+        """Forget the token and the batch of a call."""
+        if call.token is not None and self._by_token.get(call.token) is call:
+            del self._by_token[call.token]
+        batch = call.batch
+        if batch is not None:
+            batch.in_flight -= 1
+            answered = call.outcome in (Outcome.RESULT, Outcome.ERROR, Outcome.FAULT)
+            if answered or not batch.in_flight:
+                self._open_batches.pop(batch, None)

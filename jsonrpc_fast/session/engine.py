@@ -1,0 +1,362 @@
+"""The engine: both sides of one conversation, without IO, tasks or timers.
+
+It decides what a message, the end of the stream, or the passage of time leads to. A `Driver` carries that out:
+`LoopDriver` (loop_driver.py) does so on asyncio.
+
+    engine = Engine(driver, handlers, options, clock=time.monotonic)
+    engine.receive(message)                     # runs handlers, settles calls, writes responses
+    call, data = engine.call("add", [1, 2])     # send `data`, then `engine.sent(call)`
+
+Rules:
+  - anything that looks like a response is never answered, even if it is malformed;
+  - a request whose id is being served already is refused with -32600, and the first one continues, unless
+    `unique_ids` is False;
+  - a notification is never answered;
+  - a malformed message whose id is certain is answered, because its sender waits. Whether one without an id is answered
+    is up to `reply_policy`: two ends that answer everything they cannot read could go on forever;
+  - a batch that takes longer than TURN_SECONDS is received over several turns, before anything else is read;
+  - an item of a batch is received only after the one before was handled, so a batch may use the id of a request again
+    that was answered at once;
+  - while this side drains, new requests are refused (SERVER_BUSY), and what was received before is served. This side
+    says goodbye first, if it is asked to, or if the peer has ever sent a request;
+  - after the peer's goodbye nothing more is sent except responses.
+
+Requests wait for room and handlers for slots in the `Inbox` (inbox.py); calls in flight are in `Calls` (calls.py), and
+requests that are being served in `Requests` (requests.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from math import inf
+from typing import Any, Final
+
+from ..codec import Message, Notification, ParseError, Request, Response, encode_error
+from ..codec._payloads import decoded
+from ..codes import RPC_MESSAGES, ErrorCode
+from ..errors import LOOP_EXITS, ConnectionLost, StateError
+from ..handlers import Handlers, RequestContext
+from ..transports.base import TURN_SECONDS
+from ..types import UNSET, MessageId, Unset
+from .budget import ReplyBudget, ReplyPolicy, budget_for
+from .calls import Calls
+from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, Progress
+from .driver import Driver
+from .hooks import FoundHooks
+from .inbox import Bounds, Inbox
+from .requests import Destination, InboundBatch, InboundRequest, Requests
+from .tracker import id_in_flight, unknown_answer
+
+_SMALL_BATCH: Final = 64
+"""A batch of up to this many messages is received in one turn."""
+
+_INVALID_REQUEST: Final = RPC_MESSAGES[ErrorCode.INVALID_REQUEST]
+
+
+class Engine:
+    """Both sides of one conversation.
+
+    Args:
+        driver: Carries out what is decided.
+        handlers: The functions by method.
+        hooks: The hooks of the session.
+        make_context: Returns the context for a function that takes one. Its arguments are the method, the request (None
+            for a notification) and the destination.
+        clock: Returns the current time, in seconds of a monotonic clock.
+        bounds: The bounds of what waits and runs.
+        convention: How the protocol cancels requests, reports progress, pings and says goodbye.
+        reply_policy: Whether to answer malformed messages without a certain id; or a `ReplyBudget`.
+        id_factory: As in `Tracker`.
+        max_pending: As in `Tracker`.
+        unique_ids: Whether to refuse a request whose id is in flight already.
+        default: As in `encode`, for all payloads. Without one, models of msgspec and pydantic in results and error data
+            are written by `to_jsonable`.
+
+    Attributes:
+        calls: The calls of this side.
+        requests: The requests of the other side.
+        inbox: What waits to be served, and the handlers at work.
+        is_leaving: Whether the peer has said goodbye.
+
+    Raises:
+        ValueError: `reply_policy` is not a policy.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        handlers: Handlers,
+        hooks: FoundHooks,
+        make_context: Callable[[str, InboundRequest | None, Destination | None], RequestContext],
+        clock: Callable[[], float],
+        bounds: Bounds,
+        *,
+        convention: Convention | None = None,
+        reply_policy: ReplyPolicy | ReplyBudget = "always",
+        id_factory: Callable[[], int | str] | None = None,
+        max_pending: int = 100_000,
+        unique_ids: bool = True,
+        default: Any = None,
+    ) -> None:
+        convention = JsonRpcConvention() if convention is None else convention
+        self.calls: Calls = Calls(convention, id_factory, max_pending, default)
+        self.calls.prepare = hooks.call_prepared
+        self.requests: Requests = Requests(convention, default, unique_ids)
+        self.requests.keeps_extra = hooks.request_received is not None
+        self.inbox: Inbox = Inbox(driver, handlers, hooks, make_context, clock, self.requests, bounds)
+        self.is_leaving: bool = False
+        self._driver = driver
+        self._hooks = hooks
+        self._clock = clock
+        self._convention = convention
+        self._budget = budget_for(reply_policy)
+        self._batch: Iterator[None] | None = None  # the rest of a batch that takes several turns
+        self._last_read: MessageId | Unset = UNSET  # the id of the last request that was read before this side drained
+
+    # Receiving.
+
+    def receive(self, message: Any, destination: Destination | None = None) -> None:
+        """Handle a decoded message or batch.
+
+        Args:
+            message: What the codec returned. A `ParseError` is a fault of the peer.
+            destination: The place for the responses; None: the stream.
+        """
+        if self._batch is not None:
+            self.finish_batch()
+        kind = type(message)
+        # Fast path: a response to a call in flight, and a request that is answered at once.
+        if kind is Response:
+            call = self.calls.settle(message)
+            if call is not None:
+                self._driver.settled(call)
+                return
+        elif kind is Request:
+            if not self.inbox.is_draining:
+                self._last_read = message.id
+                if self.inbox.serve_at_once(message, destination):
+                    return
+        elif kind is list:
+            steps = self._receive_batch(message, destination)
+            if len(message) > _SMALL_BATCH:
+                self._batch = steps
+                self.inbox.begin_batch()
+                self._serve_batch()
+            else:
+                for _ in steps:
+                    pass
+            return
+        self._receive(message, destination)
+
+    def _receive(
+        self, message: Any, destination: Destination | None, batch: InboundBatch | None = None, index: int = 0
+    ) -> None:
+        kind = type(message)
+        if kind is Response:
+            self._receive_response(message)
+        elif kind is Request:
+            self._receive_request(message, destination, batch, index)
+        elif kind is Notification:
+            self._receive_notification(message, destination, batch)
+        else:
+            self._receive_fault(message, destination, batch, index)
+
+    def _receive_batch(self, items: list[Message], destination: Destination | None) -> Iterator[None]:
+        """Receive the items of a batch; step by step, because a batch may be large."""
+        if not self.is_draining:
+            ids = (item.id for item in reversed(items) if type(item) is Request)
+            self._last_read = next(ids, self._last_read)
+        batch = InboundBatch(len(items) + 1, self.is_draining)
+        batch.wait()  # for the end of the batch
+        for index, item in enumerate(items):
+            self._receive(item, destination, batch, index)
+            yield
+        # If no request of the batch is being served, nothing else sends the responses.
+        if text := batch.finish(len(items), b""):
+            self.inbox.respond(text, destination)
+
+    def _serve_batch(self) -> None:
+        """Receive items of a batch for one turn."""
+        steps = self._batch
+        assert steps is not None
+        end = self._clock() + TURN_SECONDS
+        is_left = True
+        try:
+            for _ in steps:
+                if self._clock() >= end:
+                    return
+            is_left = False
+        finally:
+            if is_left:
+                self._driver.soon()
+            elif self._batch is steps:
+                self._batch = None
+                self.inbox.end_batch()
+
+    def finish_batch(self) -> None:
+        """Receive the rest of a batch at once, because another message has arrived or the conversation ends."""
+        steps, self._batch = self._batch, None
+        if steps is not None:
+            for _ in steps:
+                pass
+            self.inbox.end_batch()
+
+    def _receive_response(self, message: Response) -> None:
+        call = self.calls.settle(message)
+        if call is not None:
+            self._driver.settled(call)
+            return
+        settled = self.calls.settle_otherwise(message)
+        if settled is None:
+            self._hooks.peer_fault(unknown_answer())
+        else:
+            for call in settled:
+                self._driver.settled(call)
+
+    def _receive_request(
+        self, message: Request, destination: Destination | None, batch: InboundBatch | None, index: int
+    ) -> None:
+        request = self.requests.begin(message, destination, batch, index)
+        if request is None:
+            self._hooks.peer_fault(id_in_flight())
+            text = encode_error(message.id, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST, delimited=batch is None)
+            self._refuse(text, destination, batch, index)
+        elif self.is_draining if batch is None else batch.is_late:
+            self.inbox.refuse_busy(request)
+        else:
+            self.inbox.admit(request, destination)
+
+    def _receive_notification(
+        self, message: Notification, destination: Destination | None, batch: InboundBatch | None
+    ) -> None:
+        if message.method in self._convention.methods:
+            notice = self._convention.read(message.method, decoded(message.params))
+            if type(notice) is Cancellation:
+                self._receive_cancellation(notice)
+                return
+            if type(notice) is Goodbye:
+                self._receive_goodbye(notice)
+                return
+            if type(notice) is Progress and (call := self.calls.progress(notice.token, self._clock())) is not None:
+                if call.on_progress is not None:
+                    self.run_callback(call.on_progress, notice.value)
+                return
+        if not (self.is_draining if batch is None else batch.is_late):
+            self.inbox.admit(message, destination)
+
+    def _receive_cancellation(self, notice: Cancellation) -> None:
+        request = self.requests.serving.find(notice.id)
+        if request is None or request.is_cancelled or request.method in self._convention.never_cancelled:
+            return  # a second cancellation must not interrupt a handler that cleans up
+        request.is_cancelled = True
+        self.inbox.cancel_request(request)
+
+    def _receive_goodbye(self, notice: Goodbye) -> None:
+        self.is_leaving = True
+        self._driver.left()
+        for call in self.calls.give_up_behind(notice.last):
+            self._driver.settled(call)
+
+    def _receive_fault(
+        self, fault: ParseError, destination: Destination | None, batch: InboundBatch | None, index: int
+    ) -> None:
+        settled = self.calls.settle_malformed(fault)
+        if settled is True:
+            return
+        if settled is not False:
+            self._driver.settled(settled)
+            return
+        text = b""
+        if fault.reply_expected and (fault.id is not None or self._budget.take(self._clock())):
+            text = encode_error(fault.id, fault.rpc_code, RPC_MESSAGES[fault.rpc_code], delimited=batch is None)
+        self._hooks.peer_fault(fault)
+        self._refuse(text, destination, batch, index)
+
+    def _refuse(self, text: bytes, destination: Destination | None, batch: InboundBatch | None, index: int) -> None:
+        """Answer what was not registered as being served."""
+        if batch is not None:
+            batch.put(index, text)
+        else:
+            self.inbox.respond(text, destination)
+
+    def run_callback(self, callback: Callable[..., object], *arguments: Any) -> None:
+        """Call a function of the user, whose exceptions concern nobody here."""
+        try:
+            callback(*arguments)
+        except LOOP_EXITS:
+            raise
+        except BaseException as error:  # such as the CancelledError of a future that the callback asked
+            self._hooks.fault(error)
+
+    # Time and turns.
+
+    def turn(self) -> None:
+        """Go on with what was left to a later turn; see `Driver.soon`."""
+        if self._batch is not None:
+            self._serve_batch()
+        self.inbox.start_queued()
+
+    def drained(self) -> None:
+        """Note that the peer has read; see `Driver.drain`."""
+        self.inbox.drained()
+
+    def tick(self) -> None:
+        """Settle the calls whose deadline has passed, and check whether a peer that does not read has paused, too."""
+        now = self._clock()
+        for call in self.calls.expire(now):
+            self._driver.settled(call)
+            self.send(self.calls.cancellation_notice(call, "timeout"), call.destination)
+        self.inbox.tick(now)
+        deadline = min(self.calls.tracker.next_deadline() or inf, self.inbox.deadline)
+        if deadline != inf:
+            self._driver.wake_at(deadline)
+
+    # Sending.
+
+    def send(self, text: bytes, destination: Destination | None) -> None:
+        """Send a message, which may be b"", and never raise."""
+        if text:
+            with suppress(ConnectionLost, StateError):  # the driver learns of the loss by itself
+                if destination is None:
+                    self._driver.write(text)
+                else:
+                    destination.send(text)
+
+    # The end.
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether new requests are refused."""
+        return self.inbox.is_draining
+
+    def begin_draining(self) -> None:
+        """Refuse new requests, and call `Driver.idle` when what was received is served."""
+        self.inbox.is_draining = True
+
+    @property
+    def has_read_a_request(self) -> bool:
+        """Whether the peer has sent a request while this side did not drain."""
+        return self._last_read is not UNSET
+
+    def goodbye(self) -> bytes:
+        """Return the notification that this side begins to close; b"" if there is none."""
+        return self.calls.goodbye(None if isinstance(self._last_read, Unset) else self._last_read)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether neither side waits for anything."""
+        return not (len(self.calls.tracker) or len(self.requests.serving) or self.inbox.is_busy)
+
+    def lose_calls(self) -> None:
+        """Settle all calls as lost: there are no more responses. What was received is still being served."""
+        for call in self.calls.lose():
+            self._driver.settled(call)
+
+    def lose(self) -> None:
+        """Settle all calls as lost, and forget what is being served: the connection is gone."""
+        self.finish_batch()
+        self.inbox.is_draining = True
+        self.lose_calls()
+        self.requests.serving.clear()
+        self.inbox.cancel()

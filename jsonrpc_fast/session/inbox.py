@@ -1,0 +1,714 @@
+"""The serving half of an engine: calls functions, queues what must wait, and refuses what has no room.
+
+One class, because room, slots, the queue and the pause are one state machine, and a message goes through all of them in
+one turn.
+
+Rules:
+  - responses and cancellations are always read, so a handler that waits for one can always continue;
+  - messages are served in the order of arrival: each function is called when its message is read. A sync function has
+    then served it. A coroutine gets one of `max_handlers` slots and is started, or waits for a slot in the queue.
+    Another awaitable, such as a future, is already at work and needs no slot;
+  - a request whose function answers at once is not registered as being served: nothing can arrive meanwhile. Batches,
+    hooks and functions that take the context need its registration first;
+  - a handler that waits for a call, of this or another session, holds no slot: the peer may ask for something else
+    before it answers. When such handlers continue, more than `max_handlers` may run for a while;
+  - the queue and the handlers that wait for the peer are bounded together: by `max_inbox` messages and `inbox_bytes` of
+    memory. Beyond that a request of an async method is refused (SERVER_BUSY), and a notification is dropped and
+    reported as a fault. Sync methods and unknown methods are always served. Handlers that need no slot have the same
+    bounds of their own;
+  - while more than `reply_bytes` are unwritten, the peer does not read, and nothing is served: messages are held,
+    within the same bounds. At the bounds, reading pauses until the peer reads. If it reads nothing for PAUSE_SECONDS it
+    may have paused as well, so reading resumes and messages are refused, until there are too many refusals for a peer
+    that works;
+  - sessions of a group (group.py) share further bounds of the same kinds;
+  - each function runs in a copy of the context (`contextvars`) in which the engine was made, or in which the message
+    was received if it has a destination of its own;
+  - an RpcError that a handler raises is the response. Any other exception except KeyboardInterrupt, and a result that
+    cannot be encoded, is answered with -32603 without details, and reported as a fault on this side;
+  - a cancelled request is answered as the convention says, after its handler has ended. A handler that this side
+    cancelled, as a loop does that ends, has not failed: the response is -32603, and nothing is reported;
+  - a notification is never answered.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from contextvars import Context
+from functools import partial
+from math import inf
+from types import CoroutineType
+from typing import Any, Final, NamedTuple
+
+from ..codec import Request
+from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
+from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError, standard_error
+from ..handlers import NEVER_AWAITABLE, Handler, Handlers, RequestContext
+from ..handlers.cancellation import CancelledError, is_future
+from ..handlers.replies import error_reply, failure_reply
+from ..types import UNSET
+from .driver import Driver
+from .group import SessionGroup
+from .hooks import FoundHooks
+from .requests import Destination, InboundRequest, Requests
+from .running import Item, Run, RunState, Trace, current_run
+from .sizes import memory_of
+from .tracker import Outcome
+
+PAUSE_SECONDS: Final = 0.5
+"""Seconds for which reading pauses for a peer that reads nothing."""
+
+_REFUSAL_FACTOR: Final = 16
+"""Beyond this multiple of `reply_bytes` in refusals and error responses, reading pauses until the peer reads."""
+
+_INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR)
+
+_TURN_MESSAGES: Final = 256
+"""Maximum number of waiting messages to serve in one turn."""
+
+# Looked up once: before Python 3.12 access to enum members is slow.
+_RUNNING: Final = RunState.RUNNING
+_ALONGSIDE: Final = RunState.ALONGSIDE
+_ENDED: Final = RunState.ENDED
+_RESULT: Final = Outcome.RESULT
+
+
+class Bounds(NamedTuple):
+    """The bounds of an inbox; see `SessionOptions`."""
+
+    max_handlers: int = 256
+    max_inbox: int = 32768
+    inbox_bytes: int = 64 * 1024 * 1024
+    reply_bytes: int = 1024 * 1024
+    group: SessionGroup | None = None
+
+
+class Inbox:
+    """Serves the messages of one conversation.
+
+    Args:
+        driver: Carries out what is decided.
+        handlers: The functions by method.
+        hooks: The hooks of the session.
+        make_context: As in `Engine`.
+        clock: As in `Engine`.
+        requests: The requests that are being served.
+        bounds: The bounds of what waits and runs.
+
+    Attributes:
+        find: Returns the handler of a method, or None.
+        is_draining: Whether new requests are refused.
+        deadline: When to call `tick`, in seconds; infinite if there is no need.
+        unanswered: The number of requests that were dropped or cut off because the session was closed.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        handlers: Handlers,
+        hooks: FoundHooks,
+        make_context: Callable[[str, InboundRequest | None, Destination | None], RequestContext],
+        clock: Callable[[], float],
+        requests: Requests,
+        bounds: Bounds,
+    ) -> None:
+        self.find: Callable[[str], Handler | None] = handlers.finder()
+        self._driver = driver
+        self._make_context = make_context
+        self._clock = clock
+        self._requests = requests
+        self._hooks = hooks
+        self._is_traced = any((hooks.request_started, hooks.request_received, hooks.request_served))
+        self._bounds = bounds
+        self._reply_bytes = bounds.reply_bytes
+        self._group = bounds.group
+        self._new_context: Callable[[], Context] = contextvars.copy_context().copy
+        # The handlers.
+        self._runs: dict[Run, None] = {}  # at work, or waiting for a peer
+        self._running = 0  # number with a slot
+        self._waiting = 0  # number that wait for a peer, without a slot
+        self._alongside = 0  # number that need no slot
+        self._alongside_bytes = 0
+        self._queue: OrderedDict[Run, None] = OrderedDict()  # called, but without a slot yet
+        self._is_overloaded = False
+        # While the peer does not read.
+        self._held: deque[tuple[Item, int, Destination | None, Context | None]] = deque()  # with their sizes in bytes
+        self._refusal_bytes = 0
+        self._is_paused = False
+        self._is_in_batch = False  # nothing is read meanwhile
+        self._reads_regardless = False  # reading continues although too much is held
+        self._pause_level = 0  # of the unwritten bytes
+        self._bytes = 0  # total size of everything that waits
+        # The end.
+        self.is_draining: bool = False
+        self.deadline: float = inf
+        self.unanswered: int = 0
+        self._spared: set[Run] = set()  # handlers that close the session
+
+    @property
+    def items(self) -> int:
+        """The number of messages that wait to be served."""
+        return len(self._held) + len(self._queue)
+
+    @property
+    def runs(self) -> list[Run]:
+        """The handlers at work, and those that wait for a peer."""
+        return list(self._runs)
+
+    def kept_bytes(self) -> int:
+        """Return the size of the messages that wait or are being served."""
+        size = self._bytes + self._alongside_bytes
+        for run in self._runs:
+            if run.state is _RUNNING:
+                if run.size < 0:
+                    run.size = self._size_of(run.item)
+                size += run.size
+        return size
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a handler runs, or a message waits."""
+        return bool(self._runs or self._held or self._queue or self._refusal_bytes)
+
+    @property
+    def has_served(self) -> bool:
+        """Whether everything that was received is served, except by handlers that close the session."""
+        return not self._is_in_batch and not self._held and not self._queue and len(self._runs) <= len(self._spared)
+
+    # Receiving.
+
+    def admit(self, item: Item, destination: Destination | None) -> None:
+        """Serve a message now or as soon as there is room, or refuse it."""
+        if self._held or self._driver.unwritten_bytes > self._reply_bytes:
+            self._hold(item, destination)
+        else:
+            self._serve(item, destination)
+
+    def serve_at_once(self, message: Request, destination: Destination | None) -> bool:
+        """Serve a request that is not in a batch, and register it only if it is not answered at once.
+
+        Returns:
+            False if the request was not served: it has to wait, or its id has to be known while the function runs.
+        """
+        if self._held or self._is_traced or self._driver.unwritten_bytes > self._reply_bytes:
+            return False
+        handler = self.find(message.method)
+        if handler is None or handler.wants_context:
+            return False
+        serving = self._requests.serving
+        if serving.requests and serving.find(message.id) is not None:
+            return False
+        context = self._new_context() if destination is None else contextvars.copy_context()
+        context.run(self._call_at_once, handler, message, destination, context)
+        return True
+
+    def _serve(self, item: Item, destination: Destination | None) -> None:
+        handler = self.find(item.method)
+        if handler is not None:
+            # Whatever made the transport read, such as another handler, has a context of its own. Where messages have
+            # destinations, each arrives in the context of its own exchange.
+            context = self._new_context() if destination is None else contextvars.copy_context()
+            context.run(self._call, handler, item, destination, context)
+        elif type(item) is InboundRequest:
+            self._refuse(item, None, standard_error(ErrorCode.METHOD_NOT_FOUND))
+
+    def begin_batch(self) -> None:
+        """Pause reading until `end_batch`, because a batch takes several turns."""
+        self._is_in_batch = True
+        if not self._is_paused:
+            self._driver.set_reading(False)
+
+    def end_batch(self) -> None:
+        """Resume reading: the whole batch has been admitted."""
+        self._is_in_batch = False
+        if not self._is_paused:
+            self._driver.set_reading(True)
+        self._check_idle()
+
+    def cancel_request(self, request: InboundRequest) -> None:
+        """Cancel the handler of a request, or skip the request if it is held."""
+        if request.run is not None:
+            request.run.cancel()
+        else:
+            self._respond(request, self._requests.answer_cancelled(request))
+            self._conclude(request, None, Outcome.CANCELLED)
+
+    def refuse_busy(self, request: InboundRequest, trace: Trace = None) -> None:
+        """Refuse a request that may be sent again later."""
+        self._refuse(request, trace, RpcError(SessionErrorCode.SERVER_BUSY, BUSY_MESSAGE))
+
+    def respond(self, text: bytes, destination: Destination | None) -> None:
+        """Send a response that no handler gave, which may be b"": to a batch, or to what is not served."""
+        if destination is not None:
+            destination.respond(UNSET, text)
+        else:
+            self._write_refusal(text)
+
+    # Responses.
+
+    def _respond(self, request: InboundRequest, text: bytes) -> None:
+        if request.destination is not None:
+            request.destination.respond(request.id, text)
+        elif text:
+            self._write(text)
+
+    def _write(self, text: bytes) -> None:
+        try:  # noqa: SIM105  # a context manager would cost as much as the sending
+            self._driver.write(text)
+        except (ConnectionLost, StateError):
+            pass  # the driver learns of the loss by itself
+
+    def _write_refusal(self, text: bytes) -> None:
+        """Write a response that no handler gave. A peer that reads none of them has to be stopped."""
+        if text:
+            if self._is_blocked():
+                self._refusal_bytes += len(text)
+                if self._refusal_bytes > _REFUSAL_FACTOR * self._reply_bytes:
+                    self._pause()
+                self._driver.drain()
+            self._write(text)
+
+    def _refuse_for_room(self, item: Item, trace: Trace = None) -> None:
+        """Refuse a message because there is no room for it."""
+        fault = StateError("too many messages wait to be served")
+        if self._is_overloaded:
+            self._hooks.peer_fault(fault)
+        else:
+            self._is_overloaded = True
+            self._hooks.fault(fault)
+        if type(item) is InboundRequest:
+            self.refuse_busy(item, trace)
+        else:
+            self._conclude(item, trace, Outcome.ERROR, SessionErrorCode.SERVER_BUSY)
+
+    # Room.
+
+    def _size_of(self, item: Item) -> int:
+        return memory_of(item.params, self._bounds.inbox_bytes)
+
+    def _keep(self, size: int) -> None:
+        """Count a message that waits, or whose handler waits for the peer."""
+        self._bytes += size
+        if self._group is not None:
+            self._group.keep(size)
+
+    def _drop(self, size: int) -> None:
+        """Undo `_keep`."""
+        self._bytes -= size
+        if self._group is not None:
+            self._group.drop(size)
+
+    def _has_room(self, size: int) -> bool:
+        waiting = self.items + self._waiting
+        bounds = self._bounds
+        if waiting >= bounds.max_inbox or (self._bytes and self._bytes + size > bounds.inbox_bytes):
+            return False
+        if waiting and self._group is not None and not self._group.has_room(size):
+            return False
+        if waiting <= bounds.max_inbox // 2:
+            self._is_overloaded = False
+        return True
+
+    # Holding, while the peer does not read.
+
+    def _is_blocked(self) -> bool:
+        return self._driver.unwritten_bytes > self._reply_bytes
+
+    def _hold(self, item: Item, destination: Destination | None) -> None:
+        size = self._size_of(item)
+        if not self._has_room(size):
+            if self._reads_regardless:
+                self._refuse_for_room(item)
+                return
+            self._pause_for_a_while()
+        context = None if destination is None else contextvars.copy_context()
+        self._held.append((item, size, destination, context))
+        self._keep(size)
+        self._driver.drain()
+
+    def drained(self) -> None:
+        """Serve held messages, because the peer has read."""
+        self._refusal_bytes = 0
+        self._reads_regardless = False
+        self.deadline = inf
+        for _ in range(_TURN_MESSAGES):
+            if not self._held:
+                break
+            item, size, destination, context = self._held.popleft()
+            self._drop(size)
+            if type(item) is InboundRequest and item.is_cancelled:
+                continue
+            if context is None:
+                self._serve(item, destination)
+            else:
+                context.run(self._serve, item, destination)
+            # At least one, because the transport's high-water mark may be below `reply_bytes`.
+            if self._is_blocked():
+                break
+        if self._is_paused and len(self._held) <= self._bounds.max_inbox // 2:
+            self._resume()
+        if self._held or self._refusal_bytes:
+            self._driver.drain()
+        else:
+            self._check_idle()
+
+    def _pause(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            if not self._is_in_batch:
+                self._driver.set_reading(False)
+
+    def _resume(self) -> None:
+        self._is_paused = False
+        if not self._is_in_batch:
+            self._driver.set_reading(True)
+
+    def _pause_for_a_while(self) -> None:
+        """Stop reading until the peer reads, for PAUSE_SECONDS at least."""
+        if not self._is_paused:
+            self._pause()
+            self._watch_pause()
+
+    def _watch_pause(self) -> None:
+        self._pause_level = self._driver.unwritten_bytes
+        self.deadline = self._clock() + PAUSE_SECONDS
+        self._driver.wake_at(self.deadline)
+
+    def tick(self, now: float) -> None:
+        """Read on if the peer has read nothing since reading was paused."""
+        if now < self.deadline:
+            return
+        self.deadline = inf
+        if self._driver.unwritten_bytes < self._pause_level:
+            self._watch_pause()
+        else:
+            self._reads_regardless = True
+            self._resume()
+
+    # Handlers.
+
+    def _call_at_once(
+        self, handler: Handler, message: Request, destination: Destination | None, context: Context
+    ) -> None:
+        """Call the function of a request that is not registered yet."""
+        try:
+            result = handler.invoke(message.params, None)
+        except BaseException as error:
+            request = self._requests.register(message, destination)
+            self._failed(request, request, None, error)
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            return
+        kind = type(result)
+        # As `is_awaitable`, without a call.
+        if kind is CoroutineType or (kind not in NEVER_AWAITABLE and hasattr(kind, "__await__")):
+            request = self._requests.register(message, destination)
+            self._begin(Run(self, result, request, request, None, context))
+            return
+        try:
+            text = self._requests.result(message.id, result)
+        except HANDLER_FAILURES as error:
+            text, _ = self._failure(self._requests.register(message, destination), error)
+        if destination is not None:
+            destination.respond(message.id, text)
+            return
+        try:  # noqa: SIM105  # as `_write`, without a call
+            self._driver.write(text)
+        except (ConnectionLost, StateError):
+            pass
+
+    def _call(self, handler: Handler, item: Item, destination: Destination | None, context: Context) -> None:
+        """Call the function of a notification, or of a request that is registered."""
+        request = item if type(item) is InboundRequest else None
+        trace = self._started(item, request) if self._is_traced else None
+        try:
+            shown = self._make_context(item.method, request, destination) if handler.wants_context else None
+            result = handler.invoke(item.params, shown)
+        except BaseException as error:
+            self._failed(item, request, trace, error)
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            return
+        kind = type(result)
+        if kind is CoroutineType or (kind not in NEVER_AWAITABLE and hasattr(kind, "__await__")):
+            self._begin(Run(self, result, item, request, trace, context))
+        else:
+            self._succeeded(item, request, trace, result)
+
+    def _begin(self, run: Run) -> None:
+        """Start a handler that returned an awaitable, queue it, or refuse its message."""
+        current_run.set(run)
+        needs_slot = type(run.work) is CoroutineType or not is_future(run.work)
+        has_slot = (
+            self._running < self._bounds.max_handlers
+            and not self._queue
+            and (self._group is None or self._group.has_slot())
+        )
+        if needs_slot and not has_slot:
+            run.size = self._size_of(run.item)
+            if self._has_room(run.size):
+                if run.request is not None:
+                    run.request.run = run
+                self._queue[run] = None
+                self._keep(run.size)
+                if self._group is not None and self._running < self._bounds.max_handlers:
+                    self._group.enqueue(self)
+                return
+        elif needs_slot:
+            if not self._waiting or self._has_room(0):
+                self._start(run)
+                return
+        elif self._alongside < self._bounds.max_inbox:
+            run.size = self._size_of(run.item)
+            has_room = not self._alongside_bytes or self._alongside_bytes + run.size <= self._bounds.inbox_bytes
+            if has_room and (not self._alongside or self._group is None or self._group.has_room(run.size)):
+                run.state = _ALONGSIDE
+                self._start(run)
+                return
+        run.state = _ENDED
+        run.context = None
+        run.discard()
+        self._refuse_for_room(run.item, run.trace)
+
+    def _start(self, run: Run) -> None:
+        if run.state is _ALONGSIDE:
+            self._alongside += 1
+            self._alongside_bytes += run.size
+            if self._group is not None:
+                self._group.keep(run.size)
+        else:
+            run.state = _RUNNING
+            self._running += 1
+            if self._group is not None:
+                self._group.running += 1
+            if run.waits:
+                self.run_waits(run)
+        self._runs[run] = None
+        if run.request is not None:
+            run.request.run = run
+        self._driver.start(run)
+
+    def start_queued(self) -> None:
+        """Start queued handlers for which there are slots now."""
+        for _ in range(_TURN_MESSAGES):
+            if not self._queue or self._running >= self._bounds.max_handlers:
+                return
+            if self._group is not None:
+                self._group.enqueue(self)
+                return
+            self.start_one()
+        self._start_soon()
+
+    def start_one(self) -> bool:
+        """Start the first handler in the queue, if there is a slot. Return whether another one could start now."""
+        if not self._queue or self._running >= self._bounds.max_handlers:
+            return False
+        run, _ = self._queue.popitem(last=False)
+        self._drop(run.size)
+        assert run.context is not None
+        run.context.run(self._start, run)
+        return bool(self._queue) and self._running < self._bounds.max_handlers
+
+    def _start_soon(self) -> None:
+        # Not at once: it would recurse when handlers that are started begin to wait.
+        if self._queue:
+            self._driver.soon()
+
+    def succeeded(self, run: Run, result: Any) -> None:
+        """Conclude a handler that has returned."""
+        run.is_concluded = True
+        self._succeeded(run.item, run.request, run.trace, result)
+        self._leave(run)
+
+    def failed(self, run: Run, error: BaseException, is_cancelled: bool) -> None:
+        """Conclude a handler that has raised.
+
+        Args:
+            run: The handler.
+            error: What it raised; of a cancellation, what the event loop raises for it.
+            is_cancelled: Whether the handler was cancelled, by whomever.
+        """
+        if not run.is_concluded:
+            run.is_concluded = True
+            self._failed(run.item, run.request, run.trace, error, is_cancelled)
+        self._leave(run)
+
+    def _leave(self, run: Run) -> None:
+        """Forget a handler that has ended."""
+        if run.state is _RUNNING:
+            self._running -= 1
+            if self._group is not None:
+                self._group.release()
+        elif run.state is _ALONGSIDE:
+            self._alongside -= 1
+            self._alongside_bytes -= run.size
+            if self._group is not None:
+                self._group.drop(run.size)
+        elif run.state is RunState.WAITING:
+            self._waiting -= 1
+            self._drop(run.size)
+        run.state = _ENDED
+        self._runs.pop(run, None)
+        if self._spared:
+            self._spared.discard(run)
+        # Break the cycle of task, context and run, so that they are freed at once.
+        run.task = run.context = None
+        if run.request is not None:
+            run.request.run = None
+        if self._queue:
+            self._driver.soon()
+        if self.is_draining:
+            self._check_idle()
+
+    # Called by a `Run`.
+
+    def run_waits(self, run: Run) -> None:
+        """Take the slot of a handler that begins to wait for a peer."""
+        run.state = RunState.WAITING
+        if run.size < 0:
+            run.size = self._size_of(run.item)
+        self._running -= 1
+        if self._group is not None:
+            self._group.release()
+        self._waiting += 1
+        self._keep(run.size)
+        self._start_soon()
+
+    def run_continues(self, run: Run) -> None:
+        """Return its slot to a handler that has stopped waiting."""
+        run.state = _RUNNING
+        self._running += 1
+        if self._group is not None:
+            self._group.running += 1
+        self._waiting -= 1
+        self._drop(run.size)
+
+    def abandon(self, run: Run) -> None:
+        """End a handler that is in the queue."""
+        if run not in self._queue:
+            return
+        del self._queue[run]
+        self._drop(run.size)
+        run.state = _ENDED
+        run.discard()
+        context, run.context = run.context, None
+        assert context is not None
+        context.run(self._failed, run.item, run.request, run.trace, CancelledError(), True)
+        if run.request is not None:
+            run.request.run = None
+        self._check_idle()
+
+    # Closing.
+
+    def spare(self, run: Run) -> None:
+        """Neither wait for a handler nor cancel it, because it is the one that closes the session."""
+        if run.state is not _ENDED:
+            self._spared.add(run)
+
+    def _check_idle(self) -> None:
+        if self.is_draining and self.has_served:
+            self._driver.idle()
+
+    def cancel(self, but: Run | None = None) -> list[Run]:
+        """Drop waiting messages, cancel all handlers except those that are spared and `but`, and return these."""
+        held, self._held = self._held, deque()
+        for item, size, _, _ in held:
+            self._drop(size)
+            if type(item) is InboundRequest and not item.is_cancelled:
+                self._give_up(item, None)
+        for run in list(self._queue):
+            self.abandon(run)
+        if self._group is not None:
+            self._group.leave(self)
+        self.deadline = inf
+        runs = [run for run in self._runs if run is not but and run not in self._spared]
+        for run in runs:
+            run.cancel()
+        return runs
+
+    def count_unanswered(self) -> None:
+        """Count the requests of handlers that continue although they were cancelled."""
+        for run in self._runs:
+            request = run.request
+            if request is not None and not request.is_cancelled and run not in self._spared:
+                self.unanswered += 1
+
+    # Outcomes.
+
+    def _succeeded(self, item: Item, request: InboundRequest | None, trace: Trace, result: Any) -> None:
+        outcome, code = _RESULT, None
+        if request is not None:
+            try:
+                text = self._requests.answer(request, result)
+            except HANDLER_FAILURES as error:  # an EncodeError, or what the methods of a payload raise
+                outcome = Outcome.ERROR
+                text, code = self._failure(request, error)
+            self._respond(request, text)
+        if self._hooks.request_served is not None:
+            self._conclude(item, trace, outcome, code)
+
+    def _failed(
+        self,
+        item: Item,
+        request: InboundRequest | None,
+        trace: Trace,
+        error: BaseException,
+        is_cancelled: bool = False,
+    ) -> None:
+        is_exit = is_cancelled or isinstance(error, CancelledError)
+        if is_exit and (request is None or request.is_cancelled or self.is_draining):
+            if request is not None:
+                self._give_up(request, trace)
+            else:
+                self._conclude(item, trace, Outcome.CANCELLED)
+        elif request is not None and is_cancelled:  # such as by the loop that ends: nothing has failed
+            text = self._requests.refuse(request, _INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
+            self._respond_refusal(request, text)
+            self._conclude(request, trace, Outcome.CANCELLED)
+        elif request is not None:
+            self._refuse(request, trace, error)
+        else:
+            self._hooks.handler_fault(error, item.method, None)
+            self._conclude(item, trace, Outcome.ERROR, _INTERNAL_ERROR)
+
+    def _refuse(self, request: InboundRequest, trace: Trace, error: BaseException) -> None:
+        refuse = partial(self._requests.refuse, request)
+        text, code = error_reply(error, request.method, request.id, refuse, self._hooks.handler_fault)
+        self._respond_refusal(request, text)
+        self._conclude(request, trace, Outcome.ERROR, code)
+
+    def _respond_refusal(self, request: InboundRequest, text: bytes) -> None:
+        if request.destination is not None:
+            request.destination.respond(request.id, text)
+        else:
+            self._write_refusal(text)
+
+    def _failure(self, request: InboundRequest, error: BaseException) -> tuple[bytes, int]:
+        refuse = partial(self._requests.refuse, request)
+        return failure_reply(error, request.method, request.id, refuse, self._hooks.handler_fault)
+
+    def _give_up(self, request: InboundRequest, trace: Trace) -> None:
+        """Conclude a request that the peer cancelled, or whose handler was cancelled because the session ends."""
+        if request.is_cancelled:
+            self._respond(request, self._requests.answer_cancelled(request))
+        else:
+            self.unanswered += self._requests.serving.has(request.id, request)
+            self._respond(request, self._requests.drop(request))
+        self._conclude(request, trace, Outcome.CANCELLED)
+
+    def _started(self, item: Item, request: InboundRequest | None) -> Trace:
+        now = self._clock()
+        id = None if request is None else request.id
+        if self._hooks.request_received is not None:
+            return self._hooks.request_received(id, item.method, self._requests.trace_of(item)), now
+        started = self._hooks.request_started
+        return None if started is None else started(id, item.method), now
+
+    def _conclude(self, item: Item, trace: Trace, outcome: Outcome, code: int | None = None) -> None:
+        served = self._hooks.request_served
+        if served is not None:
+            id = item.id if isinstance(item, InboundRequest) else None
+            shown, started = trace if trace is not None else (None, None)
+            seconds = 0.0 if started is None else self._clock() - started
+            served(shown, id, item.method, outcome, code, seconds)

@@ -1,0 +1,207 @@
+"""Carries out on asyncio what an engine decides: tasks, one timer, turns, and the wait for a peer that does not read.
+
+Rules:
+  - everything runs on the loop's thread;
+  - there is one timer, for the earliest deadline, one pending turn, and one task that waits for the peer to read;
+  - each async handler is a task in its own context. From Python 3.12 on its first step runs at once (an eager task).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from functools import partial
+from math import inf
+from typing import Any, Final, cast
+
+from ..errors import ConnectionLost, StateError
+from ..handlers.cancellation import is_stray
+from ..transports.protocol import Transport
+from .engine import Engine
+from .hooks import FoundHooks
+from .running import Run, RunState
+from .tracker import Call
+
+_IS_EAGER: Final = sys.version_info >= (3, 12)
+_Task: Final[Callable[..., asyncio.Task[None]]] = (
+    partial(cast("Any", asyncio.Task), eager_start=True) if _IS_EAGER else asyncio.Task
+)
+_SHARES_CONTEXT: Final = sys.version_info[:2] == (3, 11)
+"""Whether a task can run in an existing context: before, there is no such argument; an eager task needs a copy."""
+
+_ENDED: Final = RunState.ENDED  # looked up once: before Python 3.12 access to enum members is slow
+
+
+class LoopDriver:
+    """The driver of an engine on asyncio, over a transport.
+
+    Args:
+        transport: Carries the stream.
+        hooks: The hooks of the session.
+        settled: See `Driver`.
+        left: See `Driver`.
+        idle: See `Driver`.
+        wake: Called when the peer has read, or the connection is lost.
+
+    Attributes:
+        engine: The engine; to be set before anything else is used.
+        loop: The loop; to be set before anything else is used.
+        may_pass: Whether the peer has read since this was last set to False.
+    """
+
+    __slots__ = (
+        "_drainer",
+        "_hooks",
+        "_is_turn_due",
+        "_must_drain",
+        "_runs",
+        "_timer",
+        "_transport",
+        "_wake",
+        "_when_done",
+        "engine",
+        "idle",
+        "left",
+        "loop",
+        "may_pass",
+        "settled",
+        "wakes_at",
+        "write",
+    )
+
+    engine: Engine
+    loop: asyncio.AbstractEventLoop
+
+    def __init__(
+        self,
+        transport: Transport,
+        hooks: FoundHooks,
+        settled: Callable[[Call], None],
+        left: Callable[[], None],
+        idle: Callable[[], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self.write: Callable[[bytes], None] = transport.send
+        self.settled: Callable[[Call], None] = settled
+        self.left: Callable[[], None] = left
+        self.idle: Callable[[], None] = idle
+        self._wake = wake
+        self._transport = transport
+        self._hooks = hooks
+        self._runs: dict[asyncio.Task[None], Run] = {}  # those whose tasks have not ended
+        self._when_done = self._task_done  # one object, which a task finds quickly among its callbacks
+        self._timer: asyncio.TimerHandle | None = None
+        self.wakes_at: float = inf
+        self._is_turn_due = False
+        self._drainer: asyncio.Task[None] | None = None
+        self._must_drain = False
+        self.may_pass: bool = False
+
+    @property
+    def unwritten_bytes(self) -> int:
+        return self._transport.write_buffer_bytes
+
+    def set_reading(self, wanted: bool) -> None:
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    # Turns and time.
+
+    def soon(self) -> None:
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_turn_due = False
+        self.engine.turn()
+
+    def wake_at(self, deadline: float) -> None:
+        if deadline < self.wakes_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self.wakes_at = deadline
+            self._timer = self.loop.call_at(deadline, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.wakes_at = inf
+        self.engine.tick()
+
+    def drain(self) -> None:
+        self._must_drain = True
+        if self._drainer is None:
+            self._drainer = asyncio.Task(self._drain(), loop=self.loop)  # never an eager one
+
+    async def _drain(self) -> None:
+        try:
+            while self._must_drain:
+                self._must_drain = False
+                await asyncio.sleep(0)  # let the transport write what was queued in this turn of the loop
+                await self._transport.drain()
+                self.may_pass = True
+                self._wake()
+                self.engine.drained()
+        except (ConnectionLost, StateError):
+            pass  # the next one to send gets the error
+        finally:
+            self._drainer = None
+            self._wake()
+
+    def stop(self) -> None:
+        """Stop the timer, and the wait for a peer that does not read."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._drainer is not None:
+            self._drainer.cancel()
+
+    # Handlers.
+
+    def start(self, run: Run) -> None:
+        if _SHARES_CONTEXT:
+            task = _Task(self._await(run), name=run.item.method, context=run.context)
+        else:
+            task = _Task(self._await(run), loop=self.loop, name=run.item.method)
+        if _IS_EAGER and task.done():
+            if run.state is not _ENDED:  # it ended at once, without `_await` doing all of this
+                self._cut_off(run, task)
+            return
+        run.task = task
+        task.add_done_callback(self._when_done, context=run.context)
+        self._runs[task] = run
+
+    async def _await(self, run: Run) -> None:
+        try:
+            result = await run.work
+        except GeneratorExit:
+            raise  # the loop is gone; if the handler itself raised it, `_cut_off` handles it
+        except BaseException as error:
+            is_cancelled = isinstance(error, asyncio.CancelledError) and not is_stray(error)
+            # Here and not in `_task_done`, which would cost a turn of the loop.
+            task = run.task
+            self.engine.inbox.failed(run, error, is_cancelled)
+            if isinstance(error, KeyboardInterrupt):
+                raise
+        else:
+            task = run.task
+            self.engine.inbox.succeeded(run, result)
+        if task is not None:
+            task.remove_done_callback(self._when_done)
+            del self._runs[task]
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        """Clean up after a task that did not reach its end, such as one cancelled before its first step."""
+        self._cut_off(self._runs.pop(task), task)
+
+    def _cut_off(self, run: Run, task: asyncio.Task[None]) -> None:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if not run.is_concluded:
+            run.discard()
+        elif error is not None and not isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)):
+            self._hooks.fault(error)
+        if run.state is not _ENDED:
+            self.engine.inbox.failed(run, error or asyncio.CancelledError(), task.cancelled())

@@ -1,0 +1,219 @@
+"""The requests of the peer that are being served, and the responses to them.
+
+Rules:
+  - a batch is answered by one array after the last of its requests, and not at all if there is nothing to answer
+    (section 6);
+  - the response to a request goes to the destination of the request; the array of a batch, to that of the batch;
+  - a cancelled request is answered as the convention says;
+  - a request that is no longer registered, because the connection is lost, is not answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from ..codec import Notification, Params, Request, encode_error, encode_notification, encode_result
+from ..codec._json import Default
+from ..codec._payloads import decoded
+from ..errors import EncodeError
+from ..handlers.results import encode_models
+from ..types import UNSET, MessageId, Unset
+from .conventions import Convention
+from .tracker import Serving, id_in_flight
+
+
+class Destination(Protocol):
+    """The place for what belongs to one exchange, such as the response to one HTTP request."""
+
+    def send(self, data: bytes, /) -> None:
+        """Send a message that belongs to a request of the exchange."""
+
+    def respond(self, id: MessageId | Unset, data: bytes, /) -> None:
+        """Send the response to a request, b"" for none. With UNSET: the response to a batch or to a malformed message.
+
+        It is called once for each request of the exchange.
+        """
+
+
+class InboundRequest:
+    """A request of the peer that is being served.
+
+    Attributes:
+        id: The id of the request.
+        method: Its method.
+        params: Its params.
+        destination: The place for its response; None: the stream.
+        is_cancelled: Whether the peer has cancelled it.
+        extra: Its members that JSON-RPC does not define; set only where a hook reads the trace context.
+    """
+
+    extra: dict[str, Any] | None
+    __slots__ = ("batch", "destination", "extra", "id", "index", "is_cancelled", "method", "params", "run")
+
+    def __init__(
+        self,
+        message: Request,
+        destination: Destination | None = None,
+        batch: InboundBatch | None = None,
+        index: int = 0,
+    ) -> None:
+        self.id: MessageId = message.id
+        self.method: str = message.method
+        self.params: Params = message.params
+        self.destination: Destination | None = destination
+        self.batch: InboundBatch | None = batch
+        self.index: int = index
+        self.is_cancelled: bool = False
+        self.run: Any = None  # the `Run` of its handler
+
+
+class InboundBatch:
+    """The responses to a received batch, collected in the order of the batch.
+
+    Attributes:
+        is_late: Whether it arrived when this side no longer took requests.
+    """
+
+    __slots__ = ("_responses", "_waiting", "is_late")
+
+    def __init__(self, items: int, is_late: bool = False) -> None:
+        self.is_late: bool = is_late
+        self._responses: list[bytes] = [b""] * items
+        self._waiting = 0
+
+    def wait(self) -> None:
+        """Expect one more response."""
+        self._waiting += 1
+
+    def put(self, index: int, response: bytes) -> None:
+        """Store a response that was not waited for."""
+        self._responses[index] = response
+
+    def finish(self, index: int, response: bytes) -> bytes:
+        """Store a response that was waited for; b"" for none. Returns the array after the last one, otherwise b""."""
+        self._responses[index] = response
+        self._waiting -= 1
+        if self._waiting:
+            return b""
+        responses = [one for one in self._responses if one]
+        return b"[" + b",".join(responses) + b"]\n" if responses else b""
+
+
+class Requests:
+    """The requests that are being served, and the texts of their responses.
+
+    Args:
+        convention: How the protocol cancels requests and reports progress.
+        default: As in `encode`. Without one, models of msgspec and pydantic are written by `to_jsonable`.
+        unique_ids: Whether to refuse a request whose id is in flight already.
+
+    Attributes:
+        serving: The requests by id.
+        convention: The same as the argument.
+        keeps_extra: Whether requests keep the members that JSON-RPC does not define, for `trace_of`.
+    """
+
+    def __init__(self, convention: Convention, default: Default, unique_ids: bool) -> None:
+        self.serving: Serving[InboundRequest] = Serving()
+        self.convention: Convention = convention
+        self.keeps_extra: bool = False
+        self._default = default
+        self._unique_ids = unique_ids
+        self._encode_result: Callable[..., bytes] = with_default(encode_result, default)
+        self._encode_error: Callable[..., bytes] = with_default(encode_error, default)
+
+    def begin(
+        self,
+        message: Request,
+        destination: Destination | None = None,
+        batch: InboundBatch | None = None,
+        index: int = 0,
+    ) -> InboundRequest | None:
+        """Register a request. Returns None, and keeps the first request, if its id is in flight already."""
+        request = InboundRequest(message, destination, batch, index)
+        if self.keeps_extra:
+            request.extra = message.extra
+        if not self.serving.begin(request.id, request):
+            if self._unique_ids:
+                return None
+            self.serving.begin_beside(request.id, request)
+        if batch is not None:
+            batch.wait()
+        return request
+
+    def register(self, message: Request, destination: Destination | None) -> InboundRequest:
+        """Register a request that was called before it was registered.
+
+        Raises:
+            StateError: Its id is in flight already.
+        """
+        request = InboundRequest(message, destination)
+        if not self.serving.begin(request.id, request):
+            raise id_in_flight()
+        return request
+
+    def trace_of(self, item: InboundRequest | Request | Notification) -> dict[str, str]:
+        """Return the trace context of a message; an `InboundRequest` needs `keeps_extra`."""
+        return self.convention.trace(decoded(item.params), item.extra)
+
+    def answer(self, request: InboundRequest, result: Any) -> bytes:
+        """Return the response with a result.
+
+        Returns:
+            The text to send; b"" while other requests of the batch wait, and if the request must not be answered.
+
+        Raises:
+            EncodeError: The result cannot be encoded. The request is still being served.
+        """
+        text = self.result(request.id, result, delimited=request.batch is None)
+        if request.batch is None and not request.is_cancelled:  # as `_finish`, without a call
+            return text if self.serving.end(request.id, request) else b""
+        return self._finish(request, text)
+
+    def result(self, id: MessageId, result: Any, delimited: bool = True) -> bytes:
+        """Return the response to a request that was never registered. Raises as `answer`."""
+        try:
+            return self._encode_result(id, result, delimited=delimited)
+        except EncodeError as error:
+            return encode_models(error, self._default, encode_result, id, result, delimited=delimited)
+
+    def refuse(self, request: InboundRequest, code: int, message: str, data: Any = UNSET) -> bytes:
+        """Return the response with an error; otherwise as `answer`."""
+        delimited = request.batch is None
+        try:
+            text = self._encode_error(request.id, code, message, data, delimited=delimited)
+        except EncodeError as error:
+            members = (request.id, code, message, data)
+            text = encode_models(error, self._default, encode_error, *members, delimited=delimited)
+        return self._finish(request, text)
+
+    def answer_cancelled(self, request: InboundRequest) -> bytes:
+        """Return the response to a cancelled request as the convention says: with its error, or b""."""
+        error = self.convention.cancelled_error
+        return self.drop(request) if error is None else self.refuse(request, *error)
+
+    def drop(self, request: InboundRequest) -> bytes:
+        """Leave a request unanswered. Returns the response to its batch if the request was the last one there."""
+        return self._finish(request, b"")
+
+    def progress(self, request: InboundRequest, value: Any) -> bytes:
+        """Return the notification that reports progress on a request; b"" if the peer did not ask for progress."""
+        token = self.convention.token(decoded(request.params))
+        if token is None or not self.serving.has(request.id, request):
+            return b""
+        message = self.convention.progress(token, value)
+        return b"" if message is None else encode_notification(*message)
+
+    def _finish(self, request: InboundRequest, text: bytes) -> bytes:
+        if not self.serving.end(request.id, request):
+            return b""  # the connection is lost
+        if request.is_cancelled and self.convention.cancelled_error is None:
+            text = b""
+        return text if request.batch is None else request.batch.finish(request.index, text)
+
+
+def with_default(encode: Callable[..., bytes], default: Default) -> Callable[..., bytes]:
+    """Return an encoder that uses `default`."""
+    return encode if default is None else partial(encode, default=default)

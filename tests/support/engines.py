@@ -1,0 +1,216 @@
+"""An engine whose decisions are recorded: no handler ends until a test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, NamedTuple
+
+from jsonrpc_fast import Decoder, Notification, RpcError
+from jsonrpc_fast.handlers import Handler, Handlers
+from jsonrpc_fast.session import Call, InboundRequest, SessionContext
+from jsonrpc_fast.session.engine import Engine
+from jsonrpc_fast.session.hooks import FoundHooks
+from jsonrpc_fast.session.inbox import Bounds
+from jsonrpc_fast.session.running import Run
+
+
+class Fault(NamedTuple):
+    """The peer sent something wrong; `response` is what was sent for it, b"" for nothing."""
+
+    error: BaseException
+    response: bytes
+
+
+class Cancelled(NamedTuple):
+    """The peer cancelled a request whose handler is at work."""
+
+    request: InboundRequest
+
+
+class Forever:
+    """An awaitable that never ends."""
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        raise AssertionError("nothing awaits this")
+        yield
+
+
+class AnyMethod(Handlers):
+    """One function for every method."""
+
+    def find(self, method: str) -> Handler:
+        return Handler(lambda params: Forever(), unpack=False)
+
+
+class _Task:
+    def __init__(self, end: End, request: InboundRequest | None) -> None:
+        self._end = end
+        self._request = request
+
+    def cancel(self) -> None:
+        assert self._request is not None
+        self._end.steps.append(Cancelled(self._request))
+
+
+class End:
+    """One end of a conversation: an engine, its driver and its hooks in one.
+
+    Attributes:
+        engine: The engine.
+        steps: What the engine has decided: settled calls, requests and notifications that are being served, faults of
+            the peer, and bytes.
+    """
+
+    def __init__(self, *, decoder: Decoder | None = None, handlers: Handlers | None = None, **options: Any) -> None:
+        self.steps: list[Any] = []
+        self.now = 0.0
+        self.unwritten_bytes = 0
+        self._decoder = decoder or Decoder()
+        self.engine: Engine = Engine(
+            self,
+            handlers or AnyMethod(),
+            FoundHooks(self),  # type: ignore[arg-type]
+            lambda method, request, destination: SessionContext(self, method, request),  # type: ignore[arg-type]
+            lambda: self.now,
+            Bounds(),
+            **options,
+        )
+        self.calls = self.engine.calls.tracker
+        self.serving = self.engine.requests.serving
+
+    # The driver.
+
+    def write(self, data: bytes) -> None:
+        if self.steps and isinstance(self.steps[-1], Fault) and not self.steps[-1].response:
+            self.steps[-1] = Fault(self.steps[-1].error, data)
+        else:
+            self.steps.append(data)
+
+    def start(self, run: Run) -> None:
+        run.task = _Task(self, run.request)
+        if run.request is None:
+            self.steps.append(run.item)
+            self.engine.inbox.succeeded(run, None)
+        else:
+            self.steps.append(run.request)
+
+    def settled(self, call: Call) -> None:
+        self.steps.append(call)
+
+    def left(self) -> None:
+        pass
+
+    def set_reading(self, wanted: bool) -> None:
+        pass
+
+    def soon(self) -> None:
+        pass
+
+    def drain(self) -> None:
+        pass
+
+    def wake_at(self, deadline: float) -> None:
+        pass
+
+    def idle(self) -> None:
+        pass
+
+    # The hooks.
+
+    context = None
+
+    def fault(self, error: BaseException) -> None:
+        self.steps.append(Fault(error, b""))
+
+    # What a test does.
+
+    def take(self) -> list[Any]:
+        """Return the steps since the last time."""
+        steps, self.steps = self.steps, []
+        return steps
+
+    def receive(self, data: bytes, now: float = 0.0) -> list[Any]:
+        """Receive a chunk of the stream, and return the steps."""
+        self.now = now
+        for message in self._decoder.feed(data):
+            self.engine.receive(message)
+        return self.take()
+
+    def receive_end(self) -> list[Any]:
+        for message in self._decoder.close():
+            self.engine.receive(message)
+        return self.take()
+
+    def call(
+        self,
+        method: str,
+        params: Any,
+        now: float,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+        on_progress: Callable[[Any], object] | None = None,
+    ) -> tuple[Call, bytes]:
+        return self.engine.calls.begin(method, params, now, timeout, idle_timeout, on_progress)
+
+    def call_batch(
+        self, items: Iterable[tuple[str, Any] | Notification], now: float, timeout: float | None = None
+    ) -> tuple[list[Call | None], bytes]:
+        return self.engine.calls.begin_batch(items, now, timeout)
+
+    def expire(self, now: float) -> list[Any]:
+        """Let time pass, and return the calls that it settles."""
+        self.now = now
+        self.engine.tick()
+        return [step for step in self.take() if isinstance(step, Call)]
+
+    def lose(self) -> list[Any]:
+        """Lose the connection, and return the calls that this settles."""
+        self.engine.lose()
+        return [step for step in self.take() if isinstance(step, Call)]
+
+    def answer(self, request: InboundRequest, result: Any) -> bytes:
+        """Let the handler of a request return, and return what is sent."""
+        if request.run is not None:
+            self.engine.inbox.succeeded(request.run, result)
+        return self._sent()
+
+    def refuse(self, request: InboundRequest, code: int, message: str) -> bytes:
+        """Let the handler of a request raise an RpcError, and return what is sent."""
+        if request.run is not None:
+            self.engine.inbox.failed(request.run, RpcError(code, message), False)
+        return self._sent()
+
+    def answer_cancelled(self, request: InboundRequest) -> bytes:
+        """Let the handler of a cancelled request end, and return what is sent."""
+        self.engine.inbox.failed(request.run, asyncio.CancelledError(), True)
+        return self._sent()
+
+    def report_progress(self, request: InboundRequest, value: Any) -> bytes:
+        return self.engine.requests.progress(request, value)
+
+    def _sent(self) -> bytes:
+        return b"".join(
+            step.response if isinstance(step, Fault) else step
+            for step in self.take()
+            if isinstance(step, (bytes, Fault))
+        )
+
+
+def receive(end: End, text: bytes, now: float = 0.0) -> list[Any]:
+    """Receive a line."""
+    return end.receive(text + b"\n", now)
+
+
+def request_from(steps: list[Any]) -> InboundRequest:
+    """Return the only step, a request."""
+    [step] = steps
+    assert isinstance(step, InboundRequest)
+    return step
+
+
+def fault_from(steps: list[Any]) -> Fault:
+    """Return the only step, a fault."""
+    [step] = steps
+    assert isinstance(step, Fault)
+    return step
