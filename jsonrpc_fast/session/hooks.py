@@ -1,8 +1,8 @@
 """Hooks: what a session reports about itself, for metrics and traces.
 
 Hooks are one object with any of these methods. They are looked up once, when the session is created; absent ones cost
-nothing. They are called on the loop's thread, must not block, and never receive params, results or error data. An
-exception that one of them raises is logged and otherwise ignored.
+nothing. They are called on the loop's thread, are not async, must not block, and never receive params, results or error
+data. An exception that one of them raises is logged and otherwise ignored, and so is a trace context that is not one.
 
 Each method has a protocol of its own below, and `Hooks` is any of them. Their arguments:
 
@@ -20,10 +20,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
+from .._checks import check_callable
 from .._logs import logger_of
 from .._repr import shorten
 from ..errors import LOOP_EXITS
 from ..types import MessageId
+from .conventions import TRACE_MEMBERS
 from .tracker import Outcome
 
 logger: Final = logger_of("session")
@@ -118,6 +120,9 @@ class FoundHooks:
 
     Without a `fault` hook, faults are logged: this side's own as errors, with the exception's text and traceback; the
     peer's at debug level only, because it can cause any number of them.
+
+    Raises:
+        TypeError: A hook is not callable, or is async.
     """
 
     __slots__ = (
@@ -133,7 +138,7 @@ class FoundHooks:
     )
 
     def __init__(self, hooks: Hooks | None) -> None:
-        self.call_prepared: Hook | None = _find(hooks, "call_prepared")
+        self.call_prepared: Hook | None = _find(hooks, "call_prepared", _checked)
         self.call_started: Hook | None = None if self.call_prepared else _find(hooks, "call_started")
         self.call_settled: Hook | None = _find(hooks, "call_settled")
         self.request_received: Hook | None = _find(hooks, "request_received")
@@ -157,14 +162,26 @@ def _takes_three(hook: Hook) -> bool:
     return True
 
 
-def _find(hooks: object, name: str) -> Hook | None:
+def _checked(trace: Any, context: dict[str, str]) -> tuple[Any, dict[str, str]]:
+    """Return what `call_prepared` returned. Raises TypeError if the trace context would spoil the message."""
+    for name, text in context.items():
+        if name not in TRACE_MEMBERS or not isinstance(text, str) or not text.isascii():
+            raise TypeError("a trace context holds the ASCII strings traceparent and tracestate, or nothing")
+    return trace, context
+
+
+def _find(hooks: object, name: str, check: Hook | None = None) -> Hook | None:
     method = getattr(hooks, name, None)
+    check_callable(f"the hook {name}", method)
     if method is None:
         return None
+    if inspect.iscoroutinefunction(method):
+        raise TypeError(f"the hook {name} must not be async")
 
     def guarded(*arguments: Any) -> Any:
         try:
-            return method(*arguments)
+            found = method(*arguments)
+            return found if check is None else check(*found)
         except LOOP_EXITS:
             raise
         except BaseException as error:

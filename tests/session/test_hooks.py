@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from jsonrpc_fast import Request
 from jsonrpc_fast.errors import CallTimeout, RpcError
-from jsonrpc_fast.session import LspConvention, Outcome, SessionContext
+from jsonrpc_fast.session import LspConvention, Outcome, Session, SessionContext
+from jsonrpc_fast.transports import memory_pair
 
 from ..support.session_pairs import session_and_wire, sessions
 from ..support.tables import rows
@@ -225,3 +227,44 @@ async def test_a_fault_says_whose_handler_failed() -> None:
             wire.send(b'{"jsonrpc":"2.0","id":9,"result":1}')  # to no call
             await settle()
         assert hooks.faults == expected
+
+
+@rows(
+    "found",
+    [
+        LookupError("a bug"),
+        None,
+        1,
+        "ab",
+        (None,),
+        (None, None),
+        (None, {"id": "9"}),
+        (None, {"jsonrpc": "1.0"}),
+        (None, {5: "a"}),
+        (None, {"traceparent": 5}),
+        (None, {"traceparent": "\ud800"}),
+    ],
+)
+async def test_a_trace_context_that_is_not_one_does_not_stop_a_call(
+    found: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        def call_prepared(self, id: object, method: str) -> Any:
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+    async with session_and_wire(hooks=Broken()) as (session, wire):
+        call = session.call_soon("m", [1])
+        assert await wire.next() == Request(call, "m", [1])
+    assert [record.getMessage() for record in caplog.records] == ["an exception in a callback or a hook"]
+    caplog.clear()
+
+
+@rows("hook, expected", [(asyncio.sleep, "the hook fault must not be async"), (5, "the hook fault must be callable, ")])
+async def test_what_is_not_a_hook_is_refused(hook: Any, expected: str) -> None:
+    class Hooks:
+        fault = staticmethod(hook) if callable(hook) else hook
+
+    with pytest.raises(TypeError, match=expected):
+        Session(memory_pair()[0], hooks=Hooks())

@@ -299,14 +299,3 @@ async def test_a_call_that_cannot_be_sent(telemetry: Telemetry) -> None:
     async with session_and_wire(hooks=telemetry.tracing, default=str) as (session, wire):
         session.notify_soon("m", [1j])
         assert (await wire.next()).params == ["1j"]
-
-
-class Broken:
-    def call_prepared(self, id: object, method: str) -> Any:
-        raise LookupError("a bug")
-
-
-async def test_a_hook_that_fails_does_not_stop_the_call() -> None:
-    async with session_and_wire(hooks=Broken()) as (session, wire):
-        call = session.call_soon("m", [1])
-        assert await wire.next() == Request(call, "m", [1])
