@@ -86,7 +86,11 @@ def read(text: bytes | bytearray) -> Request | Notification | Response | Refused
 
 _MESSAGES: Final[dict[str, Any]] = {"profile": PROFILE, "decode": read}
 _OPTIONS: Final[dict[str, Any]] = {"framing": "content-length", **_MESSAGES}
-_HEAD: Final = re.compile(rb"Content-Length: ([1-9][0-9]{0,14})\r\n(?:Content-Type: [^\r\n]*\r\n)?\r\n")
+_HEAD: Final = re.compile(
+    rb"Content-Length: ([1-9][0-9]{0,14})\r\n"
+    rb"(?:Content-Type: application/vscode-jsonrpc(?:; ?charset=utf-?8)?\r\n)?\r\n"
+)
+"""A usual head. Other content types are dropped: pygls reads a body of any charset as JSON."""
 _LENGTH: Final = re.compile(rb"Content-Length:[ \t]*([0-9]{1,15})[ \t]*\r?\n", re.IGNORECASE)
 _TYPE: Final = re.compile(rb"Content-Type:", re.IGNORECASE)
 _LINE_BYTES: Final = 200

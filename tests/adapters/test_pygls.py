@@ -195,11 +195,12 @@ def test_text_between_messages_is_skipped_in_any_chunks(size: int) -> None:
     messages = [b"{%d}" % number for number in range(len(SKIPPED))]
     stream = b"".join(skipped + framed(text) for skipped, text in zip(SKIPPED, messages, strict=True))
     stream += b"content-length:2\n\n{}" + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n[]" + framed(b"x" * 3000)
+    stream += b"Content-Length: 2\r\nContent-Type: application/vscode-jsonrpc; charset=utf-16\r\n\r\n{}"
     received = bytearray()
     frames = adapter._Frames(received.extend)
     for at in range(0, len(stream), size):
         frames.receive(memoryview(stream)[at : at + size])
-    assert received == b"".join(map(framed, [*messages, b"{}", b"[]", b"x" * 3000]))
+    assert received == b"".join(map(framed, [*messages, b"{}", b"[]", b"x" * 3000, b"{}"]))
 
 
 HOSTILE = [
