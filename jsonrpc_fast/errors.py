@@ -72,6 +72,18 @@ class HandshakeError(RuntimeError):
     program: ProgramReport | None = None
 
 
+class ProgramStartError(OSError):
+    """The system did not start the program of an MCP server. `__cause__` is its error, whose `errno` this has.
+
+    Attributes:
+        program: The command; the rest is empty.
+    """
+
+    def __init__(self, number: int | None, text: str, program: ProgramReport) -> None:
+        super().__init__(number, text)
+        self.program = program
+
+
 class InvalidResponse(ValueError):
     """What an HTTP server sent is not a response to the call. `__cause__` is the ParseError of a malformed one."""
 

@@ -32,7 +32,7 @@ from ..._checks import check_callable, check_count, check_functions, check_secon
 from ..._version import __version__
 from ...codec._payloads import decoded
 from ...codes import McpErrorCode
-from ...errors import CallTimeout, ConnectionLost, HandshakeError, RpcError, StateError
+from ...errors import ConnectionLost, HandshakeError, RpcError, StateError
 from ...session import DEFAULT_TIMEOUT, SessionOptions
 from ...transports.protocol import Transport
 from ...types import UNSET, Unset
@@ -539,9 +539,7 @@ async def _explain(
     if program is None or error.program is not None:
         return
     error.program = report = await program.report(min(EXIT_SECONDS, seconds))
-    is_silent = isinstance(error, HandshakeError) and isinstance(error.__cause__, CallTimeout)
-    if report.exit_status is not None or is_silent:
-        error.args = (explained(str(error), report),)
+    error.args = (explained(str(error), report),)
 
 
 def _handshake(

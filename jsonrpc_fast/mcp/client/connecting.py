@@ -85,9 +85,9 @@ def connect(
         async with connect("https://example.org/mcp", headers={"Authorization": "Bearer …"}) as client:
             tools = await client.list_tools()
 
-    Entering the `async with` block raises OSError if the program cannot be started, HandshakeError if the handshake
-    fails, ConnectionLost and CallTimeout, within the `timeout` of the options. A program that failed has been ended
-    then. The text of an error about it, and `program` of the error, show the command, the exit status, the last lines
+    Entering the `async with` block raises ProgramStartError, an OSError, if the system does not start the program,
+    HandshakeError if the handshake fails, ConnectionLost and CallTimeout, within the `timeout` of the options. A
+    program that failed has been ended then. The text of an error about it, and `program` of the error, show the command, the exit status, the last lines
     of stderr, and what it printed to stdout that is no message.
 
     A program that ends by itself fails the calls in flight with ConnectionLost. The next call starts it again; what

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ...codec import ParseError, decode
-from ...errors import ProgramReport
+from ...errors import ProgramReport, ProgramStartError
 from ...transports.stdio.client import StdioClient
 
 if TYPE_CHECKING:
@@ -59,6 +59,16 @@ class ProgramTransport(StdioClient):
         self._lines: deque[str] = deque(maxlen=_MAX_LINES)
         self._printed = b""
         self._sent_bytes = 0
+
+    async def open_channel(self) -> None:
+        try:
+            await super().open_channel()
+        except OSError as error:
+            report = ProgramReport(self._program, None, "", "")
+            reason = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
+            raise ProgramStartError(
+                error.errno, explained(f"cannot start the server: {reason}", report), report
+            ) from error
 
     def receive(self, data: bytes | bytearray | memoryview) -> None:
         if len(self._printed) < _PRINTED_BYTES:

@@ -91,6 +91,8 @@ class StdioClient(DescriptorTransport):
         check_type("command", command, Sequence)
         for part in command:
             check_type("a part of command", part, str, os.PathLike)
+            if "\0" in os.fspath(part):
+                raise ValueError("a part of command must not hold a NUL")
         if not command or not os.fspath(command[0]):
             raise ValueError("command must name a program")
         check_texts("env", env)

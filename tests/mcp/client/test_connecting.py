@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast import mcp
-from jsonrpc_fast.errors import ConnectionLost, HandshakeError, RpcError, StateError
+from jsonrpc_fast.errors import ConnectionLost, HandshakeError, ProgramStartError, RpcError, StateError
 from jsonrpc_fast.mcp.client import connect
 from jsonrpc_fast.mcp.client.connecting import SAFE_VARIABLES
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Implementation, Roots
@@ -24,7 +25,7 @@ from jsonrpc_fast.transports.memory import memory_pair
 from jsonrpc_fast.transports.stdio.client import StdioClient
 
 from ...support.mcp_script import DISCOVERED, INITIALIZED, Script, scripted
-from ...support.tables import rows
+from ...support.tables import rows, table
 from ...support.waiting import settle
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
@@ -206,9 +207,35 @@ async def test_a_program_that_exits_at_once_or_does_not_exist() -> None:
     with pytest.raises(ConnectionLost):
         async with connect(sys.executable, "-c", ""):
             pass
-    with pytest.raises(FileNotFoundError):
-        async with connect("/no/such/program"):
-            pass
+
+
+async def test_every_error_of_a_start_names_the_command(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.touch(0o644)
+    with table() as row:
+        for command, options, kind, first in (
+            (["/no/such/program", "a b"], {}, ProgramStartError, "No such file or directory: /no/such/program"),
+            ([plain, "a b"], {}, ProgramStartError, f"Permission denied: {plain}"),
+            ([tmp_path, "a b"], {}, ProgramStartError, f"Permission denied: {tmp_path}"),
+            (
+                ["cat", "-", "a b"],
+                {"cwd": tmp_path / "none"},
+                ProgramStartError,
+                f"No such file or directory: {tmp_path}/none",
+            ),
+            (["cat", "-", "a b"], {}, (HandshakeError, ConnectionLost), ""),
+            (["sh", "-c", "exec sleep 60 >&-", "a b"], {}, (HandshakeError, ConnectionLost), ""),
+            (["sh", "-c", "exit 3", "a b"], {}, ConnectionLost, "the server ended with exit code 3"),
+        ):
+            with row(f"{command[0]} {first}"):
+                with pytest.raises(kind) as raised:
+                    async with connect(*command, timeout=5, stderr="discard", **options):
+                        pass
+                assert raised.value.program is not None
+                assert raised.value.program.command == tuple(map(os.fspath, command))
+                heading, command_line = str(raised.value).split("\n")[:2]
+                assert first in heading
+                assert command_line == f"command: {shlex.join(map(os.fspath, command))}"
 
 
 async def test_the_program_has_exited_when_the_client_is_closed() -> None:
