@@ -16,6 +16,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import enum
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -27,12 +28,12 @@ from .._checks import check_seconds
 from ..codec import ParseError
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError
 from ..handlers import Function, HandlerOptions, Handlers
+from ..transports.heartbeat import Heartbeat
 from ..transports.protocol import Transport, check_transport
 from ..types import UNSET, MessageId, Unset
 from .calling import Caller
 from .context import SessionContext
 from .engine import Engine
-from .heartbeat import Heartbeat
 from .hooks import FoundHooks
 from .inbox import Bounds
 from .options import SessionOptions, check_options
@@ -170,7 +171,10 @@ class Session(Caller):
         if self._heartbeat is not None and self._state is _RUNNING:
             if transport.received_chunks is None:
                 transport.onmessage = partial(self._count_message, self._heartbeat, self._receiver())
-            self._heartbeat.start()
+            # A handler that starts a session waits neither for its pings nor for their answers.
+            context = contextvars.copy_context()
+            context.run(current_run.set, None)
+            context.run(self._heartbeat.start)
 
     async def __aenter__(self) -> Self:
         await self.start()

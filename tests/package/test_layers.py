@@ -48,7 +48,6 @@ MAY_IMPORT_ASYNCIO = (
     "handlers.executors",
     "session.session",
     "session.calling",
-    "session.heartbeat",
     "session.reconnecting",
     "session.loop_driver",
     "session.subscriptions",

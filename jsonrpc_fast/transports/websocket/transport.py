@@ -13,7 +13,7 @@ Rules:
   - A client closes with 1000, a server that stops with 1001. If the peer closes with 1000, 1001 or without a code, the
     connection is closed without a fault; other codes are a `ConnectionLost`.
   - A connection is pinged when nothing arrives for `ping_seconds`, and lost when nothing arrives for another
-    `ping_seconds`. Time in which this side does not read does not count.
+    `ping_seconds` (see heartbeat.py).
   - Pings are answered unless the write buffer is above its high-water mark. Of several that arrive together, only the
     last one before a message is answered (section 5.5.3).
   - What arrives before `start` is read then, so that a request gets its reply although a close frame follows. A close
@@ -38,6 +38,7 @@ from ...codes import ParseErrorCode
 from ...errors import ConnectionLost
 from ...profile import JSONRPC, Limits, Profile
 from ..base import State
+from ..heartbeat import Heartbeat
 from ..message import MessageTransport
 from ..stream.transport import MessageSocketOptions, SocketTransport, read_buffer
 
@@ -120,8 +121,9 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.BufferedProt
     def __init__(self, *, ping_seconds: float | None = PING_SECONDS, **options: Unpack[MessageSocketOptions]) -> None:
         super().__init__(**options)
         check_seconds("ping_seconds", ping_seconds)
-        self._ping_seconds = ping_seconds
-        self._ping_timer: asyncio.TimerHandle | None = None
+        self._heartbeat = (
+            None if ping_seconds is None else Heartbeat(ping_seconds, self, self._send_ping, self._on_silence)
+        )
         self._buffer: memoryview
         self._wire = self._new_wire()
         self._is_head_read = False  # of the handshake
@@ -163,10 +165,8 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.BufferedProt
         """The handshake is done: messages may be sent and received."""
         self._is_open = True
         self._is_plain = not self._wire.extensions
-        if self._ping_seconds is not None:
-            self._ping_timer = asyncio.get_running_loop().call_later(
-                self._ping_seconds, self._keep_alive, self._chunks, False
-            )
+        if self._heartbeat is not None:
+            self._heartbeat.start()
 
     def _new_wire(self) -> Protocol:
         """Return the state of a new connection in the library."""
@@ -537,9 +537,11 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.BufferedProt
 
     def release_channel(self) -> None:
         super().release_channel()
-        for timer in (self._ping_timer, self._end_timer):
-            if timer is not None:
-                timer.cancel()
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            self._heartbeat = None  # they refer to each other
+        if self._end_timer is not None:
+            self._end_timer.cancel()
         self._clear_unread()
         self._fragments = None
 
@@ -550,21 +552,15 @@ class WebSocketTransport(SocketTransport, MessageTransport, asyncio.BufferedProt
             self._send_close(CloseCode.POLICY_VIOLATION)
         super()._abort_idle(fault)
 
-    def _keep_alive(self, chunks: int, was_pinged: bool) -> None:
-        """Ping a peer from which nothing arrived since there were `chunks`, or lose it if it was pinged before."""
-        if not self._is_open:
-            return
-        is_silent = chunks == self._chunks and self._is_reading
-        if is_silent and was_pinged:
-            self._break(ConnectionLost("the peer does not answer pings"))
-            self.abort_channel()
-            return
-        if is_silent and not self._is_blocked:
+    def _send_ping(self, _: float) -> None:
+        if self._is_open and not self._is_blocked:
             self._wire.send_ping(b"")
             self._write_wire()
-        assert self._ping_seconds is not None
-        loop = asyncio.get_running_loop()
-        self._ping_timer = loop.call_later(self._ping_seconds, self._keep_alive, self._chunks, is_silent)
+
+    def _on_silence(self) -> None:
+        if self._is_open:
+            self._break(ConnectionLost("the peer does not answer pings"))
+            self.abort_channel()
 
 
 def _large_head(length: int, mask_bit: int) -> bytes:

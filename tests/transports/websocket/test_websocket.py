@@ -336,17 +336,28 @@ async def test_everything_sent_before_a_close_arrives() -> None:
 @pytest.mark.time_limit(3600)  # of the clock that it moves
 async def test_pings_are_answered_and_a_silent_peer_is_lost() -> None:
     move = moving_clock()
+
+    async def move_by_checks(count: int) -> None:
+        for _ in range(count):
+            move(5)
+            await settle()
+
     connections = RecordedConnections()
     async with serving(connections, ping_seconds=20) as server:
         async with connect(uri_of(server), ping_interval=None) as peer:
             for _ in range(6):
-                move(20)
+                await move_by_checks(4)
                 await (await peer.ping())
-        async with raw_client(server) as (reader, _):
+        async with raw_client(server) as (reader, writer):
             await eventually(lambda: len(connections) == 2)
-            move(20)
+            for _ in range(3):
+                await move_by_checks(5)
+                assert await reader.readexactly(2) == b"\x89\x00"
+                writer.write(b"\x8a\x80\0\0\0\0" + b"\x89\x80\0\0\0\0")  # a pong, and a ping
+                assert await reader.readexactly(2) == b"\x8a\x00"
+            await move_by_checks(5)
             assert await reader.readexactly(2) == b"\x89\x00"
-            move(20)
+            await move_by_checks(4)
             assert await reader.read() == b""
         await eventually(lambda: server.connections == 0)
     lost = connections[1].events

@@ -12,7 +12,6 @@ import pytest
 from jsonrpc_fast import Request, encode_error, encode_notification, encode_result
 from jsonrpc_fast.errors import ConnectionLost
 from jsonrpc_fast.session import Convention, LspConvention, McpConvention, ReconnectingSession, Session
-from jsonrpc_fast.session.heartbeat import READ_SECONDS, Heartbeat
 from jsonrpc_fast.transports import (
     Sendable,
     StdioClient,
@@ -23,6 +22,7 @@ from jsonrpc_fast.transports import (
     UnixServer,
     memory_pair,
 )
+from jsonrpc_fast.transports.heartbeat import READ_SECONDS, Heartbeat
 
 from ..support.certificates import contexts
 from ..support.session_pairs import Faults, Wire, session_and_wire, sessions

@@ -1,4 +1,4 @@
-"""The heartbeat of a session: it asks a silent peer for a sign of life, and says when there is none.
+"""The heartbeat of a connection: it asks a silent peer for a sign of life, and says when there is none.
 
 Rules:
   - whatever arrives is a sign of life, be it a part of a message;
@@ -14,12 +14,10 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..transports.protocol import Transport
-from .running import current_run
+from .protocol import Transport
 
 CHECKS: Final = 4
 """How often within `seconds` it is checked whether something has arrived."""
@@ -28,11 +26,11 @@ READ_SECONDS: Final = 0.001
 
 
 class Heartbeat:
-    """Watches the peer of one session.
+    """Watches the peer of one connection.
 
     Args:
         seconds: How long nothing may arrive before the peer is pinged, and from there until it is lost.
-        transport: The transport of the session. If it does not count what arrives, call `count`.
+        transport: The transport. If it does not count what arrives, call `count`.
         ping: Asks the peer for an answer within so many seconds.
         lose: Called when the peer is lost, and nothing afterwards.
     """
@@ -46,15 +44,11 @@ class Heartbeat:
         self._lose = lose
         self._messages = 0
         self._loop: asyncio.AbstractEventLoop
-        self._context: contextvars.Context
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Begin to watch."""
         self._loop = asyncio.get_running_loop()
-        # A handler that starts a session waits neither for its pings nor for their answers.
-        self._context = contextvars.copy_context()
-        self._context.run(current_run.set, None)
         self._begin()
 
     def stop(self) -> None:
@@ -71,7 +65,7 @@ class Heartbeat:
         return self._messages if chunks is None else chunks
 
     def _wait(self, seconds: float, then: Callable[..., None], *arguments: Any) -> None:
-        self._timer = self._loop.call_later(seconds, then, *arguments, context=self._context)
+        self._timer = self._loop.call_later(seconds, then, *arguments)
 
     def _begin(self) -> None:
         self._wait(self._seconds / CHECKS, self._check, self._received(), 0)
