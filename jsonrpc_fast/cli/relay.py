@@ -14,7 +14,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from .._logs import logger_of
 from .output import FAILURE, WAITING_FOR_CLIENT, announce_waiting, logging_to_stderr, print_error, printable
 
 _PROGRAM: Final = "jsonrpc-fast relay"
@@ -80,7 +79,7 @@ def place_of(text: str) -> tuple[str, int]:
 
 def _run_stdio(url: str, headers: dict[str, str]) -> int:
     from ..mcp.http.client import StreamableHttpClient
-    from ..mcp.relay import Relay
+    from ..mcp.relay import FaultLog, Relay
     from ..profile import MCP_2025_11_25
     from ..transports.stdio.main import run_stdio
 
@@ -89,16 +88,10 @@ def _run_stdio(url: str, headers: dict[str, str]) -> int:
     remote = StreamableHttpClient(url, headers=headers, **options)
 
     async def serve(transport: Any) -> None:
-        async with Relay(transport, remote, on_fault=_print_fault) as relay:
+        async with Relay(transport, remote, on_fault=FaultLog()) as relay:
             await relay.wait_closed()
 
     return run_stdio(serve, **options)
-
-
-def _print_fault(side: str, fault: Exception) -> None:
-    logger_of("relay").warning(
-        "%s: %s", "client" if side == "left" else "server", fault if str(fault) else type(fault).__name__
-    )
 
 
 def _fail(message: str) -> int:

@@ -119,6 +119,27 @@ class _Side:
         self.drains: dict[_Side, asyncio.Task[None]] = {}
 
 
+class FaultLog:
+    """An `on_fault` that logs the faults of a client on the left and of a server on the right, for programs.
+
+    A side can cause any number of faults. So ten are logged at once and one each second, each with the number of those
+    left out before it.
+    """
+
+    def __init__(self) -> None:
+        self._budget = ReplyBudget()
+        self._left_out = 0
+
+    def __call__(self, side: SideName, fault: Exception) -> None:
+        if not self._budget.take(asyncio.get_running_loop().time()):
+            self._left_out += 1
+            return
+        before = f" ({self._left_out} more before)" if self._left_out else ""
+        self._left_out = 0
+        text = str(fault) or type(fault).__name__
+        _logger.warning("%s: %s%s", "client" if side == "left" else "server", text, before)
+
+
 class Relay:
     """Pass messages between two transports, which the relay starts and closes.
 

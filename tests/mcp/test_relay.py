@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from jsonrpc_fast import MCP_2025_03_26, MCP_2025_11_25, ParseErrorCode
 from jsonrpc_fast.errors import StateError
-from jsonrpc_fast.mcp.relay import Relay
+from jsonrpc_fast.mcp.relay import FaultLog, Relay
 from jsonrpc_fast.session import ReplyBudget
 from jsonrpc_fast.transports.memory import memory_pair
 
@@ -324,6 +325,18 @@ async def test_faults_are_logged_without_on_fault(caplog: pytest.LogCaptureFixtu
             left.transport.write_bytes(b'{"secret"\n')
             await settle()
     assert caplog.messages == ["left: ParseError: the text is not JSON"]
+
+
+@pytest.mark.virtual_time
+async def test_a_side_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    log = FaultLog()
+    for _ in range(1000):
+        log("right", StateError("a fault"))
+    assert caplog.messages == ["server: a fault"] * 10
+    await asyncio.sleep(1)
+    log("left", OSError())
+    log("left", OSError())
+    assert caplog.messages[10:] == ["client: OSError (990 more before)"]
 
 
 def test_an_invalid_reply_policy_is_refused() -> None:

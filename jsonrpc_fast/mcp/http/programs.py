@@ -39,7 +39,7 @@ from ...transports.stdio.client import StdioClient
 from ...types import UNSET, MessageId, Unset
 from ..protocol.meta import LISTEN_METHOD, LOG_LEVEL_KEY, object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, REVISIONS, VERSIONS, Revision
-from ..relay import Relay
+from ..relay import FaultLog, Relay
 from ..server.lifespan import Lifespan
 from ..server.task_store import TaskStore
 from .endpoint import McpEndpoint
@@ -176,7 +176,7 @@ class ProgramConnection:
             Refusal: There are too many processes, or the program cannot be started.
         """
         process = await self._server.begin(self)
-        self._relay = Relay(self._requests, process, on_fault=_log_fault)
+        self._relay = Relay(self._requests, process, on_fault=FaultLog())
         try:
             await self._relay.start()
         except BaseException as error:
@@ -429,7 +429,3 @@ def serve_program(
     application = McpEndpoint(cast("Any", server), idle_seconds=idle_seconds)
     options = {"access_log": False, "lifespan": "on", "timeout_graceful_shutdown": 5}
     return run_server(kind, application, host=host, port=port, **options)
-
-
-def _log_fault(side: str, fault: Exception) -> None:
-    _logger.warning("%s: %s", "client" if side == "left" else "server", fault)
