@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
+from ..._checks import check_count
 from ...session import Destination
 from ...session.context import SessionContext
 from ...types import UNSET, MessageId, Unset
@@ -373,9 +374,11 @@ class Context:
             The `CreateMessageResult`, not validated.
 
         Raises:
-            TypeError: A message is invalid.
+            TypeError: A message is invalid, or `max_tokens` is not an int.
+            ValueError: `max_tokens` is less than 1.
             RpcError, CallTimeout, ConnectionLost: As in `call`.
         """
+        check_count("max_tokens", max_tokens, 1, may_be_none=False)
         listed = [messages] if isinstance(messages, (str, Mapping)) else list(messages)
         request = {"messages": sampling_messages(listed), "maxTokens": max_tokens, **to_json(params)}
         return await self.call("sampling/createMessage", request, timeout=timeout, key=key)

@@ -16,7 +16,6 @@ from ...errors import invalid_params
 T = TypeVar("T")
 
 _PREFIX: Final = b"after:"
-_MAX_CURSOR_CHARACTERS: Final = 8192
 
 
 def paginate(
@@ -49,7 +48,7 @@ def _write(name: str) -> str:
 
 
 def _read(cursor: object) -> str:
-    if isinstance(cursor, str) and len(cursor) <= _MAX_CURSOR_CHARACTERS:
+    if isinstance(cursor, str):
         try:
             text = base64.b64decode(cursor.encode(), b"-_", validate=True)
             if text.startswith(_PREFIX):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import math
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -233,3 +234,21 @@ async def test_the_url_of_a_legacy_client_has_a_random_id() -> None:
 
 async def _login(context: Context) -> str:
     return await context.elicit_url("Log in", "https://a.example/")
+
+
+@rows(
+    "max_tokens, expected",
+    [(0, "max_tokens must be 1 or more"), (True, "max_tokens must be an int"), (math.nan, "max_tokens must be an int")],
+)
+async def test_a_sampling_request_has_a_whole_number_of_tokens(max_tokens: Any, expected: str) -> None:
+    server = Server("sums", "1.0")
+
+    @server.tool
+    async def ask(context: Context) -> str:
+        with pytest.raises((TypeError, ValueError), match=expected):
+            await context.sample("a", max_tokens=max_tokens)
+        return "refused"
+
+    async with converse(server, "2025-11-25", CAPABILITIES) as client:
+        result = await client.result("tools/call", {"name": "ask"})
+    assert result["structuredContent"] == {"result": "refused"}

@@ -29,6 +29,13 @@ def test_pages() -> None:
     assert page(["a", "b"]) == (["a", "b"], None)
 
 
+def test_names_of_any_length() -> None:
+    items = [letter * 100_000 for letter in "abc"]
+    shown, cursor = page(items)
+    assert shown == items[:2]
+    assert page(items, cursor) == (items[2:], None)
+
+
 def test_a_cursor_stays_valid_when_items_are_added_and_removed() -> None:
     _, cursor = page(["a", "b", "c", "d"])
     assert page(["a0", "c", "d"], cursor) == (["c", "d"], None)
