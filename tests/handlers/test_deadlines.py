@@ -196,7 +196,7 @@ async def test_a_late_handler_of_a_session() -> None:
             await client.call("slow")
         assert caught.value.code == SessionErrorCode.DEADLINE_EXCEEDED
         assert await client.call("quick") == "quick"
-        assert len(server._engine.requests.serving) == 0
+        assert server.is_idle
 
 
 @pytest.mark.virtual_time
@@ -228,7 +228,7 @@ async def test_a_handler_that_waits_for_its_peer_has_a_deadline() -> None:
         with pytest.raises(RpcError) as caught:
             await client.call("ask")
         assert caught.value.code == -32008
-        assert len(server._engine.calls.tracker) == 0
+        assert server.is_idle
 
 
 @pytest.mark.virtual_time

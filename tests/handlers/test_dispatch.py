@@ -79,33 +79,30 @@ class Hostile(dict[str, Any]):
         raise SystemExit(SECRET)
 
 
-METHODS = Handlers(
-    {
-        "subtract": subtract,
-        "sum": lambda *numbers: sum(numbers),
-        "get_data": lambda: ["hello", 5],
-        "update": lambda *params: None,
-        "notify_hello": lambda *params: None,
-        "notify_sum": lambda *params: None,
-        "fail": fail,
-        "refuse": refuse,
-        "refuse_incompletely": refuse_incompletely,
-        "exit": exit_now,
-        "unwritable": unwritable,
-        "unwritable_data": lambda: refuse(object()),
-        "wide": lambda: 2**70,
-        "hostile": Hostile,
-    }
-)
+FUNCTIONS: dict[str, Any] = {
+    "subtract": subtract,
+    "sum": lambda *numbers: sum(numbers),
+    "get_data": lambda: ["hello", 5],
+    "update": lambda *params: None,
+    "notify_hello": lambda *params: None,
+    "notify_sum": lambda *params: None,
+    "fail": fail,
+    "refuse": refuse,
+    "refuse_incompletely": refuse_incompletely,
+    "exit": exit_now,
+    "unwritable": unwritable,
+    "unwritable_data": lambda: refuse(object()),
+    "wide": lambda: 2**70,
+    "hostile": Hostile,
+}
+METHODS = Handlers(FUNCTIONS)
 
 
 @rows("example", EXAMPLES, ids=lambda example: example["name"])
 def test_examples_of_the_specification(dispatch: Dispatch, example: dict[str, Any]) -> None:
     methods = Handlers()
     for name in ("subtract", "sum", "get_data", "update", "notify_hello", "notify_sum"):
-        found = METHODS.find(name)
-        assert found is not None
-        methods.register(name, found._function)
+        methods.register(name, FUNCTIONS[name])
     reply = dispatch(methods, example["raw"])
     if example["response"] is None:
         assert reply == b""

@@ -16,11 +16,12 @@ from typing import Any
 
 import pytest
 
+from jsonrpc_fast import encode_notification, encode_request
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.handlers import CallNext, Handlers, RequestContext
 from jsonrpc_fast.session import LspConvention, SessionContext
 
-from ..support.session_pairs import Faults, sessions
+from ..support.session_pairs import Faults, session_and_wire, sessions
 from ..support.waiting import eventually, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
@@ -202,15 +203,16 @@ async def test_a_cancelled_request_that_waits_is_not_called(pool: ThreadPoolExec
     called = []
     handlers = Handlers()
     handlers.register("wait", lambda number: (called.append(number), go_on.wait(20))[1], executor=pool)
-    async with sessions(handlers) as (client, server):
-        calls = [asyncio.ensure_future(client.call("wait", [number])) for number in range(3)]
+    async with session_and_wire(handlers, convention=LspConvention()) as (_, wire):
+        for number in range(3):
+            wire.send(encode_request(number, "wait", [number]))
         await eventually(lambda: len(called) >= 2)
-        for run in server._engine.inbox.runs:
-            run.cancel()
+        for number in range(3):
+            wire.send(encode_notification("$/cancelRequest", {"id": number}))
         await settle()
         go_on.set()
-        outcomes = await asyncio.gather(*calls, return_exceptions=True)
-        assert [type(outcome) for outcome in outcomes] == [RpcError] * 3
+        answers = [await wire.next() for _ in range(3)]
+        assert {answer.id: answer.error.code for answer in answers} == dict.fromkeys(range(3), -32800)
     pool.shutdown()
     assert called == [0, 1]
 
@@ -338,5 +340,4 @@ async def test_functions_in_threads_notify_call_and_cancel() -> None:
         assert waiting.cancelled()
         assert await client.call("work", [0]) == 90  # while the thread still waits
         go_on.set()
-        await eventually(lambda: not client._engine.inbox.runs and not server._engine.inbox.runs)
-        assert len(client._engine.requests.serving.requests) == len(server._engine.calls.tracker) == 0
+        await eventually(lambda: client.is_idle and server.is_idle)

@@ -154,14 +154,16 @@ async def outcome_of(call: Any) -> Any:
 async def test_after_a_goodbye_it_is_known_what_was_not_served(how: str, ids: str) -> None:
     served: list[int] = []
     numbers = iter(range(100, 200))
-    options = {"id_factory": lambda: f"call {next(numbers)}"} if ids == "own ids" else {}
+    options: dict[str, Any] = {"id_factory": lambda: f"call {next(numbers)}"} if ids == "own ids" else {}
 
     async def work(number: int) -> int:
         served.append(number)
         await asyncio.sleep(0.02)
         return number
 
-    async with sessions({"work": work}, client_options=options) as (client, server):
+    one, transport = memory_pair()
+    client, server = Session(one, **options), Session(transport, {"work": work})
+    async with server, client:
         read = [asyncio.create_task(client.call("work", [number])) for number in (1, 2)]
         batch = asyncio.create_task(client.call_batch([("work", [3]), ("work", [4])]))
         await settle()
@@ -173,7 +175,7 @@ async def test_after_a_goodbye_it_is_known_what_was_not_served(how: str, ids: st
         if asyncio.get_running_loop().get_task_factory() is None:  # an eager task has sent its call already
             await asyncio.sleep(0)  # the calls are sent, and not received
         if how == "the server stops":
-            transport: Any = server._transport
+            assert transport.onstop is not None
             transport.onstop(5.0)
         await client.wait_leaving()
         assert (client.is_connected, client.is_leaving) == (True, True)
@@ -342,10 +344,10 @@ async def test_the_loss_of_the_connection_settles_calls_and_cancels_handlers() -
 async def test_the_error_of_the_transport_is_the_cause() -> None:
     broken = OSError("the cable")
 
-    async with sessions({"m": forever}, close_seconds=0.01, hooks=Faults()) as (client, _):
-        call = asyncio.create_task(client.call("m", timeout=None))
+    async with session_and_wire(close_seconds=0.01, hooks=Faults()) as (session, wire):
+        call = asyncio.create_task(session.call("m", timeout=None))
         await asyncio.sleep(0)
-        client._transport.channel_lost(broken)  # type: ignore[attr-defined]
+        wire.other.channel_lost(broken)
         with pytest.raises(ConnectionLost) as lost:
             await call
         assert lost.value.__cause__ is broken
@@ -477,10 +479,13 @@ async def test_a_transport_asks_its_session_to_close(grace: float | None, answer
         await asyncio.sleep(0.2)
         return await context.session.call("ask")
 
-    async with sessions({"work": work}, {"ask": lambda: "answer"}, hooks=Faults()) as (client, server):
+    one, transport = memory_pair()
+    client = Session(one, {"ask": lambda: "answer"})
+    server = Session(transport, {"work": work}, hooks=Faults())
+    async with server, client:
         call = asyncio.create_task(client.call("work"))
         await settle()
-        transport: Any = server._transport
+        assert transport.onstop is not None
         transport.onstop(grace)
         if answered:
             assert await call == "answer"

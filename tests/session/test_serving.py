@@ -500,8 +500,8 @@ async def test_a_sync_function_that_closes_the_connection() -> None:
     faults = Faults()
     async with session_and_wire(hooks=faults) as (session, wire):
         tasks: list[asyncio.Task[None]] = []
-        transport = session._transport
-        session.register("end", lambda: tasks.append(asyncio.get_running_loop().create_task(transport.disconnect())))
+        end = wire.other.disconnect
+        session.register("end", lambda: tasks.append(asyncio.get_running_loop().create_task(end())))
         wire.send(encode(Request(1, "end")))
         await session.wait_closed()
         await asyncio.gather(*tasks)

@@ -195,11 +195,8 @@ async def test_waiting_messages_are_dropped_when_the_connection_is_lost() -> Non
         for number in range(10):
             other.send(b'{"jsonrpc":"2.0","id":%d,"method":"work","params":[%d]}' % (number, number))
         await settle(100)
-        assert session._engine.inbox.items == 9
         await other.disconnect()
         await session.wait_closed()
-        assert session._engine.inbox.items == 0
-        assert session._engine.inbox.runs == []
     assert served == [0]
 
 
@@ -235,9 +232,9 @@ async def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch:
         if how == "end":
             await wire.transport.close()
         elif how == "loss":
-            session._transport.channel_lost(None)
+            wire.other.channel_lost(None)
         elif how == "message":  # although reading is paused
-            session._engine.receive(Notification("n", [1000]))
+            wire.other.onmessage(Notification("n", [1000]))
             assert served == list(range(1001))
         elif how == "close":
             await session.close()

@@ -6,8 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import Final
 
-from .places import TESTS
+from .places import PACKAGE, TESTS
 
+OF_BOTH_BACKENDS: Final = {"codec/test_fast_path.", "codec/test_paths."}
+"""The tests of what the backends have alike beside the public functions; the core's sources are no Python."""
 NOT_REAL: Final = {"slow", "virtual_time"}
 """The marks of tests whose waits do not count: they are left out, or turn the clock of a loop."""
 PROGRAMS: Final = ("isolated", "fuzz", "peers/adapters", "peers/conformance")
@@ -45,3 +47,47 @@ def _marks_of(tree: ast.Module) -> set[str]:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "pytestmark":
             return {node.attr for node in ast.walk(statement.value) if isinstance(node, ast.Attribute)}
     return set()
+
+
+def private_uses() -> Iterator[str]:
+    """Yield each use of a private name of the package in a test that is not its owner's: `file:line name`.
+
+    The owner of a name is each module that defines it; its tests are in the file of the same name, or of a longer one.
+    """
+    owners = _private_names()
+    for name, tree in sources():
+        if name.startswith(PROGRAMS):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls", "super()"):
+                used = [node.attr]
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name):
+                used = [alias.name for alias in node.names]
+            else:
+                continue
+            for each in used:
+                if each in owners and not name.startswith(tuple(owners[each])):
+                    yield f"{name}:{node.lineno} {each}"
+
+
+def _private_names() -> dict[str, set[str]]:
+    """Return the private names that the modules of the package define, and how the tests of those modules begin."""
+    found: dict[str, set[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        place = path.relative_to(PACKAGE)
+        stem = place.parent.name if place.name == "__init__.py" else place.stem.lstrip("_")
+        tests = {place.with_name(f"test_{stem}{end}").as_posix() for end in (".", "_")}
+        if place.as_posix() == "codec/_pure.py":
+            tests |= OF_BOTH_BACKENDS
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                names = [node.name]
+            elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names = [getattr(target, "id", None) or getattr(target, "attr", "") for target in targets]
+            else:
+                continue
+            for name in names:
+                if name.startswith("_") and not name.startswith("__") and name != "_":
+                    found.setdefault(name, set()).update(tests)
+    return found

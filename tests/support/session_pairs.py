@@ -34,10 +34,16 @@ async def sessions(
 
 
 class Wire:
-    """The peer of a session, driven by the test: it records what it receives."""
+    """The peer of a session, driven by the test: it records what it receives.
 
-    def __init__(self, transport: MemoryTransport) -> None:
+    Args:
+        transport: The transport of the peer.
+        other: The transport of the session, for its public interface.
+    """
+
+    def __init__(self, transport: MemoryTransport, other: MemoryTransport | None = None) -> None:
         self.transport = transport
+        self.other: Any = other
         self.received: list[Any] = []
         self.faults: list[Exception] = []
         self.is_closed = False
@@ -71,7 +77,7 @@ async def session_and_wire(
 ) -> AsyncIterator[tuple[Session, Wire]]:
     """Connect a session and a peer that the test drives."""
     one, other = memory_pair(profile=profile)
-    wire = Wire(other)
+    wire = Wire(other, one)
     await other.start()
     try:
         async with Session(one, handlers, **options) as session:

@@ -24,7 +24,7 @@ from ..support import needs
 from ..support.pages import blocks, write_scripts
 from ..support.places import PACKAGE, ROOT
 from ..support.transports import inheriting
-from ..support.waiting import eventually
+from ..support.waiting import eventually, free_port
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -107,9 +107,7 @@ async def test_a_restart_loses_no_call(worker: list[str], restarts: int) -> None
 @pytest.mark.slow
 def test_systemd_passes_the_socket(worker: list[str]) -> None:
     launcher = needs.require("systemd-socket-activate")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [launcher, "--listen", f"127.0.0.1:{port}", f"--setenv=PYTHONPATH={PACKAGE.parent}", *worker]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 20

@@ -87,8 +87,8 @@ def connect(
 
     Entering the `async with` block raises ProgramStartError, an OSError, if the system does not start the program,
     HandshakeError if the handshake fails, ConnectionLost and CallTimeout, within the `timeout` of the options. A
-    program that failed has been ended then. The text of an error about it, and `program` of the error, show the command, the exit status, the last lines
-    of stderr, and what it printed to stdout that is no message.
+    program that failed has been ended then. The text of an error about it, and `program` of the error, show the
+    command, the exit status, the last lines of stderr, and what it printed to stdout that is no message.
 
     A program that ends by itself fails the calls in flight with ConnectionLost. The next call starts it again; what
     belonged to the old process is lost with it, such as subscriptions and the level of log messages (2025-11-25).
