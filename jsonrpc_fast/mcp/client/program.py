@@ -65,10 +65,9 @@ class ProgramTransport(StdioClient):
             await super().open_channel()
         except OSError as error:
             report = ProgramReport(self._program, None, "", "")
-            reason = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
-            raise ProgramStartError(
-                error.errno, explained(f"cannot start the server: {reason}", report), report
-            ) from error
+            place = f": {error.filename}" if error.filename else ""
+            text = explained(f"cannot start the server: {error.strerror or error}{place}", report)
+            raise ProgramStartError(error.errno, text, report) from error
 
     def receive(self, data: bytes | bytearray | memoryview) -> None:
         if len(self._printed) < _PRINTED_BYTES:

@@ -210,32 +210,30 @@ async def test_a_program_that_exits_at_once_or_does_not_exist() -> None:
 
 
 async def test_every_error_of_a_start_names_the_command(tmp_path: Path) -> None:
-    plain = tmp_path / "plain"
-    plain.touch(0o644)
+    plain, folder, none = [str(tmp_path / name) for name in ("plain", "folder", "none")]
+    Path(plain).touch(0o644)
+    Path(folder).mkdir()
+    both: Any = (HandshakeError, ConnectionLost)
+    cases: list[tuple[list[str], Any, Any, str]] = [
+        ([none, "a b"], {}, ProgramStartError, f"No such file or directory: {none}"),
+        ([plain, "a b"], {}, ProgramStartError, f"Permission denied: {plain}"),
+        ([folder, "a b"], {}, ProgramStartError, f"Permission denied: {folder}"),
+        (["cat", "-", "a b"], {"cwd": none}, ProgramStartError, f"No such file or directory: {none}"),
+        (["cat", "-", "a b"], {}, both, ""),
+        (["sh", "-c", "exec sleep 60 >&-", "a b"], {}, both, ""),
+        (["sh", "-c", "exit 3", "a b"], {}, ConnectionLost, "the server ended with exit code 3"),
+    ]
     with table() as row:
-        for command, options, kind, first in (
-            (["/no/such/program", "a b"], {}, ProgramStartError, "No such file or directory: /no/such/program"),
-            ([plain, "a b"], {}, ProgramStartError, f"Permission denied: {plain}"),
-            ([tmp_path, "a b"], {}, ProgramStartError, f"Permission denied: {tmp_path}"),
-            (
-                ["cat", "-", "a b"],
-                {"cwd": tmp_path / "none"},
-                ProgramStartError,
-                f"No such file or directory: {tmp_path}/none",
-            ),
-            (["cat", "-", "a b"], {}, (HandshakeError, ConnectionLost), ""),
-            (["sh", "-c", "exec sleep 60 >&-", "a b"], {}, (HandshakeError, ConnectionLost), ""),
-            (["sh", "-c", "exit 3", "a b"], {}, ConnectionLost, "the server ended with exit code 3"),
-        ):
-            with row(f"{command[0]} {first}"):
+        for command, options, kind, first in cases:
+            with row(f"{shlex.join(command)} {options}"):
                 with pytest.raises(kind) as raised:
                     async with connect(*command, timeout=5, stderr="discard", **options):
                         pass
-                assert raised.value.program is not None
-                assert raised.value.program.command == tuple(map(os.fspath, command))
-                heading, command_line = str(raised.value).split("\n")[:2]
+                error: Any = raised.value
+                heading, command_line = str(error).split("\n")[:2]
+                assert error.program.command == tuple(command)
                 assert first in heading
-                assert command_line == f"command: {shlex.join(map(os.fspath, command))}"
+                assert command_line == f"command: {shlex.join(command)}"
 
 
 async def test_the_program_has_exited_when_the_client_is_closed() -> None:
