@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from inspect import Parameter
 from itertools import takewhile
@@ -134,7 +134,8 @@ def _msgspec_decoder(type_: Any) -> Decode:
                 return params.decode(decode)
             return msgspec.convert({} if params is None else params, type_, str_keys=True)
         except msgspec.DecodeError as error:
-            problem = _msgspec_problem(error, pointer_of)
+            place, reason = msgspec_problem(error)
+            problem = pointer_of(place), reason
         except RecursionError:
             problem = "", _TOO_DEEP
         raise misfit_error([problem])
@@ -142,7 +143,8 @@ def _msgspec_decoder(type_: Any) -> Decode:
     return decode_params
 
 
-def _msgspec_problem(error: Exception, pointer_of: Callable[[str], str]) -> tuple[str, str]:
+def msgspec_problem(error: Exception) -> tuple[str, str]:
+    """Return the place in an error of msgspec, such as `$.items[0]`, and the reason, without values of the input."""
     text = str(error)
     cause = error.__cause__  # an exception of `__post_init__`, whose text begins the message
     if cause is not None:
@@ -153,12 +155,12 @@ def _msgspec_problem(error: Exception, pointer_of: Callable[[str], str]) -> tupl
     if cause is not None:
         reason = _INVALID
     elif missing := _MISSING.fullmatch(reason):
-        return pointer_of(f"{path[:-1]}.{missing[1]}"), IS_REQUIRED
+        return f"{path[:-1]}.{missing[1]}", IS_REQUIRED
     elif reason.startswith(_UNKNOWN):
         reason = IS_UNKNOWN
     elif not reason.startswith(_EXPECTED):
         reason = re.split("[`']", reason)[0].rstrip()
-    return pointer_of(path[:-1].removeprefix("key` in `")), reason
+    return path[:-1].removeprefix("key` in `"), reason
 
 
 def _msgspec_arguments(parameters: list[Parameter]) -> Decode:
@@ -277,7 +279,7 @@ def _pydantic_decoder(type_: Any) -> Decode:
             return validate_json(text)
         except ValidationError as error:
             names.update(() if names else strings_in(adapter.core_schema))
-            problems = _pydantic_problems(error, names)
+            problems = _pydantic_problems(error, names, params)
         except RecursionError:
             problems = [("", _TOO_DEEP)]
         raise misfit_error(problems)
@@ -297,16 +299,40 @@ def _pydantic_arguments(parameters: list[Parameter]) -> Decode:
     return _pydantic_decoder(arguments)
 
 
-def _pydantic_problems(error: Any, names: set[str]) -> list[tuple[str, str]]:
+def _pydantic_problems(error: Any, names: set[str], params: Any) -> list[tuple[str, str]]:
     if error.error_count() > 100 * _MAX_PROBLEMS:
         return [("", f"{error.error_count()} invalid values")]  # each one takes memory
     found = error.errors(include_url=False, include_input=False)[:_MAX_PROBLEMS]
-    return [(_pydantic_pointer(each["loc"], names), pydantic_reason(each)) for each in found]
+    value = params.decode() if type(params) is Raw else params
+    return [
+        (pointer(takewhile(lambda part: part is not None, place_in(value, each, names))), pydantic_reason(each))
+        for each in found
+    ]
 
 
-def _pydantic_pointer(location: tuple[int | str, ...], names: set[str]) -> str:
-    """Return the JSON pointer to a location, as far as it has these names and indexes."""
-    return pointer(takewhile(lambda part: isinstance(part, int) or part in names, location))
+def place_in(value: Any, found: Any, names: Collection[str]) -> list[Any]:
+    """Return the names and indexes on the way to the place of an error of pydantic; None for a key of a mapping.
+
+    A location of pydantic also has the classes and tags of unions, and validators, which are not in the value.
+
+    Args:
+        value: What pydantic has refused, from JSON.
+        found: The error, one of `ValidationError.errors()`.
+        names: The names in the type, and other strings of it.
+    """
+    place: list[Any] = []
+    location = found["loc"]
+    for index, part in enumerate(location):
+        is_last = index == len(location) - 1
+        if isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        elif isinstance(value, dict) and part in value:
+            value = value[part]
+            part = part if part in names else None
+        elif not (is_last and found["type"] == "missing" and part in names):
+            continue
+        place.append(part)
+    return place
 
 
 def pydantic_reason(found: Any) -> str:

@@ -19,7 +19,7 @@ import pydantic
 import pytest
 from typing_extensions import NotRequired, TypedDict
 
-from jsonrpc_fast import Raw
+from jsonrpc_fast import Raw, decode, encode_request
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.handlers import Handler, Handlers, RequestContext
 from jsonrpc_fast.http import Endpoint, WsgiEndpoint
@@ -493,3 +493,37 @@ def test_names_that_a_struct_has_itself() -> None:
         return [__struct_fields__, field_1, field_0]
 
     assert json.loads(handlers.dispatch(CALL % ("m", '{"__struct_fields__":1,"field_0":5}')))["result"] == [1, 2, 5]
+
+
+class TaggedCat(pydantic.BaseModel):
+    kind: Literal["cat"]
+    k: int
+
+
+class TaggedDog(pydantic.BaseModel):
+    kind: Literal["dog"]
+    k: int
+
+
+class Owner(pydantic.BaseModel):
+    pet: TaggedCat | TaggedDog
+    pets: list[Annotated[TaggedCat | TaggedDog, pydantic.Field(discriminator="kind")]] = []
+    names: dict[str, TaggedCat] = {}
+    age: int = pydantic.Field(0, alias="TaggedCat")  # as the class, which a location may also name
+
+
+def test_the_path_of_a_union_of_models_is_a_pointer_into_the_params() -> None:
+    wrong = {"kind": "cat", "k": "x"}
+    for params, expected in (
+        ({"pet": wrong}, {"/pet/k", "/pet/kind"}),
+        ({"pet": {"kind": "cat"}}, {"/pet/k", "/pet/kind"}),
+        ({"pet": {"kind": "cat", "k": 1}, "pets": [{"kind": "cat", "k": 1}, wrong]}, {"/pets/1/k"}),
+        ({"pet": {"kind": "cat", "k": 1}, "names": {"secret": wrong}}, {"/names"}),
+        ({"pet": {"kind": "cat", "k": 1}, "TaggedCat": "x"}, {"/TaggedCat"}),
+    ):
+        for as_raw in (False, True):
+            request = decode(encode_request(1, "m", params), raw=as_raw)
+            handlers = Handlers()
+            handlers.register("m", lambda params: None, params=Owner)
+            response: Any = decode(handlers.dispatch(request))
+            assert {problem["path"] for problem in response.error.data} == expected

@@ -184,10 +184,10 @@ class RegisteredFunction:
             except (ValueError, EncodeError, RecursionError) as error:  # its text may show the value
                 value_type = self._types[name]
                 if isinstance(value_type, PydanticType):
-                    faults = value_type.faults(error)
+                    faults = value_type.faults(error, value)
                 else:
                     faults = value_type.faults(value, strict=strict)
-                raise ValueError("; ".join([f"wrong type: {name}", *faults])) from None
+                raise ValueError("; ".join([f"/{name}{fault}" for fault in faults or [": Invalid value"]])) from None
         for name, value_type in self._defaults.items():
             if name not in converted:
                 converted[name] = value_type.default().value

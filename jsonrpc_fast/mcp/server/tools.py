@@ -91,7 +91,12 @@ class CheckedTool:
                 read = _with_text_read(read, [_unescaped(part) for part in path.split("/")[1:]])
             if read is before or not (faults := self._input.faults(read)):
                 break
-        return (arguments, first) if faults else (read, [])
+        if not faults:
+            return read, []
+        # The caller did not send what is inside a text: that text is the fault.
+        inside = [fault.path for fault in faults if not fault.path or _is_in_text(arguments, fault.path)]
+        texts = [fault for fault in first if any(not path or path.startswith(f"{fault.path}/") for path in inside)]
+        return arguments, [fault for fault in faults if fault.path not in inside] + texts
 
     def refusal(self, faults: list[SchemaFault]) -> dict[str, Any]:
         """Return the `CallToolResult` for arguments with these faults."""
@@ -151,6 +156,18 @@ class CheckedTool:
 
     def _refused_result(self, faults: list[SchemaFault]) -> dict[str, Any]:
         return error_result(_text_of(f"The result of tool {self.tool.name} does not match its output schema", faults))
+
+
+def _is_in_text(value: Any, path: str) -> bool:
+    """Return whether a JSON pointer leads into a string of a value: to what is read from its text."""
+    for part in map(_unescaped, path.split("/")[1:]):
+        if isinstance(value, str):
+            return True
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list):
+            value = value[int(part)]
+    return False
 
 
 def _with_text_read(value: Any, path: list[str]) -> Any:

@@ -17,14 +17,15 @@ import dataclasses
 import importlib
 import re
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from ...codec._backend import dumps
 from ...errors import EncodeError
-from ...handlers.typed import pydantic_reason, strings_in
+from ...handlers.invalid_params import pointer
+from ...handlers.typed import msgspec_problem, place_in, pydantic_reason, strings_in
 from ..protocol.schemas import MAX_VALUE_DEPTH, MAX_VALUES, measure
 from .annotations import has_pydantic, is_constraint, is_field, parts_of, with_meta
 from .constraints import check_constraints
@@ -87,7 +88,7 @@ class MsgspecType:
         """Return the fault for which `convert` refused a value, with the JSON pointer (RFC 6901) to its place.
 
         Returns:
-            The fault; [] if it concerns the whole value. It shows no values, and no keys of mappings.
+            The fault; [] if it is not known. It shows no values, and no keys of mappings.
         """
         depth, count = measure(value, MAX_VALUE_DEPTH, MAX_VALUES)
         if depth > MAX_VALUE_DEPTH or count > MAX_VALUES:
@@ -95,11 +96,10 @@ class MsgspecType:
         try:  # inside a list, the text ends with the place: a validator may have written the rest
             msgspec.convert([_integral(value)], list[self.annotation], strict=strict, str_keys=True)  # type: ignore[name-defined]
         except msgspec.ValidationError as error:
-            before, _, place = str(error).rpartition("`$[0]")
-            parts = [name or number for name, number in _PLACE.findall(place.removesuffix("`"))]
-            parts += ["..."] if before.endswith("`key` in ") else []
-            pointer = "".join("/…" if part == "..." else f"/{part}" for part in parts)
-            return [f"{pointer}: Invalid value"] if parts else []
+            place, reason = msgspec_problem(error)
+            parts = [name or number for name, number in _PLACE.findall(place.removeprefix("$[0]"))]
+            parts += ["..."] if "`key` in `$[0]" in str(error) else []
+            return [f"{pointer(['…' if part == '...' else part for part in parts])}: {reason}"]
         return []
 
     def schema(self) -> dict[str, Any]:
@@ -146,8 +146,8 @@ class PydanticType:
         """Convert a value, as in `MsgspecType.convert`. `strict` has no effect: pydantic's type decides."""
         return self.adapter.validate_json(dumps(value))  # in JSON mode, since JSON has no tuples and no dates
 
-    def faults(self, error: Exception) -> list[str]:
-        """Return the faults in an error of `convert`: each with the JSON pointer (RFC 6901) to its place, if any.
+    def faults(self, error: Exception, value: Any) -> list[str]:
+        """Return the faults in an error of `convert`: each with the JSON pointer (RFC 6901) to its place.
 
         They show no values, no keys of mappings, and no texts of validators.
         """
@@ -155,7 +155,8 @@ class PydanticType:
             return []
         known = strings_in(self.adapter.core_schema)
         found = error.errors(include_url=False, include_input=False)[:_MAX_FAULTS]
-        return [f"{_pointer(each['loc'], known)}{pydantic_reason(each)}" for each in found]
+        places = [["…" if part is None else part for part in place_in(value, each, known)] for each in found]
+        return [f"{pointer(place)}: {pydantic_reason(each)}" for place, each in zip(places, found, strict=True)]
 
     def write(self, value: Any) -> Any:
         """Convert a value to JSON types as its model says: aliases, serializers, defaults of what a dict lacks.
@@ -291,11 +292,6 @@ def _set_defaults(value: Any) -> None:
 
 def _fields(of: Any) -> tuple[dataclasses.Field[Any], ...]:
     return dataclasses.fields(of)
-
-
-def _pointer(location: Sequence[int | str], known: Collection[str]) -> str:
-    parts = [str(part) if isinstance(part, int) or part in known else "…" for part in location]
-    return "".join(f"/{part}" for part in parts) + (": " if parts else "")
 
 
 def _pydantic() -> Any:

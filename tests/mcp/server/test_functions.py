@@ -7,6 +7,7 @@ import inspect
 import sys
 from dataclasses import dataclass
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -89,8 +90,8 @@ def test_arguments_are_converted_to_the_annotated_types() -> None:
     [
         ({}, "missing: point, day"),
         ({"point": {"x": 1}, "day": "2026-07-28", "secret": 1}, "unknown name; expected: point, day"),
-        ({"point": {"x": "secret"}, "day": "2026-07-28"}, "wrong type: point; /x: Invalid value"),
-        ({"point": {"x": 1}, "day": "secret"}, "wrong type: day"),
+        ({"point": {"x": "secret"}, "day": "2026-07-28"}, "/point/x: Expected `int`, got `str`"),
+        ({"point": {"x": 1}, "day": "secret"}, "/day: Invalid RFC3339 encoded date"),
     ],
 )
 def test_a_fault_names_the_argument_and_shows_no_value(arguments: dict[str, Any], text: str) -> None:
@@ -182,14 +183,14 @@ class Stay:
 def test_a_fault_inside_a_plain_type_names_its_place(value: Any, text: str, strict: bool) -> None:
     def book(stays: list[Stay]) -> None: ...
 
-    with pytest.raises(ValueError, match=f"^wrong type: stays; {text}: Invalid value$"):
+    with pytest.raises(ValueError, match=f"^/stays{text}: "):
         RegisteredFunction(book).convert({"stays": value}, strict=strict)
 
 
 def test_a_text_of_a_validator_is_no_place() -> None:
     def book(stay: Stay) -> None: ...
 
-    with pytest.raises(ValueError, match=r"^wrong type: stay$"):
+    with pytest.raises(ValueError, match=r"^/stay: "):
         RegisteredFunction(book).convert({"stay": {"start": "2026-07-28T10:00:00", "prices": {}}})
 
 
@@ -216,14 +217,14 @@ def test_a_fault_of_a_validator_names_its_place() -> None:
 
     function = RegisteredFunction(invite)
     for arguments, text in (
-        ({"party": {"guests": [{"name": "a", "emails": ["SECRET"]}]}}, "wrong type: party; /guests/0/emails: Invalid"),
+        ({"party": {"guests": [{"name": "a", "emails": ["SECRET"]}]}}, "/party/guests/0/emails: Invalid"),
         (
             {"party": {"guests": [{"name": "a", "notes": {"SECRET": "x"}}]}},
-            "wrong type: party; /guests/0/notes/…: Input",
+            "/party/guests/0/notes/…: Input",
         ),
         (
             {"party": {"guests": [{}, {}]}},
-            "wrong type: party; /guests/0/name: is required; /guests/1/name: is required",
+            "/party/guests/0/name: is required; /party/guests/1/name: is required",
         ),
     ):
         with pytest.raises(ValueError, match=text) as raised:
@@ -324,5 +325,17 @@ def test_an_alias_that_refers_to_itself() -> None:
     exec("type Json = dict[str, Json] | list[Json] | int\ndef store(value: Json) -> Json: return value", names)
     function = RegisteredFunction(names["store"], role="tool")
     assert function.convert({"value": {"a": [1, {}]}}) == {"value": {"a": [1, {}]}}
-    with pytest.raises(ValueError, match=r"^wrong type: value"):
+    with pytest.raises(ValueError, match=r"^/value: "):
         function.convert({"value": {"a": "text"}})
+
+
+def test_a_value_of_the_wrong_form_is_named_with_its_place_and_the_rule() -> None:
+    def buy(price: Decimal, prices: list[Decimal]) -> None: ...
+
+    function = RegisteredFunction(buy)
+    for arguments, text in (
+        ({"price": "SECRET", "prices": []}, "/price: Invalid decimal string"),
+        ({"price": "1", "prices": ["1", "SECRET"]}, "/prices/1: Invalid decimal string"),
+    ):
+        with pytest.raises(ValueError, match=f"^{text}$"):
+            function.convert(arguments, strict=False)

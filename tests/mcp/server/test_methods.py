@@ -185,8 +185,8 @@ async def test_prompts() -> None:
         ({"name": "review"}, "arguments: missing: code"),
         ({"name": "review", "arguments": {"code": 1}}, "arguments must be an object of strings"),
         ({"name": "review", "arguments": {"code": "", "x": ""}}, "arguments: unknown name; expected: code, language"),
-        ({"name": "review", "arguments": {"code": "", "language": "B"}}, "arguments: wrong type: language"),
-        ({"name": "dialogue", "arguments": {"count": "many"}}, "arguments: wrong type: count"),
+        ({"name": "review", "arguments": {"code": "", "language": "B"}}, "arguments: /language: Invalid enum value"),
+        ({"name": "dialogue", "arguments": {"count": "many"}}, "arguments: /count: Expected `int`, got `str`"),
     ],
 )
 async def test_an_invalid_request_for_a_prompt(params: dict[str, Any], message: str) -> None:
@@ -365,7 +365,6 @@ async def test_arguments_that_are_json_texts() -> None:
         for words in ("[1]", "[", '"a"', "a"):
             text = await call(words=words, options="{}", text="c")
             assert sorted(text.splitlines()) == [
-                '/options: is not of type "object"',
                 '/words: is not of type "array"',
                 "Invalid arguments for tool join:",
             ]
@@ -499,7 +498,7 @@ async def test_an_argument_of_a_prompt_is_a_json_text_where_the_function_takes_a
         assert result["messages"][0]["content"]["text"] == "3 Chain(next=None)"
         for numbers in ("1, 2", '["SECRET"]', "[1"):
             error = await client.error("prompts/get", {"name": "total", "arguments": {"numbers": numbers}})
-            assert error[:2] == (-32602, "arguments: wrong type: numbers")
+            assert error[:2] == (-32602, "arguments: /numbers: Expected `array`, got `str`")
 
 
 async def test_params_that_nest_too_deep_for_their_class_are_invalid(caplog: pytest.LogCaptureFixture) -> None:
