@@ -43,7 +43,10 @@ class Frame(NamedTuple):
     hint: Hint | None = None
 
 
-def frame(payload: bytes, framing: Literal["newline", "content-length", "sse", "concatenated"] = "newline") -> bytes:
+def frame(
+    payload: bytes | bytearray | memoryview,
+    framing: Literal["newline", "content-length", "sse", "concatenated"] = "newline",
+) -> bytes:
     """Return one JSON text as a frame.
 
     Args:

@@ -127,7 +127,7 @@ class EventDecoder:
         )
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Event]:
-        """Return the events that end in `data`."""
+        """Return the events that end in `data`. Raises TypeError if it is not bytes."""
         return [found for found, _ in self.read(data) if isinstance(found, Event)]
 
     def read(self, data: bytes | bytearray | memoryview) -> list[tuple[Event | bytes, int]]:
@@ -136,7 +136,7 @@ class EventDecoder:
         Each has the offset in the stream, counted from 0, at which the first data of the event, or the line, begins.
         """
         found: list[tuple[Event | bytes, int]] = []
-        chunk = bytes(data)
+        chunk = data if type(data) is bytes else bytes(memoryview(data))  # `bytes(5)` would be five NULs
         at = 0
         if chunk and self._after_return:
             self._after_return = False

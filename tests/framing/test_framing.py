@@ -223,6 +223,24 @@ class TestFrame:
         with pytest.raises(ValueError, match=r'^framing must be "newline", "content-length", "sse" or "concatenated"$'):
             frame(b"{}", framing)
 
+    @rows("framing", ["newline", "content-length", "sse", "concatenated"])
+    def test_buffers(self, framing: Any) -> None:
+        """They are copied whole, whatever their shape, so that a frame does not change with them."""
+        line = bytearray(b"{}\n")
+        shapes = [
+            line,
+            memoryview(line),
+            memoryview(b"{.}.\n")[::2],
+            memoryview(b"{}  ").cast("I"),
+            memoryview(b"{}\n").cast("c"),
+        ]
+        found = [frame(shape, framing) for shape in shapes]
+        line[:] = b"[]\n"
+        assert found == [frame(text, framing) for text in (b"{}\n", b"{}\n", b"{}\n", b"{}  ", b"{}\n")]
+        for wrong in ("{}", 2, None, [123, 125]):
+            with pytest.raises(TypeError, match="bytes-like"):
+                frame(wrong, framing)  # type: ignore[arg-type]
+
     @rows("framing", ["newline", "content-length", "sse"])
     def test_frames_read_back(self, framing: Any) -> None:
         texts = [b"{}", b'{"a":"\xe2\x80\xa8"}', b"1", b"[" + 1000 * b" " + b"]"]

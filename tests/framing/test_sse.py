@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tracemalloc
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -293,6 +294,12 @@ def test_any_chunking(lines: list[bytes], ends: list[bytes], sizes: list[int], t
 
 
 # Writing
+
+
+@rows("data", [5, "data: a\n\n", None, [100]])
+def test_what_is_not_bytes_is_refused(data: Any) -> None:
+    with pytest.raises(TypeError, match="bytes-like"):
+        EventDecoder().feed(data)
 
 
 def test_encode() -> None:
