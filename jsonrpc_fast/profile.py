@@ -120,6 +120,16 @@ class Profile:
         return dataclasses.replace(self, **changes)
 
 
+def plain_profile(profile: Profile) -> Profile:
+    """Return a profile of which no field runs code of a subclass: `profile` itself, or a copy of a subclass's."""
+    if type(profile) is Profile:
+        return profile
+    plain: Profile = object.__new__(Profile)
+    for field in dataclasses.fields(Profile):
+        object.__setattr__(plain, field.name, getattr(profile, field.name))
+    return plain
+
+
 _PERMISSIONS: Final = (
     "null_request_ids",
     "null_result_ids",

@@ -13,17 +13,17 @@ Rules:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import MethodType
 from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, overload
 
-from .codec import Error, Notification, ParseError, Raw, Request, Response, parse
-from .codec._json import has_surrogates, is_integer_longer, is_longer
-from .codes import RPC_MESSAGES, ErrorCode, ParseErrorCode, is_error_code
-from .profile import JSONRPC, Profile
-from .types import ENVELOPE_MEMBERS, ERROR_MEMBERS, MessageId
+from .codec import Error, Notification, ParseError, Raw, Request, Response, parse, rules
+from .codec._kinds import kinds_of
+from .codec.rules import Kinds
+from .codes import RPC_MESSAGES, ErrorCode, ParseErrorCode
+from .profile import JSONRPC, Profile, plain_profile
+from .types import MessageId
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,12 +32,22 @@ ExpectedKind = Literal["request", "notification", "response", "batch"]
 
 _CLASSES: Final[dict[str, Any]] = {"request": Request, "notification": Notification, "response": Response}
 
-# The texts of codes, for a message of a known kind.
-_MISSING_ID: Final = "id is missing"
-_MISSING_METHOD: Final = "method is missing"
-_NEITHER: Final = "the response has no result or error"
 _NO_BATCH: Final = "the batch is not an array"
 _WRONG_MEMBER: Final = "a {} does not have this member"
+_TEXTS: Final = {
+    (ParseErrorCode.MISSING_ID, "id"): "id is missing",
+    (ParseErrorCode.MISSING_METHOD, "method"): "method is missing",
+    (ParseErrorCode.MISSING_METHOD, ""): "the response has no result or error",
+    **{
+        (code, member): _WRONG_MEMBER
+        for code, members in (
+            (ParseErrorCode.AMBIGUOUS_MESSAGE, ("method", "result", "error")),
+            (ParseErrorCode.UNEXPECTED_MEMBER, ("id", "params")),
+        )
+        for member in members
+    },
+}
+"""The texts of faults in a message of a known kind, where they differ from that of the code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +141,7 @@ class JsonRpcValidator:
     def __init__(self, profile: Profile = JSONRPC) -> None:
         if not isinstance(profile, Profile):
             raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
-        self._profile = profile
+        self._profile = plain_profile(profile).replace(empty_methods=False)
 
     @_OnClassToo
     def validate_request(self, obj: object) -> Report:
@@ -158,151 +168,37 @@ class JsonRpcValidator:
         if isinstance(parsed, ParseError):
             return Report(False, (_fault(parsed.code),), "batch")
         items = tuple(
-            _with_reply_kind(self._validate(item, _kind_of(item, profile), index), parsed[index])
+            _with_reply_kind(
+                self._validate(item, rules.apparent_kind(self._kinds(item), profile), index), parsed[index]
+            )
             for index, item in enumerate(obj)
         )
         errors = tuple(fault for item in items for fault in item.errors)
         return Report(not errors, errors, "batch", items=items)
 
-    def _validate(self, obj: object, kind: ExpectedKind, index: int | None = None) -> Report:
-        # A valid message costs one `parse`, and the two cannot disagree.
+    def _validate(self, obj: object, kind: rules.ExpectedKind, index: int | None = None) -> Report:
+        # A valid message costs one `parse`.
         message: Any = ParseError.not_an_object() if isinstance(obj, list) else parse(obj, self._profile)
-        if type(message) is _CLASSES[kind] and (kind == "response" or message.method):
-            return Report(True, (), kind, None if isinstance(message, Notification) else message.id)
-        errors = tuple(_faults(obj, kind, self._profile, index))
-        return Report(False, errors, kind, None if isinstance(message, Notification) else message.id)
+        id = None if isinstance(message, Notification) else message.id
+        if type(message) is _CLASSES[kind]:
+            return Report(True, (), kind, id)
+        return Report(False, tuple(_faults(self._kinds(obj), kind, self._profile, index)), kind, id)
+
+    def _kinds(self, obj: object) -> Kinds:
+        return rules.kinds_of_bits(kinds_of(obj, self._profile.limits, Raw))
 
 
-def _faults(obj: object, kind: ExpectedKind, profile: Profile, index: int | None) -> Iterator[Fault]:
+def _faults(kinds: Kinds, kind: rules.ExpectedKind, profile: Profile, index: int | None) -> Iterator[Fault]:
     """Every fault of a message of an expected kind, in the order of `parse`."""
-    if not isinstance(obj, dict):
-        yield _fault(ParseErrorCode.NOT_AN_OBJECT, "", index)
-        return
-    method, id = obj.get("method"), obj.get("id")
-    if isinstance(method, str) and is_longer(method, profile.limits.method_bytes):
-        yield _fault(ParseErrorCode.METHOD_TOO_LONG, "/method", index)
-    if _is_id_too_long(id, profile):
-        yield _fault(ParseErrorCode.ID_TOO_LONG, "/id", index)
-    if "jsonrpc" not in obj:
-        if not profile.optional_jsonrpc:
-            yield _fault(ParseErrorCode.MISSING_JSONRPC, "/jsonrpc", index)
-    elif obj["jsonrpc"] != "2.0":
-        yield _fault(ParseErrorCode.INVALID_JSONRPC_VERSION, "/jsonrpc", index)
-    yield from _response_faults(obj, profile, index) if kind == "response" else _call_faults(obj, kind, profile, index)
-    if not profile.extra_members and not obj.keys() <= ENVELOPE_MEMBERS:
-        yield _fault(ParseErrorCode.UNEXPECTED_MEMBER, "", index)
-
-
-def _call_faults(obj: dict[str, Any], kind: ExpectedKind, profile: Profile, index: int | None) -> Iterator[Fault]:
-    if "id" not in obj or _has_null_for_no_id(obj, profile):
-        if kind == "request":
-            yield Fault(ParseErrorCode.MISSING_ID, "/id", _MISSING_ID, index)
-    elif kind == "notification":
-        yield Fault(ParseErrorCode.UNEXPECTED_MEMBER, "/id", _WRONG_MEMBER.format(kind), index)
-    elif not _is_valid_id(obj["id"], profile.null_request_ids, profile):
-        yield _fault(ParseErrorCode.INVALID_ID_TYPE, "/id", index)
-    for name in ("result", "error"):
-        if name in obj:
-            yield Fault(ParseErrorCode.AMBIGUOUS_MESSAGE, f"/{name}", _WRONG_MEMBER.format(kind), index)
-    if "method" not in obj:
-        yield Fault(ParseErrorCode.MISSING_METHOD, "/method", _MISSING_METHOD, index)
-    elif not isinstance(obj["method"], str):
-        yield _fault(ParseErrorCode.INVALID_METHOD_TYPE, "/method", index)
-    elif not obj["method"]:
-        yield _fault(ParseErrorCode.EMPTY_METHOD, "/method", index)
-    if "params" in obj and not _are_valid_params(obj["params"], profile):
-        yield _fault(ParseErrorCode.INVALID_PARAMS_TYPE, "/params", index)
-
-
-def _response_faults(obj: dict[str, Any], profile: Profile, index: int | None) -> Iterator[Fault]:
-    for name in ("method", "params"):
-        # `params` is an extra member, ignored unless the profile refuses those.
-        if name in obj and (name == "method" or not profile.extra_members):
-            code = ParseErrorCode.AMBIGUOUS_MESSAGE if name == "method" else ParseErrorCode.UNEXPECTED_MEMBER
-            yield Fault(code, f"/{name}", _WRONG_MEMBER.format("response"), index)
-    present = {name for name in ("result", "error") if name in obj}
-    if profile.null_companions and len(present) == 2:
-        if _is_null(obj["error"]):
-            present = {"result"}
-        elif _is_null(obj["result"]):
-            present = {"error"}
-    is_error = present == {"error"}
-    if "id" not in obj:
-        if not (is_error and profile.errors_without_id):
-            yield Fault(ParseErrorCode.MISSING_ID, "/id", _MISSING_ID, index)
-    elif not _is_valid_id(obj["id"], is_error or profile.null_result_ids, profile):
-        yield _fault(ParseErrorCode.INVALID_ID_TYPE, "/id", index)
-    if not present:
-        yield Fault(ParseErrorCode.MISSING_METHOD, "", _NEITHER, index)
-    if len(present) == 2:
-        yield _fault(ParseErrorCode.RESULT_AND_ERROR, "", index)
-    if "result" in present and profile.object_results and not _is_object(obj["result"]):
-        yield _fault(ParseErrorCode.INVALID_RESULT_TYPE, "/result", index)
-    if "error" in present:
-        yield from _error_faults(obj["error"], profile, index)
-
-
-def _error_faults(error: object, profile: Profile, index: int | None) -> Iterator[Fault]:
-    if not isinstance(error, dict):
-        yield _fault(ParseErrorCode.INVALID_ERROR_TYPE, "/error", index)
-        return
-    if not is_error_code(error.get("code")):
-        yield _fault(ParseErrorCode.INVALID_ERROR_CODE, "/error/code", index)
-    if not isinstance(error.get("message"), str):
-        yield _fault(ParseErrorCode.INVALID_ERROR_MESSAGE, "/error/message", index)
-    if not profile.extra_members and not error.keys() <= ERROR_MEMBERS:
-        yield _fault(ParseErrorCode.UNEXPECTED_MEMBER, "/error", index)
-
-
-def _has_null_for_no_id(obj: dict[str, Any], profile: Profile) -> bool:
-    """Whether the null id of an object marks a notification of JSON-RPC 1.0."""
-    return profile.optional_jsonrpc and "jsonrpc" not in obj and obj.get("id", "") is None
-
-
-def _kind_of(item: object, profile: Profile) -> ExpectedKind:
-    """The kind of an item of a batch, by the same members as in `parse`."""
-    if not isinstance(item, dict) or "method" in item or not item.keys() & {"result", "error"}:
-        is_notification = (
-            isinstance(item, dict) and "method" in item and ("id" not in item or _has_null_for_no_id(item, profile))
-        )
-        return "notification" if is_notification else "request"
-    return "response"
+    for code, member in rules.faults(kinds, profile, kind):
+        text = _TEXTS.get((code, member), code.value).format(kind)
+        yield Fault(code, f"/{member}" if member else "", text, index)
 
 
 def _with_reply_kind(report: Report, parsed: object) -> Report:
     """The report, as one on a request if the sender of an invalid notification expects a reply."""
     is_request = report.kind == "notification" and isinstance(parsed, ParseError) and parsed.reply_expected
     return replace(report, kind="request") if is_request else report
-
-
-def _is_valid_id(id: object, null_allowed: bool, profile: Profile) -> bool:
-    if isinstance(id, str):
-        return not has_surrogates(id)
-    if isinstance(id, float):
-        return profile.float_ids and math.isfinite(id)
-    return null_allowed if id is None else isinstance(id, int) and not isinstance(id, bool)
-
-
-def _is_id_too_long(id: object, profile: Profile) -> bool:
-    limit = profile.limits.id_bytes
-    if isinstance(id, str):
-        return is_longer(id, limit)
-    return isinstance(id, int) and is_integer_longer(id, limit)
-
-
-def _are_valid_params(params: object, profile: Profile) -> bool:
-    if _is_object(params) or (profile.null_params and _is_null(params)):
-        return True
-    is_array = isinstance(params, list) or (isinstance(params, Raw) and bytes(params).startswith(b"["))
-    return profile.array_params and is_array
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict) or (isinstance(value, Raw) and bytes(value).startswith(b"{"))
-
-
-def _is_null(value: object) -> bool:
-    return value is None or (isinstance(value, Raw) and bytes(value) == b"null")
 
 
 def _fault(code: ParseErrorCode, path: str = "", index: int | None = None) -> Fault:

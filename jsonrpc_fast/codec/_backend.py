@@ -79,8 +79,7 @@ if BACKEND == "python" and not TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from ._json import dumps as dumps
-    from ._pure import (
-        Decoder,
+    from ._messages import (
         Error,
         Message,
         Notification,
@@ -90,19 +89,14 @@ if TYPE_CHECKING:
         RawMessage,
         Request,
         Response,
-        answer,
-        classify,
-        decode,
-        decode_dict,
         encode,
-        encode_dict,
         encode_error,
         encode_many,
         encode_notification,
         encode_request,
         encode_result,
-        parse,
     )
+    from ._pure import Decoder, answer, classify, decode, decode_dict, encode_dict, parse
 else:
     Request = backend.Request
     Notification = backend.Notification

@@ -5,7 +5,7 @@ Rules:
   - the fast path (`read_text_fast`) reads a valid message of a usual form in one pass, and leaves every other text to the
     slow path;
   - the slow path (`decode_slow`) scans the text to the last byte, and only then makes objects of its payloads;
-  - `check_message` checks the members of a message, whether they come from the scanner or from a dict;
+  - both name the kinds of the members, and a table has the verdict of `rules.py` on them (`rules.pxi`);
   - no directive disables Cython's checks. Functions that read through pointers argue their bounds, mostly in
     `_scanner.pxd`.
 
@@ -47,7 +47,7 @@ from cpython.object cimport Py_EQ, PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_Substring
 from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memchr, memcmp, memcpy
 
 cdef extern from *:
@@ -116,7 +116,7 @@ from ..framing.frames import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
 from ..framing.frames import Frame
 from ..framing.hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES
 from ..profile import HEAD_BYTES as _HEAD_BYTES
-from ..profile import JSONRPC, Profile
+from ..profile import JSONRPC, Profile, plain_profile
 from ..profile import MAX_DEPTH as _MAX_DEPTH
 from ..profile import MAX_ID_BYTES as _MAX_ID_BYTES
 from ..types import BYTE_ORDER_MARK as _BYTE_ORDER_MARK
@@ -147,6 +147,11 @@ from ._json import loads as _loads
 from ._pickling import remake
 from ._stream import M as _M
 from ._stream import StreamDecoder
+from .rules import KIND_BITS as _KIND_BITS
+from .rules import MAX_PROFILES, MESSAGE_KINDS, VERDICTS
+from .rules import bits as bits_of
+from .rules import batch_fault as find_batch_fault
+from .rules import verdict as find_verdict
 
 cdef extern from "Python.h":
     object PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
@@ -179,6 +184,7 @@ cdef object dumps_unchecked = _dumps_unchecked
 cdef object ZERO = 0
 cdef object ABSENT = object()  # the value of an absent member
 cdef Py_ssize_t MAX_DEPTH = _MAX_DEPTH
+cdef int KIND_BITS = _KIND_BITS
 cdef Py_ssize_t MAX_WRITTEN_DEPTH = _MAX_WRITTEN_DEPTH
 cdef Py_ssize_t SHOWN_BYTES = _SHOWN_BYTES
 cdef str DATACLASS_FIELDS = "__dataclass_fields__"

@@ -150,68 +150,6 @@ def scan_head(text: bytes) -> Head | None:
     return head
 
 
-def scan_proven(text: bytes, is_batch: bool) -> list[Envelope]:
-    """Return the envelopes in `text`, which is JSON: an object with members, or an array of objects with members.
-
-    Depths and widths are not set. Split at its quotes, the text is outside and inside strings in turn. The brackets
-    outside give the depth of each string.
-    """
-    masked = text.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in text else text
-    parts = masked.split(b'"')
-    outside = parts[::2]
-    brackets = b'"'.join(outside).translate(None, _NOT_BRACKETS).split(b'"')
-    depths = accumulate(map(_Deltas().__getitem__, brackets))
-    ends = list(accumulate(map(len, parts)))
-    level = 2 if is_batch else 1
-    envelopes: list[Envelope] = []
-    members: dict[str, Value] = {}
-    duplicates = unexpected = False
-    opened = 0  # where the current object begins
-    name, start = "", 0  # of the current member
-
-    def end_member(end: int) -> None:
-        if name in ENVELOPE_MEMBERS:
-            members[name] = Value(start, start + len(text[start:end].rstrip(b" \t\n\r")), 0, False)
-
-    for index in [index for index, depth in enumerate(depths) if depth == level]:
-        before = outside[index].rstrip(b" \t\n\r")
-        if before.endswith(b":"):
-            continue  # a value
-        at = ends[2 * index] + 2 * index  # the opening quote of the name
-        before_at = at - len(outside[index])
-        if before.endswith(b"{"):
-            if before_at:
-                end_member(text.rindex(b"}", before_at, before_at + len(before) - 1))
-                envelopes.append(Envelope(members, 0, duplicates, unexpected, opened))
-            opened = before_at + len(before) - 1
-            members = {}
-            duplicates = unexpected = False
-        else:
-            end_member(before_at + len(before) - 1)
-        end = ends[2 * index + 1] + 2 * index + 2
-        name = _member_name(text[at:end])
-        if name in ENVELOPE_MEMBERS:
-            duplicates = duplicates or name in members
-        else:
-            unexpected = True
-        start = _skip_space(text, text.index(b":", end) + 1)
-    last = len(text.rstrip(b" \t\n\r"))
-    if is_batch:
-        last = len(text[: last - 1].rstrip(b" \t\n\r"))
-    end_member(last - 1)
-    envelopes.append(Envelope(members, 0, duplicates, unexpected, opened))
-    return envelopes
-
-
-class _Deltas(dict[bytes, int]):
-    """The change of depth by a run of brackets."""
-
-    def __missing__(self, brackets: bytes) -> int:
-        opened = brackets.count(b"{") + brackets.count(b"[")
-        delta = self[brackets] = 2 * opened - len(brackets)
-        return delta
-
-
 def scan_value(text: bytes) -> Value:
     """Return the place of the single value in `text`, which is UTF-8. Raises Malformed."""
     value = _scan_value(text, _skip_space(text, 0), any_width=False)

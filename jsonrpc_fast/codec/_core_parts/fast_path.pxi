@@ -1,7 +1,8 @@
 """The fast path: envelope and payload of a message in one forward pass.
 
 It reads valid messages with their members in any order and spacing, if names, method and id are ASCII without escapes,
-and the id is a string or an integer of up to 18 digits. The slow path reads every other text from its beginning.
+and the id is a string or an integer of up to 18 digits. It knows no rule: the table of the profile says whether kinds
+make a valid message. The slow path reads every other text from its beginning.
 """
 
 
@@ -31,7 +32,7 @@ cdef struct Members "jsonrpc_fast_members":
     const uint8_t* id_end
     int64_t number  # the id where it is a number
     bint has_number
-    bint has_version
+    uint32_t kinds  # of the other members
     Member kind  # of the payload; MEMBER_UNKNOWN: there is none
     PyObject* payload  # owned; NULL: there is none
 
@@ -272,9 +273,7 @@ cdef PyObject* read_object_fast(
     cdef Members members
     members.payload = NULL
     try:
-        if not read_members(reader, at, rules, raw, is_item, &members) or not members.has_version:
-            return NULL
-        return response_of(&members, rules) if members.method == NULL else call_of(&members, rules)
+        return message_of_members(&members, rules) if read_members(reader, at, rules, raw, is_item, &members) else NULL
     finally:
         drop_if_any(members.payload)
 
@@ -319,10 +318,10 @@ cdef inline bint read_members "jsonrpc_fast_read_members"(
     members.method = NULL
     members.id = NULL
     members.has_number = False
-    members.has_version = False
+    members.kinds = 0
     members.kind = MEMBER_UNKNOWN
     if end - at >= 18 and memcmp(at, b'{"jsonrpc":"2.0","', 18) == 0:
-        members.has_version = True
+        members.kinds = VERSION_KIND
         at = past_id_and_method(reader, at + 17, rules, members)
         if at[0] == c"}":
             reader.at = at + 1
@@ -387,13 +386,14 @@ cdef inline bint read_members "jsonrpc_fast_read_members"(
                 return False
             at = reader.at
         elif member == MEMBER_JSONRPC:
-            if members.has_version or end - at < 5 or memcmp(at, b'"2.0"', 5) != 0:
+            if members.kinds & VERSION_KIND or end - at < 5 or memcmp(at, b'"2.0"', 5) != 0:
                 return False
-            members.has_version = True
+            members.kinds |= VERSION_KIND
             at += 5
         else:
             if not rules.ignores_extra:
                 return False
+            members.kinds |= HAS_EXTRA
             at = skip_unread(reader, at, rules, 0, &skipped)
             if at == NULL:
                 return False
@@ -420,59 +420,65 @@ cdef inline PyObject* moved_payload(Members* members) noexcept:
     return payload if payload != NULL else held(None)
 
 
-cdef inline PyObject* call_of(Members* members, Rules rules) except? NULL:
-    cdef Py_ssize_t size = members.method_end - members.method
+cdef inline PyObject* message_of_members(Members* members, Rules rules) except? NULL:
+    """The message with these members; NULL if it is invalid, or has null params, which may be a `Raw`."""
     cdef PyObject* method
-    cdef PyObject* id
-    cdef bint tracked = False
-    if size == 0 and not rules.empty_methods:
+    cdef PyObject* id = NULL
+    cdef PyObject* payload
+    cdef bint tracked
+    cdef uint32_t kinds = kinds_of_members(members)
+    cdef Verdict* verdict = verdict_on(rules, kinds)
+    if verdict.rule != NULL or kinds & PARAMS_MASK == NULL_PARAMS:
         return NULL
-    if members.kind != MEMBER_UNKNOWN:
-        if members.kind != MEMBER_PARAMS or not is_object_or_array_read(members.payload, rules.array_params):
+    tracked = members.payload != NULL and can_be_in_cycle(members.payload)
+    if members.has_number or members.id != NULL:
+        id = id_in(members)
+        if unlikely(id == NULL):
             return NULL
-        tracked = can_be_in_cycle(members.payload)
-    method = name_at(members.method, size)
+    if members.method == NULL:
+        if id == NULL:
+            id = held(None)
+        payload = moved_payload(members)
+        if verdict.kind == AN_ERROR:
+            return new_response(id, held(None), payload, True)
+        return new_response(id, payload, held(None), tracked)
+    method = name_at(members.method, members.method_end - members.method)
     if unlikely(method == NULL):
+        drop_if_any(id)
         return NULL
-    if not members.has_number and members.id == NULL:
+    if id == NULL:
         return new_notification(method, moved_payload(members), tracked)
-    id = id_in(members)
-    if unlikely(id == NULL):
-        drop(method)
-        return NULL
     return new_request(id, method, moved_payload(members), tracked)
 
 
-cdef inline PyObject* response_of(Members* members, Rules rules) except? NULL:
-    cdef PyObject* id
-    cdef PyObject* payload
-    if not members.has_number and members.id == NULL:
-        return NULL
-    if members.kind != MEMBER_ERROR:
-        if members.kind != MEMBER_RESULT:
-            return NULL
-        if rules.object_results and not is_object_or_array_read(members.payload, False):
-            return NULL
-    id = id_in(members)
-    if unlikely(id == NULL):
-        return NULL
-    payload = moved_payload(members)
-    if members.kind == MEMBER_ERROR:
-        return new_response(id, held(None), payload, True)
-    return new_response(id, payload, held(None), can_be_in_cycle(payload))
+cdef inline uint32_t kinds_of_members(Members* members) noexcept:
+    cdef uint32_t kinds = members.kinds
+    if members.has_number:
+        kinds |= INTEGER_ID
+    elif members.id != NULL:
+        kinds |= STRING_ID
+    if members.method != NULL:
+        kinds |= METHOD if members.method_end > members.method else EMPTY_METHOD
+    if members.payload == NULL:
+        return kinds
+    if members.kind == MEMBER_PARAMS:
+        return kinds | kind_of_payload(members.payload, NULL_PARAMS, OBJECT_PARAMS, ARRAY_PARAMS, OTHER_PARAMS)
+    if members.kind == MEMBER_RESULT:
+        return kinds | kind_of_payload(members.payload, NULL_RESULT, OBJECT_RESULT, OTHER_RESULT, OTHER_RESULT)
+    return kinds | OBJECT_ERROR | HAS_ERROR_CODE | HAS_ERROR_MESSAGE
 
 
-cdef inline bint is_object_or_array_read(PyObject* value, bint array_allowed) noexcept:
-    """As `is_object_or_array`, for what `payload_at` returns."""
-    cdef uint8_t first
+cdef inline uint32_t kind_of_payload(
+    PyObject* value, uint32_t null, uint32_t object_, uint32_t array, uint32_t other
+) noexcept:
+    """The kind of what `payload_at` returns."""
     if is_dict(value):
-        return True
+        return object_
     if is_list(value):
-        return array_allowed
-    if <PyObject*>type_of(value) != <PyObject*>Raw:
-        return False
-    first = (<Raw>value).start[0]
-    return first == c"{" or (first == c"[" and array_allowed)
+        return array
+    if <PyObject*>type_of(value) == <PyObject*>Raw:
+        return kind_of_token((<Raw>value).start[0], null, object_, array, other)
+    return null if value == <PyObject*>None else other
 
 
 cdef inline PyObject* read_text_fast(

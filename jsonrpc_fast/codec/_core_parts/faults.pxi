@@ -49,33 +49,12 @@ cdef class Rule:
             self.args.append(args_of(code, hint))
 
 
-cdef Rule AMBIGUOUS_MESSAGE = Rule(ParseErrorCode.AMBIGUOUS_MESSAGE)
-cdef Rule BATCH_NOT_ALLOWED = Rule(ParseErrorCode.BATCH_NOT_ALLOWED)
-cdef Rule BATCH_TOO_LARGE = Rule(ParseErrorCode.BATCH_TOO_LARGE)
-cdef Rule DUPLICATE_MEMBER = Rule(ParseErrorCode.DUPLICATE_MEMBER)
-cdef Rule EMPTY_BATCH = Rule(ParseErrorCode.EMPTY_BATCH)
-cdef Rule EMPTY_METHOD = Rule(ParseErrorCode.EMPTY_METHOD)
-cdef Rule ID_TOO_LONG = Rule(ParseErrorCode.ID_TOO_LONG)
-cdef Rule INTEGER_TOO_LARGE = Rule(ParseErrorCode.INTEGER_TOO_LARGE)
-cdef Rule INVALID_ERROR_CODE = Rule(ParseErrorCode.INVALID_ERROR_CODE)
-cdef Rule INVALID_ERROR_MESSAGE = Rule(ParseErrorCode.INVALID_ERROR_MESSAGE)
-cdef Rule INVALID_ERROR_TYPE = Rule(ParseErrorCode.INVALID_ERROR_TYPE)
-cdef Rule INVALID_ID_TYPE = Rule(ParseErrorCode.INVALID_ID_TYPE)
-cdef Rule INVALID_JSONRPC_VERSION = Rule(ParseErrorCode.INVALID_JSONRPC_VERSION)
-cdef Rule INVALID_METHOD_TYPE = Rule(ParseErrorCode.INVALID_METHOD_TYPE)
-cdef Rule INVALID_PARAMS_TYPE = Rule(ParseErrorCode.INVALID_PARAMS_TYPE)
-cdef Rule INVALID_RESULT_TYPE = Rule(ParseErrorCode.INVALID_RESULT_TYPE)
-cdef Rule INVALID_UTF8 = Rule(ParseErrorCode.INVALID_UTF8)
-cdef Rule MALFORMED_JSON = Rule(ParseErrorCode.MALFORMED_JSON)
-cdef Rule MESSAGE_TOO_LARGE = Rule(ParseErrorCode.MESSAGE_TOO_LARGE)
-cdef Rule METHOD_TOO_LONG = Rule(ParseErrorCode.METHOD_TOO_LONG)
-cdef Rule MISSING_ID = Rule(ParseErrorCode.MISSING_ID)
-cdef Rule MISSING_JSONRPC = Rule(ParseErrorCode.MISSING_JSONRPC)
-cdef Rule MISSING_METHOD = Rule(ParseErrorCode.MISSING_METHOD)
-cdef Rule NOT_AN_OBJECT = Rule(ParseErrorCode.NOT_AN_OBJECT)
-cdef Rule RESULT_AND_ERROR = Rule(ParseErrorCode.RESULT_AND_ERROR)
-cdef Rule TOO_DEEP = Rule(ParseErrorCode.TOO_DEEP)
-cdef Rule UNEXPECTED_MEMBER = Rule(ParseErrorCode.UNEXPECTED_MEMBER)
+cdef dict RULES = {code: Rule(code) for code in ParseErrorCode}
+# The faults of a text, which no rule of a message is about.
+cdef Rule INVALID_UTF8 = RULES[ParseErrorCode.INVALID_UTF8]
+cdef Rule MALFORMED_JSON = RULES[ParseErrorCode.MALFORMED_JSON]
+cdef Rule MESSAGE_TOO_LARGE = RULES[ParseErrorCode.MESSAGE_TOO_LARGE]
+cdef Rule TOO_DEEP = RULES[ParseErrorCode.TOO_DEEP]
 
 
 cdef object make_fault(Rule rule, id=None, offset=None, index=None, bint reply_expected=True):

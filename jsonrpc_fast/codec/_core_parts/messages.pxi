@@ -447,12 +447,11 @@ cdef class Error:
         """
         cdef Rules rules = rules_of(profile)
         try:
-            error = check_error_object(obj, rules)
+            return error_or_none(obj, rules)
         except (MemoryError, RecursionError):
             raise
         except Exception:  # from the comparison of a key
             return None
-        return error if type(error) is Error else None
 
     def to_dict(self):
         """Return the error as a dict. `data` is shared, not copied."""

@@ -1,24 +1,92 @@
-"""The rules, in the order of `_pure._check_message`, which gives the reasons."""
+"""From kinds to verdicts, and from the members of a dict to their kinds. `rules.py` has the rules; none stands here.
+
+Each profile has a table of bytes, which is filled on demand: a number of kinds that it does not hold yet is a question to
+`rules.verdict`, a Python function. Its answer depends on nothing else, so the question may be asked again at any time,
+also by code that the garbage collector runs meanwhile. An exception leaves the table as it was.
+"""
+
+cdef enum:
+    # The kinds of nearly all messages differ in these bits only, so that a profile has one or two pages.
+    PAGE_BITS = 13
+    PAGE_BYTES = 1 << PAGE_BITS
+
+
+cdef enum MessageKind:
+    # In the order of `rules.MessageKind`.
+    A_REQUEST
+    A_NOTIFICATION
+    A_RESULT
+    AN_ERROR
+
+
+cdef struct Verdict:
+    PyObject* rule  # the broken one, held by `RULES`; NULL: the message is valid
+    MessageKind kind
+    bint is_id_certain
+    bint reply_expected
+
+
+cdef Verdict[256] verdicts  # one past the places in `VERDICTS`; 0 in a table means unknown
+cdef Py_ssize_t PAGES = 1 << (KIND_BITS - PAGE_BITS)
+
+cdef uint32_t VERSION_KIND = bits_of("jsonrpc", "2.0")
+cdef uint32_t OTHER_VERSION = bits_of("jsonrpc", "other")
+cdef uint32_t NULL_ID = bits_of("id", "null")
+cdef uint32_t INTEGER_ID = bits_of("id", "integer")
+cdef uint32_t STRING_ID = bits_of("id", "string")
+cdef uint32_t FLOAT_ID = bits_of("id", "float")
+cdef uint32_t LONG_ID = bits_of("id", "too long")
+cdef uint32_t OTHER_ID = bits_of("id", "other")
+cdef uint32_t METHOD = bits_of("method", "string")
+cdef uint32_t EMPTY_METHOD = bits_of("method", "empty")
+cdef uint32_t LONG_METHOD = bits_of("method", "too long")
+cdef uint32_t OTHER_METHOD = bits_of("method", "other")
+cdef uint32_t NULL_PARAMS = bits_of("params", "null")
+cdef uint32_t OBJECT_PARAMS = bits_of("params", "object")
+cdef uint32_t ARRAY_PARAMS = bits_of("params", "array")
+cdef uint32_t OTHER_PARAMS = bits_of("params", "other")
+cdef uint32_t PARAMS_MASK = NULL_PARAMS | OBJECT_PARAMS | ARRAY_PARAMS | OTHER_PARAMS
+cdef uint32_t NULL_RESULT = bits_of("result", "null")
+cdef uint32_t OBJECT_RESULT = bits_of("result", "object")
+cdef uint32_t OTHER_RESULT = bits_of("result", "other")
+cdef uint32_t NULL_ERROR = bits_of("error", "null")
+cdef uint32_t OBJECT_ERROR = bits_of("error", "object")
+cdef uint32_t OTHER_ERROR = bits_of("error", "other")
+cdef uint32_t HAS_ERROR_CODE = bits_of("has_error_code")
+cdef uint32_t HAS_ERROR_MESSAGE = bits_of("has_error_message")
+cdef uint32_t HAS_EXTRA_IN_ERROR = bits_of("has_extra_in_error")
+cdef uint32_t HAS_EXTRA = bits_of("has_extra")
+cdef uint32_t IS_TOO_DEEP = bits_of("is_too_deep")
+cdef uint32_t HAS_WIDE_INTEGER = bits_of("has_wide_integer")
+cdef uint32_t HAS_DUPLICATE = bits_of("has_duplicate")
+cdef uint32_t IS_NO_OBJECT = bits_of("is_no_object")
+
+
+cdef int set_verdicts() except -1:
+    cdef Verdict* verdict
+    for place, found in enumerate(VERDICTS):
+        verdict = &verdicts[<int>place + 1]
+        verdict.rule = NULL if found.fault is None else <PyObject*><Rule>RULES[found.fault]
+        verdict.kind = MESSAGE_KINDS.index(found.kind)
+        verdict.is_id_certain = found.is_id_certain
+        verdict.reply_expected = found.reply_expected
+    return 0
+
+
+set_verdicts()
 
 
 @cython.final
 @cython.auto_pickle(False)
 cdef class Rules:
-    """A profile in C types."""
+    """A profile in C types, and the verdicts in it so far."""
 
-    cdef object profile  # kept alive, so that no other profile gets its address
-    cdef bint null_request_ids
-    cdef bint null_result_ids
-    cdef bint float_ids
-    cdef bint errors_without_id
-    cdef bint optional_jsonrpc
-    cdef bint empty_methods
-    cdef bint array_params
-    cdef bint null_params
-    cdef bint null_companions
-    cdef bint object_results
-    cdef bint batches
-    cdef bint extra_members
+    cdef object owner  # the profile, kept alive so that no other profile gets its address
+    cdef object profile  # the same, without code of a subclass
+    cdef uint8_t** pages  # the table; NULL for a page without verdicts
+    cdef Rule fault_of_batches  # of each batch, or None
+    cdef Rule fault_of_large_batch
+    cdef Rule fault_of_empty_batch
     cdef bint keeps_extra
     cdef bint ignores_extra
     cdef bint big_ints_as_float
@@ -30,22 +98,14 @@ cdef class Rules:
     cdef Py_ssize_t id_bytes
 
     def __init__(self, profile):
+        self.owner = profile
+        self.profile = profile = plain_profile(profile)
         limits = profile.limits
-        self.profile = profile
-        self.null_request_ids = profile.null_request_ids
-        self.null_result_ids = profile.null_result_ids
-        self.float_ids = profile.float_ids
-        self.errors_without_id = profile.errors_without_id
-        self.optional_jsonrpc = profile.optional_jsonrpc
-        self.empty_methods = profile.empty_methods
-        self.array_params = profile.array_params
-        self.null_params = profile.null_params
-        self.null_companions = profile.null_companions
-        self.object_results = profile.object_results
-        self.batches = profile.batches
-        self.extra_members = bool(profile.extra_members)
+        self.fault_of_batches = RULES.get(find_batch_fault("allowed", profile))
+        self.fault_of_large_batch = RULES[find_batch_fault("too large", profile)]
+        self.fault_of_empty_batch = RULES[find_batch_fault("empty", profile)]
         self.keeps_extra = profile.extra_members == "keep"
-        self.ignores_extra = self.extra_members and not self.keeps_extra
+        self.ignores_extra = bool(profile.extra_members) and not self.keeps_extra
         self.big_ints_as_float = profile.big_ints == "float"
         self.big_ints_exact = profile.big_ints == "exact"
         self.message_bytes = limits.message_bytes
@@ -53,6 +113,35 @@ cdef class Rules:
         self.batch_items = limits.batch_items
         self.method_bytes = limits.method_bytes
         self.id_bytes = limits.id_bytes
+        if self.pages == NULL:
+            self.pages = <uint8_t**>calloc(PAGES, sizeof(uint8_t*))
+            if self.pages == NULL:
+                raise MemoryError
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        if self.pages != NULL:
+            for i in range(PAGES):
+                free(self.pages[i])
+            free(self.pages)
+
+
+cdef inline Verdict* verdict_on(Rules rules, uint32_t kinds) except NULL:
+    """The verdict on a message with these kinds."""
+    cdef uint8_t* page = rules.pages[kinds >> PAGE_BITS]
+    cdef uint8_t place = 0 if page == NULL else page[kinds & (PAGE_BYTES - 1)]
+    return &verdicts[place] if place != 0 else ask_verdict(rules, kinds)
+
+
+cdef Verdict* ask_verdict(Rules rules, uint32_t kinds) except NULL:
+    cdef uint8_t** page = &rules.pages[kinds >> PAGE_BITS]
+    cdef uint8_t place = find_verdict(kinds, rules.profile) + 1
+    if page[0] == NULL:
+        page[0] = <uint8_t*>calloc(PAGE_BYTES, 1)
+        if page[0] == NULL:
+            raise MemoryError
+    page[0][kinds & (PAGE_BYTES - 1)] = place
+    return &verdicts[place]
 
 
 cdef enum:
@@ -83,7 +172,7 @@ cdef Rules find_rules(profile, RulePlace* place):
         if not issubclass(type(profile), Profile):
             raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
         found = Rules(profile)
-        if len(known_rules) >= 64:
+        if len(known_rules) >= MAX_PROFILES:
             known_rules.clear()
         known_rules[<size_t><PyObject*>profile] = found
     old = place.rules
@@ -124,11 +213,13 @@ def parse(obj, profile=JSONRPC):
 
 
 cdef object batch_fault(Py_ssize_t items, Rules rules):
-    if not rules.batches:
-        return make_fault(BATCH_NOT_ALLOWED)
+    """The fault of a batch as a whole, or None."""
+    cdef Rule rule = rules.fault_of_batches
     if items > rules.batch_items:
-        return make_fault(BATCH_TOO_LARGE)
-    return None if items else make_fault(EMPTY_BATCH)
+        rule = rules.fault_of_large_batch
+    elif items == 0:
+        rule = rules.fault_of_empty_batch
+    return None if rule is None else make_fault(rule)
 
 
 cdef inline object member_of(dict obj, name):
@@ -136,84 +227,85 @@ cdef inline object member_of(dict obj, name):
     return ABSENT if value == NULL else <object>value
 
 
-cdef inline bint is_version(text) noexcept:
-    """Whether an exact str is "2.0"."""
-    return (
-        PyUnicode_IS_ASCII(text) and PyUnicode_GET_LENGTH(text) == 3 and memcmp(PyUnicode_DATA(text), b"2.0", 3) == 0
-    )
-
-
-cdef object check_call_fast(dict members, Rules rules):
-    """Fast path: the call in a dict with the standard members only; None for any other dict.
+cdef object check_dict(obj, Rules rules, index):
+    """The message in a dict, or its fault.
 
     Each member is owned: the `__eq__` of a key, or the garbage collector in any allocation, may run code that clears the
     dict.
     """
-    cdef int overflow = 0
-    jsonrpc = member_of(members, "jsonrpc")
-    method = member_of(members, "method")
-    if not PyUnicode_CheckExact(jsonrpc) or not is_version(jsonrpc):
-        return None
-    if not PyUnicode_CheckExact(method) or not PyUnicode_IS_ASCII(method):
-        return None
-    if not 0 < PyUnicode_GET_LENGTH(method) <= rules.method_bytes:
-        return None
-    id = params = ABSENT
-    if PyDict_Size(members) > 2:
-        id = member_of(members, "id")
-        # With no other member left, there is no params to look for.
-        if PyDict_Size(members) > 2 + (id is not ABSENT):
-            params = member_of(members, "params")
-    if PyDict_Size(members) != 2 + (id is not ABSENT) + (params is not ABSENT):
-        return None
-    if params is ABSENT:
-        params = None
-    elif not is_object_or_array(params, rules.array_params):
-        return None
-    if id is ABSENT:
-        return make_notification(method, params)
-    if PyLong_CheckExact(id):
-        PyLong_AsLongLongAndOverflow(id, &overflow)
-        if overflow:
-            return None
-    elif not PyUnicode_CheckExact(id) or not PyUnicode_IS_ASCII(id):
-        return None
-    elif PyUnicode_GET_LENGTH(id) > rules.id_bytes:
-        return None
-    return make_request(id, method, params)
-
-
-cdef object check_dict(obj, Rules rules, index):
-    cdef bint unexpected = False
+    cdef uint32_t kinds = 0
+    cdef Py_ssize_t known
+    cdef Verdict* verdict
     cdef dict members
     if not isinstance(obj, dict):
-        return make_fault(NOT_AN_OBJECT, None, None, index)
+        return fault_of(verdict_on(rules, IS_NO_OBJECT), None, index)
     members = <dict>obj
-    if rules.extra_members:
-        message = check_call_fast(members, rules)
-        if message is not None:
-            return message
+    params = result = error = ABSENT
     jsonrpc = member_of(members, "jsonrpc")
     id = member_of(members, "id")
     method = member_of(members, "method")
-    params = member_of(members, "params")
-    result = member_of(members, "result")
-    error = member_of(members, "error")
-    extra = None
-    if not rules.extra_members:
-        unexpected = len(members) > (
-            (jsonrpc is not ABSENT)
-            + (id is not ABSENT)
-            + (method is not ABSENT)
-            + (params is not ABSENT)
-            + (result is not ABSENT)
-            + (error is not ABSENT)
-        )
-    elif rules.keeps_extra:
-        extra = extra_of(members, ENVELOPE_MEMBERS)
-    return check_message(
-        rules, index, jsonrpc, id, method, params, result, error, extra, unexpected, False, False, False
-    )
+    known = (jsonrpc is not ABSENT) + (id is not ABSENT) + (method is not ABSENT)
+    if known < PyDict_Size(members):
+        # With no other member left, there is none to look for.
+        params = member_of(members, "params")
+        known += params is not ABSENT
+        if known < PyDict_Size(members):
+            result = member_of(members, "result")
+            error = member_of(members, "error")
+            known += (result is not ABSENT) + (error is not ABSENT)
+            if known < PyDict_Size(members):
+                kinds = HAS_EXTRA
+    if jsonrpc is not ABSENT:
+        kinds |= VERSION_KIND if isinstance(jsonrpc, str) and jsonrpc == VERSION else OTHER_VERSION
+    kinds |= kind_of_id(id, rules.id_bytes) | kind_of_method(method, rules.method_bytes)
+    if params is not ABSENT:
+        if is_object_or_array(params, True):
+            kinds |= OBJECT_PARAMS if is_object_or_array(params, False) else ARRAY_PARAMS
+        else:
+            kinds |= NULL_PARAMS if is_null(params) else OTHER_PARAMS
+    if result is not ABSENT:
+        kinds |= OBJECT_RESULT if is_object_or_array(result, False) else NULL_RESULT if is_null(result) else OTHER_RESULT
+    code = message = data = ABSENT
+    if isinstance(error, dict):
+        code = member_of(<dict>error, "code")
+        message = member_of(<dict>error, "message")
+        data = member_of(<dict>error, "data")
+        kinds |= kinds_of_error(<dict>error, code, message, data)
+    elif error is not ABSENT:
+        kinds |= NULL_ERROR if is_null(error) else OTHER_ERROR
+    verdict = verdict_on(rules, kinds)
+    if verdict.rule != NULL:
+        return fault_of(verdict, id, index)
+    extra = extra_of(members, ENVELOPE_MEMBERS) if rules.keeps_extra else None
+    if verdict.kind == A_REQUEST or verdict.kind == A_NOTIFICATION:
+        if params is not ABSENT and not is_object_or_array(params, True):
+            params = None
+        return message_of(verdict, id, method, params, extra)
+    if rules.keeps_extra and params is not ABSENT:
+        extra = {**(extra or {}), "params": (<Raw>params).decode() if type(params) is Raw else params}
+    if verdict.kind == AN_ERROR:
+        result = error_of_parts(code, message, data, extra_of(error, ERROR_MEMBERS) if rules.keeps_extra else None)
+    return message_of(verdict, id, None, result, extra)
+
+
+cdef object message_of(Verdict* verdict, id, method, payload, extra):
+    """The valid message with these members. payload: params, a result or an `Error`."""
+    if payload is ABSENT:
+        payload = None
+    if id is ABSENT:
+        id = None
+    if verdict.kind == A_REQUEST:
+        return make_request(id, method, with_extra(payload, extra))
+    if verdict.kind == A_NOTIFICATION:
+        return make_notification(method, with_extra(payload, extra))
+    if verdict.kind == A_RESULT:
+        return make_response(id, with_extra(payload, extra), None)
+    return make_response(id, with_extra(None, extra), payload)
+
+
+cdef object fault_of(Verdict* verdict, id, index):
+    """The fault of a message with this id."""
+    return make_fault(<Rule>verdict.rule, id if verdict.is_id_certain else None, None, index, verdict.reply_expected)
 
 
 cdef object check_dict_or_none(obj, Rules rules):
@@ -226,139 +318,75 @@ cdef object check_dict_or_none(obj, Rules rules):
         return None
 
 
-cdef object check_message(
-    Rules rules,
-    index,
-    jsonrpc,
-    id,
-    method,
-    params,
-    result,
-    error,
-    extra,
-    bint unexpected,
-    bint too_deep,
-    bint integer_too_large,
-    bint duplicates,
-):
-    """The message with these members, or its fault. Each member may be ABSENT."""
-    broken = None
-    if too_deep:
-        broken = TOO_DEEP
-    elif isinstance(method, str) and is_string_longer(method, rules.method_bytes):
-        broken = METHOD_TOO_LONG
-    elif is_id_too_long(id, rules.id_bytes):
-        broken = ID_TOO_LONG
-    elif integer_too_large:
-        broken = INTEGER_TOO_LARGE
-    elif duplicates:
-        broken = DUPLICATE_MEMBER
-    elif jsonrpc is ABSENT and not rules.optional_jsonrpc:
-        broken = MISSING_JSONRPC
-    elif jsonrpc is not VERSION and jsonrpc is not ABSENT and not (isinstance(jsonrpc, str) and jsonrpc == VERSION):
-        broken = INVALID_JSONRPC_VERSION
-    elif method is ABSENT:
-        message = check_response(rules, id, params, result, error, extra, unexpected)
-        if type(message) is Response:
-            return message
-        broken = message
-    elif id is not ABSENT and not is_valid_id(id, rules.null_request_ids, rules):
-        broken = INVALID_ID_TYPE
-    elif result is not ABSENT or error is not ABSENT:
-        broken = AMBIGUOUS_MESSAGE
-    elif not isinstance(method, str):
-        broken = INVALID_METHOD_TYPE
-    elif not rules.empty_methods and not method:
-        broken = EMPTY_METHOD
-    else:
-        if params is ABSENT or (rules.null_params and is_null(params)):
-            params = None
-        elif not is_object_or_array(params, rules.array_params):
-            broken = INVALID_PARAMS_TYPE
-        if broken is None:
-            if unexpected and not rules.extra_members:
-                broken = UNEXPECTED_MEMBER
-            elif id is ABSENT or (id is None and jsonrpc is ABSENT):
-                return make_notification(method, with_extra(params, extra))
-            else:
-                return make_request(id, method, with_extra(params, extra))
-
-    id, reply_expected = known_of(rules, id, method, result is not ABSENT or error is not ABSENT, duplicates)
-    return make_fault(<Rule?>broken, id, None, index, reply_expected)
+cdef inline uint32_t kind_of_token(
+    uint8_t first, uint32_t null, uint32_t object_, uint32_t array, uint32_t other
+) noexcept:
+    """The kind of a value by its first byte."""
+    if first == c"{":
+        return object_
+    if first == c"[":
+        return array
+    return null if first == c"n" else other
 
 
-cdef tuple known_of(Rules rules, id, method, bint looks_like_response, bint duplicates):
-    """The id of an invalid message, if it is certain, and whether its sender expects a reply."""
-    looks_like_notification = id is ABSENT and isinstance(method, str)
-    if duplicates or is_id_too_long(id, rules.id_bytes) or not is_valid_id(id, False, rules):
-        id = None
-    return id, not (looks_like_response or looks_like_notification)
+cdef inline uint32_t kind_of_method(method, Py_ssize_t limit) except? 0:
+    if method is ABSENT:
+        return 0
+    if not isinstance(method, str):
+        return OTHER_METHOD
+    if is_string_longer(method, limit):
+        return LONG_METHOD
+    return METHOD if PyUnicode_GET_LENGTH(method) else EMPTY_METHOD
 
 
-cdef object check_response(Rules rules, id, params, result, error, extra, bint unexpected):
-    """The response with these members, or the rule that it breaks."""
-    cdef bint is_response
-    cdef bint is_error
-    if rules.null_companions and result is not ABSENT and error is not ABSENT:
-        if is_null(error):
-            error = ABSENT
-        elif is_null(result):
-            result = ABSENT
-    is_response = result is not ABSENT or error is not ABSENT
-    is_error = error is not ABSENT and result is ABSENT
-
+cdef inline uint32_t kind_of_id(id, Py_ssize_t limit) except? 0:
     if id is ABSENT:
-        if is_response and not (is_error and rules.errors_without_id):
-            return MISSING_ID
-        id = None
-    elif not is_valid_id(
-        id, (is_error or rules.null_result_ids) if is_response else rules.null_request_ids, rules
-    ):
-        return INVALID_ID_TYPE
-    if not is_response:
-        return MISSING_METHOD
-    if result is not ABSENT and error is not ABSENT:
-        return RESULT_AND_ERROR
-    if is_error:
-        if not rules.extra_members and isinstance(error, dict) and not ERROR_MEMBERS.issuperset(error):
-            unexpected = True
-        error = check_error_object(error, rules)
-        if type(error) is not Error:
-            return error
-        result = None
-    else:
-        if rules.object_results and not is_object_or_array(result, False):
-            return INVALID_RESULT_TYPE
-        error = None
-    if not rules.extra_members and (unexpected or params is not ABSENT):
-        return UNEXPECTED_MEMBER
-    if rules.keeps_extra and params is not ABSENT:
-        extra = {**(extra or {}), "params": (<Raw>params).decode() if type(params) is Raw else params}
-    return make_response(id, with_extra(result, extra), error)
+        return 0
+    if is_id_too_long(id, limit):
+        return LONG_ID
+    if isinstance(id, str):
+        return STRING_ID if PyUnicode_IS_ASCII(id) or not has_surrogates(id) else OTHER_ID
+    if isinstance(id, int):
+        return OTHER_ID if isinstance(id, bool) else INTEGER_ID
+    if isinstance(id, float):
+        return FLOAT_ID if isfinite(<double>id) else OTHER_ID
+    return NULL_ID if id is None else OTHER_ID
 
 
-cdef object check_error_object(obj, Rules rules):
-    """The Error in an object, or the rule that it breaks."""
-    cdef Error error
+cdef inline uint32_t kinds_of_error(dict error, code, message, data) except? 0:
+    """The kinds of a decoded error object with these members."""
+    cdef uint32_t kinds = OBJECT_ERROR
     cdef int overflow = 0
-    if not isinstance(obj, dict):
-        return INVALID_ERROR_TYPE
-    code = member_of(<dict>obj, "code")
     if PyLong_CheckExact(code):
         PyLong_AsLongLongAndOverflow(code, &overflow)
-    if (overflow or not PyLong_CheckExact(code)) and not is_error_code(code):
-        return INVALID_ERROR_CODE
+    if (PyLong_CheckExact(code) and not overflow) or is_error_code(code):
+        kinds |= HAS_ERROR_CODE
+    if isinstance(message, str):
+        kinds |= HAS_ERROR_MESSAGE
+    if PyDict_Size(error) > (code is not ABSENT) + (message is not ABSENT) + (data is not ABSENT):
+        kinds |= HAS_EXTRA_IN_ERROR
+    return kinds
+
+
+cdef object error_of_parts(code, message, data, extra):
+    """The Error with valid members. data: ABSENT if absent."""
+    if not PyLong_CheckExact(code):
+        code = int.__int__(code)
+    return make_error(code, message, with_extra(UNSET if data is ABSENT else data, extra))
+
+
+cdef object error_or_none(obj, Rules rules):
+    """The Error in an object; None if it is invalid."""
+    cdef uint32_t kinds
+    if not isinstance(obj, dict):
+        return None
+    code = member_of(<dict>obj, "code")
     message = member_of(<dict>obj, "message")
-    if not isinstance(message, str):
-        return INVALID_ERROR_MESSAGE
     data = member_of(<dict>obj, "data")
-    if data is ABSENT:
-        data = UNSET
-    return make_error(
-        code if PyLong_CheckExact(code) else int.__int__(code),
-        message,
-        with_extra(data, extra_of(obj, ERROR_MEMBERS)) if rules.keeps_extra else data,
-    )
+    kinds = kinds_of_error(<dict>obj, code, message, data) & ~HAS_EXTRA_IN_ERROR
+    if verdict_on(rules, VERSION_KIND | INTEGER_ID | kinds).rule != NULL:
+        return None
+    return error_of_parts(code, message, data, extra_of(obj, ERROR_MEMBERS) if rules.keeps_extra else None)
 
 
 cdef inline bint is_object_or_array(value, bint array_allowed) except -1:
@@ -375,16 +403,6 @@ cdef inline bint is_object_or_array(value, bint array_allowed) except -1:
 
 cdef inline bint is_null(value):
     return value is None or (type(value) is Raw and (<Raw>value).start[0] == c"n")
-
-
-cdef inline bint is_valid_id(id, bint null_allowed, Rules rules) except -1:
-    if isinstance(id, str):
-        return PyUnicode_IS_ASCII(id) or not has_surrogates(id)
-    if isinstance(id, int):
-        return not isinstance(id, bool)
-    if isinstance(id, float):
-        return rules.float_ids and isfinite(<double>id)
-    return id is None and null_allowed
 
 
 cdef inline bint is_string_longer(text, Py_ssize_t limit) except -1:

@@ -21,6 +21,7 @@ cdef object fault_of_surrogate(const uint8_t* start, Cursor* found, Rules rules,
     cdef Cursor cursor
     cdef Envelope envelope
     cdef Value* value
+    cdef uint32_t method = 0
     open_cursor(&cursor, start, found.end - start, found.any_width)
     cursor.any_surrogate = True
     skip_space(&cursor)
@@ -31,14 +32,24 @@ cdef object fault_of_surrogate(const uint8_t* start, Cursor* found, Rules rules,
             raise MemoryError
         return fault
     value = &envelope.members[<int>MEMBER_METHOD]
-    id, reply_expected = known_of(
-        rules,
-        certain_id(&envelope.members[<int>MEMBER_ID], rules),
-        "" if value.start != NULL and value.start[0] == c'"' else None,
-        envelope.members[<int>MEMBER_RESULT].start != NULL or envelope.members[<int>MEMBER_ERROR].start != NULL,
-        envelope.duplicates,
-    )
-    return make_fault(MALFORMED_JSON, id, fault._offset, None, reply_expected)
+    if value.start != NULL:
+        method = METHOD if value.start[0] == c'"' else OTHER_METHOD
+    id = certain_id(&envelope.members[<int>MEMBER_ID], rules)
+    return fault_with_id(MALFORMED_JSON, &envelope, id, method, rules, fault._offset)
+
+
+cdef object fault_with_id(Rule rule, Envelope* envelope, id, uint32_t method, Rules rules, offset):
+    """The fault of a text in which these members were found, with the id if it is certain. method: its kind."""
+    cdef uint32_t kinds = kind_of_id(id, rules.id_bytes) | method
+    cdef Verdict* verdict
+    if has_begun(envelope, MEMBER_RESULT):
+        kinds |= OTHER_RESULT
+    if has_begun(envelope, MEMBER_ERROR):
+        kinds |= OTHER_ERROR
+    if envelope.duplicates:
+        kinds |= HAS_DUPLICATE
+    verdict = verdict_on(rules, kinds)
+    return make_fault(rule, id if verdict.is_id_certain else None, offset, None, verdict.reply_expected)
 
 
 cdef object certain_id(Value* value, Rules rules):
@@ -57,7 +68,6 @@ cdef object fault_of_large(const uint8_t* start, Py_ssize_t size, Rules rules):
     cdef Cursor cursor
     cdef Envelope envelope
     cdef Value* id
-    cdef bint is_response
     size = min(size, rules.message_bytes, HEAD_BYTES)
     try:
         size = utf_8_decode(PyBytes_FromStringAndSize(<char*>start, size), "strict", False)[1]
@@ -73,19 +83,18 @@ cdef object fault_of_large(const uint8_t* start, Py_ssize_t size, Rules rules):
             raise MemoryError
         if cursor.fault < cursor.end:
             return make_fault(MESSAGE_TOO_LARGE)
-    is_response = has_begun(&envelope, MEMBER_RESULT) or has_begun(&envelope, MEMBER_ERROR)
-    if not (is_response or has_begun(&envelope, MEMBER_METHOD) or has_begun(&envelope, MEMBER_PARAMS)):
+    if not (
+        has_begun(&envelope, MEMBER_METHOD)
+        or has_begun(&envelope, MEMBER_PARAMS)
+        or has_begun(&envelope, MEMBER_RESULT)
+        or has_begun(&envelope, MEMBER_ERROR)
+    ):
         return make_fault(MESSAGE_TOO_LARGE)
     id = &envelope.members[<int>MEMBER_ID]
-    found, reply_expected = known_of(
-        rules,
-        # A number at the end may continue.
-        ABSENT if id.start == NULL or id.end == cursor.end else certain_id(id, rules),
-        None,
-        is_response,
-        envelope.duplicates,
-    )
-    return make_fault(MESSAGE_TOO_LARGE, found, None, None, reply_expected)
+    # A number at the end may continue.
+    found = ABSENT if id.start == NULL or id.end == cursor.end else certain_id(id, rules)
+    # Nor is it known whether the message has no id.
+    return fault_with_id(MESSAGE_TOO_LARGE, &envelope, found, OTHER_METHOD, rules, None)
 
 
 cdef object bytes_of_str(text):
@@ -150,57 +159,31 @@ cdef object id_of(Value* value, Py_ssize_t limit):
     return () if found is None else found
 
 
-cdef object payload_of(Value* value, Rules rules, bint* too_large, raw):
-    """The value of a member; ABSENT if absent, None if it is too deep or holds an integer that the profile refuses."""
+cdef object payload_of(Value* value, Rules rules, raw):
+    """The value of a member that the profile decodes; ABSENT if absent."""
+    cdef bint exact = value.wide and rules.big_ints_exact
     if value.start == NULL:
         return ABSENT
-    if value.depth > rules.depth:
-        return None
-    if value.wide and not rules.big_ints_as_float:
-        if rules.big_ints_exact:
-            try:
-                if raw is None:
-                    return loads_part(value.start, value.end - value.start, True)
-                check_exact(bytes_of(value))
-                return make_raw(value.start, value.end - value.start, raw, True)
-            except ValueError:
-                pass
-        too_large[0] = True
-        return None
     if raw is not None:
-        return make_raw(value.start, value.end - value.start, raw, False)
-    return loads_part(value.start, value.end - value.start, False)
+        return make_raw(value.start, value.end - value.start, raw, exact)
+    return loads_part(value.start, value.end - value.start, exact)
 
 
-cdef object error_of(Value* value, Rules rules, bint* too_large, raw):
-    """An error object as a dict with raw `data`; any other value as it is."""
-    cdef Cursor cursor
-    cdef Envelope envelope
-    if value.start == NULL or value.start[0] != c"{" or value.depth > rules.depth:
-        return payload_of(value, rules, too_large, None)
-    if value.wide and not rules.big_ints_as_float:
-        payload_of(value, rules, too_large, None)
-        if too_large[0]:
-            return None
-    open_cursor(&cursor, value.start, value.end - value.start, True)
-    read_object(&cursor, &envelope, True)
-    error = {}
-    if envelope.members[<int>MEMBER_CODE].start != NULL:
-        error["code"] = payload_of(&envelope.members[<int>MEMBER_CODE], rules, too_large, None)
-    if envelope.members[<int>MEMBER_MESSAGE].start != NULL:
-        error["message"] = payload_of(&envelope.members[<int>MEMBER_MESSAGE], rules, too_large, None)
-    if envelope.members[<int>MEMBER_DATA].start != NULL:
-        error["data"] = payload_of(&envelope.members[<int>MEMBER_DATA], rules, too_large, raw)
-    if envelope.unexpected:
-        if rules.keeps_extra:
-            error.update(unexpected_members(&envelope, ERROR_MEMBERS, rules, too_large))
-        else:
-            error["?"] = None
-    return error
+cdef bint is_refused(Value* value, Rules rules) except -1:
+    """Whether a member holds an integer that the profile does not decode."""
+    if not value.wide or rules.big_ints_as_float or value.start == NULL:
+        return False
+    if rules.big_ints_exact:
+        try:
+            check_exact(bytes_of(value))
+            return False
+        except ValueError:
+            pass
+    return True
 
 
-cdef dict unexpected_members(Envelope* envelope, frozenset names, Rules rules, bint* too_large):
-    """The members of an object, which is valid JSON, except those in `names`."""
+cdef dict unexpected_members(Envelope* envelope, frozenset names, Rules rules, bint* refused):
+    """The members of an object, which is valid JSON, except those in `names`; None for what is too deep or refused."""
     cdef Cursor cursor
     cdef Value name
     cdef Value value
@@ -215,61 +198,124 @@ cdef dict unexpected_members(Envelope* envelope, frozenset names, Rules rules, b
             raise MemoryError
         text = string_of(&name)
         if text not in names:
-            members[text] = payload_of(&value, rules, too_large, None)
+            if is_refused(&value, rules):
+                refused[0] = True
+                members[text] = None
+            else:
+                members[text] = None if value.depth > rules.depth else payload_of(&value, rules, None)
         skip_space(&cursor)
         expect(&cursor, c",")
         skip_space(&cursor)
     return members
 
 
-cdef object check_envelope(Envelope* envelope, Rules rules, index, raw):
-    cdef bint integer_too_large = False
+cdef object read_envelope(Envelope* envelope, Rules rules, index, raw):
+    """The message in an envelope, or its fault. Payloads are read after the verdict."""
+    cdef uint32_t kinds = IS_TOO_DEEP if envelope.depth > rules.depth else 0
+    cdef bint refused = False
     cdef Value* value
+    cdef Envelope error
+    cdef Verdict* verdict
+    cdef int member
     extra = None
     if not envelope.is_object:
-        if envelope.depth > rules.depth:
-            return make_fault(TOO_DEEP, None, None, index)
-        return make_fault(NOT_AN_OBJECT, None, None, index)
+        return fault_of(verdict_on(rules, kinds | IS_NO_OBJECT), None, index)
+    if envelope.duplicates:
+        kinds |= HAS_DUPLICATE
+    if envelope.unexpected:
+        kinds |= HAS_EXTRA
+        if rules.keeps_extra:
+            extra = unexpected_members(envelope, ENVELOPE_MEMBERS, rules, &refused)
 
     value = &envelope.members[<int>MEMBER_JSONRPC]
-    if value.start != NULL and value.end - value.start == 5 and memcmp(value.start, b'"2.0"', 5) == 0:
-        jsonrpc = VERSION
-    else:
-        jsonrpc = payload_of(value, rules, &integer_too_large, None)
-
+    if value.start != NULL:
+        kinds |= VERSION_KIND if is_version(value) else OTHER_VERSION
     value = &envelope.members[<int>MEMBER_ID]
     id = ABSENT if value.start == NULL else id_of(value, rules.id_bytes)
-
     value = &envelope.members[<int>MEMBER_METHOD]
-    if value.start != NULL and value.plain:
-        method = method_of(value.start + 1, value.end - value.start - 2)
-    else:
-        method = payload_of(value, rules, &integer_too_large, None)
-
-    params = payload_of(&envelope.members[<int>MEMBER_PARAMS], rules, &integer_too_large, raw)
-    result = payload_of(&envelope.members[<int>MEMBER_RESULT], rules, &integer_too_large, raw)
+    method = ABSENT if value.start == NULL else string_of_method(value)
+    kinds |= kind_of_id(id, rules.id_bytes) | kind_of_method(method, rules.method_bytes)
+    value = &envelope.members[<int>MEMBER_PARAMS]
+    if value.start != NULL:
+        kinds |= kind_of_token(value.start[0], NULL_PARAMS, OBJECT_PARAMS, ARRAY_PARAMS, OTHER_PARAMS)
+    value = &envelope.members[<int>MEMBER_RESULT]
+    if value.start != NULL:
+        kinds |= kind_of_token(value.start[0], NULL_RESULT, OBJECT_RESULT, OTHER_RESULT, OTHER_RESULT)
     value = &envelope.members[<int>MEMBER_ERROR]
-    if raw is not None:
-        error = error_of(value, rules, &integer_too_large, raw)
-    else:
-        error = payload_of(value, rules, &integer_too_large, None)
-    if rules.keeps_extra and envelope.unexpected:
-        extra = unexpected_members(envelope, ENVELOPE_MEMBERS, rules, &integer_too_large)
-    return check_message(
-        rules,
-        index,
-        jsonrpc,
+    if value.start != NULL:
+        kinds |= kind_of_token(value.start[0], NULL_ERROR, OBJECT_ERROR, OTHER_ERROR, OTHER_ERROR)
+        if value.start[0] == c"{":
+            kinds |= scan_error(value, &error)
+    if not rules.big_ints_as_float:
+        for member in range(6):
+            refused = refused or (member != <int>MEMBER_ID and is_refused(&envelope.members[member], rules))
+        if refused:
+            kinds |= HAS_WIDE_INTEGER
+
+    verdict = verdict_on(rules, kinds)
+    if verdict.rule != NULL:
+        return fault_of(verdict, id, index)
+    if verdict.kind == A_REQUEST or verdict.kind == A_NOTIFICATION:
+        value = &envelope.members[<int>MEMBER_PARAMS]
+        params = ABSENT
+        if value.start != NULL and value.start[0] != c"n":  # null is as good as absent here
+            params = payload_of(value, rules, raw)
+        return message_of(verdict, id, method, params, extra)
+    value = &envelope.members[<int>MEMBER_PARAMS]
+    if rules.keeps_extra and value.start != NULL:
+        extra = {**(extra or {}), "params": payload_of(value, rules, None)}
+    if verdict.kind == A_RESULT:
+        return message_of(verdict, id, None, payload_of(&envelope.members[<int>MEMBER_RESULT], rules, raw), extra)
+    return message_of(
+        verdict,
         id,
-        method,
-        params,
-        result,
-        error,
+        None,
+        error_of_parts(
+            payload_of(&error.members[<int>MEMBER_CODE], rules, None),
+            string_of(&error.members[<int>MEMBER_MESSAGE]),
+            payload_of(&error.members[<int>MEMBER_DATA], rules, raw),
+            unexpected_members(&error, ERROR_MEMBERS, rules, &refused) or None if rules.keeps_extra else None,
+        ),
         extra,
-        envelope.unexpected,
-        envelope.depth > rules.depth,
-        integer_too_large,
-        envelope.duplicates,
     )
+
+
+cdef uint32_t scan_error(Value* value, Envelope* error) except? 0:
+    """The kinds of the members of an error object, which is valid JSON."""
+    cdef Cursor cursor
+    cdef Value* code
+    cdef Value* message
+    cdef int64_t number
+    cdef uint32_t kinds = 0
+    open_cursor(&cursor, value.start, value.end - value.start, True)
+    if not read_object(&cursor, error, True):
+        raise MemoryError
+    code = &error.members[<int>MEMBER_CODE]
+    message = &error.members[<int>MEMBER_MESSAGE]
+    if code.start != NULL and (code.start[0] == c"-" or is_digit(code.start[0])) and not code.wide:
+        if number_after(code.start, code.end, &number) == code.end:
+            kinds |= HAS_ERROR_CODE
+        elif is_error_code(loads_part(code.start, code.end - code.start, False)):
+            kinds |= HAS_ERROR_CODE
+    if message.start != NULL and message.start[0] == c'"':
+        kinds |= HAS_ERROR_MESSAGE
+    if error.unexpected:
+        kinds |= HAS_EXTRA_IN_ERROR
+    return kinds
+
+
+cdef bint is_version(Value* value) except -1:
+    """Whether a token is the string "2.0", also with escapes."""
+    if value.plain:
+        return value.end - value.start == 5 and memcmp(value.start, b'"2.0"', 5) == 0
+    return value.start[0] == c'"' and string_of(value) == VERSION
+
+
+cdef object string_of_method(Value* value):
+    """The method in a token; None if it is not a string."""
+    if value.plain:
+        return method_of(value.start + 1, value.end - value.start - 2)
+    return string_of(value) if value.start[0] == c'"' else None
 
 
 cdef inline object method_of(const uint8_t* start, Py_ssize_t size):
@@ -305,7 +351,7 @@ cdef object decode_slow(const uint8_t* start, Py_ssize_t size, Rules rules, raw,
         return decode_batch(start, &cursor, rules, raw, fast_items)
     if not read_message(&cursor, &envelope) or not read_end(&cursor):
         return fault_of_text(start, &cursor, rules)
-    return check_envelope(&envelope, rules, None, raw)
+    return read_envelope(&envelope, rules, None, raw)
 
 
 def _decode_slow(bytes text not None, profile, raw):
@@ -343,15 +389,15 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw,
                     return fault_of_many(start, cursor, rules)
                 cursor[0] = saved
             message = NULL
-            if fast_items and rules.batches and cursor.at < cursor.end and cursor.at[0] == c"{":
+            if fast_items and rules.fault_of_batches is None and cursor.at < cursor.end and cursor.at[0] == c"{":
                 message = read_object_fast(&reader, cursor.at, rules, NULL if raw is None else <PyObject*>raw, True)
             if message != NULL:
                 cursor.at = reader.at
                 append_owned(messages, message)
             elif not read_message(cursor, &envelope):
                 return fault_of_text(start, cursor, rules)
-            elif rules.batches:
-                messages.append(check_envelope(&envelope, rules, count, raw))
+            elif rules.fault_of_batches is None:
+                messages.append(read_envelope(&envelope, rules, count, raw))
             count += 1
             skip_space(cursor)
             if cursor.at < cursor.end and cursor.at[0] == c"]":

@@ -1,0 +1,949 @@
+"""The messages of the pure backend, and how a dict becomes one.
+
+Decoded messages are valid already, and immutable: functions like `make_request` set their fields by the descriptors of
+the slots.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAlias, final, overload
+
+from .. import errors
+from .._repr import shorten
+from ..codes import RPC_MESSAGES, ParseErrorCode, plain_error_code
+from ..errors import RpcError, remake_parse_error
+from ..profile import JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile, plain_profile
+from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, UNSET, MessageId
+from ._extra import RESERVED_IN_RESPONSES, append_extra, check_extra, extra_of
+from ._json import Default, check_option, dumps, loads_exact, loads_valid
+from ._kinds import error_kinds, is_array, is_id_too_long, is_object, kinds_of
+from ._pickling import remake
+from ._scanner import Malformed, Value, scan_value
+from .rules import MAX_PROFILES, VERDICTS, BatchSize, Verdict, batch_fault, bits, verdict
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, TypeVar  # `TypeVar` has defaults before Python 3.13
+
+    P = TypeVar("P", bound="Params", covariant=True, default="dict[str, Any] | list[Any] | None")
+    R = TypeVar("R", covariant=True, default=Any)
+    M = TypeVar("M", default="Message")
+else:
+    from typing import TypeVar
+
+    from ..types import has_type as isinstance  # noqa: A004  # as the core judges
+
+    P = TypeVar("P")
+    R = TypeVar("R")
+    M = TypeVar("M")
+T = TypeVar("T")
+V = TypeVar("V", bound="_Value")
+
+_BACKEND: Final = f"{__package__}._pure"  # which has every name that pickles hold
+
+Params: TypeAlias = "dict[str, Any] | list[Any] | Raw | None"
+"""The params of a request or a notification; None if absent."""
+
+
+class ParseError(errors.ParseError):
+    __doc__ = errors.ParseError.__doc__
+    __slots__ = ()
+
+    def to_response(self) -> Response:
+        """Return an error response with the specification's code and message, and the id when it is known."""
+        return Response(self.id, error=Error(self.rpc_code, RPC_MESSAGES[self.rpc_code]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return remake, (_BACKEND, "_make_fault", *self._state())
+
+
+def _make_fault(*state: Any) -> ParseError:
+    """Return a `ParseError` from its pickled state."""
+    return remake_parse_error(ParseError, *state)
+
+
+class _Value:
+    """Base of the immutable classes. Equality, copies, pickles and the repr use the fields in `__match_args__`, and
+    `extra`."""
+
+    __slots__ = ("_extra",)  # unset without extra members, which costs no time
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    __hash__: ClassVar[None]  # type: ignore[assignment]  # payloads are mutable
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        base = cls.__bases__[0].__name__
+        if not base.startswith("_"):
+            raise TypeError(f"type '{base}' is not an acceptable base type")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable")
+
+    @property
+    def extra(self) -> dict[str, Any] | None:
+        """The members that JSON-RPC does not define; None if there are none, or the profile does not keep them."""
+        return getattr(self, "_extra", None)
+
+    def _fields(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self.__match_args__])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Value) or type(other) is not type(self):
+            return NotImplemented
+        mine, theirs = self._fields(), other._fields()
+        # The first field may be an id: 1 and 1.0 are written differently, so they are different ids.
+        are_equal = mine == theirs and isinstance(mine[0], float) == isinstance(theirs[0], float)
+        return are_equal and self.extra == other.extra
+
+    def __repr__(self) -> str:
+        names = self.__match_args__ if self.extra is None else (*self.__match_args__, "extra")
+        fields = ", ".join([f"{name}={shorten(getattr(self, name))}" for name in names])
+        return f"{type(self).__name__}({fields})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.extra is not None:
+            return remake, (_BACKEND, "_make_with_extra", type(self).__name__, self._fields(), self.extra)
+        return remake, (_BACKEND, type(self).__name__, *self._fields())
+
+    def __replace__(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, which are checked (`copy.replace`)."""
+        fields = dict(zip(self.__match_args__, self._fields(), strict=True))
+        return type(self)(**{**fields, "extra": self.extra, **changes})
+
+
+def _make_with_extra(name: str, fields: tuple[Any, ...], extra: dict[str, Any]) -> Any:
+    """Return an object with extra members from its pickled state."""
+    return globals()[name](*fields, extra=extra)
+
+
+class _Message(_Value):
+    __slots__ = ()
+
+    def to_bytes(self) -> bytes:
+        """Return the message as one line of JSON, without a line ending, which `encode` writes by default.
+
+        Raises:
+            EncodeError: a value cannot be written as JSON.
+        """
+        return _encode_message(self)
+
+    def to_bytes_delimited(self) -> bytes:
+        """Return the message as one line of JSON that ends in `\\n`.
+
+        Raises:
+            EncodeError: a value cannot be written as JSON.
+        """
+        return _encode_message(self) + b"\n"
+
+    def to_str(self) -> str:
+        """Return the message as one line of JSON in a str, without a line ending.
+
+        Raises:
+            EncodeError: a value cannot be written as JSON.
+        """
+        return _encode_message(self).decode()
+
+
+@final
+class Request(_Message, Generic[P]):
+    """A call that expects a response (section 4).
+
+    Args:
+        id: an int, a str, a float or None (null). The response carries the same id.
+        method: the name of the method.
+        params: a dict, a list or a `Raw` of either; None if absent.
+        extra: members that JSON-RPC does not define, by name.
+
+    Raises:
+        TypeError: an argument has another type.
+        ValueError: the id is infinite, NaN, or longer than 640 bytes, or JSON-RPC defines a name in `extra`.
+    """
+
+    __match_args__: ClassVar[tuple[Literal["id"], Literal["method"], Literal["params"]]] = ("id", "method", "params")
+    if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
+
+        @property
+        def id(self) -> MessageId: ...
+
+        @property
+        def method(self) -> str: ...
+
+        @property
+        def params(self) -> P: ...
+
+    else:
+        __slots__ = ("id", "method", "params")
+
+    @overload
+    def __new__(
+        cls, id: MessageId, method: str, params: None = None, *, extra: dict[str, Any] | None = None
+    ) -> Request[None]: ...
+
+    @overload
+    def __new__(cls, id: MessageId, method: str, params: P, *, extra: dict[str, Any] | None = None) -> Request[P]: ...
+
+    def __new__(
+        cls, id: MessageId, method: str, params: Params = None, *, extra: dict[str, Any] | None = None
+    ) -> Request[Any]:
+        _check_id(id)
+        _check_method(method)
+        _check_params(params)
+        return with_extra(make_request(id, method, params), check_extra(extra, ENVELOPE_MEMBERS))
+
+    @classmethod
+    def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Request | None:
+        """Read a request from a decoded JSON object.
+
+        Returns:
+            None if the object is not a valid request; it never raises for one.
+        """
+        return _of_class(Request, obj, profile)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the message as a dict. The payload is shared, not copied."""
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": self.id, "method": self.method}
+        if self.params is not None:
+            message["params"] = self.params
+        return message if self.extra is None else {**message, **self.extra}
+
+
+@final
+class Notification(_Message, Generic[P]):
+    """A call that gets no response (section 4.1).
+
+    Args:
+        method: the name of the method.
+        params: a dict, a list or a `Raw` of either; None if absent.
+        extra: members that JSON-RPC does not define, by name.
+
+    Raises:
+        TypeError: an argument has another type.
+        ValueError: JSON-RPC defines a name in `extra`.
+    """
+
+    __match_args__: ClassVar[tuple[Literal["method"], Literal["params"]]] = ("method", "params")
+    if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
+
+        @property
+        def method(self) -> str: ...
+
+        @property
+        def params(self) -> P: ...
+
+    else:
+        __slots__ = ("method", "params")
+
+    @overload
+    def __new__(
+        cls, method: str, params: None = None, *, extra: dict[str, Any] | None = None
+    ) -> Notification[None]: ...
+
+    @overload
+    def __new__(cls, method: str, params: P, *, extra: dict[str, Any] | None = None) -> Notification[P]: ...
+
+    def __new__(cls, method: str, params: Params = None, *, extra: dict[str, Any] | None = None) -> Notification[Any]:
+        _check_method(method)
+        _check_params(params)
+        return with_extra(make_notification(method, params), check_extra(extra, ENVELOPE_MEMBERS))
+
+    @classmethod
+    def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Notification | None:
+        """Read a notification from a decoded JSON object.
+
+        Returns:
+            None if the object is not a valid notification; it never raises for one.
+        """
+        return _of_class(Notification, obj, profile)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the message as a dict. The payload is shared, not copied."""
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": self.method}
+        if self.params is not None:
+            message["params"] = self.params
+        return message if self.extra is None else {**message, **self.extra}
+
+
+@final
+class Response(_Message, Generic[R]):
+    """The response to a request (section 5): an error if `error` is not None, else a result.
+
+    Args:
+        id: the id of the request; None is null, or the missing id of an error in a profile that allows that.
+        result: any JSON value.
+        error: an Error; None for a result.
+        extra: members that JSON-RPC does not define, by name.
+
+    Raises:
+        TypeError: an argument has another type.
+        ValueError: both a result and an error are given, or the id or a name in `extra` is refused as in `Request`.
+    """
+
+    __match_args__: ClassVar[tuple[Literal["id"], Literal["result"], Literal["error"]]] = ("id", "result", "error")
+    if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
+        # One of the two is always None. `| Any` saves users a check after a pattern or `is_error`.
+
+        @property
+        def id(self) -> MessageId: ...
+
+        @property
+        def result(self) -> R | Any: ...
+
+        @property
+        def error(self) -> Error | Any: ...
+
+    else:
+        __slots__ = ("error", "id", "result")
+
+    @overload
+    def __new__(
+        cls, id: MessageId, result: R, error: None = None, *, extra: dict[str, Any] | None = None
+    ) -> Response[R]: ...
+
+    @overload
+    def __new__(
+        cls,
+        id: MessageId,
+        result: None = None,
+        error: Error | None = None,
+        *,
+        extra: dict[str, Any] | None = None,
+    ) -> Response[None]: ...
+
+    def __new__(
+        cls, id: MessageId, result: Any = None, error: Error | None = None, *, extra: dict[str, Any] | None = None
+    ) -> Response[Any]:
+        _check_id(id)
+        if error is not None:
+            if not isinstance(error, Error):
+                raise TypeError(f"error must be an Error or None, not {type(error).__name__}")
+            if result is not None:
+                raise ValueError("a response has a result or an error, not both")
+        _check_result(result)
+        return with_extra(make_response(id, result, error), check_extra(extra, RESERVED_IN_RESPONSES))
+
+    @property
+    def is_error(self) -> bool:
+        return self.error is not None
+
+    @classmethod
+    def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Response | None:
+        """Read a response from a decoded JSON object.
+
+        Returns:
+            None if the object is not a valid response; it never raises for one.
+        """
+        return _of_class(Response, obj, profile)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the message as a dict. The payload is shared, not copied."""
+        if self.error is not None:
+            message = {"jsonrpc": "2.0", "id": self.id, "error": self.error.to_dict()}
+        else:
+            message = {"jsonrpc": "2.0", "id": self.id, "result": self.result}
+        return message if self.extra is None else {**message, **self.extra}
+
+
+@final
+class Error(_Value):
+    """The error object of a response (section 5.1).
+
+    Args:
+        code: an int of 64 bits; a subclass of int becomes an int.
+        message: a short description.
+        data: any JSON value; UNSET if absent (None is `"data": null`).
+        extra: members that JSON-RPC does not define, by name.
+
+    Raises:
+        TypeError: an argument has another type.
+        ValueError: the code is beyond 64 bits, or JSON-RPC defines a name in `extra`.
+    """
+
+    __match_args__: ClassVar[tuple[Literal["code"], Literal["message"], Literal["data"]]] = ("code", "message", "data")
+    if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
+
+        @property
+        def code(self) -> int: ...
+
+        @property
+        def message(self) -> str: ...
+
+        @property
+        def data(self) -> Any: ...
+
+    else:
+        __slots__ = ("code", "data", "message")
+
+    def __new__(cls, code: int, message: str, data: Any = UNSET, *, extra: dict[str, Any] | None = None) -> Error:
+        error = make_error(_check_error(code, message), message, data)
+        return with_extra(error, check_extra(extra, ERROR_MEMBERS))
+
+    @classmethod
+    def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Error | None:
+        """Read an error from a decoded JSON object.
+
+        Returns:
+            None if the object is not a valid error; it never raises for one.
+        """
+        rules = rules_of(profile)
+        try:
+            obj = as_it_is(obj)
+            if rules[_RESPONSE_BITS + (error_kinds(obj, Raw) & ~_HAS_EXTRA_IN_ERROR)].fault is not None:
+                return None
+            return _error_in(obj, rules.profile.extra_members == "keep")  # type: ignore[arg-type]  # a dict
+        except (MemoryError, RecursionError):
+            raise
+        except Exception:  # from the comparison of a key
+            return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error as a dict. `data` is shared, not copied."""
+        error: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.data is not UNSET:
+            error["data"] = self.data
+        return error if self.extra is None else {**error, **self.extra}
+
+
+_new: Final = object.__new__
+_set_request_id, _set_request_method, _set_request_params = (
+    vars(Request)[name].__set__ for name in Request.__match_args__
+)
+_set_notification_method, _set_notification_params = (
+    vars(Notification)[name].__set__ for name in Notification.__match_args__
+)
+_set_response_id, _set_response_result, _set_response_error = (
+    vars(Response)[name].__set__ for name in Response.__match_args__
+)
+_set_error_code, _set_error_message, _set_error_data = (vars(Error)[name].__set__ for name in Error.__match_args__)
+_set_extra: Final = vars(_Value)["_extra"].__set__
+
+
+def make_request(id: MessageId, method: str, params: Any) -> Request[Any]:
+    request = _new(Request)
+    _set_request_id(request, id)
+    _set_request_method(request, method)
+    _set_request_params(request, params)
+    return request
+
+
+def make_notification(method: str, params: Any) -> Notification[Any]:
+    notification = _new(Notification)
+    _set_notification_method(notification, method)
+    _set_notification_params(notification, params)
+    return notification
+
+
+def make_response(id: MessageId, result: Any, error: Error | None) -> Response[Any]:
+    response = _new(Response)
+    _set_response_id(response, id)
+    _set_response_result(response, result)
+    _set_response_error(response, error)
+    return response
+
+
+def make_error(code: int, message: str, data: Any) -> Error:
+    error = _new(Error)
+    _set_error_code(error, code)
+    _set_error_message(error, message)
+    _set_error_data(error, data)
+    return error
+
+
+def with_extra(value: V, extra: dict[str, Any] | None) -> V:
+    """`value`, a new object, with extra members."""
+    if extra is not None:
+        _set_extra(value, extra)
+    return value
+
+
+@final
+class Raw:
+    """A checked JSON text, kept as bytes: a payload to pass on, or to decode later.
+
+    Args:
+        data: one JSON value in UTF-8, as bytes, bytearray, memoryview or str.
+
+    Raises:
+        TypeError: `data` has another type.
+        ParseError: the text is not JSON, or nests deeper than 1024.
+    """
+
+    __slots__ = ("_data", "_exact")
+
+    _data: bytes
+    _exact: bool
+
+    def __new__(cls, data: bytes | bytearray | memoryview | str) -> Raw:
+        text = to_bytes(data)
+        value = text if isinstance(text, ParseError) else _check_text(text)
+        if isinstance(value, ParseError):
+            del data, text  # the traceback holds this frame
+            raise value
+        return make_raw(text[value.start : value.end], False)  # type: ignore[index]  # no ParseError
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("type 'Raw' is not an acceptable base type")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("Raw is immutable")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("Raw is immutable")
+
+    @overload
+    def decode(self) -> Any: ...
+
+    @overload
+    def decode(self, decoder: Callable[[bytes], T]) -> T: ...
+
+    def decode(self, decoder: Callable[[bytes], Any] | None = None) -> Any:
+        """Decode the JSON text.
+
+        Args:
+            decoder: called with the bytes, such as the `decode` of a typed decoder; orjson if None.
+
+        Returns:
+            What the decoder returns. What it raises passes on.
+        """
+        if decoder is not None:
+            return decoder(self._data)
+        return loads_exact(self._data) if self._exact else loads_valid(self._data)
+
+    def __bytes__(self) -> bytes:
+        return self._data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Raw):
+            return NotImplemented
+        return self._data == other._data
+
+    def __hash__(self) -> int:
+        return hash(self._data)
+
+    def __repr__(self) -> str:
+        return f"Raw({shorten(self._data)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return remake, (_BACKEND, "_make_raw", self._data, self._exact)
+
+
+Message: TypeAlias = Request | Notification | Response | ParseError
+"""A decoded message, or the fault of one."""
+
+RawMessage: TypeAlias = Request[Raw | None] | Notification[Raw | None] | Response[Raw] | ParseError
+"""A message decoded with `raw=True`, or the fault of one."""
+
+
+def _check_text(text: bytes) -> Value | ParseError:
+    """The place of the single value in `text`, or its fault. No exception is kept: it would hold the text."""
+    try:
+        text.decode()
+        value = scan_value(text)
+    except UnicodeDecodeError as error:
+        return ParseError.invalid_utf8(offset=error.start)
+    except Malformed as malformed:
+        return ParseError.malformed_json(offset=malformed.offset)
+    return ParseError.too_deep() if value.depth > MAX_DEPTH else value
+
+
+_set_raw_data, _set_raw_exact = (vars(Raw)[name].__set__ for name in Raw.__slots__)
+
+
+def make_raw(data: bytes, exact: bool) -> Raw:
+    """A `Raw` of checked bytes. exact: decode integers of any width (`big_ints="exact"`)."""
+    raw = object.__new__(Raw)
+    _set_raw_data(raw, data)
+    _set_raw_exact(raw, exact)
+    return raw
+
+
+# Checks in constructors and encoders: a failure is a bug of the caller.
+
+
+def _check_id(id: object) -> None:
+    if type(id) is int and -(2**63) <= id < 2**64:
+        return  # nearly all
+    if isinstance(id, bool) or not (id is None or isinstance(id, (int, str, float))):
+        raise TypeError(f"id must be an int, a str, a float or None, not {type(id).__name__}")
+    if isinstance(id, float) and not math.isfinite(id):
+        raise ValueError("id must be a finite number")
+    if is_id_too_long(id, MAX_ID_BYTES):
+        raise ValueError(f"id must be {MAX_ID_BYTES} bytes or less")
+
+
+def _check_method(method: object) -> None:
+    if not isinstance(method, str):
+        raise TypeError(f"method must be a str, not {type(method).__name__}")
+
+
+def _check_params(params: object) -> None:
+    if not (params is None or is_object(params, Raw) or is_array(params, Raw)):
+        raise TypeError(f"params must be a dict, a list, a Raw of either, or None, not {type(params).__name__}")
+
+
+def _check_result(result: object) -> None:
+    """An error or a message in place of the result is a mistake; no other value is checked."""
+    if result is UNSET or issubclass(type(result), (_Value, errors.ParseError, RpcError)):
+        raise TypeError(f"result must be a JSON value, not {type(result).__name__}; pass an error as error=")
+
+
+def _check_error(code: object, message: object) -> int:
+    """The code, as an int."""
+    plain = plain_error_code(code)
+    if not isinstance(message, str):
+        raise TypeError(f"message must be a str, not {type(message).__name__}")
+    return plain
+
+
+def to_bytes(data: object) -> bytes | ParseError:
+    """`data` as bytes, or the fault of a str with a lone surrogate. Raises TypeError."""
+    # No method of `data` is called: a subclass may override it.
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(memoryview(data))
+    if not isinstance(data, str):
+        raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
+    try:
+        return str.encode(data)
+    except UnicodeEncodeError as error:
+        return ParseError.invalid_utf8(offset=len(str.encode(str.__getitem__(data, slice(error.start)))))
+
+
+# From a dict to a message.
+
+_RESPONSE_BITS: Final = bits("jsonrpc", "2.0") + bits("id", "integer")
+_HAS_EXTRA_IN_ERROR: Final = bits("has_extra_in_error")
+
+
+class Rules(dict[int, Verdict]):
+    """The verdicts of one profile so far, by the kinds of a message.
+
+    Attributes:
+        owner: The profile, kept alive so that no other one gets its id.
+        profile: The same, without code of a subclass.
+        limits: Its limits.
+    """
+
+    __slots__ = ("limits", "owner", "profile")
+
+    def __init__(self, profile: Profile) -> None:
+        super().__init__()
+        self.owner = profile
+        self.profile = plain_profile(profile)
+        self.limits = profile.limits
+
+    def __missing__(self, number: int) -> Verdict:
+        found = self[number] = VERDICTS[verdict(number, self.profile)]
+        return found
+
+    def batch_fault(self, items: int) -> ParseError | None:
+        """Return the fault of a batch as a whole."""
+        size: BatchSize = "allowed" if items else "empty"
+        code = batch_fault("too large" if items > self.limits.batch_items else size, self.profile)
+        return None if code is None else ParseError(code)
+
+
+_rules: Final[dict[int, Rules]] = {}
+
+
+def rules_of(profile: Profile) -> Rules:
+    """Return the verdicts of a profile, which are found by its identity.
+
+    Raises:
+        TypeError: `profile` is not a Profile.
+    """
+    found = _rules.get(id(profile))
+    if found is None:
+        if not issubclass(type(profile), Profile):
+            raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
+        found = Rules(profile)
+        if len(_rules) >= MAX_PROFILES:
+            _rules.clear()
+        _rules[id(profile)] = found
+    return found
+
+
+def message_of(obj: object, rules: Rules, index: int | None = None, kinds: int = 0) -> Message:
+    """Return the message in a decoded object, or its fault.
+
+    Args:
+        obj: the object.
+        rules: the rules.
+        index: the position in a batch.
+        kinds: what only the text shows.
+    """
+    kinds |= kinds_of(obj, rules.limits, Raw)
+    found = rules[kinds]
+    if found.fault is not None:
+        id = obj.get("id") if found.is_id_certain else None  # type: ignore[attr-defined]  # a dict with an id
+        return ParseError(found.fault, id, index=index, reply_expected=found.reply_expected)
+    return make_message(found, obj, rules.profile)  # type: ignore[arg-type]  # a dict
+
+
+def fault_with_id(
+    code: ParseErrorCode, obj: dict[str, Any], rules: Rules, kinds: int, offset: int | None = None
+) -> ParseError:
+    """Return the fault of a text in which the members of `obj` were found, with the id if it is certain."""
+    found = rules[kinds_of(obj, rules.limits, Raw) | kinds]
+    id = obj["id"] if found.is_id_certain else None
+    return ParseError(code, id, offset=offset, reply_expected=found.reply_expected)
+
+
+def make_message(found: Verdict, obj: dict[str, Any], profile: Profile) -> Request | Notification | Response:
+    """Return the valid message in a dict."""
+    keeps_extra = profile.extra_members == "keep"
+    message: Request | Notification | Response
+    if found.kind == "request" or found.kind == "notification":
+        params = obj.get("params")
+        if not is_object(params, Raw) and not is_array(params, Raw):
+            params = None
+        if found.kind == "request":
+            message = make_request(obj["id"], obj["method"], params)
+        else:
+            message = make_notification(obj["method"], params)
+        return with_extra(message, extra_of(obj, ENVELOPE_MEMBERS)) if keeps_extra else message
+    if found.kind == "result":
+        message = make_response(obj.get("id"), obj["result"], None)
+    else:
+        message = make_response(obj.get("id"), None, _error_in(obj["error"], keeps_extra))
+    if not keeps_extra:
+        return message
+    extra = extra_of(obj, ENVELOPE_MEMBERS) or {}
+    if "params" in obj:
+        params = obj["params"]
+        extra["params"] = params.decode() if isinstance(params, Raw) else params
+    return with_extra(message, extra or None)
+
+
+def _error_in(obj: dict[str, Any], keeps_extra: bool) -> Error:
+    """The error in a valid error object."""
+    error = make_error(int.__int__(obj["code"]), obj["message"], obj.get("data", UNSET))
+    return with_extra(error, extra_of(obj, ERROR_MEMBERS)) if keeps_extra else error
+
+
+def _of_class(cls: type[T], obj: object, profile: Profile) -> T | None:
+    rules = rules_of(profile)
+    try:
+        message = message_of(as_it_is(obj), rules)
+    except (MemoryError, RecursionError):
+        raise
+    except Exception:  # from the comparison of a key
+        return None
+    return message if isinstance(message, cls) else None
+
+
+def as_it_is(obj: object) -> object:
+    """Return a dict of the caller as it is now: a callback of the collector may change it while it is read."""
+    return obj.copy() if type(obj) is dict else obj
+
+
+# From a message to a text.
+
+
+def encode(
+    message: Request[Any] | Notification[Any] | Response[Any] | list[Any],
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """Encode a message, or a list of messages as a batch, as one line of JSON.
+
+    The line ends in `\\n` unless `delimited` is False; `to_bytes` of a message writes no line ending.
+
+    Args:
+        message: an empty list gives b"": an empty batch is not a message (section 6).
+        delimited: end in `\\n`.
+        default: orjson's `default` for the payloads.
+        option: orjson's `option` for the payloads, except OPT_INDENT_2 and OPT_APPEND_NEWLINE.
+
+    Raises:
+        EncodeError: a value cannot be written as JSON.
+        TypeError: `message` is not a message.
+        ValueError: the option breaks lines, or no profile accepts the id or the code.
+    """
+    if isinstance(message, list):
+        if not message:
+            return b""
+        text = b"[" + b",".join([_encode_message(item, default, option) for item in message]) + b"]"
+    else:
+        text = _encode_message(message, default, option)
+    return text + b"\n" if delimited else text
+
+
+def encode_many(messages: Iterable[Any], *, default: Default = None, option: int = 0) -> bytes:
+    """Encode messages and batches, each as one line of JSON that ends in `\\n`.
+
+    Args:
+        messages: an iterable of what `encode` takes.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        EncodeError, TypeError, ValueError: as in `encode`.
+    """
+    return b"".join([encode(message, default=default, option=option) for message in messages])
+
+
+def _encode_message(message: object, default: Default = None, option: int = 0) -> bytes:
+    reserved = ENVELOPE_MEMBERS
+    if isinstance(message, Request):
+        text = encode_request(
+            message.id, message.method, message.params, delimited=False, default=default, option=option
+        )
+    elif isinstance(message, Notification):
+        text = encode_notification(message.method, message.params, delimited=False, default=default, option=option)
+    elif isinstance(message, Response):
+        error = message.error
+        reserved = RESERVED_IN_RESPONSES
+        if error is None:
+            text = encode_result(message.id, message.result, delimited=False, default=default, option=option)
+        else:
+            text = encode_error(
+                message.id, error.code, error.message, error.data, delimited=False, default=default, option=option
+            )
+            if error.extra is not None:
+                text = append_extra(text[:-1], error.extra, ERROR_MEMBERS, default, option) + b"}"
+    else:
+        raise TypeError(f"message must be a Request, a Notification or a Response, not {type(message).__name__}")
+    return text if message.extra is None else append_extra(text, message.extra, reserved, default, option)
+
+
+def encode_request(
+    id: MessageId,
+    method: str,
+    params: Any = None,
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """Encode a request as one line of JSON, without making a `Request`.
+
+    Args:
+        id: as in `Request`.
+        method: as in `Request`.
+        params: any value that orjson writes as an object or an array; None if absent.
+        delimited: end in `\\n`.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        EncodeError, TypeError, ValueError: as in `encode`.
+    """
+    check_option(option)
+    text = b'{"jsonrpc":"2.0","id":%b,"method":%b' % (_encode_id(id), _encode_method(method))
+    return text + _encode_params(params, default, option) + (b"}\n" if delimited else b"}")
+
+
+def encode_notification(
+    method: str,
+    params: Any = None,
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """Encode a notification as one line of JSON, without making a `Notification`.
+
+    Args:
+        method: as in `Notification`.
+        params: any value that orjson writes as an object or an array; None if absent.
+        delimited: end in `\\n`.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        EncodeError, TypeError, ValueError: as in `encode`.
+    """
+    check_option(option)
+    text = b'{"jsonrpc":"2.0","method":%b' % _encode_method(method)
+    return text + _encode_params(params, default, option) + (b"}\n" if delimited else b"}")
+
+
+def encode_result(
+    id: MessageId,
+    result: Any,
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """Encode a response with a result as one line of JSON, without making a `Response`.
+
+    Args:
+        id: as in `Response`.
+        result: any value that orjson writes.
+        delimited: end in `\\n`.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        EncodeError, TypeError, ValueError: as in `encode`.
+    """
+    check_option(option)
+    text = b'{"jsonrpc":"2.0","id":%b,"result":%b' % (_encode_id(id), _encode_payload(result, default, option))
+    return text + (b"}\n" if delimited else b"}")
+
+
+def encode_error(
+    id: MessageId,
+    code: int,
+    message: str,
+    data: Any = UNSET,
+    *,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
+) -> bytes:
+    """Encode a response with an error as one line of JSON, without making a `Response`.
+
+    Args:
+        id: as in `Response`.
+        code: as in `Error`.
+        message: as in `Error`.
+        data: any value that orjson writes; UNSET if absent.
+        delimited: end in `\\n`.
+        default: as in `encode`.
+        option: as in `encode`.
+
+    Raises:
+        EncodeError, TypeError, ValueError: as in `encode`.
+    """
+    check_option(option)
+    text = b'{"jsonrpc":"2.0","id":%b' % _encode_id(id)
+    text += b',"error":{"code":%d,"message":%b' % (_check_error(code, message), dumps(message))
+    if data is not UNSET:
+        text += b',"data":%b' % _encode_payload(data, default, option)
+    return text + (b"}}\n" if delimited else b"}}")
+
+
+def _encode_id(id: MessageId) -> bytes:
+    _check_id(id)
+    return b"%d" % id if isinstance(id, int) else dumps(id)  # orjson stops at 64 bits
+
+
+def _encode_method(method: str) -> bytes:
+    _check_method(method)
+    return dumps(method)
+
+
+def _encode_payload(value: Any, default: Default, option: int) -> bytes:
+    if isinstance(value, Raw):
+        # Line breaks between tokens become spaces; strings hold none.
+        return bytes(value).replace(b"\n", b" ").replace(b"\r", b" ")
+    return dumps(value, default, option)
+
+
+def _encode_params(params: Any, default: Default, option: int) -> bytes:
+    if params is None:
+        return b""
+    text = _encode_payload(params, default, option)
+    if not text.startswith((b"{", b"[")):
+        raise TypeError(f"params must be written as a JSON object or array, which {type(params).__name__} is not")
+    return b',"params":' + text

@@ -1,0 +1,303 @@
+"""The fast path of the pure backend: valid messages of the usual forms, and every text that a dict shows whole.
+
+It accepts or leaves a text, and knows no rule: `Rules` says which kinds make a valid message. What it leaves takes the
+slow path, and tests compare the two on every input (`tests/codec/test_pure_paths.py`, `tests/fuzz`).
+
+Theory of operation:
+  - a text that orjson reads is JSON. The dict shows nearly everything in it, except duplicate members, integers that
+    became floats, and the places of payloads. `_is_lossless` proves that nothing of this kind is in the text;
+  - most messages have one payload, and around it members that a regular expression can read. orjson reads only the
+    payload: if that is a single value, the text is JSON and has exactly these members. So `Raw` payloads need no
+    scanner, and larger texts are not read twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import permutations
+from typing import Any, Final
+
+from ..profile import MAX_DEPTH
+from ..types import ENVELOPE_MEMBERS
+from ._json import JSONDecodeError, dumps_unchecked, exact_number, loads
+from ._messages import (
+    Message,
+    ParseError,
+    Rules,
+    make_notification,
+    make_raw,
+    make_request,
+    make_response,
+    message_of,
+)
+from ._scanner import Value, scan_error
+from .rules import bits
+
+_DIGITS_AS_ZEROS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
+
+
+def _pattern(text: bytes) -> re.Pattern[bytes]:
+    """V: the version. I: an id that is certainly valid. M: a method. S: space, bounded because `re` backtracks."""
+    following = rb"(?:,S(?=\")|(?=\}))"
+    text = text.replace(b"V", rb'"jsonrpc"S:S"2\.0"S' + following)
+    text = text.replace(b"I", rb'"id"S:S(0|-?[1-9][0-9]{0,17}|"[ !#-\[\]-~]*")S' + following)
+    text = text.replace(b"M", rb'"method"S:S"([ !#-\[\]-~]+)"S' + following)
+    return re.compile(text.replace(b"S", rb"[ \t\n\r]{0,64}"))
+
+
+_SMALL_BYTES: Final = 768  # for smaller texts, dicts are faster
+_BATCH_ITEM_BYTES: Final = 2048  # for smaller items, dicts are faster
+_TAIL_BYTES: Final = 128
+_head = _pattern(rb'S\{S(V)?(?:I)?(V)?(?:M)?(V)?(?:I)?(?:"(params|result|error)"S:S|\})').match
+_tail = _pattern(rb"(V)?(?:I)?\}").fullmatch
+_next_item = _pattern(rb'\}S,S(?=\{S"(?:jsonrpc|id|method|params|result|error)")').search
+
+
+def decode_fast(text: bytes, rules: Rules, raw: bool) -> Message | list[Message] | None:
+    """Return the message or the batch in a text, or its fault; None for a text that takes the slow path."""
+    if raw or len(text) > _SMALL_BYTES:
+        found = _read_by_pattern(text, rules, raw)
+        if raw or found is not None:
+            return found
+    try:
+        value = loads(text)
+    except JSONDecodeError:
+        return None
+    if type(value) is dict:
+        return _read_items((value,), rules, None)[0] if _is_lossless(text, value, rules) else None
+    if type(value) is list and rules.batch_fault(len(value)) is None and _is_lossless(text, value, rules):
+        return _read_items(value, rules, 0)
+    return None
+
+
+# Dicts.
+
+_ID_KINDS: Final[dict[type, int]] = {int: bits("id", "integer"), str: bits("id", "string"), float: bits("id", "float")}
+_PARAMS_KINDS: Final[dict[type, int]] = {dict: bits("params", "object"), list: bits("params", "array")}
+_RESULT_KINDS: Final[dict[type, int]] = {
+    **dict.fromkeys((str, int, float, bool, list), bits("result", "other")),
+    dict: bits("result", "object"),
+    type(None): bits("result", "null"),
+}
+_CALL: Final = bits("jsonrpc", "2.0") + bits("method", "string")
+_RESULT: Final = bits("jsonrpc", "2.0")
+_SHAPES: Final = {
+    order: (("id" in names) + 2 * ("params" in names) if "method" in names else 4)
+    for names in (
+        ("jsonrpc", "method"),
+        ("jsonrpc", "id", "method"),
+        ("jsonrpc", "method", "params"),
+        ("jsonrpc", "id", "method", "params"),
+        ("jsonrpc", "id", "result"),
+    )
+    for order in permutations(names)
+}
+"""The members of usual messages, in any order."""
+
+
+def _read_items(items: Sequence[Any], rules: Rules, index: int | None) -> list[Message]:
+    """The messages in decoded objects, or their faults. index: of the first item; None outside a batch."""
+    messages: list[Message] = []
+    method_characters = rules.limits.method_bytes // 4  # one may be four bytes
+    id_characters = rules.limits.id_bytes // 4
+    for item in items:
+        shape = _SHAPES.get(tuple(item)) if type(item) is dict else None
+        if shape is not None and item["jsonrpc"] == "2.0":
+            kinds = 0
+            if shape & 5:
+                id = item["id"]
+                kinds = _ID_KINDS.get(type(id), 0)
+                if type(id) is str and len(id) > id_characters:
+                    kinds = 0
+            if shape == 4:
+                result = item["result"]
+                if kinds and rules[kinds + _RESULT + _RESULT_KINDS[type(result)]].fault is None:
+                    messages.append(make_response(id, result, None))
+                    continue
+            elif kinds or not shape & 1:
+                method = item["method"]
+                params = item["params"] if shape & 2 else None
+                if type(method) is str and 0 < len(method) <= method_characters:
+                    kinds += _CALL + (_PARAMS_KINDS.get(type(params), 0))
+                    if (not shape & 2 or type(params) in _PARAMS_KINDS) and rules[kinds].fault is None:
+                        if shape & 1:
+                            messages.append(make_request(id, method, params))
+                        else:
+                            messages.append(make_notification(method, params))
+                        continue
+        messages.append(message_of(item, rules, None if index is None else index + len(messages)))
+    return messages
+
+
+# Patterns.
+
+
+def _read_by_pattern(text: bytes, rules: Rules, raw: bool) -> Message | list[Message] | None:
+    """The valid message or batch in a text of a usual form; None for any other text."""
+    if not _is_within_limits(text, rules):
+        return None
+    head = _head(text)
+    stripped = text.rstrip(_SPACE)
+    if head is not None:
+        return _read_message(text, head, len(stripped) - 1, rules, raw)
+    begin = text[:_TAIL_BYTES].lstrip(_SPACE)
+    if not begin.startswith(b"[") or not stripped.endswith(b"]") or rules.batch_fault(1) is not None:
+        return None
+    if not raw:
+        first_items = text[: 4 * _BATCH_ITEM_BYTES]
+        if len(first_items) < _BATCH_ITEM_BYTES * first_items.count(_QUOTED["jsonrpc"]):
+            return None
+    at = text.index(b"[") + 1
+    last = len(stripped[:-1].rstrip(_SPACE)) - 1
+    messages: list[Message] = []
+    while len(messages) < rules.limits.batch_items:
+        head = _head(text, at)
+        if head is None:
+            return None
+        following = _next_item(text, head.end() - 1)
+        message = _read_message(text, head, last if following is None else following.start(), rules, raw)
+        if message is None:
+            return None
+        messages.append(message)
+        if following is None:
+            return messages
+        at = following.end()
+    return None
+
+
+def _read_message(text: bytes, head: re.Match[bytes], last: int, rules: Rules, raw: bool) -> Message | None:
+    """The valid message that begins with `head` and ends with the brace text[last]; None for any other text."""
+    version, id_token, second_version, method_token, third_version, second_id_token, name = head.groups()
+    at = head.end()
+    end = last
+    if version is None or id_token is None:
+        fourth_version = third_id_token = None
+        if name is not None:
+            has_version = version is not None or second_version is not None or third_version is not None
+            quoted = _QUOTED["id" if has_version else "jsonrpc"]
+            place = text.rfind(quoted, max(at, last - _TAIL_BYTES), last)
+            tail = None if place < 0 else _tail(text, place, last + 1)
+            if tail is not None:
+                fourth_version, third_id_token = tail.groups()
+                end = at + len(text[at:place].rstrip(_SPACE)) - 1
+                if end < at or text[end] != _COMMA:
+                    return None
+        versions = (version, second_version, third_version, fourth_version)
+        if versions.count(None) != 3 or (id_token, second_id_token, third_id_token).count(None) < 2:
+            return None
+        id_token = id_token or second_id_token or third_id_token
+    elif second_version is not None or third_version is not None or second_id_token is not None:
+        return None
+    if text[last : last + 1] != b"}":
+        return None
+    obj: dict[str, Any] = {"jsonrpc": "2.0"}
+    if id_token is not None:
+        obj["id"] = id_token[1:-1].decode() if id_token.startswith(b'"') else int(id_token)
+    if method_token is not None:
+        obj["method"] = method_token.decode()
+    if name is None:
+        if at != last + 1:
+            return None
+    else:
+        token = text[at:end].strip(_SPACE)
+        try:
+            values = loads(b"[%b]" % token)  # as deep as in the message
+        except JSONDecodeError:
+            return None
+        if len(values) != 1:
+            return None
+        obj[name.decode()] = _raw_payload(token, name, values[0]) if raw else values[0]
+    message = message_of(obj, rules)
+    return None if type(message) is ParseError else message
+
+
+def _raw_payload(token: bytes, name: bytes, value: Any) -> Any:
+    """A payload as `Raw`; an error as a dict with raw data."""
+    if name != b"error":
+        return make_raw(token, False)
+    if type(value) is dict and "data" in value:
+        found = scan_error(token, Value(0, len(token), 0, False))
+        data = found.members["data"]  # type: ignore[union-attr, index]  # it is an object
+        value["data"] = make_raw(token[data.start : data.end], False)
+    return value
+
+
+# What a dict does not show.
+
+_QUOTED: Final = {name: b'"%b"' % name.encode() for name in ENVELOPE_MEMBERS}
+_SPACE: Final = b" \t\n\r"
+_COMMA: Final = ord(",")
+_BACKSLASH: Final = ord("\\")
+# Ids that orjson reads as floats.
+_find_float_ids = re.compile(rb'"id"[ \t\n\r]*:[ \t\n\r]*(-?[0-9]+[.eE][0-9.eE+-]*|-?[0-9]{19,})').findall
+_has_escaped_letter = re.compile(rb"\\u00(?:6[1-9a-fA-F]|7[0-9aA])").search
+
+
+def _is_lossless(text: bytes, value: dict[str, Any] | list[Any], rules: Rules) -> bool:
+    """Whether `value`, which orjson read from `text`, shows all that the slow path would find.
+
+    An id that became a float is replaced by the exact number.
+    """
+    if not _is_within_limits(text, rules):
+        return False
+    if type(value) is dict:
+        has_duplicates = text.count(b":") != len(value) and _has_duplicates(text, value)
+        return not has_duplicates and (type(value.get("id")) is not float or _make_id_exact(text, value, rules))
+    for item in value:
+        if type(item) is dict and type(item.get("id")) is float:
+            return False
+    return not _has_duplicates(text, value)
+
+
+def _has_duplicates(text: bytes, value: object) -> bool:
+    """Whether an object in `text`, which orjson read as `value`, may have a member twice.
+
+    orjson drops the first one, and with it the quotes of its name.
+    """
+    try:
+        written = dumps_unchecked(value)
+    except TypeError:  # too deep to write
+        return True
+    if _BACKSLASH in text and b"\\u0022" in text:  # orjson writes this escape as \"
+        text, written = _without_escapes(text), _without_escapes(written)
+    return text.count(b'"') != written.count(b'"')
+
+
+def _without_escapes(text: bytes) -> bytes:
+    """A JSON text without the escaped quotes and backslashes of its strings."""
+    return text.replace(b"\\\\", b"").replace(b'\\"', b"")
+
+
+def _make_id_exact(text: bytes, message: dict[str, Any], rules: Rules) -> bool:
+    """Read a float id again, because the number may be too wide for a float. Return False if it is not found."""
+    if b"\\u00" in text and _has_escaped_letter(text):  # the name may be spelled differently
+        return False
+    tokens = set(_find_float_ids(text))  # payloads may have such members, too
+    if len(tokens) != 1:
+        return False
+    token = tokens.pop()
+    if len(token) > rules.limits.id_bytes:
+        return False
+    number = exact_number(token)
+    if number is None:
+        return False
+    message["id"] = number
+    return True
+
+
+def _is_within_limits(text: bytes, rules: Rules) -> bool:
+    """Whether `text`, which is JSON, certainly nests no deeper than allowed and holds no integer that is refused."""
+    depth = rules.limits.depth
+    if depth < MAX_DEPTH and text.count(b"[") + text.count(b"{") > depth:
+        return False
+    return rules.profile.big_ints == "float" or not _has_wide_integer(text)
+
+
+def _has_wide_integer(text: bytes) -> bool:
+    """Whether `text` may hold an integer beyond 64 bits: 19 digits in a row, also in strings."""
+    # Any 19 bytes in a row contain two neighbours of every ninth byte: where no two of these are digits, there is no
+    # such number. `translate` is much faster than a regular expression.
+    if b"00" not in text[8::9].translate(_DIGITS_AS_ZEROS):
+        return False
+    return b"0" * 19 in text.translate(_DIGITS_AS_ZEROS)
