@@ -54,8 +54,11 @@ def frame(
         framing: the framing of the stream.
 
     Raises:
+        TypeError: `payload` is not bytes.
         ValueError: `framing` is not one of the four, or frames are lines and `payload` holds another `\\n`.
     """
+    if not isinstance(payload, bytes):
+        payload = bytes(memoryview(payload))
     if framing == "newline":
         feed = payload.find(b"\n")
         if feed == len(payload) - 1:
