@@ -126,17 +126,17 @@ class Engine:
         if self._batch is not None:
             self.finish_batch()
         kind = type(message)
-        # Fast path: a response to a call in flight, and a request that is answered at once.
-        if kind is Response:
-            call = self.calls.settle(message)
-            if call is not None:
-                self._driver.settled(call)
-                return
-        elif kind is Request:
+        # Fast path: a request that is answered at once, and a response to a call in flight.
+        if kind is Request:
             if not self.inbox.is_draining:
                 self._last_read = message.id
                 if self.inbox.serve_at_once(message, destination):
                     return
+        elif kind is Response:
+            call = self.calls.settle(message)
+            if call is not None:
+                self._driver.settled(call)
+                return
         elif kind is list:
             steps = self._receive_batch(message, destination)
             if len(message) > _SMALL_BATCH:

@@ -118,6 +118,8 @@ class Inbox:
         self._make_context = make_context
         self._clock = clock
         self._requests = requests
+        self._serving = requests.serving.requests
+        self._encode_result = requests.encode_result
         self._hooks = hooks
         self._is_traced = any((hooks.request_started, hooks.request_received, hooks.request_served))
         self._bounds = bounds
@@ -135,6 +137,7 @@ class Inbox:
         # While the peer does not read.
         self._held: deque[tuple[Item, int, Destination | None, Context | None]] = deque()  # with their sizes in bytes
         self._refusal_bytes = 0
+        self._unchecked_bytes = 0  # how many more bytes may be written before `unwritten_bytes` is asked again
         self._is_paused = False
         self._is_in_batch = False  # nothing is read meanwhile
         self._reads_regardless = False  # reading continues although too much is held
@@ -191,17 +194,54 @@ class Inbox:
         Returns:
             False if the request was not served: it has to wait, or its id has to be known while the function runs.
         """
-        if self._held or self._is_traced or self._driver.unwritten_bytes > self._reply_bytes:
+        if self._unchecked_bytes <= 0 and not self._may_serve_at_once():
             return False
         handler = self.find(message.method)
         if handler is None or handler.wants_context:
             return False
-        serving = self._requests.serving
-        if serving.requests and serving.find(message.id) is not None:
+        id = message.id
+        if self._serving and self._requests.serving.find(id) is not None:
             return False
         context = self._new_context() if destination is None else contextvars.copy_context()
-        context.run(self._call_at_once, handler, message, destination, context)
+        try:
+            result = context.run(handler.invoke, message.params, None)
+        except BaseException as error:
+            request = self._requests.register(message, destination)
+            context.run(self._failed, request, request, None, error)
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            return True
+        kind = type(result)
+        # As `is_awaitable`, without a call.
+        if kind is CoroutineType or (kind not in NEVER_AWAITABLE and hasattr(kind, "__await__")):
+            request = self._requests.register(message, destination)
+            context.run(self._begin, Run(self, result, request, request, None, context))
+            return True
+        try:
+            text = self._encode_result(id, result)
+        except HANDLER_FAILURES:
+            request = self._requests.register(message, destination)
+            context.run(self._succeeded, request, request, None, result)
+            return True
+        if destination is not None:
+            destination.respond(id, text)
+            return True
+        self._unchecked_bytes -= len(text)
+        try:  # noqa: SIM105  # as `_write`, without a call
+            self._driver.write(text)
+        except (ConnectionLost, StateError):
+            pass
         return True
+
+    def _may_serve_at_once(self) -> bool:
+        """Return whether nothing waits, and how much may be written before this is asked again.
+
+        Asking for each message how much is unwritten would cost as much as the rest of `serve_at_once`.
+        """
+        if self._held or self._is_traced:
+            return False
+        self._unchecked_bytes = self._reply_bytes - self._driver.unwritten_bytes
+        return self._unchecked_bytes >= 0
 
     def _serve(self, item: Item, destination: Destination | None) -> None:
         handler = self.find(item.method)
@@ -323,6 +363,7 @@ class Inbox:
                 return
             self._pause_for_a_while()
         context = None if destination is None else contextvars.copy_context()
+        self._unchecked_bytes = 0
         self._held.append((item, size, destination, context))
         self._keep(size)
         self._driver.drain()
@@ -387,36 +428,6 @@ class Inbox:
             self._resume()
 
     # Handlers.
-
-    def _call_at_once(
-        self, handler: Handler, message: Request, destination: Destination | None, context: Context
-    ) -> None:
-        """Call the function of a request that is not registered yet."""
-        try:
-            result = handler.invoke(message.params, None)
-        except BaseException as error:
-            request = self._requests.register(message, destination)
-            self._failed(request, request, None, error)
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            return
-        kind = type(result)
-        # As `is_awaitable`, without a call.
-        if kind is CoroutineType or (kind not in NEVER_AWAITABLE and hasattr(kind, "__await__")):
-            request = self._requests.register(message, destination)
-            self._begin(Run(self, result, request, request, None, context))
-            return
-        try:
-            text = self._requests.result(message.id, result)
-        except HANDLER_FAILURES as error:
-            text, _ = self._failure(self._requests.register(message, destination), error)
-        if destination is not None:
-            destination.respond(message.id, text)
-            return
-        try:  # noqa: SIM105  # as `_write`, without a call
-            self._driver.write(text)
-        except (ConnectionLost, StateError):
-            pass
 
     def _call(self, handler: Handler, item: Item, destination: Destination | None, context: Context) -> None:
         """Call the function of a notification, or of a request that is registered."""

@@ -112,6 +112,7 @@ class Requests:
     Attributes:
         serving: The requests by id.
         convention: The same as the argument.
+        encode_result: As `jsonrpc_fast.encode_result`, with `default`.
         keeps_extra: Whether requests keep the members that JSON-RPC does not define, for `trace_of`.
     """
 
@@ -121,7 +122,7 @@ class Requests:
         self.keeps_extra: bool = False
         self._default = default
         self._unique_ids = unique_ids
-        self._encode_result: Callable[..., bytes] = with_default(encode_result, default)
+        self.encode_result: Callable[..., bytes] = with_default(encode_result, default)
         self._encode_error: Callable[..., bytes] = with_default(encode_error, default)
 
     def begin(
@@ -167,17 +168,14 @@ class Requests:
         Raises:
             EncodeError: The result cannot be encoded. The request is still being served.
         """
-        text = self.result(request.id, result, delimited=request.batch is None)
+        delimited = request.batch is None
+        try:
+            text = self.encode_result(request.id, result, delimited=delimited)
+        except EncodeError as error:
+            text = encode_models(error, self._default, encode_result, request.id, result, delimited=delimited)
         if request.batch is None and not request.is_cancelled:  # as `_finish`, without a call
             return text if self.serving.end(request.id, request) else b""
         return self._finish(request, text)
-
-    def result(self, id: MessageId, result: Any, delimited: bool = True) -> bytes:
-        """Return the response to a request that was never registered. Raises as `answer`."""
-        try:
-            return self._encode_result(id, result, delimited=delimited)
-        except EncodeError as error:
-            return encode_models(error, self._default, encode_result, id, result, delimited=delimited)
 
     def refuse(self, request: InboundRequest, code: int, message: str, data: Any = UNSET) -> bytes:
         """Return the response with an error; otherwise as `answer`."""
