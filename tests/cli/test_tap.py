@@ -237,6 +237,7 @@ def test_arguments_after_the_dashes_belong_to_the_server() -> None:
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_signals_are_passed_on(name: str, processes: list[subprocess.Popen[bytes]]) -> None:
+    number = getattr(signal, name)
     server = python(f"""
         import signal, sys, time
         def end(number, frame):
@@ -253,11 +254,12 @@ def test_signals_are_passed_on(name: str, processes: list[subprocess.Popen[bytes
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # the tests may run under nohup
     )
     processes.append(process)
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
-    process.send_signal(getattr(signal, name))
+    process.send_signal(number)
     assert process.stdout.read() == b"asked\n"
     assert process.wait(SECONDS) == 7
 
