@@ -188,13 +188,14 @@ class _Tap:
             response = await self._http.send(request, stream=True, follow_redirects=False)
         except (self._library.HTTPError, ConnectionError) as error:
             self._watcher.note("<-", f"no answer: {type(error).__name__}")
-            text = b"The server cannot be reached.\n"
-            headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(text))]
-            await send({"type": "http.response.start", "status": 502, "headers": headers})
-            await send({"type": "http.response.body", "body": text})
+            await _refuse(send, b"The server cannot be reached.\n")
             return
         try:
-            await self._answer(response, channel, send)
+            if 200 <= response.status_code <= 599:
+                await self._answer(response, channel, send)
+            else:  # no status of a final response (RFC 9110, section 15); uvicorn cannot send it
+                self._watcher.note("<-", f"status {response.status_code}")
+                await _refuse(send, b"The status of the server is invalid.\n")
         finally:
             await response.aclose()
 
@@ -216,3 +217,10 @@ class _Tap:
             if is_json or is_stream:
                 self._watcher.add("<-", b"", channel)
             await send({"type": "http.response.body", "body": b""})
+
+
+async def _refuse(send: Any, text: bytes) -> None:
+    """Answer for a server that did not."""
+    headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(text))]
+    await send({"type": "http.response.start", "status": 502, "headers": headers})
+    await send({"type": "http.response.body", "body": text})

@@ -105,6 +105,20 @@ async def test_bytes_pass_unchanged_and_a_server_that_is_not_there_is_502(tmp_pa
     assert "<- no answer: ConnectError" in (tmp_path / "log").read_text()
 
 
+async def test_a_status_that_is_none_is_502(tmp_path: Path) -> None:
+    async def answer(request: HttpRequest, reply: Reply) -> None:
+        await reply.send(b"{}", int(request.path.rpartition("/")[2]))
+
+    async with (
+        http_script(answer) as server,
+        tapping(f"http://127.0.0.1:{server.port}", tmp_path / "log") as url,
+        httpx.AsyncClient() as http,
+    ):
+        found = [(await http.get(f"{url}/{status}")).status_code for status in (200, 599, 600, 999)]
+    assert found == [200, 599, 502, 502]
+    assert "<- status 999" in (tmp_path / "log").read_text()
+
+
 @pytest.mark.parametrize("by", ["client", "server"])
 async def test_a_stream_that_one_side_closes_is_closed_on_the_other(by: str, tmp_path: Path) -> None:
     closed = asyncio.Event()

@@ -36,7 +36,8 @@ def parse_event_id(event_id: str) -> tuple[str, int]:
         EventsLost: It is not the id of an event.
     """
     stream, _, number = event_id.rpartition("-")
-    if not (number.isascii() and number.isdigit() and len(number) < 19 and number[0] != "0"):
+    is_number = number.isascii() and number.isdigit() and len(number) < 19 and number[0] != "0"
+    if not is_number or "/" not in stream:
         raise EventsLost("not the id of an event")
     return stream, int(number)
 
