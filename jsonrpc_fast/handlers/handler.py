@@ -19,7 +19,7 @@ from typing import Any, Final, get_args
 
 from ..codec import Raw
 from ..types import MessageId
-from .invalid_params import IS_REQUIRED, IS_UNKNOWN, misfit_error, pointer, too_many
+from .params.problems import IS_UNKNOWN, Misfit, Problem, missing, too_many
 
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
@@ -170,7 +170,7 @@ class Handler:
         The params are checked only after a failure, which saves the check in each successful call.
         """
         if isinstance(error, TypeError) and self._unpack and (problems := self._problems(params)):
-            return misfit_error(problems)
+            return Misfit(problems).error()
         return error
 
     def _call(self, params: Any, context: RequestContext | None) -> Any:
@@ -193,7 +193,7 @@ class Handler:
             return self._function(*positional, **named, **{self._context_keyword: context})
         return self._function(context, *positional, **named)
 
-    def _problems(self, params: Any) -> list[tuple[str, str]]:
+    def _problems(self, params: Any) -> list[Problem]:
         """Return why the params do not fit the signature: nothing where they do."""
         if type(params) is Raw:
             params = params.decode()
@@ -203,12 +203,12 @@ class Handler:
             count = len(params)
             if count > self._max_positional:
                 return [too_many(self._max_positional)]
-            return [(pointer([name]), IS_REQUIRED) for name in self._positional[count : self._min_positional]]
+            return missing(self._positional[count : self._min_positional])
         if not self._takes_object:
-            return [("", "must be an array")]
-        missing = [(pointer([name]), IS_REQUIRED) for name in self._required if name not in params]
+            return [Problem("", "must be an array")]
         is_unknown = self._context_name in params or not (self._any_name or params.keys() <= self._names)
-        return missing + [("", IS_UNKNOWN)] * is_unknown
+        problems = missing(name for name in self._required if name not in params)
+        return problems + [Problem("", IS_UNKNOWN)] * is_unknown
 
 
 def is_awaitable(result: object) -> bool:

@@ -353,6 +353,10 @@ assert "asyncio" not in sys.modules
 
 # The fast path.
 
+
+async def later(a: int) -> None: ...
+
+
 FIT: Final[dict[str, Callable[..., Any]]] = {
     "two": lambda a, b: [a, b],
     "default": lambda a, b=2: [a, b],
@@ -368,7 +372,7 @@ FIT: Final[dict[str, Callable[..., Any]]] = {
     "refuses incompletely": refuse_incompletely,
     "unwritable": unwritable,
     "hostile": Hostile,
-    "async": asyncio.sleep,
+    "async": later,
 }
 
 

@@ -6,11 +6,8 @@
     sources            the interface of a changing set of prompts and resources
     docstrings         descriptions of parameters in docstrings
     functions          signatures of registered functions
-    values             annotated types: JSON Schemas, conversion from JSON
     json_values        conversion to JSON types
-    annotations        the parts of annotations
-    generated_schemas  JSON Schemas that more clients understand
-    constraints        finds pydantic constraints that always fail
+    generated_schemas  JSON Schemas of annotated types
     results            what functions may return to set more of a result
     outputs            structured content: its schema, and the check of what a tool returned
     blocks             content blocks

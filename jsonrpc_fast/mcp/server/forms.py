@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from ...errors import EncodeError
+from ...handlers.params.problems import Misfit
+from ...handlers.params.types import ValueType, type_of
 from ..protocol.schemas import Schema
-from .values import ValueType, type_of
+from .generated_schemas import value_schema
 
 T = TypeVar("T")
 
@@ -73,7 +74,7 @@ class Form:
             return content
         try:
             return self._type.convert(content, strict=True)
-        except (ValueError, EncodeError):
+        except Misfit:
             pass  # the text of this error may show the value
         raise ValueError("the content of the form does not match its type")
 
@@ -91,7 +92,7 @@ def form_of(type_: Any) -> Form:
 @functools.lru_cache(maxsize=256)
 def _form_of_type(type_: Any) -> Form:
     value_type = type_of(type_)
-    return Form(_form_schema(value_type.schema()), value_type)
+    return Form(_form_schema(value_schema(value_type)), value_type)
 
 
 def action_of(result: Mapping[str, Any]) -> Action:

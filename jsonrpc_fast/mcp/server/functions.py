@@ -5,7 +5,7 @@ Rules:
     schema.
   - A parameter annotated with `Context` or `Context | None`, of any name, gets the context; it is not an argument.
     There may be one.
-  - Annotations may be all types that `values.py` supports, with `Annotated[…, msgspec.Meta(description=…, ge=…)]` or
+  - Annotations may be all types of `handlers.params`, with `Annotated[…, msgspec.Meta(description=…, ge=…)]` or
     pydantic's `Field(…)` for constraints. A parameter without an annotation accepts any value.
   - Arguments are converted to the annotated types before the call.
   - A parameter without a description gets the one in the docstring.
@@ -15,7 +15,6 @@ Rules:
 
 from __future__ import annotations
 
-import functools
 import inspect
 import types
 import typing
@@ -24,15 +23,13 @@ from inspect import Parameter
 from pathlib import PurePath
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
-from ...errors import EncodeError
-from .annotations import is_field
+from ...handlers.params.arguments import Arguments, hints_of, last_line, parameters_of, without_partial
+from ...handlers.params.types import type_of
 from .context import Context
 from .docstrings import read_docstring
+from .generated_schemas import object_schema
 from .json_values import json_of
 from .threads import ThreadFunction
-from .values import PydanticType, ValueType, object_schema, type_of
-
-_PLAIN: Final = (str, int, float, bool, types.NoneType)
 
 Role = Literal["tool", "prompt", "resource", "method"]
 
@@ -59,7 +56,6 @@ class RegisteredFunction:
         description: The docstring of the function, without its part about parameters; None without one.
         name: The name of the function.
         parameters: The parameters that are arguments, by name.
-        required: The names of the arguments without a default.
         returns: The annotation of the result; `Parameter.empty` without one.
 
     Raises:
@@ -68,18 +64,14 @@ class RegisteredFunction:
     """
 
     __slots__ = (
+        "_arguments",
         "_context_name",
-        "_converts",
-        "_defaults",
         "_function",
-        "_plain",
         "_schema",
         "_thread",
-        "_types",
         "description",
         "name",
         "parameters",
-        "required",
         "returns",
     )
 
@@ -95,54 +87,47 @@ class RegisteredFunction:
         if not callable(function):
             raise TypeError(f"the function must be callable, not {type(function).__name__}")
         self._function = function
-        self._converts = converts
         self.name: str = name_of(function)
         label = (name or self.name) if role is None else f"{role} {name or self.name}"
         self._context_name: str | None = None
         self.parameters: dict[str, Parameter] = {}
-        hints = _hints(function, label)
         try:
-            signature = inspect.signature(function)
-        except ValueError as error:  # some builtins have none
-            raise TypeError(f"{label}: {error}") from None
-        for parameter_name, parameter in signature.parameters.items():
-            is_context = _is_context(hints.get(parameter_name))
-            if parameter.kind is Parameter.POSITIONAL_ONLY and (is_context or not converts):
-                raise TypeError(f"{label}: it must be possible to pass {parameter_name} by name")
-            if is_context:
-                if self._context_name is not None:
-                    raise TypeError(f"{label}: {self._context_name} and {parameter_name} are both a Context")
-                self._context_name = parameter_name
-            else:
-                annotation = hints.get(parameter_name, parameter.annotation)
-                if annotation is Parameter.empty or isinstance(annotation, str):
-                    annotation = Any
-                self.parameters[parameter_name] = parameter.replace(annotation=annotation)
-        try:
+            hints = hints_of(function)
+            self._read(parameters_of(function, hints), converts)
+            self._arguments: Arguments | None = Arguments(self.parameters) if converts else None
             self._thread: ThreadFunction | None = ThreadFunction(function, self._context_name) if thread else None
+            self._schema = {} if self._arguments is None else _schema_of(self._arguments)
+            if role is not None:
+                self._check_result(hints, role)
         except TypeError as error:
-            raise TypeError(f"{label}: {error}") from None
+            raise TypeError(f"{label}: {error}") from error
         self.returns: Any = hints.get("return", Parameter.empty)
-        self._types: dict[str, ValueType] = {}
-        self._defaults: dict[str, PydanticType] = {}
-        if converts:
-            self._read_types(label)
-        self.required: frozenset[str] = frozenset(
-            name
-            for name, parameter in self.parameters.items()
-            if (parameter.default is Parameter.empty or is_field(parameter.default)) and name not in self._defaults
-        )
-        documented = _without_partial(function)
+        documented = without_partial(function)
         doc = inspect.getdoc(documented) if inspect.isroutine(documented) else None
         description, described = read_docstring(doc, self.parameters)
         self.description: str | None = description
-        self._schema = self._make_schema(label) if converts else {}
         for parameter_name, text in described.items():
             if converts:
                 self._schema["properties"][parameter_name].setdefault("description", text)
-        self._plain: dict[str, tuple[type, ...]] | None = self._plain_types() if converts else None
-        if role is not None:
-            self._check_result(hints, role, label)
+
+    def _read(self, parameters: Mapping[str, Parameter], converts: bool) -> None:
+        for name, parameter in parameters.items():
+            is_context = _is_context(parameter.annotation)
+            if parameter.kind is Parameter.POSITIONAL_ONLY and (is_context or not converts):
+                raise TypeError(f"it must be possible to pass {name} by name")
+            if not is_context:
+                self.parameters[name] = parameter
+            elif self._context_name is not None:
+                raise TypeError(f"{self._context_name} and {name} are both a Context")
+            else:
+                self._context_name = name
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The names of the arguments without a default."""
+        if self._arguments is not None:
+            return self._arguments.required
+        return frozenset(name for name, each in self.parameters.items() if each.default is Parameter.empty)
 
     def schema(self, *, ignores_unknown: bool = False) -> dict[str, Any]:
         """Return the JSON Schema (2020-12) of the arguments; {} if they are not converted.
@@ -168,38 +153,20 @@ class RegisteredFunction:
                 JSON texts to arrays and objects.
 
         Raises:
-            ValueError: An argument is missing, unknown, or of the wrong type. The text never shows a value, or a name
-                that the caller made up.
+            Misfit: An argument is missing, unknown, or of the wrong type.
         """
-        if not self._converts:
+        if self._arguments is None:
             return dict(arguments)
-        if missing := [name for name in self.parameters if name in self.required and name not in arguments]:
-            raise ValueError(f"missing: {', '.join(missing)}")
-        if not arguments.keys() <= self.parameters.keys():  # compares the lengths first
-            raise ValueError(f"unknown name; expected: {', '.join(self.parameters) or 'none'}")
-        converted = {}
-        for name, value in arguments.items():
-            try:
-                converted[name] = self._convert(self._types[name], value, strict)
-            except (ValueError, EncodeError, RecursionError) as error:  # its text may show the value
-                value_type = self._types[name]
-                if isinstance(value_type, PydanticType):
-                    faults = value_type.faults(error, value)
-                else:
-                    faults = value_type.faults(value, strict=strict)
-                raise ValueError("; ".join([f"/{name}{fault}" for fault in faults or [": Invalid value"]])) from None
-        for name, value_type in self._defaults.items():
-            if name not in converted:
-                converted[name] = value_type.default().value
-        return converted
+        return self._arguments.convert(arguments, None if strict else json_of)
 
     def are_plain(self, arguments: Mapping[str, Any]) -> bool:
         """Return whether arguments are valid and need no conversion, as far as their classes show it.
 
         Only arguments without constraints are checked: str, int, float, bool, None, and unions of these.
         """
-        plain = self._plain
-        if plain is None or len(arguments) > len(plain) or not self.required <= arguments.keys():
+        found = self._arguments
+        plain = None if found is None else found.plain
+        if found is None or plain is None or len(arguments) > len(plain) or not found.required <= arguments.keys():
             return False
         for name, value in arguments.items():
             if type(value) not in plain.get(name, ()):
@@ -214,72 +181,26 @@ class RegisteredFunction:
             return self._function(**arguments)
         return self._function(**arguments, **{self._context_name: context})
 
-    def _convert(self, value_type: ValueType, value: Any, strict: bool) -> Any:
-        try:
-            return value_type.convert(value, strict=strict)
-        except (ValueError, EncodeError, RecursionError):
-            read = value if strict or not isinstance(value, str) else json_of(value)
-            if read is value:
-                raise
-            return value_type.convert(read, strict=False)
-
-    def _read_types(self, label: str) -> None:
-        for name, parameter in self.parameters.items():
-            if parameter.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
-                raise TypeError(f"{label}: it must be possible to pass {name} by name")
-            annotation, default = parameter.annotation, parameter.default
-            if is_field(default):  # `a: int = Field(…)`
-                annotation = Annotated[annotation, default]
-            try:
-                value_type = type_of(annotation)
-            except Exception as error:
-                raise TypeError(f"{label}: the type of {name} is not supported: {_reason(error)}") from error
-            self._types[name] = value_type
-            has_default = default is not Parameter.empty and not is_field(default)
-            if isinstance(value_type, PydanticType) and not has_default and value_type.default() is not None:
-                self._defaults[name] = value_type
-
-    def _plain_types(self) -> dict[str, tuple[type, ...]] | None:
-        """The classes that each parameter accepts as they are, if that is all there is to check."""
-        plain = {}
-        for name, parameter in self.parameters.items():
-            is_union = get_origin(parameter.annotation) in (typing.Union, types.UnionType)
-            parts = get_args(parameter.annotation) if is_union else (parameter.annotation,)
-            if not all(part in _PLAIN for part in parts) or is_field(parameter.default):
-                return None
-            plain[name] = parts
-        return plain
-
-    def _make_schema(self, label: str) -> dict[str, Any]:
-        defaults = {
-            name: self._defaults[name].default().value if name in self._defaults else parameter.default
-            for name, parameter in self.parameters.items()
-            if name not in self.required
-        }
-        try:
-            return object_schema(self._types, defaults)
-        except Exception as error:
-            raise TypeError(f"{label}: the types of the parameters are not supported: {_reason(error)}") from error
-
-    def _check_result(self, hints: Mapping[str, Any], role: Role, label: str) -> None:
+    def _check_result(self, hints: Mapping[str, Any], role: Role) -> None:
         if inspect.isgeneratorfunction(self._function) or inspect.isasyncgenfunction(self._function):
-            raise TypeError(f"{label}: a generator is not supported")
+            raise TypeError("a generator is not supported")
         if "return" in hints and (part := _unsupported(hints["return"], _REFUSED[role])) is not None:
-            raise TypeError(f"{label}: a result of type {_shown(part)} is not supported")
+            raise TypeError(f"a result of type {_shown(part)} is not supported")
 
 
 def name_of(function: Callable[..., Any]) -> str:
     """Return the name of a function, also of a `functools.partial`; for a callable object the name of its class."""
-    target = _without_partial(function)
+    target = without_partial(function)
     name: str = getattr(target, "__name__", type(target).__name__)
     return name
 
 
-def _without_partial(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that a `functools.partial` calls; other functions as they are."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
+def _schema_of(arguments: Arguments) -> dict[str, Any]:
+    defaults = {name: arguments.default_of(name) for name in arguments.parameters if name not in arguments.required}
+    try:
+        return object_schema(arguments.types, defaults)
+    except Exception as error:
+        raise TypeError(f"the types of the parameters are not supported: {last_line(error)}") from error
 
 
 def _is_context(annotation: Any) -> bool:
@@ -287,36 +208,6 @@ def _is_context(annotation: Any) -> bool:
     if get_origin(annotation) in (typing.Union, types.UnionType, Annotated):
         return any(_is_context(part) for part in get_args(annotation))
     return isinstance(annotation, type) and issubclass(annotation, Context)
-
-
-def _hints(function: Callable[..., Any], label: str) -> dict[str, Any]:
-    function = _without_partial(function)
-    target: Any = function if inspect.isroutine(function) else type(function).__call__
-    made: dict[str, Any] = {}
-    if isinstance(function, type):
-        target, made = vars(function).get("__init__", target), {"return": function}
-    try:
-        try:
-            return typing.get_type_hints(target, include_extras=True) | made
-        except NameError:  # perhaps a name of the function around it
-            return typing.get_type_hints(target, localns=_locals_around(target), include_extras=True) | made
-    except NameError as error:
-        raise TypeError(f"{label}: an annotation uses a name that is not defined: {error.name}") from None
-    except Exception as error:
-        raise TypeError(f"{label}: an annotation cannot be evaluated: {error}") from error
-
-
-def _locals_around(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the local names of the functions that are running and in which a function was defined."""
-    found: dict[str, Any] = {}
-    outer = getattr(function, "__qualname__", "").split(".<locals>.")[:-1]
-    names = {name.rpartition(".")[2] for name in outer}
-    frame = inspect.currentframe()
-    while frame is not None and names:
-        if frame.f_code.co_name in names and frame.f_globals is getattr(function, "__globals__", None):
-            found = {**frame.f_locals, **found}
-        frame = frame.f_back
-    return found
 
 
 def _unsupported(annotation: Any, refused: tuple[type, ...]) -> Any:
@@ -348,11 +239,6 @@ def _unsupported(annotation: Any, refused: tuple[type, ...]) -> Any:
     except Exception:
         return annotation
     return None
-
-
-def _reason(error: Exception) -> str:
-    """The last line of an error text, where msgspec names the type."""
-    return str(error).strip().rpartition("\n")[2]
 
 
 def _shown(annotation: Any) -> str:

@@ -1,9 +1,71 @@
-"""Generated JSON Schemas, rewritten so that more clients understand them."""
+"""JSON Schemas (2020-12) of annotated types, written so that many clients understand them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
+
+import msgspec
+
+from ...errors import EncodeError
+from ...handlers.params.types import MsgspecType, PydanticType, ValueType
+from .json_values import to_json
+
+
+def value_schema(type_: ValueType) -> dict[str, Any]:
+    """Return the schema of values that a type converts."""
+    schema: dict[str, Any] = without_closed_tuples(without_root_reference(type_.schema()))
+    return schema
+
+
+def result_schema(type_: ValueType) -> dict[str, Any]:
+    """Return the schema of values that were written as JSON."""
+    schema = without_root_reference(type_.result_schema())
+    if isinstance(type_, PydanticType):
+        schema = without_time_formats(schema)
+    written: dict[str, Any] = without_closed_tuples(schema)
+    return written
+
+
+def object_schema(fields: Mapping[str, ValueType], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of an object.
+
+    Args:
+        fields: The types of the members, by name.
+        defaults: The defaults of the members that are not required, by name.
+
+    Raises:
+        TypeError: Two different types have the same name.
+    """
+    schemas: dict[str, Any] = {}
+    definitions: dict[str, Any] = {}
+    msgspecs = {name: field.annotation for name, field in fields.items() if isinstance(field, MsgspecType)}
+    written, components = msgspec.json.schema_components(msgspecs.values(), ref_template="#/$defs/{name}")
+    schemas |= zip(msgspecs, written, strict=True)
+    definitions |= components
+    pydantics = [
+        (name, "validation", field.adapter) for name, field in fields.items() if isinstance(field, PydanticType)
+    ]
+    if pydantics:
+        inner, outer = type(pydantics[0][2]).json_schemas(pydantics)
+        schemas |= {name: schema for (name, _), schema in inner.items()}
+        for name, schema in outer.get("$defs", {}).items():
+            if definitions.setdefault(name, schema) != schema:
+                raise TypeError(f"two types have the name {name}")
+    for name, default in defaults.items():
+        if "default" not in schemas[name]:
+            try:
+                if default.__hash__ is not None:  # do not show mutable defaults
+                    schemas[name] = {**schemas[name], "default": to_json(default)}
+            except EncodeError:
+                pass  # without a JSON form it is not shown
+    schema = {
+        "type": "object",
+        "properties": {name: dict(without_closed_tuples(schemas[name])) for name in fields},
+        "required": [name for name in fields if name not in defaults],
+        "additionalProperties": False,
+    }
+    return {**schema, "$defs": without_closed_tuples(definitions)} if definitions else schema
 
 
 def without_closed_tuples(schema: Any) -> Any:

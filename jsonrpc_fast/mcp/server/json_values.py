@@ -14,7 +14,7 @@ import msgspec
 from ...codec._json import loads
 from ...errors import EncodeError
 from ...handlers.depth import SAFE_LIMIT, check_depth
-from .annotations import is_from_pydantic
+from ...handlers.params.annotations import is_from_pydantic
 
 
 def to_json(value: Any) -> Any:

@@ -24,8 +24,10 @@ from msgspec import UNSET
 from ..._checks import check_count
 from ..._logs import logger_of
 from ...errors import EncodeError, RpcError, invalid_params
+from ...handlers.params.problems import Misfit
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.definitions import Prompt, Resource
+from ..protocol.faults import SchemaFault
 from ..protocol.meta import MAX_COMPLETIONS, method_not_found
 from ..protocol.uris import UnsafePart, check_uri, is_unsafe_part, is_unsafe_uri, not_found
 from .contents import made_blocks, made_contents, made_prompt
@@ -153,8 +155,8 @@ class Methods:
                 arguments = {name: value for name, value in arguments.items() if name in tool.function.parameters}
             try:
                 converted = tool.function.convert(arguments)
-            except ValueError as error:
-                return error_result(f"Invalid arguments for tool {tool.checked.tool.name}: {error}")
+            except Misfit as misfit:
+                return tool.checked.refusal([SchemaFault(path, "", reason) for path, reason in misfit.problems])
             except Exception as error:  # of a class of the application
                 return _failure(tool, context, error)
         try:
@@ -250,7 +252,7 @@ class Methods:
                     mime_type, name, meta = shown.mime_type, shown.name, shown.meta
                     try:
                         converted = template.function.convert(parts, strict=False)
-                    except ValueError:
+                    except Misfit:
                         continue  # there is no such resource
                     value = await _awaited(template.function.call(converted, context))
         if value is None:
@@ -387,5 +389,5 @@ def _texts(members: Mapping[str, Any], name: str, path: str | None = None) -> di
 def _converted(function: RegisteredFunction, arguments: Mapping[str, Any], *, strict: bool = True) -> dict[str, Any]:
     try:
         return function.convert(arguments, strict=strict)
-    except ValueError as error:
-        raise invalid_params(f"arguments: {error}") from None
+    except Misfit as misfit:
+        raise invalid_params(f"arguments: {misfit}") from None

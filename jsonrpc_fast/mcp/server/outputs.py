@@ -21,12 +21,13 @@ import msgspec
 
 from ...codec._backend import dumps
 from ...codec._json import loads
+from ...handlers.params.types import MsgspecType, PydanticType, ValueType, type_of
 from ..protocol.faults import SchemaFault
 from ..protocol.schemas import Schema
 from .blocks import Block
+from .generated_schemas import result_schema
 from .json_values import to_json
 from .results import ToolResult, WholeResult
-from .values import MsgspecType, PydanticType, ValueType, type_of
 
 _PLAIN: Final = (str, int, float, bool)
 _MISSING: Final = SchemaFault("", "", "is missing")
@@ -128,7 +129,7 @@ def output_type(annotation: Any, *, is_required: bool = False) -> OutputType | N
         return None
     try:
         value_type = type_of(annotation)
-        schema = value_type.result_schema()
+        schema = result_schema(value_type)
         if schema.get("type") == "object":
             return OutputType(schema, value_type)
         plain = annotation if annotation in _PLAIN else None

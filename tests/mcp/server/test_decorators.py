@@ -200,7 +200,7 @@ def test_the_text_of_a_type_error_is_short() -> None:
         Server("types", "1").tool(function)
     assert str(caught.value) == (
         "tool function: the type of value is not supported: "
-        "type <class 'tests.mcp.server.test_decorators.Custom'> is not supported"
+        "type <class 'tests.mcp.server.test_decorators.Custom'> is not supported: use a TypeAdapter of pydantic"
     )
 
 

@@ -88,8 +88,8 @@ def test_arguments_are_converted_to_the_annotated_types() -> None:
 @rows(
     ("arguments", "text"),
     [
-        ({}, "missing: point, day"),
-        ({"point": {"x": 1}, "day": "2026-07-28", "secret": 1}, "unknown name; expected: point, day"),
+        ({}, "/point: is required; /day: is required"),
+        ({"point": {"x": 1}, "day": "2026-07-28", "secret": 1}, "/: has an unknown member"),
         ({"point": {"x": "secret"}, "day": "2026-07-28"}, "/point/x: Expected `int`, got `str`"),
         ({"point": {"x": 1}, "day": "secret"}, "/day: Invalid RFC3339 encoded date"),
     ],
@@ -111,7 +111,7 @@ def test_the_context_is_not_an_argument() -> None:
     assert list(function.parameters) == ["name"]
     context: Any = object()
     assert function.call({"name": "a"}, context) == ("a", context)
-    with pytest.raises(ValueError, match=r"^unknown name; expected: name$"):
+    with pytest.raises(ValueError, match=r"^/: has an unknown member$"):
         function.convert({"name": "a", "context": 1})
 
 
@@ -173,24 +173,27 @@ class Stay:
 @rows(
     ("value", "text"),
     [
-        ([{"start": "2026-07-28T10:00:00", "prices": {"2026-07-28": {}}}, {"start": "SECRET"}], "/1/start"),
-        ([{"start": "2026-07-28T10:00:00", "prices": {"SECRET": {}}}], "/0/prices/…"),
-        ([{"start": "2026-07-28T10:00:00", "prices": {"2026-07-28": {"SECRET": "SECRET"}}}], "/0/prices/…/…"),
-        ([{"start": "2026-07-28T10:00:00", "prices": {}}], "/0"),
+        (
+            [{"start": "2026-07-28T10:00:00", "prices": {"2026-07-28": {}}}, {"start": "SECRET"}],
+            "/1/start: Invalid RFC3339 encoded datetime",
+        ),
+        ([{"start": "2026-07-28T10:00:00", "prices": {"SECRET": {}}}], "/0/prices: Invalid RFC3339 encoded date"),
+        ([{"start": "2026-07-28T10:00:00", "prices": {"2026-07-28": {"SECRET": "SECRET"}}}], "/0/prices: Invalid UUID"),
+        ([{"start": "2026-07-28T10:00:00", "prices": {}}], "/0: Invalid value"),
     ],
 )
 @rows("strict", [True, False])
 def test_a_fault_inside_a_plain_type_names_its_place(value: Any, text: str, strict: bool) -> None:
     def book(stays: list[Stay]) -> None: ...
 
-    with pytest.raises(ValueError, match=f"^/stays{text}: "):
+    with pytest.raises(ValueError, match=f"^/stays{text}$"):
         RegisteredFunction(book).convert({"stays": value}, strict=strict)
 
 
 def test_a_text_of_a_validator_is_no_place() -> None:
     def book(stay: Stay) -> None: ...
 
-    with pytest.raises(ValueError, match=r"^/stay: "):
+    with pytest.raises(ValueError, match=r"^/stay: Invalid value$"):
         RegisteredFunction(book).convert({"stay": {"start": "2026-07-28T10:00:00", "prices": {}}})
 
 
@@ -217,20 +220,20 @@ def test_a_fault_of_a_validator_names_its_place() -> None:
 
     function = RegisteredFunction(invite)
     for arguments, text in (
-        ({"party": {"guests": [{"name": "a", "emails": ["SECRET"]}]}}, "/party/guests/0/emails: Invalid"),
+        ({"party": {"guests": [{"name": "a", "emails": ["SECRET"]}]}}, "^/party/guests/0/emails: Invalid value$"),
         (
             {"party": {"guests": [{"name": "a", "notes": {"SECRET": "x"}}]}},
-            "/party/guests/0/notes/…: Input",
+            "^/party/guests/0/notes: Input should be a valid integer",
         ),
         (
             {"party": {"guests": [{}, {}]}},
-            "/party/guests/0/name: is required; /party/guests/1/name: is required",
+            "^/party/guests/0/name: is required; /party/guests/1/name: is required$",
         ),
     ):
         with pytest.raises(ValueError, match=text) as raised:
             function.convert(arguments)
         assert "SECRET" not in str(raised.value)
-        assert raised.value.__suppress_context__
+        assert raised.value.__context__ is None
 
 
 def test_an_annotation_may_be_a_name_of_the_function_around_it() -> None:
@@ -325,7 +328,7 @@ def test_an_alias_that_refers_to_itself() -> None:
     exec("type Json = dict[str, Json] | list[Json] | int\ndef store(value: Json) -> Json: return value", names)
     function = RegisteredFunction(names["store"], role="tool")
     assert function.convert({"value": {"a": [1, {}]}}) == {"value": {"a": [1, {}]}}
-    with pytest.raises(ValueError, match=r"^/value: "):
+    with pytest.raises(ValueError, match=r"^/value"):
         function.convert({"value": {"a": "text"}})
 
 

@@ -182,9 +182,9 @@ async def test_prompts() -> None:
     [
         ({"name": "none"}, "Unknown prompt"),
         ({"name": None}, "name must be a string"),
-        ({"name": "review"}, "arguments: missing: code"),
+        ({"name": "review"}, "arguments: /code: is required"),
         ({"name": "review", "arguments": {"code": 1}}, "arguments must be an object of strings"),
-        ({"name": "review", "arguments": {"code": "", "x": ""}}, "arguments: unknown name; expected: code, language"),
+        ({"name": "review", "arguments": {"code": "", "x": ""}}, "arguments: /: has an unknown member"),
         ({"name": "review", "arguments": {"code": "", "language": "B"}}, "arguments: /language: Invalid enum value"),
         ({"name": "dialogue", "arguments": {"count": "many"}}, "arguments: /count: Expected `int`, got `str`"),
     ],

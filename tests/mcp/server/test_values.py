@@ -20,10 +20,11 @@ import pytest
 from pydantic import BaseModel, Field
 
 from jsonrpc_fast.codec._json import dumps, loads
+from jsonrpc_fast.handlers.params.types import MsgspecType, PydanticType, type_of
 from jsonrpc_fast.mcp.protocol.schemas import Schema
+from jsonrpc_fast.mcp.server.generated_schemas import object_schema
 from jsonrpc_fast.mcp.server.json_values import to_json
 from jsonrpc_fast.mcp.server.server import Server
-from jsonrpc_fast.mcp.server.values import MsgspecType, PydanticType, object_schema, type_of
 
 from ...support.mcp_conversation import converse
 from ...support.tables import rows
@@ -297,8 +298,6 @@ def test_a_fractional_number_is_not_an_integer() -> None:
             MsgspecType(int).convert(value, strict=True)
     assert type(MsgspecType(float).convert(1.0, strict=True)) is float
     assert type(MsgspecType(Any).convert(1.0, strict=True)) is float
-    with pytest.raises(ValueError, match="Expected"):
-        MsgspecType(list[int]).convert([1.0] * 1_000_001, strict=True)  # too large to search for such numbers
 
 
 def test_two_types_with_the_same_name() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import sys
 import types
 import typing
 from collections.abc import Iterator
 from typing import Annotated, Any, Final, get_args, get_origin
-
-import msgspec
 
 _META_NAMES: Final = {
     "Ge": ("ge", "ge"),
@@ -118,7 +117,7 @@ def _meta_of(part: Any) -> list[Any]:
     name = type(part).__name__
     if name in _META_NAMES:
         attribute, keyword = _META_NAMES[name]
-        return [msgspec.Meta(**{keyword: getattr(part, attribute)})]
+        return [importlib.import_module("msgspec").Meta(**{keyword: getattr(part, attribute)})]
     if hasattr(part, "__iter__"):
         return [meta for inner in part for meta in _meta_of(inner)]
     raise TypeError(f"the constraint {part!r} is not supported")

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import AfterValidator, Base64Str, BaseModel, ByteSize, Field
 
+from jsonrpc_fast.handlers.params.types import type_of
 from jsonrpc_fast.mcp.server.server import Server
-from jsonrpc_fast.mcp.server.values import type_of
 
 from ...support.tables import rows
 
@@ -84,5 +84,5 @@ def test_the_error_about_a_constraint_names_tool_and_parameter() -> None:
 def test_a_constraint_that_pydantic_checks_with_a_function_applies(annotation: Any, valid: Any, invalid: Any) -> None:
     kind = type_of(annotation)
     kind.convert(valid, strict=True)
-    with pytest.raises(ValueError, match="validation error"):
+    with pytest.raises(ValueError, match=r"^/\w*: "):
         kind.convert(invalid, strict=True)

@@ -1,0 +1,15 @@
+"""Params in Python types: annotations to converters, made once, for methods and for MCP.
+
+    arguments    the arguments of a function, converted as its annotations say
+    types        the type of a value: msgspec's or pydantic's
+    annotations  the parts of annotations
+    constraints  finds pydantic constraints that always fail
+    problems     what is wrong with params, by JSON pointer
+
+Rules:
+  - a type with a part of pydantic (a model, a pydantic dataclass, a `TypeAdapter`, `Field`) is converted by pydantic,
+    all others by msgspec. Neither is imported before a type needs it;
+  - a number such as 1.0 is an integer, as in JSON Schema;
+  - problems hold names and bounds of the types only: no value of the input, no name of an unknown member, no key of a
+    mapping, and no text of an exception of the application.
+"""

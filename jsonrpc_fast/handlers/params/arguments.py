@@ -1,0 +1,261 @@
+"""The arguments of a function, converted as its annotations say.
+
+Rules:
+  - each parameter is an argument that is passed by name; it is required if it has no default. A parameter without an
+    annotation accepts any value;
+  - `convert` converts one argument after the other, and finds all problems. `read` gives the same: if msgspec converts
+    every argument, it first decodes the text of them in one pass into a Struct, and leaves what that refuses to
+    `convert`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from functools import partial
+from inspect import Parameter
+from operator import attrgetter
+from typing import Annotated, Any, Final, get_args, get_origin
+
+from ...codec import Raw
+from .annotations import is_field
+from .problems import IS_UNKNOWN, Misfit, Problem, missing, pointer, too_many
+from .types import MsgspecType, PydanticType, ValueType, type_of
+
+_PLAIN: Final = (str, int, float, bool, types.NoneType)
+
+
+class Arguments:
+    """The arguments of a function.
+
+    Args:
+        parameters: The parameters that are arguments, with annotations that are no strings.
+
+    Attributes:
+        parameters: The same, by name.
+        types: Their types, by name.
+        required: The names of the arguments without a default.
+        plain: The classes that each argument accepts as they are, if that is all there is to check; else None.
+
+    Raises:
+        TypeError: A parameter cannot be passed by name, or its type is not supported.
+        ImportError: A type needs msgspec, which is not installed.
+    """
+
+    __slots__ = ("_defaults", "_positional", "parameters", "plain", "required", "types")
+
+    def __init__(self, parameters: Mapping[str, Parameter]) -> None:
+        self.parameters: Mapping[str, Parameter] = parameters
+        self.types: dict[str, ValueType] = {}
+        self._defaults: dict[str, PydanticType] = {}  # by name: those that are in the annotation
+        self._positional = [name for name, each in parameters.items() if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
+        for name, parameter in parameters.items():
+            if parameter.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
+                raise TypeError(f"it must be possible to pass {parameter} by name")
+            annotation, default = parameter.annotation, parameter.default
+            if is_field(default):  # `a: int = Field(…)`
+                annotation = Annotated[annotation, default]
+            try:
+                value_type = self.types[name] = type_of(annotation)
+            except ImportError:
+                raise
+            except Exception as error:
+                raise TypeError(f"the type of {name} is not supported: {last_line(error)}") from error
+            has_default = default is not Parameter.empty and not is_field(default)
+            if isinstance(value_type, PydanticType) and not has_default and value_type.default() is not None:
+                self._defaults[name] = value_type
+        self.required: frozenset[str] = frozenset(
+            name
+            for name, parameter in parameters.items()
+            if (parameter.default is Parameter.empty or is_field(parameter.default)) and name not in self._defaults
+        )
+        self.plain: dict[str, tuple[type, ...]] | None = _plain_types(parameters)
+
+    def default_of(self, name: str) -> Any:
+        """Return the default of an argument that is not required."""
+        return self._defaults[name].default().value if name in self._defaults else self.parameters[name].default
+
+    def convert(self, arguments: Mapping[str, Any], reread: Callable[[str], Any] | None = None) -> dict[str, Any]:
+        """Convert arguments to the annotated types.
+
+        Args:
+            arguments: JSON values, by name.
+            reread: If given, strings are converted where the type requires it: to numbers, booleans and so on, and else
+                to what this function returns for them.
+
+        Raises:
+            Misfit: An argument is missing, unknown, or of the wrong type.
+        """
+        problems = missing(name for name in self.parameters if name in self.required and name not in arguments)
+        if not arguments.keys() <= self.parameters.keys():  # compares the lengths first
+            problems.append(Problem("", IS_UNKNOWN))
+        converted = {}
+        for name, value in arguments.items():
+            if (value_type := self.types.get(name)) is not None:
+                try:
+                    converted[name] = _convert(value_type, value, reread)
+                except Misfit as misfit:
+                    problems += [Problem(pointer([name]) + path, reason) for path, reason in misfit.problems]
+        if problems:
+            raise Misfit(problems)
+        for name, value_type in self._defaults.items():
+            if name not in converted:
+                converted[name] = value_type.default().value
+        return converted
+
+    def reader(self) -> Callable[[Any], Any]:
+        """Return a function from params to what to call the function with: a list of all arguments, or a dict.
+
+        It takes a list, a dict, a `Raw` of these, or None, and raises what `convert` raises.
+        """
+        read_object, read_array = self._struct_reader(False), self._struct_reader(True)
+        maximum = len(self._positional) if self.required <= set(self._positional) else -1  # no array fits
+
+        def read(params: Any) -> Any:
+            if type(params) is Raw:
+                fast = read_array if bytes(params).startswith(b"[") else read_object
+                if fast is not None and (found := fast(params)) is not None:
+                    return found
+                params = params.decode()
+            if type(params) is list:
+                if len(params) > maximum:
+                    raise Misfit([too_many(maximum)])
+                params = dict(zip(self._positional, params, strict=False))
+            return self.convert(params or {})
+
+        return read
+
+    def _struct_reader(self, is_array: bool) -> Callable[[Raw], Any] | None:
+        """Return what decodes arguments in one pass, and returns None if they do not fit; or None if nothing can."""
+        names = self._positional if is_array else list(self.parameters)
+        is_complete = self.required <= set(names)
+        if not is_complete or not all(type(each) is MsgspecType for each in self.types.values()):
+            return None
+        import msgspec
+
+        # Fields have names of their own: those of the parameters could be names of Struct's own.
+        fields = {f"field_{index}": self.parameters[name] for index, name in enumerate(names)}
+        annotations = {name: self.types[parameter.name].annotation for name, parameter in fields.items()}  # type: ignore[union-attr]
+        struct = msgspec.defstruct(
+            "Params",
+            [
+                (name, annotations[name])
+                if each.default is Parameter.empty
+                else (name, annotations[name], msgspec.field(default_factory=partial(_same, each.default)))
+                for name, each in fields.items()
+            ],
+            array_like=is_array,
+            kw_only=True,
+            forbid_unknown_fields=True,
+            rename={name: each.name for name, each in fields.items()},
+        )
+        decode = msgspec.json.Decoder(struct).decode
+        is_named = len(self._positional) < len(names)
+        values_of = attrgetter(*fields) if len(fields) > 1 else None
+
+        def read(params: Raw) -> Any:
+            try:
+                found = params.decode(decode)
+            except (msgspec.DecodeError, RecursionError):
+                return None
+            values = [getattr(found, name) for name in fields] if values_of is None else values_of(found)
+            return dict(zip(names, values, strict=True)) if is_named else list(values)
+
+        return read
+
+
+def _convert(value_type: ValueType, value: Any, reread: Callable[[str], Any] | None) -> Any:
+    try:
+        return value_type.convert(value, strict=reread is None)
+    except Misfit:
+        read = reread(value) if reread is not None and isinstance(value, str) else value
+        if read is value:
+            raise
+        with contextlib.suppress(Misfit):  # of a value that the caller did not send
+            return value_type.convert(read, strict=False)
+        raise
+
+
+def _plain_types(parameters: Mapping[str, Parameter]) -> dict[str, tuple[type, ...]] | None:
+    plain = {}
+    for name, parameter in parameters.items():
+        is_union = get_origin(parameter.annotation) in (typing.Union, types.UnionType)
+        parts = get_args(parameter.annotation) if is_union else (parameter.annotation,)
+        if not all(part in _PLAIN for part in parts) or is_field(parameter.default):
+            return None
+        plain[name] = parts
+    return plain
+
+
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a function, evaluated; for a class those of `__init__`, and the class as the result.
+
+    Raises:
+        TypeError: An annotation cannot be evaluated.
+    """
+    function = without_partial(function)
+    target: Any = function if inspect.isroutine(function) else type(function).__call__
+    made: dict[str, Any] = {}
+    if isinstance(function, type):
+        target, made = vars(function).get("__init__", target), {"return": function}
+    try:
+        try:
+            return typing.get_type_hints(target, include_extras=True) | made
+        except NameError:  # perhaps a name of the function around it
+            return typing.get_type_hints(target, localns=_locals_around(target), include_extras=True) | made
+    except NameError as error:
+        raise TypeError(f"an annotation uses a name that is not defined: {error.name}") from None
+    except Exception as error:
+        raise TypeError(f"an annotation cannot be evaluated: {error}") from error
+
+
+def parameters_of(function: Callable[..., Any], hints: Mapping[str, Any]) -> dict[str, Parameter]:
+    """Return the parameters of a function, by name, with evaluated annotations: Any where there is none.
+
+    Raises:
+        TypeError: The function has no signature.
+    """
+    try:
+        signature = inspect.signature(function)
+    except ValueError as error:  # some builtins have none
+        raise TypeError(str(error)) from None
+    found = {}
+    for name, parameter in signature.parameters.items():
+        annotation = hints.get(name, parameter.annotation)
+        if annotation is Parameter.empty or isinstance(annotation, str):
+            annotation = Any
+        found[name] = parameter.replace(annotation=annotation)
+    return found
+
+
+def without_partial(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that a `functools.partial` calls; other functions as they are."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _locals_around(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the local names of the functions that are running and in which a function was defined."""
+    found: dict[str, Any] = {}
+    outer = getattr(function, "__qualname__", "").split(".<locals>.")[:-1]
+    names = {name.rpartition(".")[2] for name in outer}
+    frame = inspect.currentframe()
+    while frame is not None and names:
+        if frame.f_code.co_name in names and frame.f_globals is getattr(function, "__globals__", None):
+            found = {**frame.f_locals, **found}
+        frame = frame.f_back
+    return found
+
+
+def last_line(error: Exception) -> str:
+    """Return the last line of an error text, where msgspec names the type."""
+    return str(error).strip().rpartition("\n")[2]
+
+
+def _same(value: Any) -> Any:
+    return value

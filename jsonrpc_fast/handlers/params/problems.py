@@ -1,0 +1,179 @@
+"""What is wrong with params.
+
+A problem has a path and a reason. The path is a JSON pointer (RFC 6901) into the params; an argument has its name
+there, also where the params are an array. Neither holds a value of the input.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, NamedTuple
+
+from ...codes import RPC_MESSAGES, ErrorCode
+from ...errors import RpcError
+
+IS_REQUIRED: Final = "is required"
+IS_UNKNOWN: Final = "has an unknown member"
+TOO_DEEP: Final = "Nested too deeply"
+INVALID: Final = "Invalid value"
+
+MAX_PROBLEMS: Final = 16
+"""Maximum number of problems in one response."""
+
+_MSGSPEC_EXPECTED: Final = "Expected `"  # msgspec's messages that begin so quote the type only
+_MSGSPEC_UNKNOWN: Final = "Object contains unknown field `"
+_MSGSPEC_MISSING: Final = re.compile(r"Object missing required field `(.*)`")
+
+_PYDANTIC_REASONS: Final = {"missing": IS_REQUIRED, "extra_forbidden": IS_UNKNOWN}
+
+_PYDANTIC_CONTEXT: Final = frozenset(
+    {
+        *("gt", "ge", "lt", "le", "multiple_of"),
+        *("actual_length", "min_length", "max_length", "max_digits", "decimal_places", "whole_digits"),
+        *("class", "class_name", "field_type", "expected", "pattern"),
+        *("discriminator", "expected_tags", "expected_schemes", "expected_version", "tz_expected"),
+    }
+)
+"""Values in pydantic's messages that come from the type, or are lengths."""
+
+
+class Problem(NamedTuple):
+    """A problem.
+
+    Attributes:
+        path: The JSON pointer to the value; "" for the whole.
+        reason: What is wrong with it.
+    """
+
+    path: str
+    reason: str
+
+
+class Misfit(ValueError):
+    """Params, or a part of them, do not fit.
+
+    Args:
+        problems: Why; at most `MAX_PROBLEMS` are kept.
+
+    Attributes:
+        problems: The same.
+    """
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems: list[Problem] = list(problems)[:MAX_PROBLEMS]
+        super().__init__("; ".join(f"{path or '/'}: {reason}" for path, reason in self.problems))
+
+    def error(self) -> RpcError:
+        """Return the error -32602, whose `data` lists the problems."""
+        data = [problem._asdict() for problem in self.problems]
+        return RpcError(ErrorCode.INVALID_PARAMS, RPC_MESSAGES[ErrorCode.INVALID_PARAMS], data)
+
+
+def missing(names: Iterable[str]) -> list[Problem]:
+    """Return the problems of required arguments that are missing."""
+    return [Problem(pointer([name]), IS_REQUIRED) for name in names]
+
+
+def too_many(maximum: int) -> Problem:
+    """Return the problem of an array with more arguments than a function takes."""
+    if maximum < 0:
+        return Problem("", "must be an object")
+    return Problem("", f"must have at most {maximum} item" + "s" * (maximum != 1))
+
+
+def pointer(parts: Iterable[str | int]) -> str:
+    """Return the JSON pointer to a place: the names and indexes on the way to it."""
+    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
+
+
+def msgspec_problem(error: Exception, pointer_of: Callable[[str], str]) -> Problem:
+    """Return the problem in an error of msgspec.
+
+    Args:
+        error: The error.
+        pointer_of: See `msgspec_pointers`.
+    """
+    text = str(error)
+    cause = error.__cause__  # an exception of `__post_init__`, whose text begins the message
+    if cause is not None:
+        text = text.removeprefix(str(cause))
+    reason, at, path = text.rpartition(" - at `")
+    if not at:
+        reason, path = text, "$`"
+    if cause is not None:
+        reason = INVALID
+    elif found := _MSGSPEC_MISSING.fullmatch(reason):
+        return Problem(pointer_of(f"{path[:-1]}.{found[1]}"), IS_REQUIRED)
+    elif reason.startswith(_MSGSPEC_UNKNOWN):
+        reason = IS_UNKNOWN
+    elif not reason.startswith(_MSGSPEC_EXPECTED):
+        reason = re.split("[`']", reason)[0].rstrip()
+    return Problem(pointer_of(path[:-1].removeprefix("key` in `")), reason)
+
+
+def msgspec_pointers(names: Iterable[str]) -> Callable[[str], str]:
+    """Return a function from a path of msgspec to its JSON pointer, as far as it has these names and indexes."""
+    known = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    part = re.compile(rf"\.({known})(?![^.\[])|\[([0-9]+)\]" if known else r"\[([0-9]+)()\]")
+
+    def pointer_of(path: str) -> str:
+        parts = []
+        at = 1
+        while found := part.match(path, at):
+            parts.append(found[1] or found[2])
+            at = found.end()
+        return pointer(parts)
+
+    return pointer_of
+
+
+def pydantic_problems(error: Any, value: Any, names: AbstractSet[str]) -> list[Problem]:
+    """Return the problems in a ValidationError of pydantic.
+
+    Args:
+        error: The error.
+        value: The JSON value that pydantic has refused.
+        names: The names that a path may hold.
+    """
+    if error.error_count() > 100 * MAX_PROBLEMS:
+        return [Problem("", f"{error.error_count()} invalid values")]  # each one takes memory
+    found = error.errors(include_url=False, include_input=False)[:MAX_PROBLEMS]
+    return [Problem(pointer(_pydantic_place(each, value, names)), _pydantic_reason(each)) for each in found]
+
+
+def _pydantic_place(found: Any, value: Any, names: AbstractSet[str]) -> list[str | int]:
+    """Return the names and indexes on the way to the place of an error, up to the first key of a mapping.
+
+    A location of pydantic also has the classes and tags of unions, and validators, which are not in the value.
+    """
+    place: list[str | int] = []
+    location = found["loc"]
+    for index, part in enumerate(location, 1):
+        if isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        elif isinstance(value, dict) and part in value:
+            value = value[part]
+            if part not in names:
+                break
+        elif not (index == len(location) and found["type"] == "missing" and part in names):
+            continue
+        place.append(part)
+    return place
+
+
+def _pydantic_reason(found: Any) -> str:
+    """Return the reason in an error of pydantic, without values and without texts of the application."""
+    from pydantic_core import PydanticKnownError
+
+    kind, context = found["type"], found.get("ctx", {})
+    if kind in _PYDANTIC_REASONS:
+        return _PYDANTIC_REASONS[kind]
+    try:
+        if context.keys() <= _PYDANTIC_CONTEXT:
+            return PydanticKnownError(kind, context or None).message()
+        PydanticKnownError(kind, context)
+    except (KeyError, TypeError):  # a kind of the application's own
+        return INVALID
+    return INVALID if kind in ("value_error", "assertion_error") else str(kind).replace("_", " ").capitalize()

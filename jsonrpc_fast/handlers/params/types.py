@@ -1,0 +1,323 @@
+"""The types of values: their conversion from JSON, by msgspec or by pydantic.
+
+Rules:
+  - Arguments and results may have the same types, in the same JSON form: plain types, dataclasses, msgspec Structs,
+    TypedDicts, enums, Decimal, UUID, datetime, sets and bytes (base64), as msgspec reads and writes them.
+  - A union of several dataclasses, and an alias that refers to itself, such as `type Json = list[Json] | int`, are
+    pydantic's, too, if it is installed.
+  - Constraints of `msgspec.Meta`, annotated-types and pydantic apply to the conversion. A constraint that would have no
+    effect, or that its type does not support, raises TypeError. So does a type that neither library supports.
+  - A `Raw` goes straight into the decoder, and a JSON value gives the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+from collections import deque
+from typing import Any, Final
+
+from ...codec import Raw
+from ...codec._backend import dumps
+from ...errors import EncodeError
+from .annotations import has_pydantic, is_constraint, is_field, parts_of, with_meta
+from .constraints import check_constraints
+from .problems import INVALID, TOO_DEEP, Misfit, Problem, msgspec_pointers, msgspec_problem, pydantic_problems
+
+MSGSPEC_MISSING: Final = 'typed params need msgspec: pip install "jsonrpc_fast[typed]"'
+
+
+class MsgspecType:
+    """A type that msgspec converts.
+
+    Args:
+        annotation: The annotation of a parameter.
+
+    Attributes:
+        annotation: The annotation for msgspec: constraints of annotated-types are replaced by `msgspec.Meta`.
+
+    Raises:
+        TypeError: msgspec does not support the type, or a constraint of it.
+        ImportError: msgspec is not installed.
+    """
+
+    __slots__ = ("_decode", "_msgspec", "_names", "_needs_defaults", "annotation")
+
+    def __init__(self, annotation: Any) -> None:
+        self._msgspec = msgspec = _msgspec()
+        parts = list(parts_of(annotation))
+        for part, is_inside in parts:
+            if is_inside and is_constraint(part):
+                raise TypeError(f"{part!r} in a class has no effect: use msgspec.Meta there, or a pydantic model")
+        self.annotation: Any = with_meta(annotation) if any(is_constraint(part) for part, _ in parts) else annotation
+        self._decode = msgspec.json.Decoder(self.annotation).decode
+        self._names = _msgspec_names(self.annotation)
+        self._needs_defaults = any(_has_class_defaults(part) for part, _ in parts)
+
+    def convert(self, value: Any, *, strict: bool = True) -> Any:
+        """Convert a value.
+
+        Args:
+            value: A JSON value, or a `Raw`.
+            strict: If False, strings are converted to numbers, booleans and so on where the type requires it.
+
+        Raises:
+            Misfit: The value does not match the type.
+        """
+        msgspec = self._msgspec
+        try:
+            if type(value) is Raw:
+                try:
+                    return self._completed(value.decode(self._decode))
+                except (msgspec.DecodeError, RecursionError):
+                    value = value.decode()
+            try:
+                converted = msgspec.convert(value, self.annotation, strict=strict, str_keys=True)
+            except msgspec.ValidationError:
+                converted = msgspec.convert(_integral(value), self.annotation, strict=strict, str_keys=True)
+            return self._completed(converted)
+        except msgspec.DecodeError as error:
+            problem = msgspec_problem(error, msgspec_pointers(self._names))
+        except RecursionError:
+            problem = Problem("", TOO_DEEP)
+        raise Misfit([problem])
+
+    def _completed(self, value: Any) -> Any:
+        if self._needs_defaults:
+            _set_defaults(value)
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema (2020-12) of values that `convert` accepts.
+
+        Raises:
+            TypeError: The type has no schema.
+        """
+        schema: dict[str, Any] = self._msgspec.json.schema(self.annotation)
+        return schema
+
+    def result_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema (2020-12) of values that were written as JSON."""
+        return self.schema()
+
+
+class PydanticType:
+    """A type that pydantic converts.
+
+    Args:
+        annotation: The annotation of a parameter, or a `TypeAdapter`.
+
+    Attributes:
+        adapter: The `pydantic.TypeAdapter`.
+
+    Raises:
+        TypeError: pydantic does not support the type or a constraint of it, or a part of the type is from msgspec.
+    """
+
+    __slots__ = ("_names", "_validation_error", "adapter")
+
+    def __init__(self, annotation: Any) -> None:
+        pydantic = _pydantic()
+        self._names: frozenset[str] | None = None
+        self._validation_error = pydantic.ValidationError
+        if isinstance(annotation, pydantic.TypeAdapter):
+            self.adapter: Any = annotation
+            return
+        msgspec = sys.modules.get("msgspec")
+        for part, is_inside in parts_of(annotation):
+            if msgspec is not None and (
+                isinstance(part, msgspec.Meta) or (isinstance(part, type) and issubclass(part, msgspec.Struct))
+            ):
+                raise TypeError("msgspec and pydantic cannot be mixed in one type")
+            if is_field(part) and not is_inside and (part.alias is not None or part.validation_alias is not None):
+                raise TypeError("an alias is not supported: an argument has the name of its parameter")
+        try:
+            self.adapter = pydantic.TypeAdapter(annotation)
+        except pydantic.errors.PydanticUserError as error:
+            raise TypeError(error.message.partition("\n")[0]) from None
+        check_constraints(self.adapter.core_schema)
+
+    def convert(self, value: Any, *, strict: bool = True) -> Any:
+        """Convert a value, as in `MsgspecType.convert`. `strict` has no effect: pydantic's type decides."""
+        validate_json = self.adapter.validate_json  # in JSON mode, since JSON has no tuples and no dates
+        try:
+            if type(value) is Raw:
+                return value.decode(validate_json)
+            try:
+                text = dumps(value)
+            except EncodeError:  # an integer beyond 64 bits, or too deep for the encoder
+                return self.adapter.validate_python(value)
+            return validate_json(text)
+        except self._validation_error as error:
+            if self._names is None:
+                self._names = frozenset(_strings_in(self.adapter.core_schema))
+            problems = pydantic_problems(error, value.decode() if type(value) is Raw else value, self._names)
+        except RecursionError:
+            problems = [Problem("", TOO_DEEP)]
+        except ValueError:  # of a validator
+            problems = [Problem("", INVALID)]
+        raise Misfit(problems)
+
+    def write(self, value: Any) -> Any:
+        """Convert a value to JSON types as its model says: aliases, serializers, defaults of what a dict lacks.
+
+        Raises:
+            ValueError: The value does not match the type, or cannot be written. The text may show the value.
+        """
+        value = self.adapter.validate_python(value)
+        if hasattr(value, "model_dump"):  # keeps the members of a subclass
+            return value.model_dump(mode="json", by_alias=True, warnings=False)
+        return self.adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema (2020-12) of values that `convert` accepts.
+
+        Raises:
+            TypeError: The type has no schema.
+        """
+        return self._schema("validation")
+
+    def result_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema (2020-12) of values that `write` wrote."""
+        return self._schema("serialization")
+
+    def _schema(self, mode: str) -> dict[str, Any]:
+        try:
+            schema: dict[str, Any] = self.adapter.json_schema(mode=mode)
+        except _pydantic().errors.PydanticUserError as error:
+            raise TypeError(error.message.partition("\n")[0]) from None
+        return schema
+
+    def default(self) -> Any:
+        """Return the wrapped default value (`Field(default=…)`, `Field(default_factory=…)`), or None without one."""
+        return self.adapter.get_default_value()
+
+
+ValueType = MsgspecType | PydanticType
+
+
+def type_of(annotation: Any) -> ValueType:
+    """Return the type for an annotation, or for a `TypeAdapter` of pydantic.
+
+    Raises:
+        TypeError: The annotation is not supported.
+        ImportError: It is msgspec's, which is not installed.
+    """
+    if has_pydantic(annotation):
+        return PydanticType(annotation)
+    try:
+        return MsgspecType(annotation)
+    except (TypeError, RecursionError) as error:
+        # Pydantic tries one class of a union after the other, and supports aliases that refer to themselves.
+        is_for_pydantic = isinstance(error, RecursionError) or str(error).startswith("Type unions may not contain")
+        meta = _msgspec().Meta
+        if not is_for_pydantic or any(
+            is_constraint(each) or isinstance(each, meta) for each, _ in parts_of(annotation)
+        ):
+            raise
+        try:
+            return PydanticType(annotation)
+        except Exception:
+            pass
+        raise
+
+
+def _integral(value: Any) -> Any:
+    """A JSON value in which all numbers such as 1.0 are integers."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {name: _integral(inner) for name, inner in value.items()}
+    return [_integral(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _has_class_defaults(part: Any) -> bool:
+    """Whether a type is a dataclass with defaults that are attributes of the class."""
+    return (
+        isinstance(part, type)
+        and dataclasses.is_dataclass(part)
+        and part.__dictoffset__ != 0
+        and any(field.default is not dataclasses.MISSING for field in _fields(part))
+    )
+
+
+def _set_defaults(value: Any) -> None:
+    """Set the defaults of decoded dataclasses. msgspec leaves them to the class, and would not write them again."""
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
+        for item in value:
+            _set_defaults(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _set_defaults(item)
+    elif hasattr(type(value), "__struct_fields__"):
+        for name in value.__struct_fields__:
+            _set_defaults(getattr(value, name))
+    elif dataclasses.is_dataclass(value) and hasattr(value, "__dict__"):
+        for field in _fields(value):
+            if field.name not in value.__dict__ and field.default is not dataclasses.MISSING:
+                object.__setattr__(value, field.name, field.default)  # it may be frozen
+            else:
+                _set_defaults(getattr(value, field.name, None))
+
+
+def _fields(of: Any) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(of)
+
+
+def _msgspec_names(annotation: Any) -> frozenset[str]:
+    """Return the names of all fields inside a type.
+
+    Raises:
+        TypeError: A part of the type is a class that msgspec does not know.
+    """
+    from msgspec import inspect as types
+
+    names: set[str] = set()
+    seen: set[int] = set()
+    waiting: list[Any] = [types.type_info(annotation)]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, tuple):
+            waiting += part
+        elif isinstance(part, types.CustomType):
+            raise TypeError(f"type {part.cls!r} is not supported: use a TypeAdapter of pydantic")
+        elif isinstance(part, types.Type | types.Field) and id(part) not in seen:
+            seen.add(id(part))
+            if isinstance(part, types.Field):
+                names.add(part.encode_name)
+            elif tag_field := getattr(part, "tag_field", None):
+                names.add(tag_field)
+            waiting += [getattr(part, name) for name in part.__struct_fields__]
+    return frozenset(names)
+
+
+def _strings_in(schema: Any) -> set[str]:
+    """Return all strings in a schema of pydantic: the names and tags that a location may hold, and others."""
+    found: set[str] = set()
+    seen: set[int] = set()  # a default may hold itself
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, str):
+            found.add(part)
+        elif isinstance(part, dict):
+            waiting += part
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
+    return found
+
+
+def _msgspec() -> Any:
+    try:
+        return importlib.import_module("msgspec")
+    except ImportError:
+        raise ImportError(MSGSPEC_MISSING) from None
+
+
+def _pydantic() -> Any:
+    return importlib.import_module("pydantic")
