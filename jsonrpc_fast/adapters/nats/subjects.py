@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -135,7 +136,7 @@ class SubjectTransport(MessageTransport):
                 if self._is_finishing:
                     await client.publish(self._sends, b"")
                     await client.flush()
-                    self._lose(None)
+                    self._lose(None, says_end=False)
                     return
         except (NatsError, OSError, asyncio.TimeoutError) as error:
             self._lose(ConnectionLost(str(error) or type(error).__name__))
@@ -159,12 +160,12 @@ class SubjectTransport(MessageTransport):
     async def _on_closed(self) -> None:
         self._lose(ConnectionLost("the connection to the broker is closed"))
 
-    def _lose(self, fault: Exception | None) -> None:
-        """Close the connection, and report the end of the channel."""
+    def _lose(self, fault: Exception | None, *, says_end: bool = True) -> None:
+        """Close the connection, and report the end of the channel. The peer is told of the end if it can be."""
         if self._closing is None:
-            self._closing = asyncio.get_running_loop().create_task(self._close(fault))
+            self._closing = asyncio.get_running_loop().create_task(self._close(fault, says_end))
 
-    async def _close(self, fault: Exception | None) -> None:
+    async def _close(self, fault: Exception | None, says_end: bool) -> None:
         self._outgoing.clear()
         self._outgoing_bytes = 0
         writer, client = self._writer, self._client
@@ -172,8 +173,14 @@ class SubjectTransport(MessageTransport):
             writer.cancel()
         try:
             if client is not None:
+                if says_end and client.is_connected:
+                    await asyncio.wait([asyncio.ensure_future(self._say_end(client))], timeout=CLOSE_SECONDS)
                 await close_client(client)
             if writer is not None and writer is not asyncio.current_task() and not writer.done():
                 await asyncio.wait([writer], timeout=CLOSE_SECONDS)
         finally:
             self.channel_lost(fault)
+
+    async def _say_end(self, client: Client) -> None:
+        with contextlib.suppress(NatsError, OSError):
+            await client.publish(self._sends, b"")

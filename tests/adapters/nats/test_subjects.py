@@ -98,10 +98,12 @@ async def test_a_reader_that_is_too_slow_is_closed(server: NatsServer) -> None:
 
 async def test_a_message_over_the_maximum_closes_it(tmp_path: Path) -> None:
     with nats_server(tmp_path, "max_payload: 4096") as server:
-        async with sessions(server, {}, {"add": add}) as (one, _):
-            assert await one.call("add", [1, 2]) == 3
-            with pytest.raises(ConnectionLost):
-                await one.call("add", ["x" * 5000, ""])
+        for size in (5000, 3000):  # with 3000 the response is over it
+            async with sessions(server, {}, {"double": lambda text: text * 2}) as (one, other):
+                assert await one.call("double", ["x"]) == "xx"
+                with pytest.raises(ConnectionLost):
+                    await asyncio.wait_for(one.call("double", ["x" * size]), 10)
+                await asyncio.wait_for(asyncio.gather(one.wait_closed(), other.wait_closed()), 10)
 
 
 async def test_connect_fails() -> None:
