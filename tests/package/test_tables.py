@@ -55,6 +55,21 @@ def test_the_error_of_the_first_row_is_the_cause() -> None:
     assert caught.value.__cause__ is error
 
 
+def test_a_row_that_takes_too_long_is_the_last_one() -> None:
+    """pytest-timeout ends one row, and would let the next one hang."""
+    seen = []
+
+    @rows("number", [1, 2, 3])
+    def test(number: int) -> None:
+        seen.append(number)
+        if number == 2:
+            pytest.fail("Timeout (>60.0s) from pytest-timeout.")
+
+    report = report_of(test)
+    assert seen == [1, 2]
+    assert report.splitlines()[0].startswith("1 of 2 rows fail")
+
+
 def test_tables_multiply_and_leave_the_fixtures() -> None:
     seen = []
 

@@ -37,6 +37,8 @@ import pytest
 Test = TypeVar("Test", bound=Callable[..., Any])
 Ids = Iterable[object] | Callable[[Any], object] | None
 
+TIMEOUT: Final = "Timeout (>"
+"""How the failure of pytest-timeout begins."""
 SHOWN_ROWS: Final = 30
 SHOWN_LINES: Final = 12
 MAX_ID: Final = 60
@@ -69,6 +71,8 @@ class Table:
             self._skipped.append(str(skipped.msg))
         except (Exception, pytest.fail.Exception) as error:
             self._failed.append((name, error))
+            if str(error).startswith(TIMEOUT):  # no further one comes, so another row that hangs would hang forever
+                self.finish()
 
     def finish(self) -> None:
         """Raise the report of the rows that fail."""
