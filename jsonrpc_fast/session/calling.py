@@ -17,17 +17,16 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from ..codec import Error, Notification
-from ..errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
+from ..codec import Notification
+from ..errors import StateError
 from ..transports.base import HIGH_WATER_BYTES
 from ..transports.protocol import Transport
 from ..types import UNSET, Unset
 from .engine import Engine
-from .hooks import FoundHooks
 from .loop_driver import LoopDriver
 from .requests import Destination, InboundRequest
 from .running import current_run
@@ -48,26 +47,20 @@ class Caller:
     def __init__(
         self,
         transport: Transport,
-        hooks: FoundHooks,
         timeout: float | None,
-        errors: Mapping[int, type[RpcError]] | None,
         context: Any,
         max_pending: int,
         idle: Callable[[], None],
     ) -> None:
         self.context: Any = context
         self._transport = transport
-        self._hooks = hooks
-        self._wait_queue = WaitQueue()  # for room in flight and in the write buffer
-        self._driver = LoopDriver(transport, hooks, self._settled, self._stop_calling, idle, self._wait_queue.wake)
-        self._engine: Engine  # set by the session
         self._timeout = timeout
-        self._errors = dict(errors or {})
+        self._wait_queue = WaitQueue()  # for room in flight and in the write buffer
+        self._driver = LoopDriver(transport, self._settled, self._left_by_peer, idle, self._wait_queue.wake)
+        self._engine: Engine  # set by the session
         self._loop: asyncio.AbstractEventLoop  # set by `start`
         self._is_started = False
-        self._may_call = False
         self._left: asyncio.Future[None]  # set by `start`; done when no more calls can be sent
-        self._fault: Exception | None = None  # the reason why the connection broke
         self._thread_room = Room(max_pending)  # for notifications of other threads
 
     async def call(
@@ -113,18 +106,13 @@ class Caller:
         try:
             if self._must_wait(1):
                 timeout = await self._wait_for_room(1, timeout)
-            call = self._begin(method, params, timeout, idle_timeout, on_progress, destination)
-            call.future = future = self._loop.create_future()
-            if (
-                self._hooks.call_started is not None
-                or call.expires < self._driver.wakes_at
-                or call.idle_seconds is not None
-            ):
-                self._sent(call)
+            future = self._started_loop().create_future()
+            seconds = self._seconds(timeout)
+            call = self._engine.call(method, params, seconds, idle_timeout, on_progress, destination, future)
             try:
                 return await future
             except asyncio.CancelledError:
-                self._cancel(call, None)
+                self._engine.cancel(call)
                 raise
         finally:
             if run is not None:
@@ -156,10 +144,7 @@ class Caller:
             ConnectionLost: The connection was lost or closed.
             EncodeError, TypeError: The params cannot be encoded.
         """
-        call = self._begin(method, params, timeout, idle_timeout, on_progress)
         run = current_run.get()
-        if run is not None:
-            run.begin_wait()  # the handler probably waits for a callback
         is_returned = False
 
         def settle(result: Any, error: Exception | None) -> None:
@@ -174,8 +159,10 @@ class Caller:
             elif on_error is not None:
                 on_error(error)
 
-        call.callback = settle
-        self._sent(call)
+        self._check_started()
+        call = self._engine.call(method, params, self._seconds(timeout), idle_timeout, on_progress, None, settle)
+        if run is not None:
+            run.begin_wait()  # the handler probably waits for a callback
         is_returned = True
         return call.id
 
@@ -212,20 +199,10 @@ class Caller:
     async def _call_batch(
         self, items: list[tuple[str, Any] | Notification], timeout: float | Unset | None
     ) -> list[Any]:
-        if not self._may_call:
-            raise self._refusal()
-        found, text = self._engine.calls.begin_batch(items, self._loop.time(), self._seconds(timeout))
-        calls = [call for call in found if call is not None]
-        try:
-            self._transport.send(text)
-        except BaseException as error:
-            for call in calls:
-                self._engine.calls.withdraw(call)
-            _mark_unsent(error)
-            raise
+        self._check_started()
         done = self._loop.create_future()
-        results: list[Any] = [None] * len(found)
-        left = len(calls)
+        results: list[Any] = [None] * len(items)
+        left = sum(not isinstance(item, Notification) for item in items)
 
         def settle(index: int, result: Any, error: Exception | None) -> None:
             nonlocal left
@@ -234,17 +211,14 @@ class Caller:
             if not left and not done.done():
                 done.set_result(None)
 
-        for index, begun in enumerate(found):
-            if begun is not None:
-                begun.callback = partial(settle, index)
-        for call in calls:
-            self._sent(call)
+        calls = self._engine.call_batch(items, self._seconds(timeout), lambda index: partial(settle, index))
         try:
-            if calls:
+            if left:
                 await done
         except asyncio.CancelledError:
             for call in calls:
-                self._cancel(call, None)
+                if call is not None:
+                    self._engine.cancel(call)
             raise
         return results
 
@@ -294,9 +268,12 @@ class Caller:
         return future
 
     def _started_loop(self) -> asyncio.AbstractEventLoop:
+        self._check_started()
+        return self._loop
+
+    def _check_started(self) -> None:
         if not self._is_started:
             raise StateError("the session is not started")
-        return self._loop
 
     async def _notify_unless_cancelled(self, method: str, params: Any, future: concurrent.futures.Future[Any]) -> None:
         await self._wait_to_notify()
@@ -321,17 +298,8 @@ class Caller:
 
     def notify_soon(self, method: str, params: Any = None, *, destination: Destination | None = None) -> None:
         """Send a notification without waiting for room in the write buffer. `destination` is as in `call`."""
-        if not self._may_call:
-            raise self._refusal()
-        text = self._engine.calls.notify(method, params)
-        try:
-            if destination is None:
-                self._transport.send(text)
-            else:
-                destination.send(text)
-        except ConnectionLost as error:
-            _mark_unsent(error)
-            raise
+        self._check_started()
+        self._engine.notify(method, params, destination)
 
     def cancel(self, id: int | str, reason: str | None = None) -> bool:
         """Cancel a call in flight, which then raises CallCancelled, and notify the peer.
@@ -344,7 +312,7 @@ class Caller:
             False if no such call is in flight.
         """
         call = self._engine.calls.tracker.find(id)
-        return call is not None and self._cancel(call, reason)
+        return call is not None and self._engine.cancel(call, reason)
 
     def is_serving(self, request: InboundRequest) -> bool:
         """Return whether a request has had no answer yet."""
@@ -369,7 +337,7 @@ class Caller:
     @property
     def fault(self) -> Exception | None:
         """What broke the connection; None while it is open, and after one of the sides has closed it."""
-        return self._fault
+        return self._engine.fault
 
     async def wait_leaving(self) -> None:
         """Wait until no more calls can be sent: the peer has said goodbye, or the connection is closed or lost.
@@ -377,8 +345,7 @@ class Caller:
         Raises:
             StateError: The session is not started.
         """
-        if not self._is_started:
-            raise StateError("the session is not started")
+        self._check_started()
         await asyncio.shield(self._left)
 
     @property
@@ -393,48 +360,8 @@ class Caller:
         """End the session: see `Session.close`."""
         raise NotImplementedError
 
-    def _begin(
-        self,
-        method: str,
-        params: Any,
-        timeout: float | Unset | None,
-        idle_timeout: float | None,
-        on_progress: Callable[[Any], object] | None,
-        destination: Destination | None = None,
-    ) -> Call:
-        if not self._may_call:
-            raise self._refusal()
-        seconds = self._timeout if timeout is UNSET else timeout
-        call, text = self._engine.calls.begin(method, params, self._loop.time(), seconds, idle_timeout, on_progress)
-        try:
-            if destination is None:
-                self._transport.send(text)
-            else:
-                call.destination = destination
-                destination.send(text)
-        except BaseException as error:
-            self._engine.calls.withdraw(call)
-            _mark_unsent(error)
-            raise
-        return call
-
     def _seconds(self, timeout: float | Unset | None) -> float | None:
         return self._timeout if timeout is UNSET else timeout
-
-    def _refusal(self) -> Exception:
-        if not self._is_started:
-            return StateError("the session is not started")
-        if self._engine.is_leaving and self.is_connected:
-            return ConnectionLost("the peer is closing the session", was_sent=False)
-        loss = self._loss()
-        loss.was_sent = False
-        return loss
-
-    def _sent(self, call: Call) -> None:
-        """Complete sending. The call must be ready to be settled, because a hook may cancel it."""
-        if self._hooks.call_started is not None:
-            call.trace = self._hooks.call_started(call.id, call.method)
-        self._driver.wake_at(call.expires if call.idle_seconds is None else call.deadline())
 
     async def _wait_for_room(self, calls: int, timeout: float | Unset | None) -> float | None:
         """Wait until this many more calls may be sent, and return what is left of the timeout.
@@ -455,13 +382,13 @@ class Caller:
         return max(0.0, deadline - self._loop.time())
 
     def _must_wait(self, calls: int) -> bool:
-        if not self._may_call:
+        if not self._engine.may_call:
             return False
         full = not self._engine.calls.tracker.has_room(calls) or self._transport.write_buffer_bytes > HIGH_WATER_BYTES
         return full or bool(self._wait_queue.waiters)
 
     def _may_send(self, calls: int) -> bool:
-        if not self._may_call:
+        if not self._engine.may_call:
             return True
         tracker = self._engine.calls.tracker
         # More calls than `max_pending` never have room: sending refuses them.
@@ -476,69 +403,24 @@ class Caller:
         self._driver.drain()
         return False
 
-    def _cancel(self, call: Call, reason: str | None) -> bool:
-        if call.outcome is not None:
-            return False
-        text = self._engine.calls.cancel(call, reason)
-        self._settled(call)
-        self._engine.send(text, call.destination)
-        return True
-
-    def _settled(self, call: Call) -> None:
+    def _settled(self, call: Call, result: Any, error: Exception | None) -> None:
         """Report the outcome of a call to its future or its callback."""
-        answer: Any = None
-        error: Exception | None = None
-        outcome = call.outcome
-        if outcome is _RESULT:
-            answer = call.answer
-        elif outcome is Outcome.ERROR:
-            error = self._remote_error(call.answer)
-        elif outcome is Outcome.FAULT:
-            error = call.answer
-        elif outcome is Outcome.TIMEOUT:
-            error = CallTimeout("no answer came in time")
-        elif outcome is Outcome.CANCELLED:
-            error = CallCancelled("the call was cancelled")
-        else:
-            error = call.answer or self._loss()
-        if self._hooks.call_settled is not None:
-            code = call.answer.code if outcome is Outcome.ERROR else None
-            seconds = self._loop.time() - call.started
-            self._hooks.call_settled(call.trace, call.id, call.method, outcome, code, seconds)
         if self._wait_queue.waiters:
             self._wait_queue.wake()
-        future = call.future
-        if future is not None:
-            if future.done():
-                pass  # the waiting task is being cancelled
-            elif error is None:
-                future.set_result(answer)
-            else:
-                future.set_exception(error)
-        elif call.callback is not None:
-            self._engine.run_callback(call.callback, answer, error)
+        waiter = call.waiter
+        if waiter is None:
+            return
+        if callable(waiter):
+            self._engine.run_callback(waiter, result, error)
+        elif waiter.done():
+            pass  # the waiting task is being cancelled
+        elif error is None:
+            waiter.set_result(result)
+        else:
+            waiter.set_exception(error)
 
-    def _remote_error(self, error: Error) -> RpcError:
-        try:
-            return self._errors.get(error.code, RpcError)(error.code, error.message, error.data)
-        except Exception as fault:  # the class takes other arguments
-            self._hooks.fault(fault)
-            return RpcError(error.code, error.message, error.data)
-
-    def _loss(self) -> ConnectionLost:
-        loss = ConnectionLost("the connection is closed" if self._fault is None else "the connection broke")
-        loss.__cause__ = self._fault
-        return loss
-
-    def _stop_calling(self) -> None:
-        """Send no more calls."""
-        self._may_call = False
+    def _left_by_peer(self) -> None:
+        """Note that no more calls can be sent."""
         self._wait_queue.wake()
         if not self._left.done():
             self._left.set_result(None)
-
-
-def _mark_unsent(error: BaseException) -> None:
-    """Note in an exception of `Transport.send` that nothing was sent."""
-    if isinstance(error, ConnectionLost):
-        error.was_sent = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from .running import Run
 from .tracker import Call
@@ -28,12 +28,12 @@ class Driver(Protocol):
         """Await `run.work`, in the context `run.context`; then call `Engine.succeeded` or `Engine.failed`."""
         ...
 
-    def settled(self, call: Call, /) -> None:
-        """Report the outcome of a call, in flight until now, to whom it may concern."""
+    def settled(self, call: Call, result: Any, error: Exception | None, /) -> None:
+        """Report the outcome of a call to what waits for it (`Call.waiter`): the error, or the result if it is None."""
         ...
 
     def left(self) -> None:
-        """Note that no more calls can be sent: the peer has said goodbye."""
+        """Note that no more calls can be sent: the peer has said goodbye, or the connection is lost."""
         ...
 
     def set_reading(self, wanted: bool, /) -> None:

@@ -3,9 +3,9 @@
 It decides what a message, the end of the stream, or the passage of time leads to. A `Driver` carries that out:
 `LoopDriver` (loop_driver.py) does so on asyncio.
 
-    engine = Engine(driver, handlers, options, clock=time.monotonic)
-    engine.receive(message)                     # runs handlers, settles calls, writes responses
-    call, data = engine.call("add", [1, 2])     # send `data`, then `engine.sent(call)`
+    engine = Engine(driver, handlers)
+    engine.receive(message)          # calls functions, settles calls, writes responses
+    engine.call("add", [1, 2])       # writes a request
 
 Rules:
   - anything that looks like a response is never answered, even if it is malformed;
@@ -27,15 +27,17 @@ requests that are being served in `Requests` (requests.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from math import inf
 from typing import Any, Final
 
-from ..codec import Message, Notification, ParseError, Request, Response, encode_error
+from ..codec import Error, Message, Notification, ParseError, Request, Response, encode_error
+from ..codec._json import Default
 from ..codec._payloads import decoded
 from ..codes import RPC_MESSAGES, ErrorCode
-from ..errors import LOOP_EXITS, ConnectionLost, StateError
+from ..errors import LOOP_EXITS, CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
 from ..handlers import Handlers, RequestContext
 from ..transports.base import TURN_SECONDS
 from ..types import UNSET, MessageId, Unset
@@ -43,14 +45,15 @@ from .budget import ReplyBudget, ReplyPolicy, budget_for
 from .calls import Calls
 from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, Progress
 from .driver import Driver
-from .hooks import FoundHooks
+from .hooks import FoundHooks, Hooks
 from .inbox import Bounds, Inbox
 from .requests import Destination, InboundBatch, InboundRequest, Requests
-from .tracker import id_in_flight, unknown_answer
+from .tracker import Call, Outcome, id_in_flight, unknown_answer
 
 _SMALL_BATCH: Final = 64
 """A batch of up to this many messages is received in one turn."""
 
+_RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to enum members is slow
 _INVALID_REQUEST: Final = RPC_MESSAGES[ErrorCode.INVALID_REQUEST]
 
 
@@ -60,15 +63,16 @@ class Engine:
     Args:
         driver: Carries out what is decided.
         handlers: The functions by method.
-        hooks: The hooks of the session.
-        make_context: Returns the context for a function that takes one. Its arguments are the method, the request (None
-            for a notification) and the destination.
         clock: Returns the current time, in seconds of a monotonic clock.
+        hooks: An object with methods for metrics and traces; see `jsonrpc_fast.session.hooks`.
+        make_context: Returns the context for a function that takes one. Its arguments are the method, the request (None
+            for a notification) and the destination. By default a `RequestContext` of the first two.
         bounds: The bounds of what waits and runs.
         convention: How the protocol cancels requests, reports progress, pings and says goodbye.
+        errors: Exception classes by error code, for calls: subclasses of RpcError with the same arguments.
         reply_policy: Whether to answer malformed messages without a certain id; or a `ReplyBudget`.
-        id_factory: As in `Tracker`.
-        max_pending: As in `Tracker`.
+        id_factory: Returns the id of the next call, an int or a str; by default ids count from 1.
+        max_pending: Maximum number of calls in flight.
         unique_ids: Whether to refuse a request whose id is in flight already.
         default: As in `encode`, for all payloads. Without one, models of msgspec and pydantic in results and error data
             are written by `to_jsonable`.
@@ -77,7 +81,9 @@ class Engine:
         calls: The calls of this side.
         requests: The requests of the other side.
         inbox: What waits to be served, and the handlers at work.
+        may_call: Whether calls and notifications may be sent.
         is_leaving: Whether the peer has said goodbye.
+        fault: What broke the connection; None while it is open, and after one of the sides has closed it.
 
     Raises:
         ValueError: `reply_policy` is not a policy.
@@ -86,30 +92,38 @@ class Engine:
     def __init__(
         self,
         driver: Driver,
-        handlers: Handlers,
-        hooks: FoundHooks,
-        make_context: Callable[[str, InboundRequest | None, Destination | None], RequestContext],
-        clock: Callable[[], float],
-        bounds: Bounds,
+        handlers: Handlers | None = None,
         *,
+        clock: Callable[[], float] = time.monotonic,
+        hooks: Hooks | None = None,
+        make_context: Callable[[str, InboundRequest | None, Destination | None], RequestContext] | None = None,
+        bounds: Bounds | None = None,
         convention: Convention | None = None,
+        errors: Mapping[int, type[RpcError]] | None = None,
         reply_policy: ReplyPolicy | ReplyBudget = "always",
         id_factory: Callable[[], int | str] | None = None,
         max_pending: int = 100_000,
         unique_ids: bool = True,
-        default: Any = None,
+        default: Default = None,
     ) -> None:
         convention = JsonRpcConvention() if convention is None else convention
+        handlers = Handlers() if handlers is None else handlers
+        found = FoundHooks(hooks)
         self.calls: Calls = Calls(convention, id_factory, max_pending, default)
-        self.calls.prepare = hooks.call_prepared
+        self.calls.prepare = found.call_prepared
         self.requests: Requests = Requests(convention, default, unique_ids)
-        self.requests.keeps_extra = hooks.request_received is not None
-        self.inbox: Inbox = Inbox(driver, handlers, hooks, make_context, clock, self.requests, bounds)
+        self.requests.keeps_extra = found.request_received is not None
+        make_context = _make_context if make_context is None else make_context
+        bounds = Bounds() if bounds is None else bounds
+        self.inbox: Inbox = Inbox(driver, handlers, found, make_context, clock, self.requests, bounds)
+        self.may_call: bool = True
         self.is_leaving: bool = False
+        self.fault: Exception | None = None
+        self.hooks: FoundHooks = found
         self._driver = driver
-        self._hooks = hooks
         self._clock = clock
         self._convention = convention
+        self._errors = dict(errors or {})
         self._budget = budget_for(reply_policy)
         self._batch: Iterator[None] | None = None  # the rest of a batch that takes several turns
         self._last_read: MessageId | Unset = UNSET  # the id of the last request that was read before this side drained
@@ -135,7 +149,7 @@ class Engine:
         elif kind is Response:
             call = self.calls.settle(message)
             if call is not None:
-                self._driver.settled(call)
+                self._settled(call)
                 return
         elif kind is list:
             steps = self._receive_batch(message, destination)
@@ -205,21 +219,21 @@ class Engine:
     def _receive_response(self, message: Response) -> None:
         call = self.calls.settle(message)
         if call is not None:
-            self._driver.settled(call)
+            self._settled(call)
             return
         settled = self.calls.settle_otherwise(message)
         if settled is None:
-            self._hooks.peer_fault(unknown_answer())
+            self.hooks.peer_fault(unknown_answer())
         else:
             for call in settled:
-                self._driver.settled(call)
+                self._settled(call)
 
     def _receive_request(
         self, message: Request, destination: Destination | None, batch: InboundBatch | None, index: int
     ) -> None:
         request = self.requests.begin(message, destination, batch, index)
         if request is None:
-            self._hooks.peer_fault(id_in_flight())
+            self.hooks.peer_fault(id_in_flight())
             text = encode_error(message.id, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST, delimited=batch is None)
             self._refuse(text, destination, batch, index)
         elif self.is_draining if batch is None else batch.is_late:
@@ -254,9 +268,10 @@ class Engine:
 
     def _receive_goodbye(self, notice: Goodbye) -> None:
         self.is_leaving = True
+        self.may_call = False
         self._driver.left()
         for call in self.calls.give_up_behind(notice.last):
-            self._driver.settled(call)
+            self._settled(call)
 
     def _receive_fault(
         self, fault: ParseError, destination: Destination | None, batch: InboundBatch | None, index: int
@@ -265,12 +280,12 @@ class Engine:
         if settled is True:
             return
         if settled is not False:
-            self._driver.settled(settled)
+            self._settled(settled)
             return
         text = b""
         if fault.reply_expected and (fault.id is not None or self._budget.take(self._clock())):
             text = encode_error(fault.id, fault.rpc_code, RPC_MESSAGES[fault.rpc_code], delimited=batch is None)
-        self._hooks.peer_fault(fault)
+        self.hooks.peer_fault(fault)
         self._refuse(text, destination, batch, index)
 
     def _refuse(self, text: bytes, destination: Destination | None, batch: InboundBatch | None, index: int) -> None:
@@ -287,7 +302,7 @@ class Engine:
         except LOOP_EXITS:
             raise
         except BaseException as error:  # such as the CancelledError of a future that the callback asked
-            self._hooks.fault(error)
+            self.hooks.fault(error)
 
     # Time and turns.
 
@@ -305,14 +320,175 @@ class Engine:
         """Settle the calls whose deadline has passed, and check whether a peer that does not read has paused, too."""
         now = self._clock()
         for call in self.calls.expire(now):
-            self._driver.settled(call)
+            self._settled(call)
             self.send(self.calls.cancellation_notice(call, "timeout"), call.destination)
         self.inbox.tick(now)
         deadline = min(self.calls.tracker.next_deadline() or inf, self.inbox.deadline)
         if deadline != inf:
             self._driver.wake_at(deadline)
 
-    # Sending.
+    # Calling.
+
+    def call(
+        self,
+        method: str,
+        params: Any = None,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+        on_progress: Callable[[Any], object] | None = None,
+        destination: Destination | None = None,
+        waiter: Any = None,
+    ) -> Call:
+        """Begin a call. `Driver.settled` reports its outcome.
+
+        Args:
+            method: The method to call.
+            params: A list (positional), a dict (named) or None.
+            timeout: Seconds until the call expires; None: no deadline.
+            idle_timeout: Maximum seconds without progress; None: no bound. The peer is asked for progress if the
+                convention allows it.
+            on_progress: Called with each progress value.
+            destination: The `destination` of the peer's request that the call belongs to; None: the stream.
+            waiter: Anything of the driver's: `Call.waiter`.
+
+        Returns:
+            The call. It may have settled already, if a hook has cancelled it.
+
+        Raises:
+            StateError: `max_pending` calls are in flight, or the factory returned an id that is still in use.
+            ConnectionLost: The connection is lost, or the peer is closing it. `was_sent` is False.
+            EncodeError, TypeError, ValueError: The params cannot be encoded, or a timeout is negative or NaN.
+        """
+        if not self.may_call:
+            raise self.refusal()
+        call, text = self.calls.begin(method, params, self._clock(), timeout, idle_timeout, on_progress)
+        call.waiter = waiter
+        call.destination = destination
+        self._send_calls([call], text, destination)
+        return call
+
+    def call_batch(
+        self,
+        items: Iterable[tuple[str, Any] | Notification],
+        timeout: float | None = None,
+        make_waiter: Callable[[int], Any] | None = None,
+    ) -> list[Call | None]:
+        """Begin several calls in one batch.
+
+        Args:
+            items: For each call `(method, params)`; or notifications.
+            timeout: As in `call`, for each call.
+            make_waiter: Returns the `waiter` of the call at an index.
+
+        Returns:
+            For each item its call, or None for a notification.
+
+        Raises:
+            ValueError: There are no items.
+            Exception: As in `call`. Then none of the calls has begun.
+        """
+        if not self.may_call:
+            raise self.refusal()
+        found, text = self.calls.begin_batch(items, self._clock(), timeout)
+        if make_waiter is not None:
+            for index, call in enumerate(found):
+                if call is not None:
+                    call.waiter = make_waiter(index)
+        self._send_calls([call for call in found if call is not None], text, None)
+        return found
+
+    def notify(self, method: str, params: Any = None, destination: Destination | None = None) -> None:
+        """Send a notification. Raises as `call`."""
+        if not self.may_call:
+            raise self.refusal()
+        self._send_calls([], self.calls.notify(method, params), destination)
+
+    def ping(self, timeout: float) -> Call:
+        """Begin the convention's call that asks for any response, even if `max_pending` calls are in flight.
+
+        Raises:
+            StateError: The convention has no ping.
+            ConnectionLost: The connection is lost.
+        """
+        call, text = self.calls.ping(self._clock(), timeout)
+        self._send_calls([call], text, None)
+        return call
+
+    def _send_calls(self, calls: list[Call], text: bytes, destination: Destination | None) -> None:
+        try:
+            if destination is None:
+                self._driver.write(text)
+            else:
+                destination.send(text)
+        except BaseException as error:
+            for call in calls:
+                self.calls.withdraw(call)
+            if isinstance(error, ConnectionLost):
+                error.was_sent = False
+            raise
+        started = self.hooks.call_started
+        for call in calls:
+            if started is not None:  # it may cancel the call
+                call.trace = started(call.id, call.method)
+            self._driver.wake_at(call.expires if call.idle_seconds is None else call.deadline())
+
+    def cancel(self, call: Call, reason: str | None = None) -> bool:
+        """Cancel a call and notify the peer, if the convention allows it. Return False if it has settled already."""
+        if call.outcome is not None:
+            return False
+        text = self.calls.cancel(call, reason)
+        self._settled(call)
+        self.send(text, call.destination)
+        return True
+
+    def fail(self, id: MessageId, error: Exception) -> None:
+        """Settle a call whose response cannot arrive, because the exchange that carries it failed."""
+        call = self.calls.fail(id, error)
+        if call is not None:
+            self._settled(call)
+
+    def refusal(self) -> ConnectionLost:
+        """Return the error for what is not sent."""
+        if self.is_leaving and not self.inbox.is_draining:
+            return ConnectionLost("the peer is closing the session", was_sent=False)
+        loss = self._loss()
+        loss.was_sent = False
+        return loss
+
+    def _loss(self) -> ConnectionLost:
+        loss = ConnectionLost("the connection is closed" if self.fault is None else "the connection broke")
+        loss.__cause__ = self.fault
+        return loss
+
+    def _settled(self, call: Call) -> None:
+        """Report the outcome of a call."""
+        result: Any = None
+        error: Exception | None = None
+        outcome = call.outcome
+        if outcome is _RESULT:
+            result = call.answer
+        elif outcome is Outcome.ERROR:
+            error = self._remote_error(call.answer)
+        elif outcome is Outcome.FAULT:
+            error = call.answer
+        elif outcome is Outcome.TIMEOUT:
+            error = CallTimeout("no answer came in time")
+        elif outcome is Outcome.CANCELLED:
+            error = CallCancelled("the call was cancelled")
+        else:
+            error = call.answer or self._loss()
+        if self.hooks.call_settled is not None:
+            code = call.answer.code if outcome is Outcome.ERROR else None
+            seconds = self._clock() - call.started
+            self.hooks.call_settled(call.trace, call.id, call.method, outcome, code, seconds)
+        self._driver.settled(call, result, error)
+
+    def _remote_error(self, error: Error) -> RpcError:
+        try:
+            return self._errors.get(error.code, RpcError)(error.code, error.message, error.data)
+        except Exception as fault:  # the class takes other arguments
+            self.hooks.fault(fault)
+            return RpcError(error.code, error.message, error.data)
 
     def send(self, text: bytes, destination: Destination | None) -> None:
         """Send a message, which may be b"", and never raise."""
@@ -350,8 +526,10 @@ class Engine:
 
     def lose_calls(self) -> None:
         """Settle all calls as lost: there are no more responses. What was received is still being served."""
+        self.may_call = False
+        self._driver.left()
         for call in self.calls.lose():
-            self._driver.settled(call)
+            self._settled(call)
 
     def lose(self) -> None:
         """Settle all calls as lost, and forget what is being served: the connection is gone."""
@@ -360,3 +538,7 @@ class Engine:
         self.lose_calls()
         self.requests.serving.clear()
         self.inbox.cancel()
+
+
+def _make_context(method: str, request: InboundRequest | None, _: Destination | None) -> RequestContext:
+    return RequestContext(method, None if request is None else request.id, request is None)

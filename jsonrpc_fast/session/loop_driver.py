@@ -19,7 +19,6 @@ from ..errors import ConnectionLost, StateError
 from ..handlers.cancellation import is_stray
 from ..transports.protocol import Transport
 from .engine import Engine
-from .hooks import FoundHooks
 from .running import Run, RunState
 from .tracker import Call
 
@@ -38,7 +37,6 @@ class LoopDriver:
 
     Args:
         transport: Carries the stream.
-        hooks: The hooks of the session.
         settled: See `Driver`.
         left: See `Driver`.
         idle: See `Driver`.
@@ -52,7 +50,6 @@ class LoopDriver:
 
     __slots__ = (
         "_drainer",
-        "_hooks",
         "_is_turn_due",
         "_must_drain",
         "_runs",
@@ -76,19 +73,17 @@ class LoopDriver:
     def __init__(
         self,
         transport: Transport,
-        hooks: FoundHooks,
-        settled: Callable[[Call], None],
+        settled: Callable[[Call, Any, Exception | None], None],
         left: Callable[[], None],
         idle: Callable[[], None],
         wake: Callable[[], None],
     ) -> None:
         self.write: Callable[[bytes], None] = transport.send
-        self.settled: Callable[[Call], None] = settled
+        self.settled: Callable[[Call, Any, Exception | None], None] = settled
         self.left: Callable[[], None] = left
         self.idle: Callable[[], None] = idle
         self._wake = wake
         self._transport = transport
-        self._hooks = hooks
         self._runs: dict[asyncio.Task[None], Run] = {}  # those whose tasks have not ended
         self._when_done = self._task_done  # one object, which a task finds quickly among its callbacks
         self._timer: asyncio.TimerHandle | None = None
@@ -202,6 +197,6 @@ class LoopDriver:
         if not run.is_concluded:
             run.discard()
         elif error is not None and not isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)):
-            self._hooks.fault(error)
+            self.engine.hooks.fault(error)
         if run.state is not _ENDED:
             self.engine.inbox.failed(run, error or asyncio.CancelledError(), task.cancelled())

@@ -19,6 +19,7 @@ import asyncio
 import contextvars
 import enum
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from math import inf
 from types import TracebackType
@@ -30,11 +31,10 @@ from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateErro
 from ..handlers import Function, HandlerOptions, Handlers
 from ..transports.heartbeat import Heartbeat
 from ..transports.protocol import Transport, check_transport
-from ..types import UNSET, MessageId, Unset
+from ..types import UNSET, Unset
 from .calling import Caller
 from .context import SessionContext
 from .engine import Engine
-from .hooks import FoundHooks
 from .inbox import Bounds
 from .options import SessionOptions, check_options
 from .running import Run, current_run
@@ -88,24 +88,16 @@ class Session(Caller):
         reply_policy = checked["reply_policy"]
         if isinstance(reply_policy, Unset):
             reply_policy = "always" if transport.answers_faults else "never"
-        hooks = FoundHooks(checked["hooks"])
-        super().__init__(
-            transport,
-            hooks,
-            checked["timeout"],
-            checked["errors"],
-            checked["context"],
-            checked["max_pending"],
-            self._on_idle,
-        )
+        super().__init__(transport, checked["timeout"], checked["context"], checked["max_pending"], self._on_idle)
         self.handlers: Handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
         self._engine = Engine(
             self._driver,
             self.handlers,
-            hooks,
-            partial(SessionContext, self),
-            self._now,
-            Bounds(*(checked[name] for name in Bounds._fields)),  # type: ignore[literal-required]
+            clock=self._now,
+            hooks=checked["hooks"],
+            make_context=partial(SessionContext, self),
+            bounds=Bounds(*(checked[name] for name in Bounds._fields)),  # type: ignore[literal-required]
+            errors=checked["errors"],
             convention=checked["convention"],
             reply_policy=reply_policy,
             id_factory=checked["id_factory"],
@@ -151,7 +143,7 @@ class Session(Caller):
             "onerror": self._on_error,
             "onclose": self._on_close,
             "onend": self._on_end,
-            "onfail": self._on_fail,
+            "onfail": self._engine.fail,
             "onstop": self._on_stop,
             "kept_bytes": self._engine.inbox.kept_bytes,
             "pauses_when_blocked": False,
@@ -159,7 +151,7 @@ class Session(Caller):
         before = {name: getattr(transport, name) for name in callbacks}
         for name, callback in callbacks.items():
             setattr(transport, name, callback)
-        self._is_started = self._may_call = True
+        self._is_started = True
         try:
             await transport.start()
         except BaseException:
@@ -270,7 +262,7 @@ class Session(Caller):
         try:
             await self._wait_until_served()
             is_owed = self._engine.calls.tracker.is_owed
-            self._settle_all()
+            self._engine.lose_calls()
             await self._end_handlers()
             self._engine.inbox.count_unanswered()
             self._transport.unanswered = self.unanswered
@@ -282,7 +274,7 @@ class Session(Caller):
             if self.unanswered:
                 # A client that leaves before its answer is everyday life, and can be repeated at will.
                 fault = StateError(f"the session was closed before it answered {self.unanswered} requests")
-                self._hooks.peer_fault(fault)
+                self._engine.hooks.peer_fault(fault)
 
     def _finish_by(self, deadline: float) -> None:
         """Let `close` wait no longer than this for handlers."""
@@ -328,13 +320,12 @@ class Session(Caller):
         if tasks := [run.task for run in self._engine.inbox.cancel(but) if run.task is not None]:
             _, left = await asyncio.wait(tasks, timeout=self._close_seconds)
             if left:
-                self._hooks.fault(StateError("a handler continues although it was cancelled"))
+                self._engine.hooks.fault(StateError("a handler continues although it was cancelled"))
 
     def _on_close(self) -> None:
         """Clean up after the loss of the connection."""
         self._stop_heartbeat()
         self._state = _State.CLOSED
-        self._stop_calling()
         self._engine.lose()
         self._driver.stop()
         self._finish_by(0.0)
@@ -352,16 +343,15 @@ class Session(Caller):
         receive(*message)
 
     def _ping(self, seconds: float) -> None:
-        call, text = self._engine.calls.ping(self._loop.time(), seconds)
-        self._engine.send(text, None)
-        self._sent(call)
+        with suppress(ConnectionLost, StateError):  # the transport reports a lost connection itself
+            self._engine.ping(seconds)
 
     def _on_silence(self) -> None:
         """End a connection whose peer gives no sign of life. There is nobody to close it with."""
-        self._fault = ConnectionLost("the peer is silent")
-        self._hooks.peer_fault(self._fault)
+        self._engine.fault = ConnectionLost("the peer is silent")
+        self._engine.hooks.peer_fault(self._engine.fault)
         self._state = _State.CLOSING
-        self._settle_all()
+        self._engine.lose_calls()
         self._closer = asyncio.Task(self._abort(), loop=self._loop)
 
     async def _abort(self) -> None:
@@ -370,7 +360,7 @@ class Session(Caller):
 
     def _on_end(self) -> None:
         """The peer half-closed: no more answers, but it may still expect ours."""
-        self._settle_all()
+        self._engine.lose_calls()
         self._begin_closing(self._end_seconds)
 
     def _on_stop(self, grace_seconds: float | None) -> None:
@@ -394,18 +384,12 @@ class Session(Caller):
         if isinstance(error, ParseError):
             self._engine.receive(error)
         elif isinstance(error, OSError):
-            self._fault = error
-            self._hooks.peer_fault(error)
+            self._engine.fault = error
+            self._engine.hooks.peer_fault(error)
         elif isinstance(error, HttpStatusError | InvalidResponse):
-            self._hooks.peer_fault(error)
+            self._engine.hooks.peer_fault(error)
         else:
-            self._hooks.fault(error)
-
-    def _on_fail(self, id: MessageId, error: Exception) -> None:
-        """Settle a call whose answer cannot arrive, because the exchange that carries it failed."""
-        call = self._engine.calls.fail(id, error)
-        if call is not None:
-            self._settled(call)
+            self._engine.hooks.fault(error)
 
     # Serving.
 
@@ -425,11 +409,6 @@ class Session(Caller):
             own = self._own_handlers = self.handlers.child()
             self._engine.inbox.find = own.finder()
         return own.register(method, function, **options)
-
-    def _settle_all(self) -> None:
-        """Settle all calls as lost: there are no more responses."""
-        self._stop_calling()
-        self._engine.lose_calls()
 
     def _receiver(self) -> Callable[..., None]:
         """Return the function for received messages: the message, and its destination if it has one of its own."""

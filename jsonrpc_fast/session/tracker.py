@@ -55,6 +55,7 @@ class Call:
         idle_seconds: The maximum time without progress; None without such a bound.
         outcome: How the call settled; None while it is in flight.
         answer: The result, the `Error`, the `ParseError` or the `ConnectionLost` that settled the call; otherwise None.
+        waiter: What waits for the outcome, as the driver of the engine wants it.
 
     The other attributes belong to the engine and to the session.
     """
@@ -62,10 +63,8 @@ class Call:
     __slots__ = (
         "answer",
         "batch",
-        "callback",
         "destination",
         "expires",
-        "future",
         "id",
         "idle_seconds",
         "method",
@@ -76,6 +75,7 @@ class Call:
         "started",
         "token",
         "trace",
+        "waiter",
     )
 
     def __init__(
@@ -92,10 +92,9 @@ class Call:
         self.answer: Any = None
         self.token: int | str | None = None
         self.batch: Any = None
-        self.future: Any = None
-        self.callback: Any = None
         self.on_progress: Callable[[Any], object] | None = None
         self.trace: Any = None
+        self.waiter: Any = None
         self.destination: Any = None  # of the peer's request that it belongs to
 
     def deadline(self) -> float:

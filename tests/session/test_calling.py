@@ -462,15 +462,22 @@ async def test_a_transport_with_a_higher_high_water_mark() -> None:
 
 
 async def test_a_failed_send_leaves_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: MemoryTransport, message: object) -> None:
-        raise ConnectionLost("broken, and not yet known to be")
+    one, other = memory_pair()
+    send = one.send
+    is_broken = False
 
-    async with sessions() as (client, _):
-        with monkeypatch.context() as patched:
-            patched.setattr(MemoryTransport, "send", refuse)
-            for sending in (client.call("a"), client.call_batch([("a", None), ("b", None)]), client.notify("a")):
-                with pytest.raises(ConnectionLost):
-                    await sending
+    def send_unless_broken(message: Any) -> None:
+        if is_broken:
+            raise ConnectionLost("broken, and not yet known to be")
+        send(message)
+
+    monkeypatch.setattr(one, "send", send_unless_broken)
+    async with Session(one) as client, Session(other):
+        is_broken = True
+        for sending in (client.call("a"), client.call_batch([("a", None), ("b", None)]), client.notify("a")):
+            with pytest.raises(ConnectionLost):
+                await sending
+        is_broken = False
         assert client.is_idle
 
 

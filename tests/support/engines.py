@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 
 from jsonrpc_fast import Decoder, Notification, RpcError
 from jsonrpc_fast.handlers import Handler, Handlers
-from jsonrpc_fast.session import Call, InboundRequest, SessionContext
+from jsonrpc_fast.session import Call, InboundRequest
 from jsonrpc_fast.session.engine import Engine
-from jsonrpc_fast.session.hooks import FoundHooks
-from jsonrpc_fast.session.inbox import Bounds
 from jsonrpc_fast.session.running import Run
 
 
@@ -70,10 +68,8 @@ class End:
         self.engine: Engine = Engine(
             self,
             handlers or AnyMethod(),
-            FoundHooks(self),  # type: ignore[arg-type]
-            lambda method, request, destination: SessionContext(self, method, request),  # type: ignore[arg-type]
-            lambda: self.now,
-            Bounds(),
+            clock=lambda: self.now,
+            hooks=self,
             **options,
         )
         self.calls = self.engine.calls.tracker
@@ -95,7 +91,7 @@ class End:
         else:
             self.steps.append(run.request)
 
-    def settled(self, call: Call) -> None:
+    def settled(self, call: Call, result: Any, error: Exception | None) -> None:
         self.steps.append(call)
 
     def left(self) -> None:
@@ -117,8 +113,6 @@ class End:
         pass
 
     # The hooks.
-
-    context = None
 
     def fault(self, error: BaseException) -> None:
         self.steps.append(Fault(error, b""))
