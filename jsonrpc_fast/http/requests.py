@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -31,6 +32,8 @@ LOOPBACK_NAMES: Final = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
 MAX_HEADER_BYTES: Final = 512
 """The maximum size of a content type, host or origin."""
 
+_OF_THE_BODY: Final = frozenset({b"content-length", b"transfer-encoding"})
+_LINE_END: Final = re.compile(rb"[\r\n\0]")
 _SINGLE_HEADERS: Final = frozenset({b"host", b"origin", b"content-type", b"content-encoding", b"content-length"})
 _UTF8_NAMES: Final = (b"utf-8", b"utf8", b"us-ascii")
 
@@ -76,11 +79,16 @@ def checked_fields(fields: Iterable[Header]) -> tuple[Header, ...]:
 
     Raises:
         TypeError: They are not pairs of bytes.
+        ValueError: One has a line break or a NUL, or says how long the body is.
     """
     found = tuple(fields)
     for field in found:
         if type(field) not in (tuple, list) or [type(part) for part in field] != [bytes, bytes]:
             raise TypeError("headers must be pairs of bytes: name and value")
+        if _LINE_END.search(b"".join(field)) is not None:
+            raise ValueError("headers must not hold a CR, LF or NUL")
+        if field[0].lower() in _OF_THE_BODY:
+            raise ValueError(f"the endpoint sets the header {field[0].decode('ascii')} itself")
     return found
 
 

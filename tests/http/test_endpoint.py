@@ -231,6 +231,22 @@ async def test_an_exception_of_a_hook_goes_to_the_server() -> None:
         await post(Endpoint(FUNCTIONS, respond=lambda *_: 1 / 0), ADD)  # type: ignore[arg-type,return-value]
 
 
+@rows(
+    "answer, text",
+    [
+        ((204, []), "an answer with the status 204 has no body"),
+        ((304, []), "an answer with the status 304 has no body"),
+        ((200, [(b"x", b"a\r\nset-cookie: b")]), "headers must not hold a CR, LF or NUL"),
+        ((200, [(b"x\ny", b"a")]), "headers must not hold a CR, LF or NUL"),
+        ((200, [(b"Content-Length", b"1")]), "the endpoint sets the header Content-Length itself"),
+        ((200, [(b"transfer-encoding", b"chunked")]), "the endpoint sets the header transfer-encoding itself"),
+    ],
+)
+async def test_an_answer_that_a_client_would_take_for_two_is_refused(answer: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=f"^{text}$"):
+        await post(Endpoint(FUNCTIONS, respond=lambda *_: answer), ADD)
+
+
 async def test_options_of_the_codec() -> None:
     endpoint = Endpoint(Handlers({"set": lambda: {1, 2}}), default=sorted)
     assert b'"result":[1,2]' in (await post(endpoint, b'{"jsonrpc":"2.0","id":1,"method":"set"}')).body
