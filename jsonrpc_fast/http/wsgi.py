@@ -128,7 +128,10 @@ class WsgiEndpoint(BaseEndpoint):
             declared = self._max_body + 1
         body = bytearray()
         while len(body) < declared:
-            chunk = source.read(min(_READ_BYTES, declared - len(body)))
+            try:
+                chunk = source.read(min(_READ_BYTES, declared - len(body)))
+            except OSError:  # how servers report that the client is gone, or that a chunk is malformed
+                raise Refusal(400, "The body was not received.") from None
             if not chunk:
                 break
             body += chunk

@@ -120,6 +120,22 @@ def test_a_body_that_ends_too_early(endpoint: WsgiEndpoint) -> None:
     assert (answer.status, answer.body) == ("400 Bad Request", b"The body has not its declared length.\n")
 
 
+@pytest.mark.parametrize("length", [str(len(ADD)), None])
+def test_a_client_that_is_gone(endpoint: WsgiEndpoint, length: str | None) -> None:
+    """Not a traceback in the server's log, nor a text that happens to be complete."""
+
+    class Broken(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            text = super().read(size)
+            if not text:
+                raise OSError("the client is gone")
+            return text
+
+    source = Broken(ADD if length is None else ADD[:-1])
+    answer = Answer(endpoint, CONTENT_LENGTH=length, **{"wsgi.input": source, "wsgi.input_terminated": True})
+    assert (answer.status, answer.body) == ("400 Bad Request", b"The body was not received.\n")
+
+
 def test_hooks() -> None:
     def context(environ: Any) -> Any:
         if "REMOTE_USER" not in environ:
