@@ -28,7 +28,7 @@ Each backend derives a `ParseError` from the one here, whose `to_response` makes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from ._repr import shorten
 from .codes import RPC_MESSAGES, ErrorCode, Hint, ParseErrorCode, plain_error_code
@@ -227,6 +227,47 @@ def args_of(code: ParseErrorCode, hint: Hint | None) -> tuple[str]:
 
 
 Fault = TypeVar("Fault", bound="ParseError")
+MadeFault = TypeVar("MadeFault", bound="ParseError", covariant=True)
+
+
+class _Make(Protocol[MadeFault]):
+    """A factory, as it is called."""
+
+    def __call__(
+        self,
+        id: MessageId = None,
+        *,
+        offset: int | None = None,
+        index: int | None = None,
+        reply_expected: bool = True,
+        hint: Hint | None = None,
+    ) -> MadeFault: ...
+
+
+class _Factory(Protocol):
+    """A factory, as the class holds it: a class method, whose exact type annotations cannot say."""
+
+    def __get__(self, fault: ParseError | None, cls: type[Fault], /) -> _Make[Fault]: ...
+
+
+def _factory(code: ParseErrorCode, default: bool = True) -> _Factory:
+    """The method of the class that makes the fault with one code. default: of `reply_expected`."""
+
+    def make(
+        cls: type[Fault],
+        id: MessageId = None,
+        *,
+        offset: int | None = None,
+        index: int | None = None,
+        reply_expected: bool = default,
+        hint: Hint | None = None,
+    ) -> Fault:
+        return cls(code, id, offset=offset, index=index, reply_expected=reply_expected, hint=hint)
+
+    make.__name__ = code.name.lower()
+    make.__qualname__ = f"ParseError.{make.__name__}"
+    make.__doc__ = f"Return the fault {code.name}: {code.value}."
+    return classmethod(make)
 
 
 class ParseError(ValueError):
@@ -348,173 +389,37 @@ class ParseError(ValueError):
         fields = {name.removeprefix("_"): getattr(self, name) for name in ParseError.__slots__}
         return type(self)(**{**fields, **changes})
 
-    # One factory for each rule. A fault of the text has an offset; a fault of a message has an id.
+    # One factory for each code. What looks like a response gets none by default.
 
-    @classmethod
-    def malformed_json(cls, id: MessageId = None, *, offset: int | None = None, reply_expected: bool = True) -> Self:
-        """The text is not JSON (RFC 8259), or has a number beyond a double or a lone surrogate.
-
-        The id is known if lone surrogates are the only fault of a single message.
-        """
-        return cls(ParseErrorCode.MALFORMED_JSON, id, offset=offset, reply_expected=reply_expected)
-
-    @classmethod
-    def invalid_utf8(cls, *, offset: int | None = None) -> Self:
-        """The bytes are not UTF-8 (RFC 3629). This comes before any other fault."""
-        return cls(ParseErrorCode.INVALID_UTF8, offset=offset)
-
-    @classmethod
-    def truncated(cls, *, offset: int | None = None) -> Self:
-        """The stream ended inside a message."""
-        return cls(ParseErrorCode.TRUNCATED, offset=offset)
-
-    @classmethod
-    def invalid_framing(cls, *, hint: Hint | None = None) -> Self:
-        """The bytes around the messages of a stream break the rules of the framing (LSP 3.17, "Header Part")."""
-        return cls(ParseErrorCode.INVALID_FRAMING, hint=hint)
-
-    @classmethod
-    def message_too_large(cls, id: MessageId = None, *, reply_expected: bool = True) -> Self:
-        """The message is larger than `Limits.message_bytes`.
-
-        Only the first 1024 bytes are read. The id is known if they hold the whole id, a member that distinguishes a
-        request from a response, and no duplicate member.
-        """
-        return cls(ParseErrorCode.MESSAGE_TOO_LARGE, id, reply_expected=reply_expected)
-
-    @classmethod
-    def too_deep(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """A member nests deeper than `Limits.depth`."""
-        return cls(ParseErrorCode.TOO_DEEP, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def batch_too_large(cls) -> Self:
-        """A batch has more items than `Limits.batch_items`."""
-        return cls(ParseErrorCode.BATCH_TOO_LARGE)
-
-    @classmethod
-    def method_too_long(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """A method is longer than `Limits.method_bytes`."""
-        return cls(ParseErrorCode.METHOD_TOO_LONG, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def id_too_long(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """An id is longer than `Limits.id_bytes`."""
-        return cls(ParseErrorCode.ID_TOO_LONG, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def integer_too_large(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """A payload has an integer beyond 64 bits, which the profile refuses (`big_ints="reject"`)."""
-        return cls(ParseErrorCode.INTEGER_TOO_LARGE, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def not_an_object(cls, *, index: int | None = None) -> Self:
-        """A message is a scalar, or an array inside a batch (section 4)."""
-        return cls(ParseErrorCode.NOT_AN_OBJECT, index=index)
-
-    @classmethod
-    def empty_batch(cls) -> Self:
-        """A batch is empty (section 6)."""
-        return cls(ParseErrorCode.EMPTY_BATCH)
-
-    @classmethod
-    def batch_not_allowed(cls) -> Self:
-        """The text is an array, in a protocol without batches."""
-        return cls(ParseErrorCode.BATCH_NOT_ALLOWED)
-
-    @classmethod
-    def duplicate_member(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """A member of the envelope occurs twice: two parsers may read two different messages."""
-        return cls(ParseErrorCode.DUPLICATE_MEMBER, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def missing_jsonrpc(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """`jsonrpc` is missing (section 4)."""
-        return cls(ParseErrorCode.MISSING_JSONRPC, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def invalid_jsonrpc_version(
-        cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True
-    ) -> Self:
-        """`jsonrpc` is not exactly the string "2.0" (section 4)."""
-        return cls(ParseErrorCode.INVALID_JSONRPC_VERSION, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def invalid_id_type(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """The id has a type that is not allowed, or is a number that cannot be echoed exactly (section 4)."""
-        return cls(ParseErrorCode.INVALID_ID_TYPE, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def missing_id(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False) -> Self:
-        """A response has no id (section 5)."""
-        return cls(ParseErrorCode.MISSING_ID, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def ambiguous_message(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False) -> Self:
-        """`method` is present together with `result` or `error`."""
-        return cls(ParseErrorCode.AMBIGUOUS_MESSAGE, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def missing_method(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """`method`, `result` and `error` are all missing (section 4)."""
-        return cls(ParseErrorCode.MISSING_METHOD, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def invalid_method_type(
-        cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True
-    ) -> Self:
-        """`method` is not a string (section 4)."""
-        return cls(ParseErrorCode.INVALID_METHOD_TYPE, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def empty_method(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """`method` is empty, which the protocol forbids."""
-        return cls(ParseErrorCode.EMPTY_METHOD, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def invalid_params_type(
-        cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True
-    ) -> Self:
-        """`params` is neither an object nor, if the protocol allows it, an array (section 4.2)."""
-        return cls(ParseErrorCode.INVALID_PARAMS_TYPE, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def result_and_error(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False) -> Self:
-        """Both `result` and `error` are present (section 5)."""
-        return cls(ParseErrorCode.RESULT_AND_ERROR, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def invalid_result_type(
-        cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False
-    ) -> Self:
-        """`result` is not an object, which the protocol requires."""
-        return cls(ParseErrorCode.INVALID_RESULT_TYPE, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def invalid_error_type(
-        cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False
-    ) -> Self:
-        """`error` is not an object (section 5.1)."""
-        return cls(ParseErrorCode.INVALID_ERROR_TYPE, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def invalid_error_code(
-        cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False
-    ) -> Self:
-        """The `code` of an error is missing or not an integer of 64 bits (section 5.1)."""
-        return cls(ParseErrorCode.INVALID_ERROR_CODE, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def invalid_error_message(
-        cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = False
-    ) -> Self:
-        """The `message` of an error is missing or not a string (section 5.1)."""
-        return cls(ParseErrorCode.INVALID_ERROR_MESSAGE, id, index=index, reply_expected=reply_expected)
-
-    @classmethod
-    def unexpected_member(cls, id: MessageId = None, *, index: int | None = None, reply_expected: bool = True) -> Self:
-        """A member that the protocol does not define, in a profile without `extra_members`."""
-        return cls(ParseErrorCode.UNEXPECTED_MEMBER, id, index=index, reply_expected=reply_expected)
+    malformed_json = _factory(ParseErrorCode.MALFORMED_JSON)
+    invalid_utf8 = _factory(ParseErrorCode.INVALID_UTF8)
+    truncated = _factory(ParseErrorCode.TRUNCATED)
+    invalid_framing = _factory(ParseErrorCode.INVALID_FRAMING)
+    message_too_large = _factory(ParseErrorCode.MESSAGE_TOO_LARGE)
+    too_deep = _factory(ParseErrorCode.TOO_DEEP)
+    batch_too_large = _factory(ParseErrorCode.BATCH_TOO_LARGE)
+    method_too_long = _factory(ParseErrorCode.METHOD_TOO_LONG)
+    id_too_long = _factory(ParseErrorCode.ID_TOO_LONG)
+    integer_too_large = _factory(ParseErrorCode.INTEGER_TOO_LARGE)
+    not_an_object = _factory(ParseErrorCode.NOT_AN_OBJECT)
+    empty_batch = _factory(ParseErrorCode.EMPTY_BATCH)
+    batch_not_allowed = _factory(ParseErrorCode.BATCH_NOT_ALLOWED)
+    duplicate_member = _factory(ParseErrorCode.DUPLICATE_MEMBER)
+    missing_jsonrpc = _factory(ParseErrorCode.MISSING_JSONRPC)
+    invalid_jsonrpc_version = _factory(ParseErrorCode.INVALID_JSONRPC_VERSION)
+    invalid_id_type = _factory(ParseErrorCode.INVALID_ID_TYPE)
+    missing_id = _factory(ParseErrorCode.MISSING_ID, False)
+    ambiguous_message = _factory(ParseErrorCode.AMBIGUOUS_MESSAGE, False)
+    missing_method = _factory(ParseErrorCode.MISSING_METHOD)
+    invalid_method_type = _factory(ParseErrorCode.INVALID_METHOD_TYPE)
+    empty_method = _factory(ParseErrorCode.EMPTY_METHOD)
+    invalid_params_type = _factory(ParseErrorCode.INVALID_PARAMS_TYPE)
+    result_and_error = _factory(ParseErrorCode.RESULT_AND_ERROR, False)
+    invalid_result_type = _factory(ParseErrorCode.INVALID_RESULT_TYPE, False)
+    invalid_error_type = _factory(ParseErrorCode.INVALID_ERROR_TYPE, False)
+    invalid_error_code = _factory(ParseErrorCode.INVALID_ERROR_CODE, False)
+    invalid_error_message = _factory(ParseErrorCode.INVALID_ERROR_MESSAGE, False)
+    unexpected_member = _factory(ParseErrorCode.UNEXPECTED_MEMBER)
 
 
 def remake_parse_error(

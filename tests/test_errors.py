@@ -28,7 +28,6 @@ from .support.oracle import orjson
 from .support.tables import rows
 
 TEXT_FAULTS = ["MALFORMED_JSON", "INVALID_UTF8", "TRUNCATED", "INVALID_FRAMING"]
-WITHOUT_ID = ["BATCH_TOO_LARGE", "NOT_AN_OBJECT", "EMPTY_BATCH", "BATCH_NOT_ALLOWED"]
 OF_RESPONSES = [
     "MISSING_ID",
     "AMBIGUOUS_MESSAGE",
@@ -62,25 +61,18 @@ def test_every_factory_is_tested(impl: ModuleType) -> None:
 
 @codes
 def test_factory_arguments(impl: ModuleType, code: ParseErrorCode) -> None:
-    if code.name == "INVALID_FRAMING":
-        assert make(impl, code, hint=Hint.MISSING_LENGTH).hint is Hint.MISSING_LENGTH
-    elif code.name == "MALFORMED_JSON":
-        fault = make(impl, code, "x", offset=7, reply_expected=False)
-        assert (fault.id, fault.index, fault.offset, fault.reply_expected) == ("x", None, 7, False)
-    elif code.name == "MESSAGE_TOO_LARGE":
-        fault = make(impl, code, "x", reply_expected=False)
-        assert (fault.id, fault.index, fault.offset, fault.reply_expected) == ("x", None, None, False)
-    elif code.name in TEXT_FAULTS:
-        assert make(impl, code, offset=7).offset == 7
-    elif code.name == "NOT_AN_OBJECT":
-        assert make(impl, code, index=7).index == 7
-    elif code.name in WITHOUT_ID:
-        with pytest.raises(TypeError):
-            make(impl, code, 1)
-    else:
-        for reply_expected in (True, False):
-            fault = make(impl, code, "x", index=7, reply_expected=reply_expected)
-            assert (fault.id, fault.index, fault.offset, fault.reply_expected) == ("x", 7, None, reply_expected)
+    for reply_expected in (True, False):
+        fields = {"offset": 7, "index": 8, "reply_expected": reply_expected, "hint": Hint.MISSING_LENGTH}
+        assert make(impl, code, "x", **fields) == impl.ParseError(code, "x", **fields)
+    with pytest.raises(TypeError):
+        make(impl, code, "x", None)
+    with pytest.raises(TypeError):
+        make(impl, code, unknown=1)
+
+
+@codes
+def test_factory_documentation(impl: ModuleType, code: ParseErrorCode) -> None:
+    assert inspect.getdoc(getattr(impl.ParseError, code.name.lower())) == f"Return the fault {code.name}: {code.value}."
 
 
 def test_constructor(impl: ModuleType) -> None:

@@ -407,8 +407,8 @@ class Error(_Value):
         return error if self.extra is None else {**error, **self.extra}
 
 
-_new: Final = object.__new__
-_set_request_id, _set_request_method, _set_request_params = (
+new: Final = object.__new__
+set_request_id, set_request_method, set_request_params = (
     vars(Request)[name].__set__ for name in Request.__match_args__
 )
 _set_notification_method, _set_notification_params = (
@@ -422,22 +422,22 @@ _set_extra: Final = vars(_Value)["_extra"].__set__
 
 
 def make_request(id: MessageId, method: str, params: Any) -> Request[Any]:
-    request = _new(Request)
-    _set_request_id(request, id)
-    _set_request_method(request, method)
-    _set_request_params(request, params)
+    request = new(Request)
+    set_request_id(request, id)
+    set_request_method(request, method)
+    set_request_params(request, params)
     return request
 
 
 def make_notification(method: str, params: Any) -> Notification[Any]:
-    notification = _new(Notification)
+    notification = new(Notification)
     _set_notification_method(notification, method)
     _set_notification_params(notification, params)
     return notification
 
 
 def make_response(id: MessageId, result: Any, error: Error | None) -> Response[Any]:
-    response = _new(Response)
+    response = new(Response)
     _set_response_id(response, id)
     _set_response_result(response, result)
     _set_response_error(response, error)
@@ -445,7 +445,7 @@ def make_response(id: MessageId, result: Any, error: Error | None) -> Response[A
 
 
 def make_error(code: int, message: str, data: Any) -> Error:
-    error = _new(Error)
+    error = new(Error)
     _set_error_code(error, code)
     _set_error_message(error, message)
     _set_error_data(error, data)
@@ -620,6 +620,9 @@ _RESPONSE_BITS: Final = bits("jsonrpc", "2.0") + bits("id", "integer")
 _HAS_EXTRA_IN_ERROR: Final = bits("has_extra_in_error")
 
 
+_JSON_TYPES: Final[tuple[Any, ...]] = (dict, list, str, int, float, bool, type(None))
+
+
 class Rules(dict[int, Verdict]):
     """The verdicts of one profile so far, by the kinds of a message.
 
@@ -627,19 +630,40 @@ class Rules(dict[int, Verdict]):
         owner: The profile, kept alive so that no other one gets its id.
         profile: The same, without code of a subclass.
         limits: Its limits.
+        message_bytes: The one that each text is compared with.
+        method_characters: A method of this length is certainly not too long: a character has up to four bytes.
+        usual_params: The types of params in valid calls, for the fast path.
+        usual_results: The types of results in valid responses.
     """
 
-    __slots__ = ("limits", "owner", "profile")
+    __slots__ = (
+        "limits",
+        "message_bytes",
+        "method_characters",
+        "owner",
+        "profile",
+        "usual_params",
+        "usual_results",
+    )
 
     def __init__(self, profile: Profile) -> None:
         super().__init__()
         self.owner = profile
         self.profile = plain_profile(profile)
         self.limits = profile.limits
+        self.message_bytes = self.limits.message_bytes
+        self.method_characters = self.limits.method_bytes // 4
+        self.usual_params = frozenset([kind for kind in (dict, list) if self._is_usual(method="m", params=kind())])
+        self.usual_results = frozenset([kind for kind in _JSON_TYPES if self._is_usual(result=kind())])
 
     def __missing__(self, number: int) -> Verdict:
         found = self[number] = VERDICTS[verdict(number, self.profile)]
         return found
+
+    def _is_usual(self, **members: Any) -> bool:
+        """Whether these members with an integer or a string as the id make a valid message."""
+        found = [self[kinds_of({"jsonrpc": "2.0", "id": id, **members}, self.limits, Raw)] for id in (1, "a")]
+        return found[0].fault is None and found[1].fault is None
 
     def batch_fault(self, items: int) -> ParseError | None:
         """Return the fault of a batch as a whole."""
@@ -648,7 +672,7 @@ class Rules(dict[int, Verdict]):
         return None if code is None else ParseError(code)
 
 
-_rules: Final[dict[int, Rules]] = {}
+known_rules: Final[dict[int, Rules]] = {}
 
 
 def rules_of(profile: Profile) -> Rules:
@@ -657,14 +681,14 @@ def rules_of(profile: Profile) -> Rules:
     Raises:
         TypeError: `profile` is not a Profile.
     """
-    found = _rules.get(id(profile))
+    found = known_rules.get(id(profile))
     if found is None:
         if not issubclass(type(profile), Profile):
             raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
         found = Rules(profile)
-        if len(_rules) >= MAX_PROFILES:
-            _rules.clear()
-        _rules[id(profile)] = found
+        if len(known_rules) >= MAX_PROFILES:
+            known_rules.clear()
+        known_rules[id(profile)] = found
     return found
 
 

@@ -40,6 +40,7 @@ from ._messages import (
     encode_request,
     encode_result,
     fault_with_id,
+    known_rules,
     message_of,
     rules_of,
     to_bytes,
@@ -119,14 +120,17 @@ def decode(
     Raises:
         TypeError: `data` or `profile` has another type.
     """
-    rules = rules_of(profile)
+    try:
+        rules = known_rules[id(profile)]
+    except KeyError:
+        rules = rules_of(profile)
     if type(data) is not bytes:
         text = to_bytes(data)
         if isinstance(text, ParseError):
             return text
         data = text
-    if len(data) > rules.limits.message_bytes:
-        return _too_large_fault(data[: min(rules.limits.message_bytes, HEAD_BYTES)], profile)
+    if len(data) > rules.message_bytes:
+        return _too_large_fault(data[: min(rules.message_bytes, HEAD_BYTES)], profile)
     found = decode_fast(data, rules, raw)
     return _decode_slow(data, profile, raw) if found is None else found
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import permutations
 from typing import Any, Final
 
 from ..profile import MAX_DEPTH
@@ -24,15 +23,19 @@ from ._json import JSONDecodeError, dumps_unchecked, exact_number, loads
 from ._messages import (
     Message,
     ParseError,
+    Request,
     Rules,
     make_notification,
     make_raw,
     make_request,
     make_response,
     message_of,
+    new,
+    set_request_id,
+    set_request_method,
+    set_request_params,
 )
 from ._scanner import Value, scan_error
-from .rules import bits
 
 _DIGITS_AS_ZEROS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 
@@ -65,7 +68,23 @@ def decode_fast(text: bytes, rules: Rules, raw: bool) -> Message | list[Message]
     except JSONDecodeError:
         return None
     if type(value) is dict:
-        return _read_items((value,), rules, None)[0] if _is_lossless(text, value, rules) else None
+        # The smallest request: no profile refuses it, and the number of colons says that no member occurs twice.
+        try:
+            if len(value) == 3 == text.count(b":") and value["jsonrpc"] == "2.0":
+                id = value["id"]
+                method = value["method"]
+                if type(id) is int and type(method) is str and 0 < len(method) <= rules.method_characters:
+                    request = new(Request)  # `make_request`, without a call
+                    set_request_id(request, id)
+                    set_request_method(request, method)
+                    set_request_params(request, None)
+                    return request
+        except KeyError:  # another member
+            pass
+        if not _is_lossless(text, value, rules):
+            return None
+        items = _read_items((value,), rules, None)
+        return items and items[0]
     if type(value) is list and rules.batch_fault(len(value)) is None and _is_lossless(text, value, rules):
         return _read_items(value, rules, 0)
     return None
@@ -73,60 +92,46 @@ def decode_fast(text: bytes, rules: Rules, raw: bool) -> Message | list[Message]
 
 # Dicts.
 
-_ID_KINDS: Final[dict[type, int]] = {int: bits("id", "integer"), str: bits("id", "string"), float: bits("id", "float")}
-_PARAMS_KINDS: Final[dict[type, int]] = {dict: bits("params", "object"), list: bits("params", "array")}
-_RESULT_KINDS: Final[dict[type, int]] = {
-    **dict.fromkeys((str, int, float, bool, list), bits("result", "other")),
-    dict: bits("result", "object"),
-    type(None): bits("result", "null"),
-}
-_CALL: Final = bits("jsonrpc", "2.0") + bits("method", "string")
-_RESULT: Final = bits("jsonrpc", "2.0")
-_SHAPES: Final = {
-    order: (("id" in names) + 2 * ("params" in names) if "method" in names else 4)
-    for names in (
-        ("jsonrpc", "method"),
-        ("jsonrpc", "id", "method"),
-        ("jsonrpc", "method", "params"),
-        ("jsonrpc", "id", "method", "params"),
-        ("jsonrpc", "id", "result"),
-    )
-    for order in permutations(names)
-}
-"""The members of usual messages, in any order."""
+_ABSENT: Final[Any] = object()
 
 
-def _read_items(items: Sequence[Any], rules: Rules, index: int | None) -> list[Message]:
-    """The messages in decoded objects, or their faults. index: of the first item; None outside a batch."""
-    messages: list[Message] = []
-    method_characters = rules.limits.method_bytes // 4  # one may be four bytes
+def _read_items(items: Sequence[Any], rules: Rules, index: int | None) -> list[Message] | None:
+    """The messages in decoded objects, or their faults; None for a batch with an id that became a float.
+
+    A call whose id is an integer or a string, and whose params have a usual type, needs no look at its kinds; nor does
+    such a result. index: of the first item; None outside a batch.
+    """
     id_characters = rules.limits.id_bytes // 4
+    messages: list[Message] = []
     for item in items:
-        shape = _SHAPES.get(tuple(item)) if type(item) is dict else None
-        if shape is not None and item["jsonrpc"] == "2.0":
-            kinds = 0
-            if shape & 5:
-                id = item["id"]
-                kinds = _ID_KINDS.get(type(id), 0)
-                if type(id) is str and len(id) > id_characters:
-                    kinds = 0
-            if shape == 4:
-                result = item["result"]
-                if kinds and rules[kinds + _RESULT + _RESULT_KINDS[type(result)]].fault is None:
-                    messages.append(make_response(id, result, None))
+        if type(item) is dict and "jsonrpc" in item and item["jsonrpc"] == "2.0":
+            id = item.get("id", _ABSENT)
+            if type(id) is int or id is _ABSENT or (type(id) is str and len(id) <= id_characters):
+                size = len(item) - 2 if id is _ABSENT else len(item) - 3
+                if "method" in item:
+                    method = item["method"]
+                    if type(method) is str and 0 < len(method) <= rules.method_characters:
+                        params = None
+                        if size == 1 and "params" in item:
+                            params = item["params"]
+                            if type(params) in rules.usual_params:
+                                size = 0
+                        if size == 0:
+                            if id is _ABSENT:
+                                messages.append(make_notification(method, params))
+                            else:
+                                messages.append(make_request(id, method, params))
+                            continue
+                elif (
+                    size == 0 and "result" in item and id is not _ABSENT and type(item["result"]) in rules.usual_results
+                ):
+                    messages.append(make_response(id, item["result"], None))
                     continue
-            elif kinds or not shape & 1:
-                method = item["method"]
-                params = item["params"] if shape & 2 else None
-                if type(method) is str and 0 < len(method) <= method_characters:
-                    kinds += _CALL + (_PARAMS_KINDS.get(type(params), 0))
-                    if (not shape & 2 or type(params) in _PARAMS_KINDS) and rules[kinds].fault is None:
-                        if shape & 1:
-                            messages.append(make_request(id, method, params))
-                        else:
-                            messages.append(make_notification(method, params))
-                        continue
-        messages.append(message_of(item, rules, None if index is None else index + len(messages)))
+        if index is None:
+            return [message_of(item, rules)]
+        if type(item) is dict and type(item.get("id")) is float:
+            return None
+        messages.append(message_of(item, rules, index + len(messages)))
     return messages
 
 
@@ -244,9 +249,6 @@ def _is_lossless(text: bytes, value: dict[str, Any] | list[Any], rules: Rules) -
     if type(value) is dict:
         has_duplicates = text.count(b":") != len(value) and _has_duplicates(text, value)
         return not has_duplicates and (type(value.get("id")) is not float or _make_id_exact(text, value, rules))
-    for item in value:
-        if type(item) is dict and type(item.get("id")) is float:
-            return False
     return not _has_duplicates(text, value)
 
 
