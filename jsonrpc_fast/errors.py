@@ -267,7 +267,8 @@ def _factory(code: ParseErrorCode, default: bool = True) -> _Factory:
     make.__name__ = code.name.lower()
     make.__qualname__ = f"ParseError.{make.__name__}"
     make.__doc__ = f"Return the fault {code.name}: {code.value}."
-    return classmethod(make)
+    method: Any = make
+    return classmethod(method)
 
 
 class ParseError(ValueError):
