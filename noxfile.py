@@ -68,6 +68,7 @@ NIGHTLY: list[tuple[str, ...]] = [
     ("tests", "--slow", "--all-loops", "--hypothesis-profile=thorough"),
     ("pure",),
     ("without_orjson", "--slow"),
+    ("free_threaded",),
     ("build",),
     ("reproducible",),
     ("check_packages",),
@@ -123,6 +124,12 @@ LOWEST_TOOLS = (
     "trustme>=1.1",
 )
 """What the tests need besides the lowest versions. The test extra has libraries that ask for newer ones."""
+
+FREE_THREADED_TOOLS = (
+    "hypothesis>=6.100,<6.130",  # later ones need Rust where they have no wheel
+    *("pytest>=8.3", "pytest-benchmark>=5.1", "pytest-timeout>=2.3", "pytest-xdist>=3.6"),
+)
+"""What the tests of the codec need. Most of the test extra has no wheels for a free-threaded Python."""
 
 BACKEND = "import jsonrpc_fast; print(jsonrpc_fast.BACKEND)"
 PLACE = "import jsonrpc_fast; print(jsonrpc_fast.__file__)"
@@ -264,6 +271,17 @@ def tests(session: nox.Session) -> None:
 def without_orjson(session: nox.Session) -> None:
     """Run the tests of the codec and of the framings on both backends without orjson, as on a free-threaded Python."""
     session.run(*PYTEST, "tests/codec", "tests/framing", *session.posargs, env={"JSONRPC_FAST_WITHOUT_ORJSON": "1"})
+
+
+@nox.session(venv_backend="virtualenv", python="3.13t")
+def free_threaded(session: nox.Session) -> None:
+    """Run the tests of the codec and of the framings, and the threads, on a Python without the GIL, where there is one.
+
+    What stands after `--` is for the threads.
+    """
+    session.install("-e", ".", *FREE_THREADED_TOOLS, env={"JSONRPC_FAST_EXTENSION": "yes"})
+    session.run(*PYTEST, "tests/codec", "tests/framing")
+    session.run("python", "-m", "tests.isolated.threads", *session.posargs)
 
 
 @nox.session
