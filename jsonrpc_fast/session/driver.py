@@ -1,20 +1,29 @@
-"""The interface of what carries out the decisions of an engine, on an event loop or in a thread."""
+"""What carries out the decisions of an engine, on an event loop or in a thread."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from .running import Run
 from .tracker import Call
 
 
-class Driver(Protocol):
-    """Carries out what an engine decides. No method may call the engine back before it returns, except `start`."""
+class Driver:
+    """The base of drivers.
+
+    `write`, `settled` and `soon` are for every driver to implement, `start` for one that runs async functions, and
+    `wake_at` for one whose calls have deadlines. The others do what is right where `write` blocks until the system has
+    taken the data.
+
+    Only `start` may call the engine back before it returns.
+    """
+
+    __slots__ = ()
 
     @property
     def unwritten_bytes(self) -> int:
-        """The number of bytes of the stream that the peer, or the system, has not taken yet."""
-        ...
+        """The number of bytes of the stream that the system has not taken yet."""
+        return 0
 
     def write(self, data: bytes, /) -> None:
         """Send whole messages on the stream.
@@ -22,36 +31,37 @@ class Driver(Protocol):
         Raises:
             ConnectionLost, StateError: The stream has ended. The message is dropped; `Engine.lose` reports the end.
         """
-        ...
-
-    def start(self, run: Run, /) -> None:
-        """Await `run.work`, in the context `run.context`; then call `Engine.succeeded` or `Engine.failed`."""
-        ...
+        raise NotImplementedError
 
     def settled(self, call: Call, result: Any, error: Exception | None, /) -> None:
         """Report the outcome of a call to what waits for it (`Call.waiter`): the error, or the result if it is None."""
-        ...
-
-    def left(self) -> None:
-        """Note that no more calls can be sent: the peer has said goodbye, or the connection is lost."""
-        ...
-
-    def set_reading(self, wanted: bool, /) -> None:
-        """Stop or go on reading the stream."""
-        ...
+        raise NotImplementedError
 
     def soon(self) -> None:
         """Call `Engine.turn` soon, once for any number of these calls."""
-        ...
+        raise NotImplementedError
 
-    def drain(self) -> None:
-        """Call `Engine.drained` when the peer has read what is unwritten. A second call before that does nothing."""
-        ...
+    def start(self, run: Run, /) -> None:
+        """Await `run.work` in the current context, and call `Engine.succeeded`, `failed` or `cancelled` at its end.
+
+        `run.task` becomes an object whose method `cancel` cancels the handler.
+
+        Raises:
+            NotImplementedError: Async functions cannot run. The request is answered with -32603.
+        """
+        raise NotImplementedError("async functions cannot run here")
 
     def wake_at(self, deadline: float, /) -> None:
-        """Call `Engine.tick` at this time at the latest."""
-        ...
+        """Call `Engine.tick` at this time of the engine's clock at the latest."""
+
+    def left(self) -> None:
+        """Note that no more calls can be sent: the peer has said goodbye, or the connection is lost."""
 
     def idle(self) -> None:
         """Note that an engine that drains has nothing more to serve."""
-        ...
+
+    def set_reading(self, wanted: bool, /) -> None:
+        """Stop or go on reading the stream."""
+
+    def drain(self) -> None:
+        """Call `Engine.drained` when what is unwritten has been taken. A second call before that does nothing."""

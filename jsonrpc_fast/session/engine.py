@@ -39,6 +39,7 @@ from ..codec._payloads import decoded
 from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import LOOP_EXITS, CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
 from ..handlers import Handlers, RequestContext
+from ..handlers.cancellation import CancelledError
 from ..transports.base import TURN_SECONDS
 from ..types import UNSET, MessageId, Unset
 from .budget import ReplyBudget, ReplyPolicy, budget_for
@@ -48,6 +49,7 @@ from .driver import Driver
 from .hooks import FoundHooks, Hooks
 from .inbox import Bounds, Inbox
 from .requests import Destination, InboundBatch, InboundRequest, Requests
+from .running import Run
 from .tracker import Call, Outcome, id_in_flight, unknown_answer
 
 _SMALL_BATCH: Final = 64
@@ -303,6 +305,20 @@ class Engine:
             raise
         except BaseException as error:  # such as the CancelledError of a future that the callback asked
             self.hooks.fault(error)
+
+    # Async handlers.
+
+    def succeeded(self, run: Run, result: Any) -> None:
+        """Respond to the request of a handler that has returned; see `Driver.start`."""
+        self.inbox.succeeded(run, result)
+
+    def failed(self, run: Run, error: BaseException) -> None:
+        """Respond to the request of a handler that has raised."""
+        self.inbox.failed(run, error, False)
+
+    def cancelled(self, run: Run) -> None:
+        """Respond to the request of a handler that was cancelled, as the convention says."""
+        self.inbox.failed(run, CancelledError(), True)
 
     # Time and turns.
 

@@ -498,7 +498,11 @@ class Inbox:
         self._runs[run] = None
         if run.request is not None:
             run.request.run = run
-        self._driver.start(run)
+        try:
+            self._driver.start(run)
+        except NotImplementedError as error:
+            run.discard()
+            self.failed(run, error, False)
 
     def start_queued(self) -> None:
         """Start queued handlers for which there are slots now."""

@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 from ..errors import ConnectionLost, StateError
 from ..handlers.cancellation import is_stray
 from ..transports.protocol import Transport
+from .driver import Driver
 from .engine import Engine
 from .running import Run, RunState
 from .tracker import Call
@@ -32,7 +33,7 @@ _SHARES_CONTEXT: Final = sys.version_info[:2] == (3, 11)
 _ENDED: Final = RunState.ENDED  # looked up once: before Python 3.12 access to enum members is slow
 
 
-class LoopDriver:
+class LoopDriver(Driver):
     """The driver of an engine on asyncio, over a transport.
 
     Args:
