@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..codec import ParseError
-from ..handlers import Handler, Handlers
+from ..handlers import Handler, Handlers, RequestContext
 from ..session import Convention, McpConvention, Session, SessionOptions
 from ..transports.protocol import Received, Transport
 from .protocol.versions import Revision
@@ -51,12 +51,25 @@ class McpSession(Session):
         return receive_checked
 
 
+class _OnlyHandler(Handler):
+    """The handler of a function of the context and the params as received, without checks of its own."""
+
+    __slots__ = ()
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function, unpack=False)
+        self.wants_context = True
+
+    def invoke(self, params: Any, context: RequestContext | None) -> Any:
+        return self._function(context, params)
+
+
 class _SingleHandler(Handlers):
     """Handlers with one function for every method."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
-        self._only = Handler(function, unpack=False)
+        self._only = _OnlyHandler(function)
 
     def find(self, method: str) -> Handler:
         return self._only

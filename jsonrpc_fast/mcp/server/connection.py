@@ -11,12 +11,11 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
-from ...codec import Notification, Request, Response
+from ...codec import Notification, Raw, Request, Response
 from ...codec._payloads import decoded
 from ...errors import LOOP_EXITS, ConnectionLost, RpcError, StateError, invalid_params
 from ...profile import Profile
@@ -34,7 +33,7 @@ from .context import Context, HttpExchange
 from .functions import RegisteredFunction
 from .handshake import RequestRules, ServerHandshake
 from .inputs import Inputs, cannot_send, check_input_required
-from .methods import Method, Methods, call_method
+from .methods import CAPABILITIES, Method, Methods, call_method
 from .subscriptions import TASK_IDS, Stream, Subscriptions
 from .tasks import Task
 
@@ -47,14 +46,6 @@ _LISTS: Final = frozenset({"prompts/list", "resources/list", "tasks/result"})
 """The lists that wait for sources, and the results that wait for tasks."""
 
 _TASK_EXITS: Final = (*LOOP_EXITS, asyncio.CancelledError, GeneratorExit)  # they end a task, whatever it serves
-
-
-_is_async_function: Final = lru_cache(maxsize=256)(inspect.iscoroutinefunction)
-
-
-def _is_async(method: Method) -> bool:
-    function = getattr(method, "__func__", None)  # the same for all connections, unlike the method
-    return inspect.iscoroutinefunction(method) if function is None else _is_async_function(function)
 
 
 class _OpenStream(NamedTuple):
@@ -108,6 +99,7 @@ class ServerConnection:
         self._handshake = handshake
         self._capabilities = capabilities
         self._methods = methods
+        self._declared = frozenset(name for name in CAPABILITIES if capabilities.supports(name))
         self._notifications = notifications
         self._validator = JsonRpcValidator(profile)
         self._must_validate = not is_strict_enough(transport, profile)
@@ -158,7 +150,8 @@ class ServerConnection:
 
     def serve(self, request: SessionContext, params: Any) -> Any:
         """Serve a request or a notification. Return the result or an awaitable of it."""
-        params = decoded(params)
+        if type(params) is Raw:
+            params = params.decode()
         if request.is_notification:
             return self._on_notification(request, params)
         message = Request(request.id, request.method, params)
@@ -167,24 +160,30 @@ class ServerConnection:
         rules = self._handshake.receive_request(message)
         if isinstance(rules, HandshakeReply):
             return rules.result
+        members = params if type(params) is dict else {}
         method = self._own_methods.get(request.method)
+        is_async = False
         if method is None:
-            method = self._methods.find(request.method, self._capabilities)
+            method, is_async = self._methods.find(request.method, members, self._declared)
         else:
             self._has_state = True
-        exchange = cast("HttpExchange | None", request.destination)
         inputs = None
         if rules.revision.is_modern:
+            exchange = cast("HttpExchange | None", request.destination)
             subject = None if exchange is None else exchange.subject
-            inputs = Inputs(request.method, params or {}, self._methods.seal, subject)
+            inputs = Inputs(request.method, members, self._methods.seal, subject)
         call = partial(self._call, request.destination) if inputs is None else inputs.call
         state = {} if inputs is None else inputs.state
         log, notify = partial(self._log_about, request), partial(self._notify, request)
-        context = Context(request, rules, params or {}, log, call, notify, self._methods, state)
-        if not _is_async(method):
-            result = method(params or {}, context)
-            return result if asyncio.isfuture(result) else self._complete(request, result, rules)
-        work = self._run_async(request, partial(method, params or {}, context), rules, inputs)
+        context = Context(request, rules, members, log, call, notify, self._methods, state)
+        if not is_async:
+            result = method(members, context)
+            if type(result) is dict:
+                return self._complete(request, result, rules, inputs)
+            if asyncio.isfuture(result):
+                return result
+            return self._run_async(request, partial(_same, result), rules, inputs)
+        work = self._run_async(request, partial(method, members, context), rules, inputs)
         # For the session a task has started already, so it needs no slot.
         return asyncio.ensure_future(work) if request.method in _LISTS else work
 
@@ -212,20 +211,21 @@ class ServerConnection:
         except BaseException as error:
             if inputs is None or not inputs.are_missing or isinstance(error, _TASK_EXITS):
                 raise
+            result = {}  # `_complete` replaces it
+        return self._complete(request, result, rules, inputs)
+
+    def _complete(self, request: SessionContext, result: Any, rules: RequestRules, inputs: Inputs | None) -> Any:
+        """Complete a result for its revision. An invalid result raises the RpcError for the client."""
+        if not isinstance(result, dict):
+            _raise_error(self._validator.validate_response({"jsonrpc": "2.0", "id": request.id, "result": result}))
+            return result
         if inputs is not None and inputs.are_missing:
             result = inputs.result()
-        elif isinstance(result, dict) and result.get("resultType") == "input_required":
+        elif result.get("resultType") == "input_required":
             check_input_required(request.method, result, rules)
             if inputs is not None:
                 result = inputs.result(result)
-        return self._complete(request, result, rules)
-
-    def _complete(self, request: SessionContext, result: Any, rules: RequestRules) -> Any:
-        """Complete a result for its revision. An invalid result raises the RpcError for the client."""
-        if isinstance(result, dict):
-            return self._handshake.complete(rules.revision, request.method, result)
-        _raise_error(self._validator.validate_response({"jsonrpc": "2.0", "id": request.id, "result": result}))
-        return result
+        return self._handshake.complete(rules.revision, request.method, result)
 
     def _set_level(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         level = params.get("level")
@@ -352,6 +352,10 @@ class ServerConnection:
                 self._session.notify_soon(notification.method, notification.params, destination=destination)
             except (ConnectionLost, StateError):
                 return
+
+
+async def _same(work: Awaitable[Any]) -> Any:
+    return await work
 
 
 def _raise_error(report: Report) -> None:

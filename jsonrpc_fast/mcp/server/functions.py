@@ -53,6 +53,7 @@ class RegisteredFunction:
         thread: Whether to call the function in a thread: see `threads.py`.
 
     Attributes:
+        is_async: Whether it returns an awaitable; other functions may do so, too.
         description: The docstring of the function, without its part about parameters; None without one.
         name: The name of the function.
         parameters: The parameters that are arguments, by name.
@@ -70,6 +71,7 @@ class RegisteredFunction:
         "_schema",
         "_thread",
         "description",
+        "is_async",
         "name",
         "parameters",
         "returns",
@@ -101,6 +103,10 @@ class RegisteredFunction:
                 self._check_result(hints, role)
         except TypeError as error:
             raise TypeError(f"{label}: {error}") from error
+        self.is_async: bool = thread or any(
+            inspect.iscoroutinefunction(each)
+            for each in (function, getattr(type(function), "__call__", None))  # noqa: B004
+        )
         self.returns: Any = hints.get("return", Parameter.empty)
         documented = without_partial(function)
         doc = inspect.getdoc(documented) if inspect.isroutine(documented) else None

@@ -146,10 +146,11 @@ class ServerHandshake:
         Raises:
             RpcError: The request is refused with this error.
         """
-        params = object_members(request.params)
+        given = request.params
+        params = given if type(given) is dict else object_members(given)
         meta = params.get("_meta")
         if self._modern_versions and (
-            _is_modern(meta) or request.method == "server/discover" or not self._legacy_versions
+            request.method == "server/discover" or not self._legacy_versions or (meta is not None and _is_modern(meta))
         ):
             if request.method == "initialize" and not _is_modern(meta):
                 raise self._unsupported(_version_of(params, "protocolVersion"))
@@ -235,7 +236,7 @@ class ServerHandshake:
             raise method_not_found()
         if method in MISSING_CLIENT_REQUESTS[session.revision.version] and method not in self._methods:
             raise method_not_found()
-        token = _progress_token(meta)
+        token = None if meta is None else _progress_token(meta)
         if token is None:
             return session
         return RequestRules(session.revision, session.client_capabilities, session.client_info, token)

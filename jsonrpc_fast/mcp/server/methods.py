@@ -13,8 +13,8 @@ Rules:
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -24,8 +24,8 @@ from msgspec import UNSET
 from ..._checks import check_count
 from ..._logs import logger_of
 from ...errors import EncodeError, RpcError, invalid_params
+from ...handlers import NEVER_AWAITABLE, is_awaitable
 from ...handlers.params.problems import Misfit
-from ..protocol.capabilities import ServerCapabilities
 from ..protocol.definitions import Prompt, Resource
 from ..protocol.faults import SchemaFault
 from ..protocol.meta import MAX_COMPLETIONS, method_not_found
@@ -50,7 +50,11 @@ MAX_ARGUMENTS: Final = 1000
 MAX_TYPED_CHARACTERS: Final = 64 * 1024
 """Maximum length of a value to complete."""
 
+CAPABILITIES: Final = ("completions", "prompts", "resources", "tools")
+"""The capabilities that methods need."""
+
 _LOGGED_ID_CHARACTERS: Final = 64
+_UNKNOWN: Final = ("", None, False)
 _logger: Final = logger_of("mcp")
 
 
@@ -87,17 +91,17 @@ class Methods:
         self._registry = registry
         self._lifespan = lifespan
         self._page_size = page_size
-        self._methods: dict[str, tuple[str, Method]] = {
-            "completion/complete": ("completions", self._complete),
-            "prompts/get": ("prompts", self._get_prompt),
-            "prompts/list": ("prompts", self._list_prompts),
-            "resources/list": ("resources", self._list_resources),
-            "resources/read": ("resources", self._read_resource),
-            "resources/templates/list": ("resources", self._list_resource_templates),
-            "tools/call": ("tools", self._call_tool),
-            "tools/list": ("tools", self._list_tools),
+        # The capability, the function, and whether it is async.
+        self._methods: dict[str, tuple[str, Method | None, bool]] = {
+            "completion/complete": ("completions", self._complete, True),
+            "prompts/get": ("prompts", self._get_prompt, True),
+            "prompts/list": ("prompts", self._list_prompts, True),
+            "resources/list": ("resources", self._list_resources, True),
+            "resources/read": ("resources", self._read_resource, True),
+            "resources/templates/list": ("resources", self._list_resource_templates, False),
+            "tools/call": ("tools", self._call_tool, True),
+            "tools/list": ("tools", self._list_tools, False),
         }
-        # Without sources the lists are sync: nothing has to be awaited.
         self._lists: dict[str, Method] = {
             "prompts/list": self._list_own_prompts,
             "resources/list": self._list_own_resources,
@@ -112,24 +116,34 @@ class Methods:
         """Return the `ReadResourceResult` of a resource, for a function of this server: see `Context.read_resource`."""
         return await self._read_resource({"uri": uri}, context)
 
-    def find(self, method: str, declared: ServerCapabilities) -> Method:
-        """Return the function that serves a method.
+    def find(self, method: str, params: dict[str, Any], declared: AbstractSet[str]) -> tuple[Method, bool]:
+        """Return the function that serves a request, and whether it is async.
 
         Args:
             method: The method of the request.
-            declared: The capabilities that were declared to the client.
+            params: Its params.
+            declared: The capabilities that were declared to the client, of `CAPABILITIES`.
 
         Raises:
             RpcError: The method is not found (-32601).
         """
-        if (registered := self._registry.methods.get(method)) is not None:
-            return partial(call_method, registered)
-        if self._registry.has_tasks and method in TASK_METHODS:
-            return self.tasks.result if method == "tasks/result" else partial(self.tasks.serve, method)
-        capability, function = self._methods.get(method, ("", None))
-        if function is None or not declared.supports(capability):
+        registry = self._registry
+        if method in registry.methods:
+            return partial(call_method, registry.methods[method]), True
+        if registry.has_tasks and method in TASK_METHODS:
+            is_result = method == "tasks/result"
+            return self.tasks.result if is_result else partial(self.tasks.serve, method), is_result
+        capability, function, is_async = self._methods.get(method, _UNKNOWN)
+        if function is None or capability not in declared:
             raise method_not_found()
-        return function if self._registry.sources else self._lists.get(method, function)
+        if method == "tools/call" and not registry.has_tasks:
+            name = params.get("name")
+            tool = registry.tools.get(name) if type(name) is str else None
+            if tool is not None and not tool.function.is_async:  # needs no task of the event loop
+                return partial(self._run_tool, tool), False
+        if not registry.sources and method in self._lists:  # nothing has to be awaited
+            return self._lists[method], False
+        return function, is_async
 
     def _list_tools(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         tools = {name: tool.checked.definition(context.revision) for name, tool in self._registry.tools.items()}
@@ -139,40 +153,37 @@ class Methods:
         tool = self._registry.tools.get(_text(params, "name"))
         if tool is None:
             raise invalid_params("Unknown tool")
-        if tool.task_support == "forbidden" and not (self._registry.has_tasks and "task" in params):
-            return await self._run_tool(tool, params, context)
         run = partial(self._run_tool, tool, params)
-        return await self.tasks.serve_call(tool.task_support, tool.task_start, context, run)
+        if tool.task_support == "forbidden" and not (self._registry.has_tasks and "task" in params):
+            result: dict[str, Any] = await _awaited(run(context))
+            return result
+        return await self.tasks.serve_call(tool.task_support, tool.task_start, context, partial(_called, run))
 
-    async def _run_tool(self, tool: RegisteredTool, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        arguments = _object(params, "arguments")
-        converted = arguments
-        if not tool.function.are_plain(arguments):
+    def _run_tool(self, tool: RegisteredTool, params: dict[str, Any], context: Context) -> Any:
+        """Call the function of a tool. Return the result; of an async function, a coroutine of it."""
+        arguments = params.get("arguments") or _object(params, "arguments")
+        if type(arguments) is not dict:
+            raise invalid_params("arguments must be an object")
+        function = tool.function
+        if not function.are_plain(arguments):
             arguments, faults = tool.checked.read_arguments(arguments)
             if faults:
                 return tool.checked.refusal(faults)
             if tool.ignores_unknown:
-                arguments = {name: value for name, value in arguments.items() if name in tool.function.parameters}
+                arguments = {name: value for name, value in arguments.items() if name in function.parameters}
             try:
-                converted = tool.function.convert(arguments)
+                arguments = function.convert(arguments)
             except Misfit as misfit:
                 return tool.checked.refusal([SchemaFault(path, "", reason) for path, reason in misfit.problems])
             except Exception as error:  # of a class of the application
                 return _failure(tool, context, error)
         try:
-            value = await _awaited(tool.function.call(converted, context))
-        except RpcError:
-            raise
-        except ToolError as error:
-            return error_result(str(error))
+            value = function.call(arguments, context)
         except Exception as error:
             return _failure(tool, context, error)
-        with _NamedInErrors(f"tool {tool.checked.tool.name}"):
-            if isinstance(value, WholeResult):
-                result = _whole(value)
-                content = {"content": made_blocks(result["content"], context.revision)} if "content" in result else {}
-                return {**result, **content}
-            return tool.checked.result(value, context.revision)
+        if type(value) not in NEVER_AWAITABLE and is_awaitable(value):
+            return _finish_tool(tool, value, context)
+        return _tool_result(tool, value, context)
 
     async def _list_prompts(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         prompts: dict[str, Prompt] = {}
@@ -200,11 +211,13 @@ class Methods:
             raise invalid_params("Unknown prompt")
         converted = _converted(registered.function, arguments, strict=False)
         value = await _awaited(registered.function.call(converted, context))
-        with _NamedInErrors(f"prompt {name}"):
+        description = registered.prompt.description
+        try:
             if isinstance(value, WholeResult) and "messages" not in (value := _whole(value)):
                 return value
-            description = registered.prompt.description
             return made_prompt(value, context.revision, None if description is UNSET else description)
+        except (TypeError, EncodeError) as error:
+            raise _invalid_value(f"prompt {name}", error) from error
 
     async def _list_resources(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         resources: dict[str, Resource] = {}
@@ -257,10 +270,12 @@ class Methods:
                     value = await _awaited(template.function.call(converted, context))
         if value is None:
             raise not_found(uri, context.revision)
-        with _NamedInErrors(f"resource {name}"):
+        try:
             if isinstance(value, WholeResult) and "contents" not in (value := _whole(value)):
                 return value
             return made_contents(uri, value, None if mime_type is UNSET else mime_type, None if meta is UNSET else meta)
+        except (TypeError, EncodeError) as error:
+            raise _invalid_value(f"resource {name}", error) from error
 
     async def _complete(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         reference, argument = _object(params, "ref"), _object(params, "argument")
@@ -307,8 +322,36 @@ class Methods:
         return result if next_cursor is None else {**result, "nextCursor": next_cursor}
 
 
+async def _finish_tool(tool: RegisteredTool, work: Awaitable[Any], context: Context) -> dict[str, Any]:
+    try:
+        value = await work
+    except Exception as error:
+        return _failure(tool, context, error)
+    return _tool_result(tool, value, context)
+
+
+def _tool_result(tool: RegisteredTool, value: Any, context: Context) -> dict[str, Any]:
+    try:
+        if type(value) is not WholeResult:
+            return tool.checked.result(value, context.revision)
+        result = _whole(value)
+        if "content" in result:
+            result["content"] = made_blocks(result["content"], context.revision)
+        return result
+    except (TypeError, EncodeError) as error:
+        raise _invalid_value(f"tool {tool.checked.tool.name}", error) from error
+
+
 def _failure(tool: RegisteredTool, context: Context, error: Exception) -> dict[str, Any]:
-    """Log the exception of a tool and return the result, which holds nothing of the exception."""
+    """Return the result for what a tool raised: it shows the text of a `ToolError` only. Others are logged.
+
+    Raises:
+        RpcError: The tool raised it.
+    """
+    if isinstance(error, RpcError):
+        raise error
+    if isinstance(error, ToolError):
+        return error_result(str(error))
     name, id = tool.checked.tool.name, ascii(context.request_id)[:_LOGGED_ID_CHARACTERS]
     _logger.error("tool %s failed, request %s", name, id, exc_info=error)
     return error_result(f"Tool {name} failed")
@@ -322,23 +365,16 @@ async def call_method(function: RegisteredFunction, params: Mapping[str, Any], c
 
 
 async def _awaited(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
+    return await value if is_awaitable(value) else value
 
 
-class _NamedInErrors:
-    """Adds the name of the tool, prompt or resource to the error about its return value."""
+async def _called(function: Callable[[Context], Any], context: Context) -> Any:
+    return await _awaited(function(context))
 
-    __slots__ = ("_what",)
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (TypeError, EncodeError)):
-            raise TypeError(f"{self._what} returned an invalid value: {error}") from error
+def _invalid_value(what: str, error: Exception) -> TypeError:
+    """Return the error about what the function of a tool, a prompt or a resource returned."""
+    return TypeError(f"{what} returned an invalid value: {error}")
 
 
 def _whole(result: WholeResult) -> dict[str, Any]:

@@ -126,7 +126,7 @@ class CheckedTool:
             text, structured, faults = self._output.structure(value)
             if faults:
                 return self._refused_result(faults)
-            content = [] if value is None else [text_content(text)]
+            content = [] if value is None else [{"type": "text", "text": text}]
         else:
             value = value if value is None or type(value) is str else to_json(value)
             structured = UNSET if value is None or isinstance(value, str) else value
