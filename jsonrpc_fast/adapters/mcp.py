@@ -57,7 +57,7 @@ from ..codec import (
 )
 from ..errors import ConnectionLost
 from ..profile import MCP_2025_11_25
-from ..transports.byte_transport import ByteTransport
+from ..transports.connection import Connection
 from ..transports.stdio.client import StdioClient
 from ..transports.stdio.server import StdioServer
 from ..types import UNSET
@@ -207,7 +207,7 @@ async def stdio_client(
 
 
 @asynccontextmanager
-async def streams_over(transport: ByteTransport) -> AsyncGenerator[tuple[_ReadStream, _WriteStream], None]:
+async def streams_over(transport: Connection) -> AsyncGenerator[tuple[_ReadStream, _WriteStream], None]:
     """Start a transport with `OPTIONS`, yield a session's streams over it, and close it."""
     unanswered = _Unanswered(transport)
     read_stream, write_stream = _ReadStream(transport, unanswered), _WriteStream(transport, unanswered)
@@ -364,7 +364,7 @@ class _Unanswered:
     write for each answer would cost as much as the rest of the transport.
     """
 
-    def __init__(self, transport: ByteTransport) -> None:
+    def __init__(self, transport: Connection) -> None:
         self._transport = transport
         self._ids: set[Any] = set()
         self.onanswer: Callable[[], None] | None = None
@@ -388,7 +388,7 @@ class _ReadStream:
     Delivered messages wait in a queue, from which a busy session receives them without a turn of the loop.
     """
 
-    def __init__(self, transport: ByteTransport, unanswered: _Unanswered) -> None:
+    def __init__(self, transport: Connection, unanswered: _Unanswered) -> None:
         self._transport = transport
         self._unanswered = unanswered
         self._waiting: deque[SessionMessage | Exception] = deque()
@@ -504,7 +504,7 @@ class _ReadStream:
 class _WriteStream:
     """The session's write stream over a transport."""
 
-    def __init__(self, transport: ByteTransport, unanswered: _Unanswered) -> None:
+    def __init__(self, transport: Connection, unanswered: _Unanswered) -> None:
         self._transport = transport
         self._unanswered = unanswered
         self._is_closed = False

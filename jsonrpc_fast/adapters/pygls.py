@@ -41,10 +41,10 @@ from ..codec import Notification, ParseError, Request, Response, decode
 from ..codes import ParseErrorCode
 from ..errors import ConnectionLost
 from ..profile import LSP
-from ..transports.base import BaseTransport
-from ..transports.stdio.descriptors import duplicate, open_reader, open_writer
+from ..transports.channel import Events
+from ..transports.connection import Connection
+from ..transports.stdio.descriptors import DescriptorChannel, duplicate, open_reader, open_writer
 from ..transports.stdio.server import StdioServer
-from ..transports.stdio.transport import DescriptorTransport
 from ..transports.stream.client import TcpClient
 from ..transports.stream.server import TcpServer
 from .json import to_bytes
@@ -101,7 +101,7 @@ _log = logging.getLogger("pygls.protocol.json_rpc")
 class _Writer:
     """Stands for pygls' writers. `write` takes the text of one message, from any thread."""
 
-    def __init__(self, transport: BaseTransport, output: BinaryIO | None = None) -> None:
+    def __init__(self, transport: Connection, output: BinaryIO | None = None) -> None:
         self._transport = transport
         self._output = output
         self._loop = asyncio.get_running_loop()
@@ -119,7 +119,7 @@ class _Writer:
         except ConnectionLost as fault:
             _log.error("Error sending data: %s", fault)
         else:
-            self._transport._flush()  # a handler may go on for long
+            self._transport.flush()  # a handler may go on for long
 
     async def close(self) -> None:
         """Write what is left, and close. pygls ends the process afterwards."""
@@ -128,30 +128,35 @@ class _Writer:
             self._output.close()
 
 
-class _Pipes(DescriptorTransport):
-    """A transport over copies of two descriptors."""
+class _Pipes(DescriptorChannel):
+    """A channel over copies of two descriptors."""
 
     def __init__(self, input: int, output: int) -> None:
-        super().__init__(**_OPTIONS)
+        super().__init__()
         self._input, self._output = duplicate(input), duplicate(output)
 
-    async def open_channel(self) -> None:
-        self._reader = open_reader(self._loop, self._input, self)
-        self._writer = open_writer(self._loop, self._output, self)
+    @property
+    def name(self) -> str:
+        return "pipes"
 
-    def finish_channel(self) -> None:
+    async def open(self, events: Events) -> None:
+        self._events = events
+        self._reader = open_reader(self._input, events.received, self._write_failed)
+        self._writer = open_writer(self._output, events.drained, self._write_failed)
+
+    def finish(self) -> None:
         self._reader.read(True)
-        self._writer.finish(self.abort_channel)
+        self._writer.finish(self.abort)
 
-    def abort_channel(self) -> None:
+    def abort(self) -> None:
         self._reader.close()
         self._writer.close()
-        self._loop.call_soon(self.channel_lost)
+        asyncio.get_running_loop().call_soon(self._events.lost, self._fault)
 
     def _write_failed(self, fault: OSError) -> None:
-        self._break(fault)
+        self._fault = self._fault or fault
         self._reader.read_rest()
-        self.abort_channel()
+        self.abort()
 
 
 class _Frames:
@@ -166,6 +171,8 @@ class _Frames:
         self._has_logged = False
 
     def receive(self, data: bytes | bytearray | memoryview) -> None:
+        if not data:
+            self._receive(data)  # the end
         while len(data):
             data = self._read_lines(data) if self._is_in_head else self._pass_frames(data)
 
@@ -321,12 +328,12 @@ class JsonRPCServer(pygls.server.JsonRPCServer):
         if IS_WASM or input is None or output is None:
             super().start_io(stdin, stdout)
             return
-        transport: BaseTransport
+        transport: Connection
         if (stdin, stdout) == (None, None) and (input, output) == (0, 1):
             transport = StdioServer(**_OPTIONS)
         else:
             (stdout or sys.stdout).flush()
-            transport = _Pipes(input, output)
+            transport = Connection(_Pipes(input, output), **_OPTIONS)
         self._stop_event = threading.Event()
         try:
             asyncio.run(self._serve_one(transport, stdout))
@@ -366,11 +373,11 @@ class JsonRPCServer(pygls.server.JsonRPCServer):
         await is_stopped.wait()
         await server.close()
 
-    async def _serve_one(self, transport: BaseTransport, output: BinaryIO | None = None) -> None:
+    async def _serve_one(self, transport: Connection, output: BinaryIO | None = None) -> None:
         """Serve a connection until it is closed. The server ends with it, as in pygls."""
         assert self._stop_event is not None
         if self._end is None:  # stdio
-            self._end = partial(_call_in, asyncio.get_running_loop(), transport._begin_closing, 5.0)
+            self._end = partial(_call_in, asyncio.get_running_loop(), transport.begin_closing, 5.0)
         await _attach(self, transport, self._stop_event, output)
         await transport.wait_closed()
         self.shutdown()
@@ -386,7 +393,7 @@ class JsonRPCClient(pygls.client.JsonRPCClient):
     def __init__(self, protocol_cls: type[JsonRPCProtocol] = JsonRPCProtocol, *args: Any, **options: Any) -> None:
         kind: Any = protocol_cls
         super().__init__(_fast(kind), *args, **options)
-        self._transport: BaseTransport | None = None
+        self._transport: Connection | None = None
 
     async def start_io(self, cmd: str, *args: str, **kwargs: Any) -> None:
         """Start a server as a child process, and connect to its stdin and stdout."""
@@ -396,7 +403,7 @@ class JsonRPCClient(pygls.client.JsonRPCClient):
             self._server = await asyncio.create_subprocess_exec(
                 cmd, *args, stdin=child_input, stdout=child_output, stderr=asyncio.subprocess.PIPE, **kwargs
             )
-            transport = _Pipes(input, output)
+            transport = Connection(_Pipes(input, output), **_OPTIONS)
         finally:
             for descriptor in pipes:
                 os.close(descriptor)
@@ -423,7 +430,7 @@ class JsonRPCClient(pygls.client.JsonRPCClient):
             await self._transport.close()
         await super().stop()  # type: ignore[no-untyped-call]
 
-    async def _start(self, transport: BaseTransport, ends_calls: bool = True) -> None:
+    async def _start(self, transport: Connection, ends_calls: bool = True) -> None:
         await _attach(self, transport, self._stop_event, ends_calls=ends_calls)
         self._transport = transport
         self._async_tasks.append(asyncio.create_task(transport.wait_closed()))
@@ -435,7 +442,7 @@ class LanguageClient(pygls.lsp.client.LanguageClient, JsonRPCClient):
 
 async def _attach(
     endpoint: JsonRPCServer | JsonRPCClient,
-    transport: BaseTransport,
+    transport: Connection,
     stop_event: threading.Event,
     output: BinaryIO | None = None,
     ends_calls: bool = True,
@@ -446,10 +453,11 @@ async def _attach(
     def on_message(received: Any) -> None:
         protocol.receive(received)
         if stop_event.is_set():
-            transport._begin_closing(5.0)
+            transport.begin_closing(5.0)
 
-    if isinstance(transport, DescriptorTransport):  # over TCP such text may be a request from a browser
-        transport.receive = _Frames(transport.receive).receive  # type: ignore[method-assign]
+    if isinstance(transport.channel, DescriptorChannel):  # over TCP such text may be a request from a browser
+        received: Any = _Frames(transport.channel_events.received).receive
+        transport.channel_events.received = received
     transport.onmessage = on_message
     transport.onerror = protocol.lose
     transport.onclose = protocol.abandon if ends_calls else None

@@ -53,7 +53,7 @@ from ..errors import CallTimeout, ConnectionLost, EncodeError, HttpStatusError, 
 from ..session.budget import ReplyBudget, ReplyPolicy, budget_for
 from ..session.requests import InboundBatch
 from ..session.tracker import Call, Outcome, Serving, Tracker, id_in_flight, unknown_answer
-from ..transports.base import HIGH_WATER_BYTES
+from ..transports.channel import HIGH_WATER_BYTES
 from ..transports.protocol import Received, Transport
 from ..types import UNSET, MessageId
 from .protocol.meta import LISTEN_METHOD, SUBSCRIPTION_ID_KEY

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from ..codec import Notification
 from ..errors import StateError
-from ..transports.base import HIGH_WATER_BYTES
+from ..transports.channel import HIGH_WATER_BYTES
 from ..transports.protocol import Transport
 from ..types import UNSET, Unset
 from .engine import Engine

@@ -40,7 +40,7 @@ from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import LOOP_EXITS, CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
 from ..handlers import Handlers, RequestContext
 from ..handlers.cancellation import CancelledError
-from ..transports.base import TURN_SECONDS
+from ..transports.inbox import TURN_SECONDS
 from ..types import UNSET, MessageId, Unset
 from .budget import ReplyBudget, ReplyPolicy, budget_for
 from .calls import Calls

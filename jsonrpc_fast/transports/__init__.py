@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .byte_transport import ByteTransport
+from .channel import Channel, Events
+from .connection import Connection
 from .memory import MemoryTransport, memory_pair
-from .message import MessageTransport
 from .protocol import Received, Sendable, Transport
 from .stdio import StdioClient, StdioServer, run_stdio
 from .stream import (
@@ -19,9 +19,10 @@ from .stream import (
 )
 
 __all__ = [
-    "ByteTransport",
+    "Channel",
+    "Connection",
+    "Events",
     "MemoryTransport",
-    "MessageTransport",
     "PeerCredentials",
     "Received",
     "Sendable",

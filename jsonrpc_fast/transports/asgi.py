@@ -20,8 +20,9 @@ from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequ
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ConnectionLost
-from .base import HIGH_WATER_BYTES, LOW_WATER_BYTES, TURN_SECONDS, State
-from .message import MessageTransport
+from .channel import Channel, Events
+from .connection import Connection, State
+from .inbox import TURN_SECONDS
 from .options import MessageOptions
 
 if TYPE_CHECKING:
@@ -37,39 +38,39 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _CLOSED_NORMALLY: Final = (1000, 1001, 1005)
 
 
-class AsgiWebSocket(MessageTransport):
-    """A connection of an ASGI server, given to `serve` by a `WebSocketEndpoint`.
-
-    Args:
-        scope: The connection's scope: its path, headers and whatever the framework adds.
-        receive: The ASGI server's function.
-        send: The ASGI server's function.
-        subprotocol: The subprotocol to accept.
-        options: Options of `BaseTransport`.
+class AsgiChannel(Channel):
+    """A channel of texts: a WebSocket of an ASGI server; `AsgiWebSocket` describes the arguments.
 
     Attributes:
-        scope: The same.
-        close_code: The close code of the peer; None before it has closed.
+        closing_code: The code to close with.
+        close_code: The code with which the peer closed; None before it has closed.
+        tasks: The tasks that read and write.
     """
 
-    def __init__(
-        self, scope: Scope, receive: Receive, send: Send, subprotocol: str | None, **options: Unpack[MessageOptions]
-    ) -> None:
-        options.setdefault("max_faults", MAX_FAULTS)
-        super().__init__(**options)
+    carries_texts = True
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, subprotocol: str | None) -> None:
         self.scope: Scope = scope
+        self.closing_code: int = 1000
         self.close_code: int | None = None
-        self._receive_event = receive
-        self._send_event = send
+        self.tasks: list[asyncio.Task[None]] = []
+        self._receive = receive
+        self._send = send
         self._subprotocol = subprotocol
+        self._events: Events
         self._pending: deque[bytes] = deque()
-        self._pending_bytes = 0
-        self._is_finishing = False
+        self._unwritten = 0
+        self._has_received = False  # the handshake
         self._is_unanswered = True  # the handshake
-        self._has_received = False
+        self._is_finishing = False
+        self._is_lost = False
         self._reads = asyncio.Event()
         self._has_work = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def name(self) -> str:
+        peer = self.peer
+        return "WebSocket" if peer is None else f"WebSocket from {peer[0]}:{peer[1]}"
 
     @property
     def peer(self) -> Any:
@@ -77,66 +78,65 @@ class AsgiWebSocket(MessageTransport):
         client = self.scope.get("client")
         return None if client is None else tuple(client)
 
-    def channel_name(self) -> str:
-        peer = self.peer
-        return "WebSocket" if peer is None else f"WebSocket from {peer[0]}:{peer[1]}"
-
-    async def open_channel(self) -> None:
+    async def open(self, events: Events) -> None:
         await self._receive_handshake()
         if not self._is_unanswered:
             raise ConnectionResetError("the peer closed the connection")
         self._is_unanswered = False
         try:
-            await self._send_event({"type": "websocket.accept", "subprotocol": self._subprotocol})
+            await self._send({"type": "websocket.accept", "subprotocol": self._subprotocol})
         except OSError as fault:
             raise ConnectionResetError("the peer closed the connection") from fault
-        self._tasks = [self._loop.create_task(self._read()), self._loop.create_task(self._write())]
+        self._events = events
+        loop = asyncio.get_running_loop()
+        self.tasks = [loop.create_task(self._read()), loop.create_task(self._write())]
 
     async def refuse(self) -> None:
         """Answer the handshake with a refusal, unless it is answered already."""
         await self._receive_handshake()
         if self._is_unanswered:
             self._is_unanswered = False
-            await self._send_event({"type": "websocket.close", "code": 1008})
+            await self._send({"type": "websocket.close", "code": 1008})
 
     async def _receive_handshake(self) -> None:
         if not self._has_received:
             self._has_received = True
-            event = await self._receive_event()
+            event = await self._receive()
             self._is_unanswered = event["type"] == "websocket.connect"
 
-    def set_reading(self, wanted: bool) -> None:
-        if wanted:
+    def set_reading(self, on: bool) -> None:
+        if on:
             self._reads.set()
         else:
             self._reads.clear()
 
     async def _read(self) -> None:
         """Receive events until the connection is closed. Events of an unknown type are ignored."""
+        time = asyncio.get_running_loop().time
         seconds = 0.0  # spent on messages since the loop had its turn: the ASGI server may have more without waiting
         try:
             while True:
-                event = await self._receive_event()
-                begun = self._loop.time()
+                event = await self._receive()
+                begun = time()
                 if event["type"] == "websocket.disconnect":
                     break
                 if event["type"] == "websocket.receive":
                     text = event.get("text")
-                    self.receive(event["bytes"] if text is None else text)
-                if not self._reads.is_set() and self._state in (State.CONNECTED, State.RUNNING):
+                    self._events.received((event["bytes"] if text is None else text) or b" ")
+                if not self._reads.is_set():
                     await self._reads.wait()
                     seconds = 0.0
                     continue
-                seconds += self._loop.time() - begun
+                seconds += time() - begun
                 if seconds >= TURN_SECONDS:
                     await asyncio.sleep(0)
                     seconds = 0.0
         except Exception as fault:  # the ASGI server is at fault
-            self._end(ConnectionLost("the connection is closed"), fault)
+            self._lose(ConnectionLost("the connection is closed"), fault)
             return
         self.close_code = event.get("code", 1005)
-        is_fault = self._state is not State.CLOSING and self.close_code not in _CLOSED_NORMALLY
-        self._end(ConnectionLost(f"the peer closed the connection with {self.close_code}") if is_fault else None)
+        is_fault = not self._is_finishing and self.close_code not in _CLOSED_NORMALLY
+        self._lose(ConnectionLost(f"the peer closed the connection with {self.close_code}") if is_fault else None)
 
     async def _write(self) -> None:
         """Send what is queued, then close the connection if this side closes."""
@@ -144,49 +144,89 @@ class AsgiWebSocket(MessageTransport):
             while True:
                 while self._pending:
                     text = self._pending[0]
-                    await self._send_event({"type": "websocket.send", "text": text.decode()})
+                    await self._send({"type": "websocket.send", "text": text.decode()})
                     self._pending.popleft()
-                    self._pending_bytes -= len(text)
-                    if self._is_blocked and self._pending_bytes <= LOW_WATER_BYTES:
-                        self.set_blocked(False)
+                    self._unwritten -= len(text)
+                    self._events.drained()
                 if self._is_finishing:
-                    code = 1000 if self._fault is None else 1008
-                    await self._send_event({"type": "websocket.close", "code": code})
+                    await self._send({"type": "websocket.close", "code": self.closing_code})
                     break
                 self._has_work.clear()
                 await self._has_work.wait()
         except Exception as fault:  # each ASGI server has exceptions of its own for a peer that is gone
-            self._end(ConnectionLost("the connection is closed"), fault)
+            self._lose(ConnectionLost("the connection is closed"), fault)
         else:
-            self._end(None)
+            self._lose(None)
 
-    def write_messages(self, texts: list[bytes]) -> None:
-        self._pending += texts
-        self._pending_bytes += sum(map(len, texts))
+    def write(self, data: bytes) -> None:
+        self._pending.append(data)
+        self._unwritten += len(data)
         self._has_work.set()
-        if self._pending_bytes > HIGH_WATER_BYTES and not self._is_blocked:
-            self.set_blocked(True)
 
-    def unwritten_bytes(self) -> int:
-        return self._pending_bytes
+    @property
+    def unwritten(self) -> int:
+        return self._unwritten
 
-    def finish_channel(self) -> None:
+    def finish(self) -> None:
         self._is_finishing = True
+        self._reads.set()
         self._has_work.set()
 
-    def abort_channel(self) -> None:
-        self._loop.call_soon(self._end, None)
+    def abort(self) -> None:
+        if self.tasks:
+            asyncio.get_running_loop().call_soon(self._lose, None)
 
-    def _end(self, fault: Exception | None, cause: Exception | None = None) -> None:
-        if fault is not None:
-            fault.__cause__ = cause
-        self.channel_lost(fault)
-
-    def release_channel(self) -> None:
+    def _lose(self, fault: Exception | None, cause: Exception | None = None) -> None:
+        if self._is_lost:
+            return
+        self._is_lost = True
         self._pending.clear()
-        for task in self._tasks:
+        for task in self.tasks:
             if task is not asyncio.current_task():
                 task.cancel()
+        if fault is not None:
+            fault.__cause__ = cause
+        self._events.lost(fault)
+
+
+class AsgiWebSocket(Connection):
+    """A connection of an ASGI server, given to `serve` by a `WebSocketEndpoint`.
+
+    Args:
+        scope: The connection's scope: its path, headers and whatever the framework adds.
+        receive: The ASGI server's function.
+        send: The ASGI server's function.
+        subprotocol: The subprotocol to accept.
+        options: Options of `Connection`.
+    """
+
+    channel: AsgiChannel
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, subprotocol: str | None, **options: Unpack[MessageOptions]
+    ) -> None:
+        options.setdefault("max_faults", MAX_FAULTS)
+        super().__init__(AsgiChannel(scope, receive, send, subprotocol), **options)
+
+    @property
+    def scope(self) -> Scope:
+        """The connection's scope."""
+        return self.channel.scope
+
+    @property
+    def close_code(self) -> int | None:
+        """The close code of the peer; None before it has closed."""
+        return self.channel.close_code
+
+    @property
+    def peer(self) -> Any:
+        """The peer's address, as the ASGI server tells it; None if it is not known."""
+        return self.channel.peer
+
+    def finish_channel(self) -> None:
+        if self.fault is not None:
+            self.channel.closing_code = 1008
+        super().finish_channel()
 
 
 class WebSocketEndpoint:
@@ -202,7 +242,7 @@ class WebSocketEndpoint:
         origins: The Origin headers that are accepted, besides none: strings such as "https://example.org", or compiled
             patterns. None: any, for applications that check who calls in another way.
         subprotocols: The subprotocols that are supported, the preferred ones first.
-        options: Options of `BaseTransport`, for each connection.
+        options: Options of `Connection`, for each connection.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
@@ -218,7 +258,9 @@ class WebSocketEndpoint:
     ) -> None:
         if isinstance(origins, str):
             raise TypeError("origins must be a sequence of strings and patterns, not one string")
-        MessageTransport(**options)  # raises here, not when the first client connects, if an option is wrong
+        AsgiWebSocket(
+            {}, _nothing, _nothing, None, **options
+        )  # raises here, not when the first client connects, if an option is wrong
         self._serve = serve
         self._origins = origins
         self._subprotocols = subprotocols
@@ -237,28 +279,29 @@ class WebSocketEndpoint:
         offered = scope.get("subprotocols") or ()
         subprotocol = next((name for name in self._subprotocols if name in offered), None)
         transport = AsgiWebSocket(scope, receive, send, subprotocol, **self._options)
+        channel = transport.channel
         if not self._accepts(scope):
-            await transport.refuse()
+            await channel.refuse()
             return
         try:
             await self._serve(transport)
-            if transport._state in (State.IDLE, State.CONNECTED):  # `serve` did not start it
+            if transport.state in (State.IDLE, State.CONNECTED):  # `serve` did not start it
                 await transport.close()
             await transport.wait_closed()
-            await transport.refuse()
+            await channel.refuse()
         except asyncio.CancelledError:  # the server stops
             await transport.disconnect()
             raise
         except ConnectionError:
             await transport.disconnect()
-            await transport.refuse()
-        except BaseException:
+            await channel.refuse()
+        except BaseException:  # the ASGI server reports it
             await transport.close()
             raise
         finally:
-            for task in transport._tasks:
+            for task in channel.tasks:
                 task.cancel()
-            await asyncio.gather(*transport._tasks, return_exceptions=True)
+            await asyncio.gather(*channel.tasks, return_exceptions=True)
 
     def _accepts(self, scope: Scope) -> bool:
         if self._origins is None:
@@ -271,6 +314,10 @@ class WebSocketEndpoint:
             )
             for origin in found
         )
+
+
+async def _nothing(*_: object) -> Any:
+    raise NotImplementedError
 
 
 async def _run_lifespan(receive: Receive, send: Send) -> None:

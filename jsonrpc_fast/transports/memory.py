@@ -5,12 +5,13 @@ They exchange bytes, framed as on a wire. The loop moves these bytes; nothing is
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections import deque
 from typing import TYPE_CHECKING
 
-from .base import HIGH_WATER_BYTES, LOW_WATER_BYTES, READ_BYTES, State
-from .byte_transport import ByteTransport
+from .channel import READ_BYTES, Channel, Events
+from .connection import Connection
 from .options import TransportOptions
 
 if TYPE_CHECKING:
@@ -23,130 +24,147 @@ def memory_pair(**options: Unpack[TransportOptions]) -> tuple[MemoryTransport, M
     Each end is connected and started separately. Messages sent to an end that is not started wait in the channel.
 
     Args:
-        options: Options of `ByteTransport`, for both ends.
+        options: Options of `Connection`, for both ends.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
     """
-    one, other = MemoryTransport(**options), MemoryTransport(**options)
-    one._peer, other._peer = other, one
-    return one, other
+    one, other = MemoryChannel.pair()
+    return MemoryTransport(one, **options), MemoryTransport(other, **options)
 
 
-class MemoryTransport(ByteTransport):
-    """One end of a channel made by `memory_pair`."""
+class MemoryChannel(Channel):
+    """One end of a channel in memory. `other` is the other one."""
 
-    waits_for_peer = True
+    other: MemoryChannel
 
-    def __init__(self, **options: Unpack[TransportOptions]) -> None:
-        super().__init__(**options)
-        self._peer: MemoryTransport
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None  # set by `open`
+        self._events: Events
         self._wire: deque[memoryview] = deque()  # written by this end, not yet read by the other
-        self._wire_bytes = 0
-        self._wire_has_ended = False
+        self._unwritten = 0  # bytes of the wire
+        self._has_finished = False  # nothing follows on the wire
         self._saw_end = False  # of the other end's wire
-        self._wants_bytes = False
+        self._reads = False
         self._is_read_due = False
-        self._is_flushing = False
         self._is_receiving = False
+        self._is_lost = False
 
-    async def open_channel(self) -> None:
-        if self._peer._state is State.CLOSED:
-            raise ConnectionRefusedError("the other end is closed")
+    @classmethod
+    def pair(cls) -> tuple[MemoryChannel, MemoryChannel]:
+        """Return two ends of one channel; the first is of this class."""
+        one, other = cls(), MemoryChannel()
+        one.other, other.other = other, one
+        return one, other
 
-    def channel_name(self) -> str:
+    @property
+    def name(self) -> str:
         return "memory"
 
-    def set_reading(self, wanted: bool) -> None:
-        self._wants_bytes = wanted
-        self._schedule_read()
+    async def open(self, events: Events) -> None:
+        if self.other._is_lost:
+            raise ConnectionRefusedError("the other end is closed")
+        self._events = events
+        self._loop = asyncio.get_running_loop()
 
-    def write_bytes(self, data: bytes) -> None:
-        if self._peer._state is State.CLOSED:
+    def write(self, data: bytes) -> None:
+        if self.other._is_lost:
             if self._saw_end:  # otherwise the end is still to arrive
-                self._loop.call_soon(self.channel_lost, BrokenPipeError(errno.EPIPE, "the other end is closed"))
+                assert self._loop is not None
+                self._loop.call_soon(self._lose, BrokenPipeError(errno.EPIPE, "the other end is closed"))
             return
-        if self._is_flushing and self._peer._receive_now(data):
+        # What is written inside `send` is not smaller.
+        if len(data) < READ_BYTES and self.other._receive_now(data):
             return
         self._wire.append(memoryview(data))
-        self._wire_bytes += len(data)
-        if self._wire_bytes > HIGH_WATER_BYTES and not self._is_blocked:
-            self.set_blocked(True)
-        self._peer._schedule_read()
+        self._unwritten += len(data)
+        self.other._schedule_read()
 
-    def _flush(self) -> None:
-        self._is_flushing = True
-        try:
-            super()._flush()
-        finally:
-            self._is_flushing = False
+    @property
+    def unwritten(self) -> int:
+        return self._unwritten
+
+    def set_reading(self, on: bool) -> None:
+        self._reads = on
+        self._schedule_read()
+
+    def finish(self) -> None:
+        self._has_finished = True
+        self.other._schedule_read()
+        self.set_reading(True)
+        self._lose_if_done()
+
+    def abort(self) -> None:
+        if self._is_lost:
+            return
+        if self._loop is None:
+            self._end()
+        else:
+            self._loop.call_soon(self._lose)
 
     def _receive_now(self, data: bytes) -> bool:
         """Receive bytes without another turn of the loop, if possible. Return whether it was.
 
         Not while receiving: two ends that reply to each other would recurse without bound.
         """
-        if self._is_receiving or not self._wants_bytes or self._peer._wire or len(data) > READ_BYTES:
+        if self._is_receiving or not self._reads or self.other._wire:
             return False
         self._is_receiving = True
         try:
-            self.receive(data)
+            self._events.received(data)
         finally:
             self._is_receiving = False
         return True
 
-    def unwritten_bytes(self) -> int:
-        return self._wire_bytes
-
-    def finish_channel(self) -> None:
-        self._wire_has_ended = True
-        self._peer._schedule_read()
-        self.set_reading(True)
-        self._close_if_done()
-
-    def abort_channel(self) -> None:
-        self._loop.call_soon(self.channel_lost)
-
-    def release_channel(self) -> None:
-        self._wire_has_ended = True
-        if not self._peer._saw_end:
-            self._wire_bytes = 0
-            self._wire.clear()
-        self._wants_bytes = False
-        self._peer._schedule_read()
-        self._peer._close_if_done()
-
     def _schedule_read(self) -> None:
         """Schedule the reading of what the other end wrote."""
-        if self._wants_bytes and not self._is_read_due:
+        if self._reads and not self._is_read_due and self._loop is not None:
             self._is_read_due = True
-            self._loop.call_soon(self._read_wire)
+            self._loop.call_soon(self._read)
 
-    def _read_wire(self) -> None:
+    def _read(self) -> None:
         self._is_read_due = False
-        if not self._wants_bytes:
+        if not self._reads:
             return
-        peer = self._peer
-        if peer._wire:
-            data = peer._wire.popleft()
+        other = self.other
+        if other._wire:
+            data = other._wire.popleft()
             if len(data) > READ_BYTES:
-                peer._wire.appendleft(data[READ_BYTES:])
+                other._wire.appendleft(data[READ_BYTES:])
                 data = data[:READ_BYTES]
-            peer._wire_bytes -= len(data)
-            if peer._is_blocked and peer._wire_bytes <= LOW_WATER_BYTES:
-                peer.set_blocked(False)
-            self.receive(data)
+            other._unwritten -= len(data)
+            other._events.drained()
+            self._events.received(data)
             self._schedule_read()
-        elif peer._wire_has_ended:
-            self._wants_bytes = False
+        elif other._has_finished:
+            self._reads = False
             self._saw_end = True
-            self.end_received()
-            self._close_if_done()
-            peer._close_if_done()
+            self._events.received(b"")
+            self._lose_if_done()
+            other._lose_if_done()
 
-    def _close_if_done(self) -> None:
-        """Close this end when nothing more can arrive or leave."""
-        is_written = self._wire_has_ended and (not self._wire or self._peer._state is State.CLOSED)
-        is_read = self._saw_end or self._peer._state is State.CLOSED
-        if self._state is State.CLOSING and is_written and is_read:
-            self.abort_channel()
+    def _lose_if_done(self) -> None:
+        """Close this end when it is finished, and nothing more can arrive or leave."""
+        is_written = not self._wire or self.other._is_lost
+        if self._has_finished and is_written and (self._saw_end or self.other._is_lost):
+            self.abort()
+
+    def _lose(self, fault: Exception | None = None) -> None:
+        if not self._is_lost:
+            self._end()
+            self._events.lost(fault)
+
+    def _end(self) -> None:
+        self._is_lost = self._has_finished = True
+        self._reads = False
+        if not self.other._saw_end:
+            self._unwritten = 0
+            self._wire.clear()
+        self.other._schedule_read()
+        self.other._lose_if_done()
+
+
+class MemoryTransport(Connection):
+    """One end of a channel made by `memory_pair`."""
+
+    waits_for_peer = True

@@ -10,7 +10,7 @@ from ..profile import Limits, Profile
 
 
 class MessageOptions(TypedDict, total=False):
-    """Keyword options of every transport; `BaseTransport` describes them."""
+    """Keyword options of every transport; `Connection` describes them."""
 
     profile: Profile
     limits: Limits | None
@@ -21,6 +21,6 @@ class MessageOptions(TypedDict, total=False):
 
 
 class TransportOptions(MessageOptions, total=False):
-    """Keyword options of every transport over bytes; `ByteTransport` describes them."""
+    """Keyword options of every transport over bytes; `Connection` describes them."""
 
-    framing: Framing
+    framing: Framing | None

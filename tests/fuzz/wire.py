@@ -12,8 +12,8 @@ from collections.abc import Coroutine, Hashable, Iterable, Iterator
 from typing import Any, Final
 
 from jsonrpc_fast import Decoder, ParseError, Profile, Request
-from jsonrpc_fast.transports.base import State
-from jsonrpc_fast.transports.byte_transport import ByteTransport
+from jsonrpc_fast.transports.channel import Channel, Events
+from jsonrpc_fast.transports.connection import Connection, State
 
 from .codec_targets import chunks
 from .target import CANARY, check
@@ -21,36 +21,54 @@ from .target import CANARY, check
 MAX_RUN_SECONDS: Final = 20.0
 
 
-class WireTransport(ByteTransport):
-    """A transport whose bytes a target provides, and whose sent bytes it keeps."""
+class _Wire(Channel):
+    """Keeps what is written. `reads` says whether reading is wanted."""
 
-    def __init__(self, profile: Profile) -> None:
-        super().__init__(profile=profile)
+    def __init__(self) -> None:
         self.sent = bytearray()
+        self.reads = False
 
-    async def open_channel(self) -> None:
-        pass
+    async def open(self, events: Events) -> None:
+        self._events = events
 
-    def write_bytes(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         self.sent += data
 
-    def finish_channel(self) -> None:
-        self._loop.call_soon(self.channel_lost)
+    def set_reading(self, on: bool) -> None:
+        self.reads = on
 
-    def abort_channel(self) -> None:
-        self._loop.call_soon(self.channel_lost)
+    def finish(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
+        asyncio.get_running_loop().call_soon(self._events.lost, None)
+
+
+class WireTransport(Connection):
+    """A transport whose bytes a target provides, and whose sent bytes it keeps."""
+
+    channel: _Wire
+
+    def __init__(self, profile: Profile) -> None:
+        super().__init__(_Wire(), profile=profile)
+
+    @property
+    def sent(self) -> bytearray:
+        return self.channel.sent
 
     async def play(self, stream: bytes, selector: int) -> None:
         """Receive a stream in chunks, with some turns of the loop in between, and its end."""
+        received = self.channel_events.received
         for number, piece in enumerate(chunks(stream, selector)):
-            while not self._may_deliver and self._state is State.RUNNING:
+            while not self.channel.reads and self.state is State.RUNNING:
                 await asyncio.sleep(0)
-            self.receive(piece)
+            if piece:
+                received(piece)
             if number % 3 == selector % 3:
                 await asyncio.sleep(0)
         for _ in range(selector % 5):
             await asyncio.sleep(0)
-        self.end_received()
+        received(b"")
 
 
 class _Watch(logging.Handler):

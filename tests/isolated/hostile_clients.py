@@ -78,7 +78,7 @@ def serve(kind: str, loop: str, max_connections: int) -> None:
         await server.start()
         print(server.address[1], flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-        print(json.dumps({"refused": server._admission.refused, "dropped": server._admission.dropped}), flush=True)
+        print(json.dumps({"refused": server.admission.refused, "dropped": server.admission.dropped}), flush=True)
         os._exit(0)
 
     asyncio.run(run(), debug=loop == "debug")

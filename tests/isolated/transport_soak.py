@@ -28,7 +28,7 @@ from typing import Any
 from jsonrpc_fast import Notification, Request, Response, encode_notification, encode_request, encode_result
 from jsonrpc_fast.errors import ConnectionLost
 from jsonrpc_fast.transports import StdioClient, run_stdio
-from jsonrpc_fast.transports.byte_transport import ByteTransport
+from jsonrpc_fast.transports.connection import Connection
 
 from ..support import loops
 from ..support.places import ROOT
@@ -63,13 +63,13 @@ class Check:
         self.received += 1
 
 
-async def send_all(transport: ByteTransport, seed: int, messages: int) -> None:
+async def send_all(transport: Connection, seed: int, messages: int) -> None:
     for number, size in enumerate(sizes(seed, messages)):
         transport.send(encode_notification("n", [number, text_of(number, size)]))
         await transport.drain()
 
 
-def rest_now_and_then(transport: ByteTransport, every: int) -> Callable[[int], None]:
+def rest_now_and_then(transport: Connection, every: int) -> Callable[[int], None]:
     """Return a function to call with each number: it pauses reading for a moment at every multiple of `every`."""
 
     def rest(number: int) -> None:
@@ -81,7 +81,7 @@ def rest_now_and_then(transport: ByteTransport, every: int) -> Callable[[int], N
 
 
 def child_both_ways(messages: int, every: int) -> int:
-    async def serve(transport: ByteTransport) -> None:
+    async def serve(transport: Connection) -> None:
         check = Check(1, messages)
         rest = rest_now_and_then(transport, every) if every else None
         all_received = asyncio.Event()
@@ -110,7 +110,7 @@ def child_both_ways(messages: int, every: int) -> int:
 
 
 def child_echo(messages: int, every: int) -> int:
-    async def serve(transport: ByteTransport) -> None:
+    async def serve(transport: Connection) -> None:
         transport.onmessage = lambda message: transport.send(encode_result(message.id, message.params))  # type: ignore[union-attr]
         await transport.start()
 
@@ -162,7 +162,7 @@ def child(name: str, messages: int, every: int = 0, **environment: str) -> Stdio
     return transport
 
 
-def record_errors(transport: ByteTransport) -> list[Exception]:
+def record_errors(transport: Connection) -> list[Exception]:
     errors: list[Exception] = []
     transport.onerror = errors.append
     return errors

@@ -13,7 +13,7 @@ from jsonrpc_fast import MCP_2025_11_25, Raw
 from jsonrpc_fast.errors import RpcError, StateError
 from jsonrpc_fast.mcp.relay import Relay
 from jsonrpc_fast.session import Session
-from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
+from jsonrpc_fast.transports.channel import HIGH_WATER_BYTES
 from jsonrpc_fast.transports.memory import memory_pair
 from jsonrpc_fast.transports.stdio.client import StdioClient
 

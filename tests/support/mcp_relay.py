@@ -34,7 +34,7 @@ class End:
 
     async def half_close(self) -> None:
         """End the stream to the relay, and go on receiving."""
-        self.transport.finish_channel()
+        self.transport.channel.finish()
         await settle()
 
     def received(self) -> list[bytes]:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from jsonrpc_fast import Request, Response
-from jsonrpc_fast.transports import ByteTransport, StreamServer, StreamTransport, TcpClient, TcpServer
+from jsonrpc_fast.transports import Connection, StreamServer, StreamTransport, TcpClient, TcpServer
 
 from .waiting import eventually
 
@@ -18,7 +18,7 @@ from .waiting import eventually
 class Recorder:
     """Records what a transport reports, in order: messages, errors and "closed"."""
 
-    def __init__(self, transport: ByteTransport) -> None:
+    def __init__(self, transport: Connection) -> None:
         self.events: list[Any] = []
         transport.onmessage = self.events.append
         transport.onerror = self.events.append

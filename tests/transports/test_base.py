@@ -1,4 +1,4 @@
-"""The rules of `ByteTransport`, on a pair of `MemoryTransport`."""
+"""The rules of `Connection` over a channel of bytes, on a pair of `MemoryTransport`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from jsonrpc_fast import (
 )
 from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
 from jsonrpc_fast.framing.frames import FRAMINGS, Framing
-from jsonrpc_fast.transports import MemoryTransport, Transport, base, byte_transport, memory_pair
-from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
+from jsonrpc_fast.transports import MemoryTransport, Transport, inbox, memory_pair, readers
+from jsonrpc_fast.transports.channel import HIGH_WATER_BYTES
+from jsonrpc_fast.transports.memory import MemoryChannel
 
 from ..support.examples import scaled_examples
 from ..support.tables import rows
@@ -91,13 +92,13 @@ async def test_empty_texts_and_batches_are_not_sent() -> None:
 def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The bytes of each write."""
     written: list[bytes] = []
-    write = MemoryTransport.write_bytes
+    write = MemoryChannel.write
 
-    def record(self: MemoryTransport, data: bytes) -> None:
+    def record(self: MemoryChannel, data: bytes) -> None:
         written.append(data)
         write(self, data)
 
-    monkeypatch.setattr(MemoryTransport, "write_bytes", record)
+    monkeypatch.setattr(MemoryChannel, "write", record)
     return written
 
 
@@ -119,7 +120,7 @@ async def test_one_write_for_each_turn(written: list[bytes]) -> None:
 
 
 async def test_a_lone_frame_leaves_inside_send(written: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryTransport, "writes_lone_frames", True)
+    monkeypatch.setattr(MemoryChannel, "writes_lone_frames", True)
     one, other, at_one, at_other = await started()
 
     async def exchange(*methods: str) -> list[int]:
@@ -488,10 +489,9 @@ STEPS = st.lists(
 @pytest.fixture
 def tiny_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn of the loop delivers two messages, and every chunk is large."""
-    for module in (base, byte_transport):
-        monkeypatch.setattr(module, "TURN_ITEMS", 1)
-    monkeypatch.setattr(base, "TURN_SECONDS", 0.0)
-    monkeypatch.setattr(byte_transport, "SMALL_BYTES", 0)
+    monkeypatch.setattr(readers, "TURN_ITEMS", 1)
+    monkeypatch.setattr(inbox, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(readers, "SMALL_BYTES", 0)
 
 
 @pytest.mark.usefixtures("loop", "tiny_turns")
@@ -511,15 +511,15 @@ async def test_everything_arrives(framing: Framing, steps: list[Any], closes: bo
 async def check_that_all_arrives(framing: Framing, steps: list[Any], closes: bool) -> None:
     one, other, _, at_other = await started(framing=framing)
     sent: list[Any] = []
+    is_paused = False
     for step in steps:
-        if step == "pause":
-            other.pause_reading()
-        elif step == "resume":
-            other.resume_reading()
+        if step in ("pause", "resume"):
+            is_paused = step == "pause"
+            (other.pause_reading if is_paused else other.resume_reading)()
         elif step == "turn":
             before = len(at_other.events)
             await turns(1)
-            assert other._is_paused is False or len(at_other.events) == before
+            assert not is_paused or len(at_other.events) == before
         else:
             one.send(step)
             sent.append(step)
@@ -538,24 +538,24 @@ async def check_that_all_arrives(framing: Framing, steps: list[Any], closes: boo
 
 @rows("line", [b"x\n", b"{}\n", b'{"jsonrpc":"2.0","method":"n"}\n'])
 async def test_one_chunk_is_delivered_in_many_turns(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(inbox, "TURN_SECONDS", 0.0)
     one, other, _, ends = await started()
     peak = before = 0
-    other.receive(line * 1000)
+    other.channel_events.received(line * 1000)
     while len(ends.events) < 1000:
         peak = max(peak, len(ends.events) - before)
         before = len(ends.events)
         await asyncio.sleep(0)
-    assert 0 < peak <= 2 * base.TURN_ITEMS
+    assert 0 < peak <= 2 * readers.TURN_ITEMS
     assert len(ends.events) == 1000
     await one.close()
     await other.wait_closed()
 
 
 async def test_batches_are_delivered_one_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(inbox, "TURN_SECONDS", 0.0)
     one, other, _, ends = await started()
-    other.receive((b"[" + b",".join([b"1"] * 1000) + b"]\n") * 10)
+    other.channel_events.received((b"[" + b",".join([b"1"] * 1000) + b"]\n") * 10)
     counts = [len(ends.events)]
     while len(ends.events) < 10:
         await asyncio.sleep(0)
@@ -573,22 +573,22 @@ MANY = b"".join(encode_notification("n", [number]) for number in range(1000))
 async def test_the_backlog_is_delivered_before_the_end(how: str) -> None:
     one, other, _, ends = await started()
     broken = BrokenPipeError()
-    other.receive(MANY)
+    other.channel_events.received(MANY)
     if how == "pause":
         other.pause_reading()
         count = len(ends.events)
         await turns()
         assert len(ends.events) == count
-        other.receive(encode_notification("last"))
-        other.end_received()
+        other.channel_events.received(encode_notification("last"))
+        other.channel_events.received(b"")
         await turns()
         assert len(ends.events) == count
         other.resume_reading()
     if "end" in how:
-        other.receive(encode_notification("last")[:-1])
-        other.end_received()
+        other.channel_events.received(encode_notification("last")[:-1])
+        other.channel_events.received(b"")
     if "loss" in how:
-        other.channel_lost(broken)
+        other.channel_events.lost(broken)
         assert len(ends.events) < 10
         with pytest.raises(ConnectionLost):
             other.send(Notification("n"))
@@ -604,9 +604,9 @@ async def test_the_backlog_is_delivered_before_the_end(how: str) -> None:
 @rows("way", ["close", "disconnect"])
 async def test_closing_drops_the_backlog(way: str, is_lost: bool) -> None:
     one, other, _, ends = await started()
-    other.receive(MANY)
+    other.channel_events.received(MANY)
     if is_lost:
-        other.channel_lost(None)
+        other.channel_events.lost(None)
     await one.disconnect()
     await getattr(other, way)()
     assert len(ends.events) < 10

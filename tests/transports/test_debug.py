@@ -175,9 +175,9 @@ async def test_the_logs_of_both_ends_hold_no_payload_and_no_forged_line(
                 await session.call(method, {"secret": secret})
         assert await session.call_batch([("echo", [secret]), Notification("echo", [secret])]) == [secret, None]
         await session.notify("fail", [secret])
-        client._writer.write(b'{"jsonrpc":"2.0","id":"\\nforged","method":7,"params":["open sesame"]}\n')
-        client._writer.write(b'{"open sesame"\n\xffopen sesame\n["open sesame"]\n')
-        client._writer.write(b'{"jsonrpc":"2.0","id":"unknown\\nforged","result":"open sesame"}\n')
+        client.channel.write(b'{"jsonrpc":"2.0","id":"\\nforged","method":7,"params":["open sesame"]}\n')
+        client.channel.write(b'{"open sesame"\n\xffopen sesame\n["open sesame"]\n')
+        client.channel.write(b'{"jsonrpc":"2.0","id":"unknown\\nforged","result":"open sesame"}\n')
         # Two calls: an error without an id would settle a single one.
         both = await asyncio.gather(session.call("echo", [secret]), session.call("echo", [secret]))
         assert both == [secret, secret]

@@ -1,4 +1,4 @@
-"""The rules of `MessageTransport`, on a transport of the test that passes texts to its peer."""
+"""The rules of `Connection` over a channel of texts, which passes them to the other end."""
 
 from __future__ import annotations
 
@@ -20,45 +20,62 @@ from jsonrpc_fast import (
 )
 from jsonrpc_fast.errors import ConnectionLost, ParseError
 from jsonrpc_fast.session import Session
-from jsonrpc_fast.transports import MessageTransport, Transport
+from jsonrpc_fast.transports import Channel, Connection, Events, Transport
 
 from ..support.transports import Recorder
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("each_loop")]
 
 
-class End(MessageTransport):
+class Texts(Channel):
     """One end of a pair. What it writes is recorded, and received by the other end in the next turn."""
 
-    other: End
+    carries_texts = True
+    partner: Texts
+    events: Events
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self) -> None:
         self.written: list[list[bytes]] = []
         self.reads: list[bool] = []
 
-    async def open_channel(self) -> None:
+    async def open(self, events: Events) -> None:
         pass
 
-    def set_reading(self, wanted: bool) -> None:
-        self.reads.append(wanted)
+    def set_reading(self, on: bool) -> None:
+        self.reads.append(on)
 
-    def write_messages(self, texts: list[bytes]) -> None:
+    def write_texts(self, texts: list[bytes]) -> None:
         self.written.append(texts)
-        asyncio.get_running_loop().call_soon(self.other.receive_many, texts)
+        for text in texts:
+            asyncio.get_running_loop().call_soon(self.partner.events.received, text)
 
-    def finish_channel(self) -> None:
-        self.abort_channel()
+    def finish(self) -> None:
+        self.abort()
 
-    def abort_channel(self) -> None:
+    def abort(self) -> None:
         loop = asyncio.get_running_loop()
-        loop.call_soon(self.channel_lost)
-        loop.call_soon(self.other.end_received)
+        loop.call_soon(self.events.lost, None)
+        loop.call_soon(self.partner.events.received, b"")
+
+
+class End(Connection):
+    channel: Texts
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(Texts(), **options)
+        self.receive = self.channel_events.received
+        self.channel.events = self.channel_events
+        self.written = self.channel.written
+        self.reads = self.channel.reads
+
+    def receive_many(self, texts: list[bytes]) -> None:
+        for text in texts:
+            self.receive(text)
 
 
 def pair(**options: Any) -> tuple[End, End]:
     one, other = End(**options), End(**options)
-    one.other, other.other = other, one
+    one.channel.partner, other.channel.partner = other.channel, one.channel
     return one, other
 
 
@@ -100,7 +117,7 @@ async def test_each_text_is_one_message() -> None:
 async def test_a_text_that_is_not_one_message_is_a_fault_and_the_next_is_read() -> None:
     one, recorder = await started(limits=Limits(message_bytes=60))
     message = b'{"jsonrpc":"2.0","method":"n"}'
-    one.receive_many([message + b"\n" + message[:-1], b"", b"\xff", b'{"jsonrpc":"2.0","id":1}', b" " * 61, message])
+    one.receive_many([message + b"\n" + message[:-1], b" ", b"\xff", b'{"jsonrpc":"2.0","id":1}', b" " * 61, message])
     assert [event.code for event in recorder.events[:-1]] == [
         ParseErrorCode.MALFORMED_JSON,
         ParseErrorCode.MALFORMED_JSON,
@@ -160,7 +177,7 @@ async def test_replies_leave_in_the_turn_of_their_requests() -> None:
     one, _ = await started()
     one.onmessage = lambda message: one.send(Response(message.id, None))  # type: ignore[union-attr]
     one.receive_many([encode_request(1, "m"), encode_request(2, "m")])
-    assert [len(texts) for texts in one.written] == [2]
+    assert [len(texts) for texts in one.written] == [1, 1]
     await one.disconnect()
 
 
@@ -205,9 +222,12 @@ async def test_a_pause_inside_a_callback_holds_back_the_rest() -> None:
 
 
 async def test_many_messages_are_delivered_over_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jsonrpc_fast.transports.base.TURN_SECONDS", 0.0)
+    monkeypatch.setattr("jsonrpc_fast.transports.inbox.TURN_SECONDS", 0.0)
     one, recorder = await started()
+    one.pause_reading()
     one.receive_many(NAMED)
+    one.resume_reading()
+    await turns(2)
     assert 0 < len(recorder.events) < len(NAMED)
     one.receive(encode_notification("last"))
     await recorder.wait_for(len(NAMED) + 1)
@@ -218,7 +238,7 @@ async def test_many_messages_are_delivered_over_several_turns(monkeypatch: pytes
 
 async def test_the_backlog_is_delivered_before_the_end_and_before_a_loss() -> None:
     broken = OSError("broken")
-    for last in (lambda end: end.end_received(), lambda end: end.channel_lost(broken)):
+    for last in (lambda end: end.receive(b""), lambda end: end.channel_events.lost(broken)):
         one, recorder = await started()
         one.pause_reading()
         one.receive(NAMED[0])
@@ -255,9 +275,9 @@ async def test_the_log_has_its_messages(caplog: pytest.LogCaptureFixture) -> Non
         await one.disconnect()
     lines = [record.getMessage() for record in caplog.records if record.name == "jsonrpc_fast.transports"]
     assert lines[:4] == [
-        "End connected, framing none",
-        "End <- notification 'n', 30 characters",
-        "End <- invalid MALFORMED_JSON, 1 bytes",
-        "End -> notification 'x', 31 bytes",
+        "Texts connected, framing none",
+        "Texts <- notification 'n', 30 characters",
+        "Texts <- invalid MALFORMED_JSON, 1 bytes",
+        "Texts -> notification 'x', 31 bytes",
     ]
-    assert lines[4].startswith("End closed after 0.0")
+    assert lines[4].startswith("Texts closed after 0.0")

@@ -15,8 +15,8 @@ from nats.errors import FlushTimeoutError
 
 from ..._checks import check_count, check_type
 from ...errors import ConnectionLost
-from ...transports.base import HIGH_WATER_BYTES, LOW_WATER_BYTES, State
-from ...transports.message import MessageTransport
+from ...transports.channel import Channel, Events
+from ...transports.connection import Connection
 from ...transports.options import MessageOptions
 from .connection import CLOSE_SECONDS, close_client, confirm
 from .inbox import NO_RESPONDERS
@@ -25,37 +25,20 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class SubjectTransport(MessageTransport):
-    """A `Transport` over two subjects, one for each direction. Each subject belongs to one session.
+class _SubjectChannel(Channel):
+    """The channel of a `SubjectTransport`, which describes the arguments."""
 
-    The transport has a connection of its own. Either side may start first only if it sends nothing before the other is
-    subscribed: a message without a subscriber closes the transport. An empty message marks the end of a stream.
-
-    Args:
-        receives: The subject to which this side subscribes.
-        sends: The subject to which the peer subscribes.
-        servers: The URLs of the servers of one cluster.
-        nats_options: Options of `nats.connect`, such as `user_credentials` or `tls`.
-        max_pending: How many received messages may wait while reading is paused. One more closes the transport.
-        options: Options of `BaseTransport`.
-    """
+    carries_texts = True
+    _events: Events
 
     def __init__(
         self,
         receives: str,
         sends: str,
-        *,
-        servers: str | list[str] = "nats://localhost:4222",
-        nats_options: Mapping[str, Any] | None = None,
-        max_pending: int = 65536,
-        **options: Unpack[MessageOptions],
+        servers: str | list[str],
+        nats_options: Mapping[str, Any] | None,
+        max_pending: int,
     ) -> None:
-        check_type("receives", receives, str)
-        check_type("sends", sends, str)
-        check_type("servers", servers, str, list)
-        check_type("nats_options", nats_options, Mapping, may_be_none=True)
-        check_count("max_pending", max_pending, 1, may_be_none=False)
-        super().__init__(**options)
         self._receives = receives
         self._sends = sends
         self._servers = servers
@@ -63,14 +46,15 @@ class SubjectTransport(MessageTransport):
         self._max_pending = max_pending
         self._client: Client | None = None
         self._outgoing: deque[bytes] = deque()
-        self._outgoing_bytes = 0
+        self._unwritten = 0
         self._is_finishing = False
         self._may_read = asyncio.Event()
         self._may_write = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
-    async def open_channel(self) -> None:
+    async def open(self, events: Events) -> None:
+        self._events = events
         self._client = client = Client()
         options: Any = {
             "max_reconnect_attempts": 1,
@@ -92,32 +76,34 @@ class SubjectTransport(MessageTransport):
             raise
         self._writer = asyncio.get_running_loop().create_task(self._write())
 
-    def channel_name(self) -> str:
+    @property
+    def name(self) -> str:
         return f"nats {self._receives}"
 
-    def set_reading(self, wanted: bool) -> None:
-        if wanted:
+    def set_reading(self, on: bool) -> None:
+        if on:
             self._may_read.set()
         else:
             self._may_read.clear()
 
-    def write_messages(self, texts: list[bytes]) -> None:
-        self._outgoing += texts
-        self._outgoing_bytes += sum(map(len, texts))
+    def write(self, data: bytes) -> None:
+        self._outgoing.append(data)
+        self._unwritten += len(data)
         self._may_write.set()
-        if self._outgoing_bytes > HIGH_WATER_BYTES and not self._is_blocked:
-            self.set_blocked(True)
 
-    def unwritten_bytes(self) -> int:
-        return self._outgoing_bytes
+    @property
+    def unwritten(self) -> int:
+        return self._unwritten
 
-    def finish_channel(self) -> None:
+    def finish(self) -> None:
         self._is_finishing = True
         self._may_read.set()
         self._may_write.set()
 
-    def abort_channel(self) -> None:
-        self._lose(None)
+    def abort(self) -> None:
+        if self._client is not None:
+            self._may_read.set()
+            self._lose(None)
 
     async def _write(self) -> None:
         """Publish what is queued, until the transport closes."""
@@ -129,9 +115,8 @@ class SubjectTransport(MessageTransport):
                 while self._outgoing:
                     text = self._outgoing.popleft()
                     await client.publish(self._sends, text, reply=self._receives)
-                    self._outgoing_bytes -= len(text)
-                    if self._is_blocked and self._outgoing_bytes <= LOW_WATER_BYTES:
-                        self.set_blocked(False)
+                    self._unwritten -= len(text)
+                    self._events.drained()
                 self._may_write.clear()
                 if self._is_finishing:
                     await client.publish(self._sends, b"")
@@ -145,12 +130,8 @@ class SubjectTransport(MessageTransport):
         if message.headers is not None and message.headers.get("Status") == NO_RESPONDERS:
             self._lose(ConnectionLost(f"no peer is subscribed to {self._sends}"))
             return
-        while not self._may_read.is_set() and self._state is State.RUNNING:
-            await self._may_read.wait()
-        if message.data:
-            self.receive(message.data)
-        else:
-            self.end_received()
+        await self._may_read.wait()
+        self._events.received(message.data)
 
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, FlushTimeoutError):
@@ -167,7 +148,8 @@ class SubjectTransport(MessageTransport):
 
     async def _close(self, fault: Exception | None, says_end: bool) -> None:
         self._outgoing.clear()
-        self._outgoing_bytes = 0
+        self._unwritten = 0
+        self._may_read.set()
         writer, client = self._writer, self._client
         if writer is not None and writer is not asyncio.current_task():
             writer.cancel()
@@ -179,8 +161,41 @@ class SubjectTransport(MessageTransport):
             if writer is not None and writer is not asyncio.current_task() and not writer.done():
                 await asyncio.wait([writer], timeout=CLOSE_SECONDS)
         finally:
-            self.channel_lost(fault)
+            self._events.lost(fault)
 
     async def _say_end(self, client: Client) -> None:
         with contextlib.suppress(NatsError, OSError):
             await client.publish(self._sends, b"")
+
+
+class SubjectTransport(Connection):
+    """A `Transport` over two subjects, one for each direction. Each subject belongs to one session.
+
+    The transport has a connection of its own. Either side may start first only if it sends nothing before the other is
+    subscribed: a message without a subscriber closes the transport. An empty message marks the end of a stream.
+
+    Args:
+        receives: The subject to which this side subscribes.
+        sends: The subject to which the peer subscribes.
+        servers: The URLs of the servers of one cluster.
+        nats_options: Options of `nats.connect`, such as `user_credentials` or `tls`.
+        max_pending: How many received messages may wait while reading is paused. One more closes the transport.
+        options: Options of `Connection`.
+    """
+
+    def __init__(
+        self,
+        receives: str,
+        sends: str,
+        *,
+        servers: str | list[str] = "nats://localhost:4222",
+        nats_options: Mapping[str, Any] | None = None,
+        max_pending: int = 65536,
+        **options: Unpack[MessageOptions],
+    ) -> None:
+        check_type("receives", receives, str)
+        check_type("sends", sends, str)
+        check_type("servers", servers, str, list)
+        check_type("nats_options", nats_options, Mapping, may_be_none=True)
+        check_count("max_pending", max_pending, 1, may_be_none=False)
+        super().__init__(_SubjectChannel(receives, sends, servers, nats_options, max_pending), **options)

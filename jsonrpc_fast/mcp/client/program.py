@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ...codec import ParseError, decode
 from ...errors import ProgramReport, ProgramStartError
-from ...transports.stdio.client import StdioClient
+from ...transports.channel import Events
+from ...transports.stdio.client import ChildChannel, StdioClient
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -32,6 +33,31 @@ _COMMAND_CHARACTERS: Final = 300
 _PRINTED_BYTES: Final = 4096  # of stdout, before the first messages
 
 
+class _Channel(ChildChannel):
+    """Remembers the beginning of what the program prints, and counts what is sent to it."""
+
+    printed = b""
+    sent_bytes = 0
+
+    async def open(self, events: Events) -> None:
+        try:
+            await super().open(events)
+        except OSError as error:
+            report = ProgramReport(tuple(self.command), None, "", "")
+            place = f": {error.filename}" if error.filename else ""
+            text = explained(f"cannot start the server: {error.strerror or error}{place}", report)
+            raise ProgramStartError(error.errno, text, report) from error
+
+    def received(self, data: bytes) -> None:
+        if len(self.printed) < _PRINTED_BYTES:
+            self.printed += data[: _PRINTED_BYTES - len(self.printed)]
+        super().received(data)
+
+    def write(self, data: bytes) -> None:
+        self.sent_bytes += len(data)
+        super().write(data)
+
+
 class ProgramTransport(StdioClient):
     """A `StdioClient` that remembers the beginning of its program's stdout and the end of its stderr.
 
@@ -41,6 +67,9 @@ class ProgramTransport(StdioClient):
             with each line.
         options: Options of `StdioClient`.
     """
+
+    channel: _Channel
+    channel_class = _Channel
 
     def __init__(
         self,
@@ -55,39 +84,21 @@ class ProgramTransport(StdioClient):
             raise ValueError('stderr must be "inherit", "discard" or a function')
         super().__init__(command, stderr=self._keep_line, env=env, cwd=cwd, **options)
         self._show: Stderr = stderr
-        self._program = tuple([os.fspath(part) for part in command])
         self._lines: deque[str] = deque(maxlen=_MAX_LINES)
-        self._printed = b""
-        self._sent_bytes = 0
-
-    async def open_channel(self) -> None:
-        try:
-            await super().open_channel()
-        except OSError as error:
-            report = ProgramReport(self._program, None, "", "")
-            place = f": {error.filename}" if error.filename else ""
-            text = explained(f"cannot start the server: {error.strerror or error}{place}", report)
-            raise ProgramStartError(error.errno, text, report) from error
-
-    def receive(self, data: bytes | bytearray | memoryview) -> None:
-        if len(self._printed) < _PRINTED_BYTES:
-            self._printed += data[: _PRINTED_BYTES - len(self._printed)]
-        super().receive(data)
-
-    def write_bytes(self, data: bytes) -> None:
-        self._sent_bytes += len(data)
-        super().write_bytes(data)
 
     @property
     def has_read(self) -> bool:
         """Whether the program has read anything, as far as the system tells."""
-        return self.unread_bytes is None or self.unread_bytes < self._sent_bytes
+        unread = self.channel.unread_bytes
+        return unread is None or unread < self.channel.sent_bytes
 
     async def report(self, seconds: float = EXIT_SECONDS) -> ProgramReport:
         """Return what is known of the program; wait for its exit status if it is about to end."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.wait_exited(), seconds)
-        return ProgramReport(self._program, self.returncode, "\n".join(self._lines), "\n".join(self._noise()))
+        return ProgramReport(
+            tuple(self.channel.command), self.returncode, "\n".join(self._lines), "\n".join(self._noise())
+        )
 
     async def end(self, seconds: float) -> None:
         """End the program within some seconds: SIGTERM, and SIGKILL in the end."""
@@ -106,8 +117,8 @@ class ProgramTransport(StdioClient):
                 sys.stderr.write(line + "\n")
 
     def _noise(self) -> list[str]:
-        lines = self._printed.split(b"\n")
-        if len(self._printed) == _PRINTED_BYTES:
+        lines = self.channel.printed.split(b"\n")
+        if len(self.channel.printed) == _PRINTED_BYTES:
             lines.pop()  # the rest of it is not known
         found = [line for line in lines if line.strip() and isinstance(decode(line, self.profile), ParseError)]
         return [_cut(line.decode(errors="backslashreplace"), _LINE_CHARACTERS) for line in found[:_MAX_NOISE_LINES]]

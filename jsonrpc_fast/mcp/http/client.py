@@ -31,8 +31,8 @@ from ...errors import ConnectionLost, InvalidResponse
 from ...framing.sse import Event
 from ...profile import JSONRPC
 from ...session.tracker import unknown_answer
-from ...transports.base import HIGH_WATER_BYTES, LOW_WATER_BYTES, State
-from ...transports.message import MessageTransport
+from ...transports.channel import Channel, Events
+from ...transports.connection import Connection, State
 from ...transports.options import MessageOptions
 from ..protocol.meta import object_members
 from .client_session import ClientSession, begin_again, session_headers, session_of
@@ -80,7 +80,40 @@ _OWN_STATUSES: Final = (401, 403, 407, 429)
 """Statuses that say more than the error of JSON-RPC beside them."""
 
 
-class StreamableHttpClient(MessageTransport):
+class _Channel(Channel):
+    """The channel of a `StreamableHttpClient`, which does what it is asked for."""
+
+    carries_texts = True
+
+    def __init__(self, client: StreamableHttpClient) -> None:
+        self._client = client
+
+    @property
+    def name(self) -> str:
+        return self._client.name
+
+    async def open(self, events: Events) -> None:
+        self._client.open_sender()
+
+    def write(self, data: bytes) -> None:
+        self._client.write(data)
+
+    @property
+    def unwritten(self) -> int:
+        return self._client.unsent_bytes
+
+    def set_reading(self, on: bool) -> None:
+        self._client.set_reading(on)
+
+    def finish(self) -> None:
+        self._client.finish()
+
+    def abort(self) -> None:
+        if self._client.state is not State.CLOSED:
+            self._client.abort_exchanges()
+
+
+class StreamableHttpClient(Connection):
     """A connection to an MCP server over Streamable HTTP.
 
     `connect` sends nothing: what keeps a request from being answered fails that request.
@@ -95,7 +128,7 @@ class StreamableHttpClient(MessageTransport):
         read_seconds: How long the server may be silent while an answer is awaited; None: no limit.
         max_stream_bytes: The maximum size of one stream of events; None: no limit. A single message is bounded by the
             limits of the profile.
-        options: Options of `BaseTransport`.
+        options: Options of `Connection`.
 
     Attributes:
         onfail: Called with the id of a request and the exception, when the request fails. If it is not set, `onerror`
@@ -124,7 +157,8 @@ class StreamableHttpClient(MessageTransport):
         check_seconds("read_seconds", read_seconds)
         check_count("max_stream_bytes", max_stream_bytes, 1)
         check_texts("headers", headers)
-        super().__init__(**options)
+        super().__init__(_Channel(self), **options)
+        self._raw = options.get("raw", False)
         self._sender = HttpSender(
             url,
             headers=headers,
@@ -153,33 +187,36 @@ class StreamableHttpClient(MessageTransport):
         self._ender: asyncio.Task[None] | None = None
         self._session: ClientSession | None = None
         self._initialize: bytes = b""
-        self._unsent_bytes = 0
+        self.unsent_bytes: int = 0
 
     # The channel.
 
-    def channel_name(self) -> str:
+    @property
+    def name(self) -> str:
+        """The name of the channel, for the log."""
         return f"HTTP to {self._sender.url.host}"
 
-    async def open_channel(self) -> None:
+    def open_sender(self) -> None:
+        """Begin to send requests when there are any."""
         self._slots = asyncio.Semaphore(MAX_REQUESTS)
         self._response_slots = asyncio.Semaphore(_MAX_RESPONSES)
         self._renewing = asyncio.Lock()
         self._sender.open(self._begin_request)
 
     def set_reading(self, wanted: bool) -> None:
+        """Read the streams of events, or let the server wait."""
         self._is_reading_wanted = wanted
         if wanted and len(self._unanswered) < MAX_UNANSWERED:
             self._events.may_read.set()
         else:
             self._events.may_read.clear()
 
-    def unwritten_bytes(self) -> int:
-        return self._unsent_bytes
-
-    def finish_channel(self) -> None:
+    def finish(self) -> None:
+        """Begin to end the session, and what sends."""
         self._ender = self._task(self._finish(), None)
 
-    def abort_channel(self) -> None:
+    def abort_exchanges(self) -> None:
+        """Begin to drop all exchanges."""
         if self._ender is not None:
             self._ender.cancel()
         self._ender = self._task(self._abort(), None)
@@ -209,7 +246,7 @@ class StreamableHttpClient(MessageTransport):
         if left:
             await asyncio.wait(left, timeout=END_SECONDS)
         await self._sender.close(END_SECONDS)
-        self.channel_lost()
+        self.channel_events.lost(None)
 
     def _cancel_requests(self) -> None:
         for task in self._tasks:
@@ -227,19 +264,13 @@ class StreamableHttpClient(MessageTransport):
 
     # Sending messages.
 
-    def write_messages(self, texts: list[bytes]) -> None:
-        for text in texts:
-            self._unsent_bytes += len(text)
-            self._write(text)
-        if self._unsent_bytes > HIGH_WATER_BYTES and not self._is_blocked:
-            self.set_blocked(True)
-
     def _written(self, size: int) -> None:
-        self._unsent_bytes -= size
-        if self._is_blocked and self._unsent_bytes <= LOW_WATER_BYTES:
-            self.set_blocked(False)
+        self.unsent_bytes -= size
+        self.channel_events.drained()
 
-    def _write(self, text: bytes) -> None:
+    def write(self, text: bytes) -> None:
+        """Begin to send a message."""
+        self.unsent_bytes += len(text)
         message = decode(text, JSONRPC, raw=True)
         if isinstance(message, Request):
             headers = self._headers_of(message)
@@ -313,13 +344,13 @@ class StreamableHttpClient(MessageTransport):
         for key in post.ids:
             self._posts.pop(key, None)
         post.ids.clear()
-        if self._state in (State.CLOSING, State.CLOSED):
+        if self.is_closing:
             return
         for id in ids:
             if self.onfail is None:
                 self._report_fault(error)
             else:
-                self._run_callback(partial(self.onfail, id, error), "onfail")
+                self.run_callback("onfail", self.onfail, id, error)
 
     async def _exchange(self, post: Post) -> None:
         """Send a request and read its response."""
@@ -448,18 +479,13 @@ class StreamableHttpClient(MessageTransport):
 
     def _receive_items(self, items: list[Any]) -> None:
         """Handle messages that arrived and are decoded."""
-        if self._state is State.CLOSING or self._state is State.CLOSED:
-            return
-        if self._log is not None:
+        if self._log is not None and not self.is_closing:
             for item in items:
                 self._log.received(item, "over HTTP")
-        self._undelivered += items
-        had_backlog, self._has_backlog = self._has_backlog, True
-        if self._may_deliver and not had_backlog:
-            self._deliver([], has_more=True)
+        self.deliver(items)
 
     def _listen(self, session: ClientSession) -> None:
-        if self._state is State.RUNNING:
+        if self.state is State.RUNNING:
             self._listener.begin(session)
 
     async def _renew_soon(self, session: ClientSession) -> None:
@@ -475,7 +501,7 @@ class StreamableHttpClient(MessageTransport):
             ConnectionLost: The server did not answer as it did the first time.
         """
         async with self._renewing:
-            if self._session is not session or self._state is not State.RUNNING:
+            if self._session is not session or self.state is not State.RUNNING:
                 return
             ended = [post for post in self._posts.values() if post.session is session and post.is_accepted]
             for post in ended:
@@ -535,5 +561,5 @@ class StreamableHttpClient(MessageTransport):
             body.mark_written()
 
     def _report_fault(self, fault: Exception) -> None:
-        if self._state in (State.RUNNING, State.CLOSING):
+        if self.state in (State.RUNNING, State.CLOSING):
             self._report(fault)

@@ -17,7 +17,8 @@ from typing import Any, Final
 from ...codec import Notification, encode
 from ...errors import LOOP_EXITS, ConnectionLost, StateError
 from ...profile import Profile
-from ...transports.base import HIGH_WATER_BYTES, NEWLINE
+from ...transports.channel import HIGH_WATER_BYTES
+from ...transports.outbox import NEWLINE
 from ...transports.protocol import Received, Sendable, Transport
 from ...types import MessageId, Unset
 from .streams import Exchange, MessageStream

@@ -8,8 +8,23 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from ...profile import Profile
-from ...transports.memory import MemoryTransport, memory_pair
+from ...transports.channel import Events
+from ...transports.memory import MemoryChannel, MemoryTransport
 from ...transports.protocol import Transport
+
+
+class _ServedChannel(MemoryChannel):
+    """The client's end of a channel. The server runs while the channel is open."""
+
+    serve: Callable[[asyncio.Future[None]], Awaitable[None]]
+    serving: asyncio.Future[None] | None = None
+
+    async def open(self, events: Events) -> None:
+        """Begin the lifespan of the server, and let it serve the other end."""
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.serving = asyncio.ensure_future(self.serve(ready))
+        await ready
+        await super().open(events)
 
 
 class InProcess(MemoryTransport):
@@ -21,32 +36,27 @@ class InProcess(MemoryTransport):
         profile: The profile of both ends.
     """
 
+    channel: _ServedChannel
+
     def __init__(
         self,
         run: Callable[[Transport], Awaitable[None]],
         lifespan: AbstractAsyncContextManager[Any],
         profile: Profile,
     ) -> None:
-        super().__init__(profile=profile)
-        served, _ = memory_pair(profile=profile)
-        self._peer, served._peer = served, self
+        channel, served = _ServedChannel.pair()
+        super().__init__(channel, profile=profile)
+        self.channel.serve = self._serve
+        self._served = MemoryTransport(served, profile=profile)
         self._run = run
         self._lifespan = lifespan
-        self._serving: asyncio.Task[None] | None = None
-
-    async def open_channel(self) -> None:
-        """Begin the lifespan of the server, and let it serve the other end."""
-        ready: asyncio.Future[None] = self._loop.create_future()
-        self._serving = asyncio.ensure_future(self._serve(ready))
-        await ready
-        await super().open_channel()
 
     async def _serve(self, ready: asyncio.Future[None]) -> None:
         try:
             async with self._lifespan:
                 if not ready.done():
                     ready.set_result(None)
-                await self._run(self._peer)
+                await self._run(self._served)
         except Exception as error:
             if ready.done():
                 raise
@@ -55,5 +65,5 @@ class InProcess(MemoryTransport):
     async def wait_closed(self) -> None:
         """Wait until the transport and the server's end of it are closed."""
         await super().wait_closed()
-        if self._serving is not None:
-            await asyncio.wait([self._serving])
+        if self.channel.serving is not None:
+            await asyncio.wait([self.channel.serving])

@@ -20,14 +20,16 @@ import sys
 import threading
 import warnings
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, Final, Literal
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from ..._checks import check_seconds, check_texts, check_type
 from ...errors import ConnectionLost
-from ..base import State
+from ..channel import Events
+from ..connection import Connection, State
 from ..options import TransportOptions
-from .descriptors import Reader, open_reader, open_writer
-from .transport import DescriptorTransport
+from ..waiters import Waiters
+from .descriptors import DescriptorChannel, Reader, open_reader, open_writer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -45,7 +47,228 @@ REST_SECONDS: Final = 1.0
 """How long a thread that reads may take to deliver the rest after the child has ended."""
 
 
-class StdioClient(DescriptorTransport):
+class ChildChannel(DescriptorChannel):
+    """A channel over stdin and stdout of a child process; `StdioClient` describes the arguments.
+
+    Attributes:
+        command: The program and its arguments.
+        returncode: The child's exit code, -N if signal N ended it; None while it runs.
+        connection: Has the callbacks of this channel; set before `open`.
+    """
+
+    connection: StdioClient
+
+    def __init__(
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        env: Mapping[str, str] | None,
+        cwd: str | os.PathLike[str] | None,
+        stderr: Literal["inherit", "discard"] | IO[Any] | Callable[[str], None],
+        own_session: bool,
+        exit_seconds: float,
+        terminate_seconds: float,
+    ) -> None:
+        super().__init__()
+        self.returncode: int | None = None
+        self.command: list[str] = [os.fspath(part) for part in command]
+        self._places: Any = {"env": env, "cwd": cwd}
+        self._stderr = stderr
+        self._own_session = own_session and sys.platform != "win32"
+        self._exit_seconds = exit_seconds
+        self._terminate_seconds = terminate_seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: _ExitWatcher | None = None
+        self._stderr_reader: Reader | None = None
+        self._next_step: asyncio.TimerHandle | None = None  # of ending the child
+        self._is_begun = False  # what the child writes may be read to its end: reading has begun, or the channel ends
+        self._has_ended = False  # the child's stdout
+        self._is_ended_here = False
+        self._is_lost = False
+        self._exit_waiters = Waiters()
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id; None before `open`."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def unread_bytes(self) -> int | None:
+        """How much of its stdin the child had not read when it was closed; None: not known, or not closed."""
+        return None if self._process is None else self._writer.unread_bytes
+
+    @property
+    def name(self) -> str:
+        return f"stdio client of process {self.pid}"
+
+    async def wait_exited(self) -> None:
+        """Wait until the child has ended, and what it wrote to its stderr has been reported."""
+        if self.returncode is None:
+            await self._exit_waiters.wait()
+
+    async def open(self, events: Events) -> None:
+        self._events = events
+        theirs: list[int] = []
+        ours: list[int] = []
+        try:
+            stdin, to_child = os.pipe()
+            theirs.append(stdin)
+            ours.append(to_child)
+            from_child, stdout = os.pipe()
+            theirs.append(stdout)
+            ours.append(from_child)
+            stderr: IO[Any] | int | None = None
+            if not isinstance(self._stderr, str):
+                stderr = None if callable(self._stderr) else self._stderr
+            elif self._stderr == "discard":
+                stderr = subprocess.DEVNULL
+            if callable(self._stderr):
+                lines, stderr = os.pipe()
+                theirs.append(stderr)
+                ours.append(lines)
+            # Not with the loop's function: in uvloop the child inherits its pipes twice, and a cancelled task loses it.
+            process = subprocess.Popen(
+                self.command,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=self._own_session,
+                **self._places,
+            )
+        except BaseException:  # such as a KeyboardInterrupt
+            for descriptor in ours:
+                os.close(descriptor)
+            raise
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        self._process = process
+        self._reader = open_reader(from_child, self.received, self._read_failed)
+        self._writer = open_writer(to_child, events.drained, self._write_failed)
+        if callable(self._stderr):
+            split = _Lines(partial(self.connection.run_callback, "stderr", self._stderr))
+            self._stderr_reader = open_reader(lines, split.received, split.failed, STDERR_BYTES)
+            self._stderr_reader.read(True)
+        self._watcher = _ExitWatcher(asyncio.get_running_loop(), process, self._on_exit)
+
+    def set_reading(self, on: bool) -> None:
+        super().set_reading(on)
+        if on and not self._is_begun:
+            self._is_begun = True
+            if self.returncode is not None:
+                asyncio.get_running_loop().call_soon(self._read_last)
+
+    def received(self, data: bytes) -> None:
+        """Pass on what the child wrote."""
+        self._events.received(data)
+        if not data:
+            self._has_ended = True
+            if self.returncode is not None:
+                asyncio.get_running_loop().call_soon(self._release)
+
+    # Ending the child, step by step. Each step sets a timer for the next.
+
+    def finish(self) -> None:
+        self._is_begun = True
+        self._is_ended_here = not self._has_ended
+        self._reader.read(not self._has_ended)
+        self._writer.finish(self._await_exit)
+
+    def abort(self) -> None:
+        """Drop the channel without giving the child time to end by itself."""
+        if self._process is not None and not self._is_lost:
+            self._is_begun = True
+            self._writer.close()
+            self._terminate()
+
+    def kill(self) -> None:
+        """Kill the child."""
+        self._send_signal("SIGKILL")
+        self._schedule(KILL_SECONDS, self._release)
+
+    def _await_exit(self) -> None:
+        """Wait for the child to end: its stdin is closed."""
+        self.connection.keep_closing()
+        self._schedule(self._exit_seconds, self._terminate)
+
+    def _terminate(self) -> None:
+        self._send_signal("SIGTERM")
+        self._schedule(self._terminate_seconds, self.kill)
+
+    def _schedule(self, seconds: float, step: Callable[[], None]) -> None:
+        if self._is_lost:
+            return  # the writer reports later, and may do so after the exit
+        if self._next_step is not None:
+            self._next_step.cancel()
+        has_exited = self.returncode is not None
+        loop = asyncio.get_running_loop()
+        self._next_step = loop.call_later(0 if has_exited else seconds, self._release if has_exited else step)
+
+    def _send_signal(self, name: Literal["SIGTERM", "SIGKILL"]) -> None:
+        if self.returncode is not None or self._process is None:
+            return
+        self._is_ended_here = True
+        if sys.platform != "win32" and self._own_session:
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGTERM if name == "SIGTERM" else signal.SIGKILL)
+        elif name == "SIGTERM":
+            self._process.terminate()
+        else:
+            self._process.kill()
+
+    def _read_failed(self, fault: OSError) -> None:
+        self._fault = self._fault or fault
+        self.abort()
+
+    def _write_failed(self, fault: OSError) -> None:
+        """Handle a stdin that the child closed, usually because it ended: then the exit code tells more."""
+        self._fault = self._fault or fault
+        self._await_exit()
+
+    def _on_exit(self, returncode: int) -> None:
+        self.returncode = returncode
+        if not self._is_ended_here and returncode:
+            how = f"with exit code {returncode}" if returncode > 0 else f"by signal {-returncode}"
+            cause, self._fault = self._fault, ConnectionLost(f"the child process ended {how}")
+            self._fault.__cause__ = cause
+        # A connection that is not started keeps what the child wrote until `start`.
+        if self._is_begun:
+            self._read_last()
+        self._exit_waiters.wake()
+
+    def _read_last(self) -> None:
+        """Read what the child wrote before it ended. Do not wait for output of processes that it started."""
+        if not self._is_ended_here and self._writer.unwritten_bytes and self._fault is None:
+            self._fault = ConnectionLost("the child process ended before it read what was sent")
+        self._writer.close()
+        self._events.drained()
+        if self._next_step is not None:
+            self._next_step.cancel()
+        if self._stderr_reader is not None:
+            self._stderr_reader.read_rest()
+        if self._reader.read_rest():
+            self._release()
+        else:
+            self._next_step = asyncio.get_running_loop().call_later(REST_SECONDS, self._release)
+
+    def _release(self) -> None:
+        """Release everything: the child can send nothing more."""
+        if self._is_lost:
+            return
+        self._is_lost = True
+        if self._next_step is not None:
+            self._next_step.cancel()
+        self._reader.close()
+        self._writer.close()
+        if self._stderr_reader is not None:
+            self._stderr_reader.close()
+        if self._watcher is not None:
+            self._watcher.close()
+        if not self._has_ended:
+            self._events.received(b"")
+        self._events.lost(self._fault)
+
+
+class StdioClient(Connection):
     """A transport over stdin and stdout of a child process.
 
     `connect` starts the program and raises OSError if it cannot be run. If the child ends by itself with an exit code
@@ -61,16 +284,15 @@ class StdioClient(DescriptorTransport):
             it, and terminating or killing it includes the processes that it started.
         exit_seconds: How long the child may take to end after its stdin is closed, before SIGTERM.
         terminate_seconds: How long it may take after SIGTERM, before SIGKILL.
-        options: Options of `ByteTransport`.
-
-    Attributes:
-        returncode: The child's exit code, -N if signal N ended it; None while it runs.
+        options: Options of `Connection`.
 
     Raises:
         TypeError, ValueError: An argument has the wrong type or value.
     """
 
     answers_faults = False
+    channel: ChildChannel
+    channel_class: ClassVar[type[ChildChannel]] = ChildChannel
 
     def __init__(
         self,
@@ -99,92 +321,32 @@ class StdioClient(DescriptorTransport):
         check_type("cwd", cwd, str, os.PathLike, may_be_none=True)
         check_seconds("exit_seconds", exit_seconds, may_be_none=False)
         check_seconds("terminate_seconds", terminate_seconds, may_be_none=False)
-        super().__init__(**options)
-        self._command = [os.fspath(part) for part in command]
-        self._env = env
-        self._cwd = cwd
-        self._stderr = stderr
-        self._own_session = own_session and sys.platform != "win32"
-        self._exit_seconds = exit_seconds
-        self._terminate_seconds = terminate_seconds
-        self._process: subprocess.Popen[bytes] | None = None
-        self._watcher: _ExitWatcher | None = None
+        channel = self.channel_class(command, env, cwd, stderr, own_session, exit_seconds, terminate_seconds)
+        super().__init__(channel, **options)
+        channel.connection = self
         self._loop_guard: AsyncGenerator[None, None] | None = None
-        self._pid = 0
-        self._next_step: asyncio.TimerHandle | None = None  # of ending the child
-        self._stderr_reader: Reader | None = None
-        self._has_exited = False
-        self._is_ended_here = False
-        self._exit_waiters: list[asyncio.Future[None]] = []
-        self.returncode: int | None = None
 
     @property
     def pid(self) -> int | None:
         """The child's process id; None before `connect`."""
-        return self._pid or None
+        return self.channel.pid
 
     @property
-    def unread_bytes(self) -> int | None:
-        """How much of its stdin the child had not read when it was closed; None: not known, or not closed."""
-        return None if self._process is None else self._writer.unread_bytes
+    def returncode(self) -> int | None:
+        """The child's exit code, -N if signal N ended it; None while it runs."""
+        return self.channel.returncode
 
     async def wait_exited(self) -> None:
         """Wait until the child has ended, and what it wrote to its stderr has been reported."""
-        if not self._has_exited:
-            await self._wait(self._exit_waiters)
+        await self.channel.wait_exited()
 
     def kill(self) -> None:
         """Kill a child that is to end, without giving it more time."""
-        if self._state is State.CLOSING:
-            self._kill()
+        if self.state is State.CLOSING:
+            self.channel.kill()
 
-    def channel_name(self) -> str:
-        return f"stdio client of process {self._pid}"
-
-    async def open_channel(self) -> None:
-        theirs: list[int] = []
-        ours: list[int] = []
-        try:
-            stdin, to_child = os.pipe()
-            theirs.append(stdin)
-            ours.append(to_child)
-            from_child, stdout = os.pipe()
-            theirs.append(stdout)
-            ours.append(from_child)
-            stderr: IO[Any] | int | None = None
-            if not isinstance(self._stderr, str):
-                stderr = None if callable(self._stderr) else self._stderr
-            elif self._stderr == "discard":
-                stderr = subprocess.DEVNULL
-            if callable(self._stderr):
-                lines, stderr = os.pipe()
-                theirs.append(stderr)
-                ours.append(lines)
-            # Not with the loop's function: in uvloop the child inherits its pipes twice, and a cancelled task loses it.
-            process = subprocess.Popen(
-                self._command,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                env=self._env,
-                cwd=self._cwd,
-                start_new_session=self._own_session,
-            )
-        except BaseException:
-            for descriptor in ours:
-                os.close(descriptor)
-            raise
-        finally:
-            for descriptor in theirs:
-                os.close(descriptor)
-        self._process = process
-        self._pid = process.pid
-        self._reader = open_reader(self._loop, from_child, self)
-        self._writer = open_writer(self._loop, to_child, self)
-        if callable(self._stderr):
-            self._stderr_reader = open_reader(self._loop, lines, _StderrLines(self, self._stderr), STDERR_BYTES)
-            self._stderr_reader.read(True)
-        self._watcher = _ExitWatcher(self._loop, process, self._on_exit)
+    async def connect(self) -> None:
+        await super().connect()
         self._loop_guard = self._end_with_the_loop()
         await anext(self._loop_guard)
 
@@ -194,113 +356,11 @@ class StdioClient(DescriptorTransport):
             yield
         finally:
             self._loop_guard = None
-            if self._state is not State.CLOSED:
+            if self.state is not State.CLOSED:
                 await self.disconnect()
-                warnings.warn(f"unclosed {self.channel_name()}", ResourceWarning, stacklevel=1, source=self)
+                warnings.warn(f"unclosed {self.channel.name}", ResourceWarning, stacklevel=1, source=self)
 
-    async def start(self) -> None:
-        await super().start()
-        if self._has_exited:
-            self._loop.call_soon(self._read_last)
-
-    # Ending the child, step by step. Each step sets a timer for the next.
-
-    def finish_channel(self) -> None:
-        self._is_ended_here = not self._has_ended
-        self._reader.read(not self._has_ended)
-        self._writer.finish(self._await_exit)
-
-    def abort_channel(self) -> None:
-        """Drop the channel without giving the child time to end by itself."""
-        self._writer.close()
-        self._terminate()
-
-    def _await_exit(self) -> None:
-        """Wait for the child to end: its stdin is closed."""
-        if self._closing_timer is not None:
-            self._closing_timer.cancel()
-        self._schedule(self._exit_seconds, self._terminate)
-
-    def _terminate(self) -> None:
-        self._send_signal("SIGTERM")
-        self._schedule(self._terminate_seconds, self._kill)
-
-    def _kill(self) -> None:
-        self._send_signal("SIGKILL")
-        self._schedule(KILL_SECONDS, self._release)
-
-    def _schedule(self, seconds: float, step: Callable[[], None]) -> None:
-        if self._state is State.CLOSED:
-            return  # the writer reports later, and may do so after the exit
-        if self._next_step is not None:
-            self._next_step.cancel()
-        self._next_step = self._loop.call_later(
-            0 if self._has_exited else seconds, self._release if self._has_exited else step
-        )
-
-    def _send_signal(self, name: Literal["SIGTERM", "SIGKILL"]) -> None:
-        if self._has_exited or self._process is None:
-            return
-        self._is_ended_here = True
-        if sys.platform != "win32" and self._own_session:
-            with contextlib.suppress(OSError):
-                os.killpg(self._pid, getattr(signal, name))
-        elif name == "SIGTERM":
-            self._process.terminate()
-        else:
-            self._process.kill()
-
-    def _write_failed(self, fault: OSError) -> None:
-        """Handle a stdin that the child closed, usually because it ended: then the exit code tells more."""
-        self._break(fault)
-        self._await_exit()
-
-    def _on_exit(self, returncode: int) -> None:
-        self._has_exited = True
-        self.returncode = returncode
-        if not self._is_ended_here and returncode:
-            how = f"with exit code {returncode}" if returncode > 0 else f"by signal {-returncode}"
-            cause, self._fault = self._fault, ConnectionLost(f"the child process ended {how}")
-            self._fault.__cause__ = cause
-        # A transport that is not started keeps what the child wrote until `start`.
-        if self._state not in (State.CONNECTING, State.IDLE, State.CONNECTED):
-            self._read_last()
-        self._wake(self._exit_waiters)
-
-    def _read_last(self) -> None:
-        """Read what the child wrote before it ended. Do not wait for output of processes that it started."""
-        if not self._is_ended_here and self._writer.unwritten_bytes:
-            self._break(ConnectionLost("the child process ended before it read what was sent"))
-        self._stop_sending()
-        self._writer.close()
-        if self._next_step is not None:
-            self._next_step.cancel()
-        if self._stderr_reader is not None:
-            self._stderr_reader.read_rest()
-        if self._reader.read_rest():
-            self._release()
-        else:
-            self._next_step = self._loop.call_later(REST_SECONDS, self._release)
-
-    def end_received(self) -> None:
-        super().end_received()
-        if self._has_exited:
-            self._loop.call_soon(self._release)
-
-    def _release(self) -> None:
-        """Release everything: the child can send nothing more."""
-        super().end_received()
-        if self._next_step is not None:
-            self._next_step.cancel()
-        self._reader.close()
-        self._writer.close()
-        if self._stderr_reader is not None:
-            self._stderr_reader.close()
-        if self._watcher is not None:
-            self._watcher.close()
-        self.channel_lost()
-
-    def release_channel(self) -> None:
+    def closed(self) -> None:
         guard, self._loop_guard = self._loop_guard, None
         if guard is not None:
             with contextlib.suppress(StopIteration):
@@ -341,35 +401,26 @@ class _ExitWatcher:
             self._loop.call_soon_threadsafe(self._on_exit, returncode)
 
 
-class _StderrLines:
-    """Calls a function with each line that a child writes to its stderr."""
+class _Lines:
+    """Calls a function with each line of a stream as text."""
 
-    def __init__(self, client: StdioClient, callback: Callable[[str], None]) -> None:
-        self._client = client
+    def __init__(self, callback: Callable[[str], None]) -> None:
         self._callback = callback
         self._partial = b""
 
-    def receive(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         *lines, partial = (self._partial + data).split(b"\n")
         for line in lines:
-            self._report_line(line)
-        if len(partial) >= LINE_BYTES:
-            self._report_line(partial)
+            self._report(line)
+        if len(partial) >= LINE_BYTES or (partial and not data):
+            self._report(partial)
             partial = b""
         self._partial = partial
 
-    def end_received(self) -> None:
-        if self._partial:
-            self._report_line(self._partial)
-            self._partial = b""
+    def failed(self, fault: OSError) -> None:
+        self.received(b"")
 
-    def _read_failed(self, fault: OSError) -> None:
-        self.end_received()
-
-    def _report_line(self, line: bytes) -> None:
+    def _report(self, line: bytes) -> None:
         line = line.removesuffix(b"\r")
         for at in range(0, max(len(line), 1), LINE_BYTES):
-            try:
-                self._callback(line[at : at + LINE_BYTES].decode(errors="backslashreplace"))
-            except Exception as error:
-                self._client._report_callback_error(error)
+            self._callback(line[at : at + LINE_BYTES].decode(errors="backslashreplace"))

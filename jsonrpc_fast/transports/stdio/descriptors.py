@@ -28,7 +28,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, Protocol
 
-from ..base import HIGH_WATER_BYTES, LOW_WATER_BYTES, READ_BYTES
+from ..channel import READ_BYTES, Channel, Events
 
 PIECES: Final = 64
 """How many buffers go into one `writev`; every system allows more."""
@@ -40,23 +40,16 @@ MIN_PRIVATE_FD: Final = 64
 """The lowest number of private descriptors: some programs pass 3, 4 and so on to their children."""
 
 
-class ByteSink(Protocol):
-    """Receives what a reader reads, on the loop's thread."""
-
-    def receive(self, data: bytes) -> None: ...
-    def end_received(self) -> None: ...
-    def _read_failed(self, fault: OSError) -> None: ...
-
-
-class WriteOwner(Protocol):
-    """Is notified by a writer, on the loop's thread."""
-
-    def set_blocked(self, is_blocked: bool) -> None: ...
-    def _write_failed(self, fault: OSError) -> None: ...
+Received = Callable[[bytes], None]
+"""Called by a reader on the loop's thread with each chunk, and with `b""` at the end."""
+Failed = Callable[[OSError], None]
+"""Called by a reader or writer on the loop's thread, with the reason why it cannot go on."""
+Drained = Callable[[], None]
+"""Called by a writer on the loop's thread, when there are fewer unwritten bytes."""
 
 
 class Reader(Protocol):
-    """Passes each chunk to its sink while it reads."""
+    """Passes on each chunk while it reads."""
 
     def read(self, wanted: bool) -> None:
         """Start or stop reading."""
@@ -65,7 +58,7 @@ class Reader(Protocol):
         """Read what has arrived, without waiting; return False if more may follow before the end of the stream."""
 
     def close(self) -> None:
-        """Close the descriptor. The sink gets nothing more."""
+        """Close the descriptor. Nothing more is passed on."""
 
 
 class Writer(Protocol):
@@ -76,7 +69,7 @@ class Writer(Protocol):
     """How much of what was written nobody had read when the descriptor was closed; None: not known, or not closed."""
 
     def write(self, data: bytes) -> None:
-        """Write bytes, now or later. A fault is reported to the owner later."""
+        """Write bytes, now or later. A fault is reported later."""
 
     def finish(self, done: Callable[[], None]) -> None:
         """Close the descriptor when all is written, then call `done`."""
@@ -114,22 +107,22 @@ def _keep_blocking(
         os.set_blocking(descriptor, True)
 
 
-def open_reader(
-    loop: asyncio.AbstractEventLoop, descriptor: int, sink: ByteSink, read_bytes: int = READ_BYTES
-) -> Reader:
+def open_reader(descriptor: int, received: Received, failed: Failed, read_bytes: int = READ_BYTES) -> Reader:
     """Return a reader that suits the descriptor, and owns it from now on. It reads so much in a turn of the loop."""
+    loop = asyncio.get_running_loop()
     try:
         add_reader(loop, descriptor, lambda: None)
         loop.remove_reader(descriptor)
     except (OSError, NotImplementedError):  # epoll refuses regular files, and Windows has no `add_reader`
-        return ThreadReader(loop, descriptor, sink, read_bytes)
-    return ReadyReader(loop, descriptor, sink, read_bytes)
+        return ThreadReader(descriptor, received, failed, read_bytes)
+    return ReadyReader(descriptor, received, failed, read_bytes)
 
 
-def open_writer(loop: asyncio.AbstractEventLoop, descriptor: int, owner: WriteOwner) -> Writer:
+def open_writer(descriptor: int, drained: Drained, failed: Failed) -> Writer:
     """Return a writer that suits the descriptor, and owns it from now on."""
+    loop = asyncio.get_running_loop()
     if sys.platform == "win32":
-        return ThreadWriter(loop, descriptor, owner)
+        return ThreadWriter(descriptor, drained, failed)
     mode = os.fstat(descriptor).st_mode
     restores_blocking = False
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
@@ -138,31 +131,53 @@ def open_writer(loop: asyncio.AbstractEventLoop, descriptor: int, owner: WriteOw
             own = os.open(f"/proc/self/fd/{descriptor}", flags)  # Linux: opens the file again
         except OSError:
             if not stat.S_ISFIFO(mode):
-                return ThreadWriter(loop, descriptor, owner)
+                return ThreadWriter(descriptor, drained, failed)
             restores_blocking = os.get_blocking(descriptor)
             os.set_blocking(descriptor, False)
         else:
             os.close(descriptor)
             descriptor = own
     elif not stat.S_ISSOCK(mode):
-        return ThreadWriter(loop, descriptor, owner)
+        return ThreadWriter(descriptor, drained, failed)
     try:
         add_writer(loop, descriptor, lambda: None)
         loop.remove_writer(descriptor)
     except OSError:
-        return ThreadWriter(loop, descriptor, owner)
-    return ReadyWriter(loop, descriptor, owner, stat.S_ISSOCK(mode), restores_blocking)
+        return ThreadWriter(descriptor, drained, failed)
+    return ReadyWriter(descriptor, drained, failed, stat.S_ISSOCK(mode), restores_blocking)
+
+
+class DescriptorChannel(Channel):
+    """A channel over one descriptor to read from and one to write to, which `open` of a subclass sets."""
+
+    _events: Events
+    _reader: Reader
+    _writer: Writer
+
+    def __init__(self) -> None:
+        self._fault: Exception | None = None  # why a descriptor failed, or the channel ended
+
+    def write(self, data: bytes) -> None:
+        if isinstance(self._fault, OSError):
+            raise self._fault
+        self._writer.write(data)
+
+    @property
+    def unwritten(self) -> int:
+        return self._writer.unwritten_bytes
+
+    def set_reading(self, on: bool) -> None:
+        self._reader.read(on)
 
 
 class ReadyReader:
     """A `Reader` that the loop calls when there is something to read."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, descriptor: int, sink: ByteSink, read_bytes: int = READ_BYTES
-    ) -> None:
-        self._loop = loop
+    def __init__(self, descriptor: int, received: Received, failed: Failed, read_bytes: int = READ_BYTES) -> None:
+        self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
-        self._sink = sink
+        self._received = received
+        self._failed = failed
         self._read_bytes = read_bytes
         self._is_open = True
         self._has_ended = False
@@ -196,15 +211,13 @@ class ReadyReader:
         except OSError as fault:
             self._end()
             if fault.errno == errno.EIO:  # the terminal hung up
-                self._sink.end_received()
+                self._received(b"")
             else:
-                self._sink._read_failed(fault)
+                self._failed(fault)
             return
-        if data:
-            self._sink.receive(data)
-        else:
+        if not data:
             self._end()
-            self._sink.end_received()
+        self._received(data)
 
     def _end(self) -> None:
         # A pipe that ended stays ready for ever.
@@ -213,28 +226,17 @@ class ReadyReader:
 
 
 class _BufferedWriter:
-    """Counts the unwritten bytes, and tells the owner when they pass a mark."""
+    """What both writers have in common."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, owner: WriteOwner) -> None:
+    def __init__(self, descriptor: int, drained: Drained, failed: Failed) -> None:
         self.unwritten_bytes: int = 0
         self.unread_bytes: int | None = None
-        self._loop = loop
+        self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
-        self._owner = owner
+        self._drained = drained
+        self._failed = failed
         self._is_open = True
-        self._is_blocked = False
         self._done: Callable[[], None] | None = None
-
-    def _add_unwritten(self, count: int) -> None:
-        self.unwritten_bytes += count
-        if self.unwritten_bytes > HIGH_WATER_BYTES and not self._is_blocked:
-            self._is_blocked = True
-            self._owner.set_blocked(True)
-
-    def _unblock_if_low(self) -> None:
-        if self._is_blocked and self.unwritten_bytes <= LOW_WATER_BYTES:
-            self._is_blocked = False
-            self._owner.set_blocked(False)
 
 
 class ReadyWriter(_BufferedWriter):
@@ -245,13 +247,13 @@ class ReadyWriter(_BufferedWriter):
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
         descriptor: int,
-        owner: WriteOwner,
+        drained: Drained,
+        failed: Failed,
         is_socket: bool = False,
         restores_blocking: bool = False,
     ) -> None:
-        super().__init__(loop, descriptor, owner)
+        super().__init__(descriptor, drained, failed)
         self._socket = socket.socket(fileno=descriptor) if is_socket else None
         self._restores_blocking = restores_blocking
         self._pieces: deque[memoryview] = deque()
@@ -267,7 +269,7 @@ class ReadyWriter(_BufferedWriter):
             piece = piece[written:]
             add_writer(self._loop, self._descriptor, self._ready)
         self._pieces.append(piece)
-        self._add_unwritten(len(piece))
+        self.unwritten_bytes += len(piece)
 
     def finish(self, done: Callable[[], None]) -> None:
         self._done = done
@@ -305,7 +307,7 @@ class ReadyWriter(_BufferedWriter):
             self.close()
             if self.unread_bytes is not None and is_first:
                 self.unread_bytes += sum(map(len, pieces))
-            self._loop.call_soon(self._owner._write_failed, fault)
+            self._loop.call_soon(self._failed, fault)
             return 0
 
     def _ready(self) -> None:
@@ -322,7 +324,7 @@ class ReadyWriter(_BufferedWriter):
             return
         if not pieces:
             self._loop.remove_writer(self._descriptor)
-        self._unblock_if_low()
+        self._drained()
         if not pieces and self._done is not None:
             self._finish()
 
@@ -335,12 +337,11 @@ class ReadyWriter(_BufferedWriter):
 class ThreadReader:
     """A `Reader` in a thread, which reads at most one chunk ahead."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, descriptor: int, sink: ByteSink, read_bytes: int = READ_BYTES
-    ) -> None:
-        self._loop = loop
+    def __init__(self, descriptor: int, received: Received, failed: Failed, read_bytes: int = READ_BYTES) -> None:
+        self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
-        self._sink = sink
+        self._received = received
+        self._failed = failed
         self._read_bytes = read_bytes
         self._is_wanted = False
         self._is_open = True
@@ -389,12 +390,12 @@ class ThreadReader:
         chunk, self._chunk = self._chunk, None
         self._has_ended = isinstance(chunk, OSError) or not chunk
         if isinstance(chunk, OSError):
-            self._sink._read_failed(chunk)
+            self._failed(chunk)
         elif not chunk:
-            self._sink.end_received()
+            self._received(b"")
         else:
             self._is_busy = False
-            self._sink.receive(chunk)
+            self._received(chunk)
             if self._is_wanted:
                 self.read(True)
 
@@ -405,8 +406,8 @@ class ThreadWriter(_BufferedWriter):
     unwritten_bytes: int
     unread_bytes: int | None
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, owner: WriteOwner) -> None:
-        super().__init__(loop, descriptor, owner)
+    def __init__(self, descriptor: int, drained: Drained, failed: Failed) -> None:
+        super().__init__(descriptor, drained, failed)
         self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="jsonrpc_fast writer", daemon=True).start()
 
@@ -414,7 +415,7 @@ class ThreadWriter(_BufferedWriter):
         if not self._is_open:
             return
         self._queue.put(data)
-        self._add_unwritten(len(data))
+        self.unwritten_bytes += len(data)
 
     def finish(self, done: Callable[[], None]) -> None:
         self._done = done
@@ -440,12 +441,12 @@ class ThreadWriter(_BufferedWriter):
 
     def _written(self, size: int) -> None:
         self.unwritten_bytes -= size
-        self._unblock_if_low()
+        self._drained()
 
     def _fail(self, fault: OSError) -> None:
         if self._is_open:
             self._is_open = False
-            self._owner._write_failed(fault)
+            self._failed(fault)
 
     def _finish(self) -> None:
         if self._is_open and self._done is not None:

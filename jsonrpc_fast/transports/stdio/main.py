@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._checks import check_seconds
 from ...errors import ConnectionLost
-from ..base import OVERDUE_SECONDS, SERVE_SECONDS, State
+from ..connection import OVERDUE_SECONDS, SERVE_SECONDS, State
 from ..options import TransportOptions
 from .server import StdioServer
 from .takeover import fill_closed_descriptors
@@ -48,7 +48,7 @@ def run_stdio(
         on_signal: Called at the first signal. Messages sent before, by it, or by tasks that it wakes are still written.
         grace_seconds: How long the work in progress may take after a signal; None: without limit. A session gives this
             time to its handlers; without a session it is passed to `onstop` of the transport.
-        options: Options of `ByteTransport`.
+        options: Options of `Connection`.
 
     Returns:
         The exit code: 0, 1, or 130 after Ctrl-C on Windows. After a signal the process ends, and nothing is returned.
@@ -60,7 +60,7 @@ def run_stdio(
     check_seconds("grace_seconds", grace_seconds)
     fill_closed_descriptors()
     transport = StdioServer(**options)
-    transport._restores_streams = False
+    transport.channel.restores_streams = False
     signals = _Signals(transport, on_signal, grace_seconds)
     try:
         code = asyncio.run(_run(serve, transport, signals))
@@ -108,12 +108,10 @@ class _Signals:
         if self._on_signal is not None:
             self._on_signal()
         # After the tasks that `on_signal` wakes.
-        loop.call_soon(transport._request_stop, self._grace_seconds, transport._drain_seconds)
+        loop.call_soon(transport.request_stop, self._grace_seconds)
         if self._grace_seconds is not None:
             # A session needs a moment more to count the requests that it leaves unanswered.
-            self._overdue = loop.call_later(
-                self._grace_seconds + OVERDUE_SECONDS, transport._begin_closing, transport._drain_seconds
-            )
+            self._overdue = loop.call_later(self._grace_seconds + OVERDUE_SECONDS, transport.begin_closing)
 
 
 async def _run(
@@ -133,29 +131,29 @@ async def _run(
     except asyncio.CancelledError:
         pass
     except Exception as error:
-        has_no_streams = isinstance(error, ConnectionLost) and transport._state is State.IDLE
+        has_no_streams = isinstance(error, ConnectionLost) and transport.state is State.IDLE
         await transport.disconnect()
         if not has_no_streams and not signals.received:
             raise
         if has_no_streams and sys.stderr is not None:
             print(error, file=sys.stderr)
         return 1
-    if transport._state is State.IDLE:  # `serve` did not start it
+    if transport.state is State.IDLE:  # `serve` did not start it
         await transport.close()
     await closed
     await signals.finish()
     loss = _describe_loss(transport)
     if loss and sys.stderr is not None:
         print(loss, file=sys.stderr)
-    return 1 if loss or transport._fault is not None else 0
+    return 1 if loss or transport.fault is not None else 0
 
 
 def _describe_loss(transport: StdioServer) -> str:
     """Return what the client did not get, for the user; "" if it got everything."""
     if transport.unanswered:
         return f"the server ended with unanswered requests: {transport.unanswered}"
-    if isinstance(transport._fault, OSError):
-        return f"stdin or stdout failed: {transport._fault.strerror}"
-    if transport._undrained_bytes:
-        return f"the client did not read all output in time; dropped bytes: {transport._undrained_bytes}"
+    if isinstance(transport.fault, OSError):
+        return f"stdin or stdout failed: {transport.fault.strerror}"
+    if transport.undrained_bytes:
+        return f"the client did not read all output in time; dropped bytes: {transport.undrained_bytes}"
     return ""

@@ -8,60 +8,78 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
-from ..base import State
+from ..channel import Events
+from ..connection import Connection
 from ..options import TransportOptions
-from .descriptors import open_reader, open_writer
+from .descriptors import DescriptorChannel, open_reader, open_writer
 from .takeover import StandardStreams
-from .transport import DescriptorTransport
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class StdioServer(DescriptorTransport):
+class StandardChannel(DescriptorChannel):
+    """A channel over this process's stdin and stdout.
+
+    Attributes:
+        restores_streams: Whether stdin and stdout are put back when the channel is closed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.restores_streams: bool = True
+        self._streams: StandardStreams | None = None
+
+    @property
+    def name(self) -> str:
+        return "stdio server"
+
+    async def open(self, events: Events) -> None:
+        self._streams = streams = StandardStreams()
+        self._events = events
+        self._reader = open_reader(streams.input, events.received, self._read_failed)
+        self._writer = open_writer(streams.output, events.drained, self._write_failed)
+
+    def finish(self) -> None:
+        self._reader.read(True)  # a client that writes before it reads must not block
+        self._writer.finish(self.abort)
+
+    def abort(self) -> None:
+        if self._streams is not None:
+            self._reader.close()
+            self._writer.close()
+            if self.restores_streams:
+                self._streams.restore()
+            else:
+                self._streams.keep_away()
+            self._streams = None
+            asyncio.get_running_loop().call_soon(self._events.lost, self._fault)
+
+    def _read_failed(self, fault: OSError) -> None:
+        self._fault = self._fault or fault
+        self.abort()
+
+    def _write_failed(self, fault: OSError) -> None:
+        self._fault = self._fault or fault
+        self._reader.read_rest()
+        self.abort()
+
+
+class StdioServer(Connection):
     """A transport over this process's stdin and stdout, which it takes over from `connect` until it is closed.
 
     `connect` raises ConnectionLost if the process was started with a closed stdin or stdout, or with one that is open
     in the wrong direction, and StateError if another transport has taken them over.
 
     Args:
-        options: Options of `ByteTransport`.
+        options: Options of `Connection`.
     """
 
     answers_after_end = True
+    channel: StandardChannel
 
     def __init__(self, **options: Unpack[TransportOptions]) -> None:
-        super().__init__(**options)
-        self._streams: StandardStreams | None = None
-        self._restores_streams = True  # when it is closed; `run_stdio` turns it off
-
-    async def open_channel(self) -> None:
-        self._streams = streams = StandardStreams()
-        self._reader = open_reader(self._loop, streams.input, self)
-        self._writer = open_writer(self._loop, streams.output, self)
-
-    def channel_name(self) -> str:
-        return "stdio server"
-
-    def finish_channel(self) -> None:
-        self._reader.read(True)  # a client that writes before it reads must not block
-        self._writer.finish(self.abort_channel)
-
-    def abort_channel(self) -> None:
-        if self._streams is not None:
-            self._reader.close()
-            self._writer.close()
-            if self._restores_streams:
-                self._streams.restore()
-            else:
-                self._streams.keep_away()
-            self._streams = None
-            self._loop.call_soon(self.channel_lost)
-
-    def _write_failed(self, fault: OSError) -> None:
-        self._break(fault)
-        if self._state is State.RUNNING:
-            self._reader.read_rest()
-        self.abort_channel()
+        super().__init__(StandardChannel(), **options)

@@ -127,8 +127,7 @@ class Admission:
             total -= bytes_
             self.dropped += 1
             self._dropped.add(connection)
-            connection._break(ConnectionLost("the connections of the server hold too many bytes"))
-            connection.abort_channel()
+            connection.abort(ConnectionLost("the connections of the server hold too many bytes"))
 
 
 def host_of(address: Any) -> str:

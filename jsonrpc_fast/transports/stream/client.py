@@ -7,11 +7,12 @@ import os
 import socket
 import ssl as tls
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..._checks import MAX_PORT, check_count, check_seconds, check_type
-from .tls import TlsChannel
-from .transport import SocketOptions, StreamProtocol, StreamTransport, is_abstract, socket_path
+from .tls import TlsLayer
+from .transport import SocketChannel, SocketOptions, StreamTransport, is_abstract, socket_path
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -35,7 +36,6 @@ async def within(seconds: float | None, opening: Coroutine[Any, Any, T]) -> T:
 
 
 async def open_connection(
-    loop: asyncio.AbstractEventLoop,
     protocol: asyncio.BufferedProtocol,
     host: str,
     port: int,
@@ -43,11 +43,12 @@ async def open_connection(
     server_hostname: str | None = None,
 ) -> None:
     """Connect a protocol to a TCP server, with TLS if there is a context."""
+    loop = asyncio.get_running_loop()
     if context is None:
         await loop.create_connection(lambda: protocol, host, port)
         return
     # The time is limited by the caller.
-    secured = TlsChannel(protocol, context, server_hostname=server_hostname or host, handshake_seconds=None)
+    secured = TlsLayer(protocol, context, server_hostname=server_hostname or host, handshake_seconds=None)
     assert secured.opened is not None
     try:
         await loop.create_connection(lambda: secured, host, port)
@@ -67,7 +68,7 @@ class TcpClient(StreamTransport):
         ssl: The TLS settings, such as `ssl.create_default_context()`; None: no TLS.
         server_hostname: The name that the server's certificate must have; `host` by default.
         connect_seconds: Until when the connection has to be open, with TLS; None: no limit but the system's.
-        options: Options of `SocketTransport` and `ByteTransport`.
+        options: Options of `SocketTransport` and `Connection`.
 
     Raises:
         TypeError, ValueError: An argument has the wrong type or value.
@@ -83,22 +84,16 @@ class TcpClient(StreamTransport):
         connect_seconds: float | None = CONNECT_SECONDS,
         **options: Unpack[SocketOptions],
     ) -> None:
-        super().__init__(**options)
         check_type("host", host, str)
         check_count("port", port, 1, MAX_PORT, may_be_none=False)
         check_type("server_hostname", server_hostname, str, may_be_none=True)
         check_seconds("connect_seconds", connect_seconds)
         check_context(ssl)
-        self._host = host
-        self._port = port
-        self._ssl = ssl
-        self._server_hostname = server_hostname
-        self._connect_seconds = connect_seconds
 
-    async def open_channel(self) -> None:
-        protocol = StreamProtocol(self)
-        connecting = open_connection(self._loop, protocol, self._host, self._port, self._ssl, self._server_hostname)
-        await within(self._connect_seconds, connecting)
+        async def connect(protocol: asyncio.BufferedProtocol) -> None:
+            await within(connect_seconds, open_connection(protocol, host, port, ssl, server_hostname))
+
+        super().__init__(SocketChannel(connect), **options)
 
 
 def check_context(ssl: object) -> None:
@@ -115,25 +110,26 @@ class UnixClient(StreamTransport):
 
     Args:
         path: The socket's path; a leading NUL byte makes it a name in Linux's abstract namespace.
-        options: Options of `SocketTransport` and `ByteTransport`.
+        options: Options of `SocketTransport` and `Connection`.
 
     Raises:
         TypeError, ValueError: An argument has the wrong type or value.
     """
 
     def __init__(self, path: str | os.PathLike[str], **options: Unpack[SocketOptions]) -> None:
-        super().__init__(**options)
-        self._path = socket_path(path)
+        super().__init__(SocketChannel(partial(_connect_unix, socket_path(path))), **options)
 
-    async def open_channel(self) -> None:
-        if not is_abstract(self._path):
-            await self._loop.create_unix_connection(lambda: StreamProtocol(self), self._path)
-            return
-        connected = socket.socket(socket.AF_UNIX)
-        try:
-            connected.setblocking(False)
-            await self._loop.sock_connect(connected, self._path)
-            await self._loop.create_unix_connection(lambda: StreamProtocol(self), sock=connected)
-        except BaseException:
-            connected.close()
-            raise
+
+async def _connect_unix(path: str, protocol: asyncio.BufferedProtocol) -> None:
+    loop = asyncio.get_running_loop()
+    if not is_abstract(path):
+        await loop.create_unix_connection(lambda: protocol, path)
+        return
+    connected = socket.socket(socket.AF_UNIX)
+    try:
+        connected.setblocking(False)
+        await loop.sock_connect(connected, path)
+        await loop.create_unix_connection(lambda: protocol, sock=connected)
+    except BaseException:  # also a cancellation
+        connected.close()
+        raise

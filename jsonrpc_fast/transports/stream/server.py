@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 from ..._checks import MAX_PORT, check_callable, check_count, check_seconds, check_type
 from ...errors import ConnectionLost, StateError
 from ...framing.http import HttpDetector
-from ..base import OVERDUE_SECONDS, SERVE_SECONDS, State
+from ..connection import OVERDUE_SECONDS, SERVE_SECONDS, State
 from .admission import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, Admission
 from .client import check_context
 from .listening import BACKLOG, bind_path, check_backlog, check_socket, inode_of, listen_on, listen_on_port
-from .tls import HANDSHAKE_SECONDS, TlsChannel
-from .transport import SocketOptions, SocketTransport, StreamProtocol, StreamTransport, socket_path
+from .tls import HANDSHAKE_SECONDS, TlsLayer
+from .transport import SocketChannel, SocketOptions, SocketTransport, StreamTransport, socket_path
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -48,64 +48,68 @@ class ServerOptions(SocketOptions, ListeningOptions, total=False):
 Serve = Callable[[StreamTransport], Coroutine[Any, Any, object]]
 
 
-class AcceptedTransport(SocketTransport):
-    """What the connections that a server accepted have in common, above the transport of one kind."""
+class AcceptedSocket(SocketChannel):
+    """The channel of a connection that a server accepted. `begin` comes first."""
 
-    _server: StreamServer
-
-    async def open_channel(self) -> None:
-        if self._channel.is_closing():
-            raise ConnectionResetError("the peer closed the connection")
-
-    async def opened(self) -> bool:
-        """Wait until the connection may be served. Return False if it may not."""
-        return True
-
-    def release_channel(self) -> None:
-        super().release_channel()
-        self.abort_channel()  # even a transport that was never connected has a socket
-        self._server._connections.discard(self)
-        self._server._admission.released(self)
-
-
-class _AcceptedStream(AcceptedTransport, StreamTransport):
-    def __init__(self, server: StreamServer, options: SocketOptions) -> None:
-        super().__init__(**options)
+    def begin(self, server: StreamServer, connection: SocketTransport) -> None:
+        """Belong to a connection of a server."""
         self._server = server
-        self._admission = server._admission
-        self._detector: HttpDetector | None = HttpDetector()
+        self._admission = server.admission
+        self._connection = connection
 
-    def receive(self, data: bytes | bytearray | memoryview) -> None:
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        if self._server.admits(transport):
+            super().connection_made(transport)
+            self._server.accept(self._connection)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        super().buffer_updated(nbytes)
+        self._admission.received(nbytes)
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        self._admission.sent(len(data))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.leave(self.transport)
+        super().connection_lost(exc)
+
+
+class _AcceptedStreamSocket(AcceptedSocket):
+    _detector: HttpDetector | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        self._detector = HttpDetector()
+        super().connection_made(transport)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data = self._buffer[:nbytes]
         if self._detector is not None:
             is_http = self._detector.feed(data)
             if is_http:
-                self._break(ConnectionLost("the peer speaks HTTP"))
-                self.abort_channel()
+                self.abort_because(ConnectionLost("the peer speaks HTTP"))
                 return
             if is_http is not None:
                 self._detector = None
-        super().receive(data)
-        self._admission.received(len(data))
+        # As in `SocketChannel`, without two calls.
+        self._is_silent = False
+        self.events.received(data)
+        if not self._reads:
+            self.transport.pause_reading()
+        self._admission.received(nbytes)
 
-    def write_bytes(self, data: bytes) -> None:
-        super().write_bytes(data)
-        self._admission.sent(len(data))
 
+class _AcceptedStream(StreamTransport):
+    channel: AcceptedSocket
 
-class _AcceptedProtocol(StreamProtocol):
-    def __init__(self, connection: _AcceptedStream) -> None:
-        super().__init__(connection)
-        self._connection = connection
+    def __init__(self, server: StreamServer, options: SocketOptions) -> None:
+        super().__init__(_AcceptedStreamSocket(), **options)
+        self.channel.begin(server, self)
+        self._server = server
 
-    def connection_made(self, channel: asyncio.BaseTransport) -> None:
-        self._connection._channel = cast("asyncio.Transport", channel)
-        if self._connection._server._admits(self._connection._channel):
-            super().connection_made(channel)
-            self._connection._server._accept(self._connection)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._connection._server._leave(self._connection._channel)
-        super().connection_lost(exc)
+    def closed(self) -> None:
+        self._server.released(self)
 
 
 class StreamServer:
@@ -119,7 +123,7 @@ class StreamServer:
         sock: The socket to listen on, bound already: for a socket that several processes share, or that was inherited
             (`inherited_sockets`). The server owns it from now on. None: the server binds a socket to its address.
         backlog: How many connections the system keeps until they are accepted; 100 by default.
-        options: Options of `Admission`, and those of `SocketTransport` and `ByteTransport` for each connection.
+        options: Options of `Admission`, and those of `SocketTransport` and `Connection` for each connection.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
@@ -128,8 +132,8 @@ class StreamServer:
     def __init__(self, serve: Serve, **options: Unpack[ServerOptions]) -> None:
         check_callable("serve", serve, may_be_none=False)
         rest = cast("dict[str, Any]", options)
-        self._connections: set[AcceptedTransport] = set()
-        self._admission = Admission(
+        self._connections: set[SocketTransport] = set()
+        self.admission = Admission(
             self._connections,
             rest.pop("max_connections", MAX_CONNECTIONS),
             rest.pop("max_connections_per_host", None),
@@ -158,7 +162,7 @@ class StreamServer:
     @property
     def refused(self) -> int:
         """The number of connections that were refused because of a maximum, or dropped because of all bytes."""
-        return self._admission.refused + self._admission.dropped
+        return self.admission.refused + self.admission.dropped
 
     @property
     def address(self) -> Any:
@@ -222,7 +226,7 @@ class StreamServer:
         end = None if grace_seconds is None else loop.time() + grace_seconds
         connections = list(self._connections)
         for connection in connections:
-            connection._request_stop(grace_seconds, drain_seconds)
+            connection.request_stop(grace_seconds, drain_seconds)
         overdue = None if end is None else loop.call_at(end + OVERDUE_SECONDS, self._close_all, drain_seconds)
         try:
             for connection in connections:
@@ -241,7 +245,7 @@ class StreamServer:
 
     def _close_all(self, drain_seconds: float | None) -> None:
         for connection in list(self._connections):
-            connection._begin_closing(drain_seconds)
+            connection.begin_closing(drain_seconds)
 
     def _free_address(self) -> None:
         """Free the address when the server no longer listens; for subclasses."""
@@ -251,62 +255,73 @@ class StreamServer:
         raise NotImplementedError
 
     def _check_options(self) -> None:
-        StreamTransport(**self._options)
+        StreamTransport(SocketChannel(), **self._options)
 
-    def _new_protocol(self) -> asyncio.BufferedProtocol:
-        """Return the protocol of a new connection, which calls `_admits`, `_accept` and `_leave`."""
-        return _AcceptedProtocol(_AcceptedStream(self, cast("SocketOptions", self._options)))
+    def _new_connection(self) -> SocketTransport:
+        """Return a new connection over an `AcceptedSocket`."""
+        return _AcceptedStream(self, cast("SocketOptions", self._options))
 
     def _protocol(self) -> asyncio.BufferedProtocol:
-        protocol = self._new_protocol()
+        protocol = self._new_connection().socket
         if self._ssl is None:
             return protocol
-        return TlsChannel(
-            protocol, self._ssl, admit=self._enter, leave=self._leave, handshake_seconds=self._handshake_seconds
+        return TlsLayer(
+            protocol, self._ssl, admit=self._enter, leave=self.leave, handshake_seconds=self._handshake_seconds
         )
 
     def _enter(self, channel: asyncio.Transport) -> bool:
         """Count a new socket. Return False if it has to be closed."""
-        host = None if self._is_closed else self._admission.enter(channel)
+        host = None if self._is_closed else self.admission.enter(channel)
         if host is None:
             return False
         self._hosts[channel] = host
         return True
 
-    def _leave(self, channel: asyncio.Transport) -> None:
-        host = self._hosts.pop(channel, None)
+    def leave(self, transport: asyncio.Transport) -> None:
+        """Count a socket no longer; for its channel. Further calls do nothing."""
+        host = self._hosts.pop(transport, None)
         if host is not None:
-            self._admission.leave(host)
+            self.admission.leave(host)
 
-    def _admits(self, channel: asyncio.Transport) -> bool:
+    def admits(self, transport: asyncio.Transport) -> bool:
         """Return whether a connection may be accepted; abort it if not. With TLS its socket was counted before."""
-        if self._is_closed or (self._ssl is None and not self._enter(channel)):
-            channel.abort()
+        if self._is_closed or (self._ssl is None and not self._enter(transport)):
+            transport.abort()
             return False
         return True
 
-    def _accept(self, connection: AcceptedTransport) -> None:
+    def accept(self, connection: SocketTransport) -> None:
+        """Serve a connection; for its channel."""
         self._connections.add(connection)
         task = asyncio.get_running_loop().create_task(self._run(connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, connection: AcceptedTransport) -> None:
+    def released(self, connection: SocketTransport) -> None:
+        """Forget a connection that is closed."""
+        self._connections.discard(connection)
+        self.admission.released(connection)
+
+    async def _run(self, connection: SocketTransport) -> None:
         try:
-            if await connection.opened():
+            if await self._is_ready(connection):
                 await self._serve(connection)
                 await self._close_unstarted(connection)
         except Exception as error:
             # A transport cannot be started when its peer closed the connection already.
             if not isinstance(error, (ConnectionError, StateError)):
-                connection._report_unhandled(error, "serve")
-            connection.abort_channel()
+                connection.report_unhandled(error, "serve")
+            connection.channel.abort()
 
-    async def _close_unstarted(self, connection: AcceptedTransport) -> None:
-        if connection._state is State.IDLE:
+    async def _is_ready(self, connection: SocketTransport) -> bool:
+        """Wait until a connection may be served. Return False if it may not."""
+        return True
+
+    async def _close_unstarted(self, connection: SocketTransport) -> None:
+        if connection.state is State.IDLE:
             await connection.connect()  # so that what TLS and WebSocket send at a close is sent
-        if connection._state is State.CONNECTED:
-            connection._begin_closing(connection._drain_seconds)
+        if connection.state is State.CONNECTED:
+            connection.begin_closing()
 
 
 class TcpServer(StreamServer):

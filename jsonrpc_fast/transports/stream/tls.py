@@ -24,7 +24,7 @@ READ_BYTES: Final = 64 * 1024
 """How many encrypted bytes are read at a time: thousands of records with one byte each, which all take a call."""
 
 
-class TlsChannel(asyncio.Transport, asyncio.BufferedProtocol):
+class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
     """The protocol of a plain channel, and the secured channel of another protocol.
 
     Args:
@@ -232,6 +232,7 @@ class TlsChannel(asyncio.Transport, asyncio.BufferedProtocol):
     def _write_unsent(self) -> None:
         unsent, self._unsent = self._unsent, bytearray()
         self._encrypt(memoryview(unsent))
+        self._protocol.resume_writing()
 
     def can_write_eof(self) -> bool:
         return True

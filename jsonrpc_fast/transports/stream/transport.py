@@ -17,12 +17,13 @@ import mmap
 import os
 import socket
 import sys
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from ..._checks import check_seconds, check_type
 from ...errors import ConnectionLost
-from ..base import HIGH_WATER_BYTES, LOW_WATER_BYTES, BaseTransport, State
-from ..byte_transport import ByteTransport
+from ..channel import LOW_WATER_BYTES, Channel, Events
+from ..connection import Connection
 from ..options import MessageOptions, TransportOptions
 from .credentials import peer_credentials
 
@@ -53,42 +54,213 @@ class MessageSocketOptions(MessageOptions, total=False):
 
 
 class SocketOptions(TransportOptions, total=False):
-    """Keyword options of transports of bytes over a socket; `SocketTransport` and `ByteTransport` describe them."""
+    """Keyword options of transports of bytes over a socket; `SocketTransport` and `Connection` describe them."""
 
     idle_seconds: float | None
 
 
-class SocketTransport(BaseTransport):
+Connect = Callable[[asyncio.BufferedProtocol], Awaitable[None]]
+"""Connects a protocol to a server."""
+
+
+class SocketChannel(Channel, asyncio.BufferedProtocol):
+    """A channel over a socket: the protocol of an asyncio transport.
+
+    Args:
+        connect: Opens the channel; None for one that a server accepts.
+
+    Attributes:
+        transport: The transport of asyncio; None before the connection is made.
+        events: What the channel calls; a server sets them before it accepts the connection.
+        idle_seconds: After this time in which nothing arrives, the channel is aborted. Time in which it is not read
+            does not count. None: without limit.
+        on_idle: Called to abort it then, with the reason.
+        fault: Why the channel was aborted here; None if it was not, or without a reason.
+    """
+
+    writes_lone_frames = True
+    events: Events
+
+    def __init__(self, connect: Connect | None = None) -> None:
+        self.transport: Any = None
+        self.idle_seconds: float | None = None
+        self.on_idle: Callable[[ConnectionLost], None] = self.abort_because
+        self.fault: Exception | None = None
+        self._connect = connect
+        self._buffer: memoryview
+        self._reads = False
+        self._is_silent = True  # nothing has arrived since the last look
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._has_ended = False  # the peer's stream
+        self._is_finishing = False  # the socket is half-closed when all is written
+        self._is_lost = False
+
+    @property
+    def name(self) -> str:
+        address = self.info("peername")
+        return f"connection with {address[0]}:{address[1]}" if isinstance(address, tuple) else "connection"
+
+    def info(self, name: str) -> Any:
+        """Return what the transport of asyncio knows by this name; None before the connection is made."""
+        return None if self.transport is None else self.transport.get_extra_info(name)
+
+    # The methods of a channel.
+
+    async def open(self, events: Events) -> None:
+        self.events = events
+        if self._connect is not None:
+            self.transport = None  # of an attempt that failed
+            await self._connect(self)
+        elif self.transport.is_closing():
+            raise ConnectionResetError("the peer closed the connection")
+
+    def write(self, data: bytes) -> None:
+        transport = self.transport
+        if not transport.is_closing():  # the loss is about to be reported; asyncio would log each write
+            transport.write(data)
+
+    @property
+    def unwritten(self) -> int:
+        unwritten: int = self.transport.get_write_buffer_size()
+        return unwritten
+
+    def set_reading(self, on: bool) -> None:
+        self._reads = on
+        if on:
+            self.transport.resume_reading()
+        else:
+            self.transport.pause_reading()
+
+    def finish(self) -> None:
+        if self._has_ended or not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self.set_reading(True)
+        self._end_when_written()
+
+    def abort(self) -> None:
+        if self.transport is not None and not self._is_lost:  # asyncio would report the loss again, and fail
+            self.transport.abort()
+
+    def abort_because(self, fault: Exception) -> None:
+        """Abort, and report a fault as the reason."""
+        self.fault = self.fault or fault
+        self.abort()
+
+    def _end_when_written(self) -> None:
+        """Half-close the socket when all is written: otherwise asyncio raises the system's error out of reach."""
+        self._is_finishing = True
+        if self.unwritten:
+            self.transport.set_write_buffer_limits(0)
+        else:
+            self._write_end()
+
+    def _write_end(self) -> None:
+        transport = self.transport
+        if self._is_lost or transport.is_closing():
+            return
+        try:
+            transport.write_eof()
+        except OSError as fault:  # the peer has reset the connection
+            self.abort_because(fault)
+
+    # The events of asyncio.
+
+    def connection_made(self, transport: Any) -> None:  # uvloop's class is not one of asyncio
+        self.transport = transport
+        self._is_lost = self._has_ended = self._is_finishing = False
+        # asyncio reports the fall to the low mark only if it has reported the rise above the high one.
+        transport.set_write_buffer_limits(LOW_WATER_BYTES, LOW_WATER_BYTES)
+        _keep_alive(transport.get_extra_info("socket"))
+        self._buffer = read_buffer()
+        # Before Python 3.11 and with uvloop, reading begins after this method, and a pause here has no effect.
+        asyncio.get_running_loop().call_soon(self._pause_if_unwanted)
+        if self.idle_seconds is not None:
+            self._watch_idle()
+
+    def _pause_if_unwanted(self) -> None:
+        if not self._reads:
+            self.transport.pause_reading()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._is_silent = False
+        self.events.received(self._buffer[:nbytes])
+        if not self._reads:
+            self.transport.pause_reading()  # uvloop reads before `call_soon`
+
+    def eof_received(self) -> bool:
+        self._has_ended = True
+        self.events.received(b"")
+        if self._is_finishing:
+            self.transport.close()
+        return True  # sending goes on
+
+    def pause_writing(self) -> None:
+        pass  # the connection asks for the unwritten bytes
+
+    def resume_writing(self) -> None:
+        if self._is_finishing:
+            asyncio.get_running_loop().call_soon(self._write_end)
+        else:
+            self.events.drained()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+        self.events.lost(self.fault or exc)
+
+    def _end(self) -> None:
+        self._is_lost = True
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+
+    def _watch_idle(self) -> None:
+        """Abort a channel on which nothing has arrived: a silent peer closes nothing."""
+        if self._is_silent and self._reads and self._idle_timer is not None:
+            self.on_idle(ConnectionLost(f"nothing arrived for {self.idle_seconds} seconds"))
+            return
+        assert self.idle_seconds is not None
+        self._is_silent = True
+        self._idle_timer = asyncio.get_running_loop().call_later(self.idle_seconds, self._watch_idle)
+
+
+class SocketTransport(Connection):
     """What TCP, Unix and WebSocket connections have in common.
 
     Args:
+        channel: The channel.
+        socket: The channel over the socket, which `channel` is or stands on.
         idle_seconds: A connection on which nothing arrives for this time is aborted. Time in which this side does not
             read does not count. None: without limit.
-        options: Options of `BaseTransport`, and of the other base of a subclass.
+        options: Options of `Connection`.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
     """
 
     waits_for_peer = True
-    writes_lone_frames = True
-    _channel: asyncio.Transport
 
-    def __init__(self, *, idle_seconds: float | None = None, **options: Unpack[MessageOptions]) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        socket: SocketChannel,
+        *,
+        idle_seconds: float | None = None,
+        **options: Unpack[TransportOptions],
+    ) -> None:
         options.setdefault("max_faults", MAX_FAULTS)
-        super().__init__(**options)
+        super().__init__(channel, **options)
         check_seconds("idle_seconds", idle_seconds)
-        self._idle_seconds = idle_seconds
-        self._idle_timer: asyncio.TimerHandle | None = None
-        self._is_channel_lost = False
-        self._is_finishing = False
+        socket.idle_seconds = idle_seconds
+        self.socket = socket
         self._peer: Any = None
 
     @property
     def peer_address(self) -> Any:
         """The peer's address in the format of the `socket` module; None before `connect`."""
-        channel = getattr(self, "_channel", None)
-        return None if channel is None else channel.get_extra_info("peername")
+        return self.socket.info("peername")
 
     @property
     def peer(self) -> Any:
@@ -96,11 +268,9 @@ class SocketTransport(BaseTransport):
 
         None before `connect`, and if it is not known.
         """
-        if self._peer is None:
-            channel = getattr(self, "_channel", None)
-            if channel is not None:
-                address = self.peer_address
-                self._peer = address if isinstance(address, tuple) else peer_credentials(channel)
+        if self._peer is None and self.socket.transport is not None:
+            address = self.peer_address
+            self._peer = address if isinstance(address, tuple) else peer_credentials(self.socket.transport)
         return self._peer
 
     @property
@@ -109,96 +279,22 @@ class SocketTransport(BaseTransport):
 
         None without TLS, and if the peer sent none: a server asks for one if its context has `verify_mode` set.
         """
-        channel = getattr(self, "_channel", None)
-        return None if channel is None else channel.get_extra_info("peercert") or None
-
-    def channel_name(self) -> str:
-        address = self.peer_address
-        return f"connection with {address[0]}:{address[1]}" if isinstance(address, tuple) else "connection"
-
-    def set_reading(self, wanted: bool) -> None:
-        if wanted:
-            self._channel.resume_reading()
-        else:
-            self._channel.pause_reading()
-
-    def unwritten_bytes(self) -> int:
-        return self._channel.get_write_buffer_size()
-
-    def finish_channel(self) -> None:
-        if self._has_ended or not self._channel.can_write_eof():
-            self._channel.close()
-            return
-        self._channel.resume_reading()
-        self._write_end_when_written()
-
-    def _write_end_when_written(self) -> None:
-        """Half-close the channel when all is written: otherwise asyncio raises the system's error out of reach."""
-        self._is_finishing = True
-        if self._channel.get_write_buffer_size():
-            self._channel.set_write_buffer_limits(0)
-        else:
-            self._write_end()
-
-    def _write_end(self) -> None:
-        if self._is_channel_lost or self._channel.is_closing():
-            return
-        try:
-            self._channel.write_eof()
-        except OSError as fault:  # the peer has reset the connection
-            self._fault = self._fault or fault
-            self.abort_channel()
-
-    def abort_channel(self) -> None:
-        if not self._is_channel_lost:  # asyncio would report the loss again, and fail
-            self._channel.abort()
-
-    def set_blocked(self, is_blocked: bool) -> None:
-        super().set_blocked(is_blocked)
-        if self._is_finishing and not is_blocked:
-            self._loop.call_soon(self._write_end)
-
-    def end_received(self) -> None:
-        super().end_received()
-        if self._state is State.CLOSING:
-            self._channel.close()
-
-    def release_channel(self) -> None:
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-
-    def _begin_channel(self, channel: asyncio.Transport) -> None:
-        """Take a channel that was just opened."""
-        self._channel = channel
-        channel.set_write_buffer_limits(HIGH_WATER_BYTES, LOW_WATER_BYTES)
-        _keep_alive(channel.get_extra_info("socket"))
-        if self._idle_seconds is not None:
-            self._watch_idle(-1)
-
-    def _watch_idle(self, chunks: int) -> None:
-        """Abort a connection on which nothing arrived since there were `chunks`: a silent peer closes nothing."""
-        if chunks == self._chunks and self._is_reading and self._fault is None:
-            self._abort_idle(ConnectionLost(f"nothing arrived for {self._idle_seconds} seconds"))
-            return
-        assert self._idle_seconds is not None
-        loop = asyncio.get_running_loop()
-        self._idle_timer = loop.call_later(self._idle_seconds, self._watch_idle, self._chunks)
-
-    def _abort_idle(self, fault: ConnectionLost) -> None:
-        self._break(fault)
-        self.abort_channel()
+        return self.socket.info("peercert") or None
 
 
-class StreamTransport(SocketTransport, ByteTransport):
-    """A transport of bytes over a socket: `TcpClient`, `UnixClient`, or a connection that a server accepted."""
+class StreamTransport(SocketTransport):
+    """A transport of bytes over a socket: `TcpClient`, `UnixClient`, or a connection that a server accepted.
 
-    if TYPE_CHECKING:
+    Args:
+        channel: The channel.
+        options: Options of `SocketTransport` and `Connection`.
+    """
 
-        def __init__(self, **options: Unpack[SocketOptions]) -> None: ...
+    channel: SocketChannel
 
-    def write_bytes(self, data: bytes) -> None:
-        if not self._channel.is_closing():  # the loss is about to be reported; asyncio would log each write
-            self._channel.write(data)
+    def __init__(self, channel: SocketChannel, **options: Unpack[SocketOptions]) -> None:
+        super().__init__(channel, channel, **options)
+        channel.events = self.channel_events
 
 
 def _keep_alive(connected: Any) -> None:
@@ -225,48 +321,6 @@ def read_buffer(size: int = READ_BYTES) -> memoryview:
         return memoryview(bytearray(size))
     # A bytearray is filled with zeros, which allocates all of its memory at once.
     return memoryview(mmap.mmap(-1, size, mmap.MAP_PRIVATE))
-
-
-class StreamProtocol(asyncio.BufferedProtocol):
-    """Passes the events of an asyncio transport to a `StreamTransport`."""
-
-    def __init__(self, transport: StreamTransport) -> None:
-        self._transport = transport
-        self._buffer: memoryview
-
-    def connection_made(self, channel: asyncio.BaseTransport) -> None:
-        channel = cast("asyncio.Transport", channel)  # uvloop's class is not a subclass
-        self._transport._begin_channel(channel)
-        self._buffer = read_buffer()
-        # Before Python 3.11 and with uvloop, reading begins after this method, and a pause here has no effect.
-        asyncio.get_running_loop().call_soon(self._pause_if_not_started)
-
-    def _pause_if_not_started(self) -> None:
-        if self._transport._state in (State.IDLE, State.CONNECTING, State.CONNECTED):
-            self._transport._channel.pause_reading()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
-        transport = self._transport
-        transport.receive(self._buffer[:nbytes])
-        if not transport._may_deliver:
-            self._pause_if_not_started()  # uvloop reads before `call_soon`
-
-    def eof_received(self) -> bool:
-        self._transport.end_received()
-        return True  # sending goes on
-
-    def pause_writing(self) -> None:
-        self._transport.set_blocked(True)
-
-    def resume_writing(self) -> None:
-        self._transport.set_blocked(False)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport._is_channel_lost = True
-        self._transport.channel_lost(exc)
 
 
 def is_abstract(path: str | bytes) -> bool:

@@ -10,8 +10,9 @@ try:
 except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError('WebSocket needs an extra: pip install "jsonrpc_fast[websocket]"') from _missing
 
+from .channel import CloseCode
 from .client import WebSocketClient
 from .server import WebSocketServer
-from .transport import CloseCode, WebSocketTransport
+from .transport import WebSocketTransport
 
 __all__ = ["CloseCode", "WebSocketClient", "WebSocketServer", "WebSocketTransport"]

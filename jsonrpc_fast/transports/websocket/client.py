@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl as tls
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from websockets.client import ClientProtocol
@@ -15,12 +15,100 @@ from websockets.uri import parse_uri
 from ..._checks import check_seconds, check_type
 from ...errors import ConnectionLost
 from ...profile import JSONRPC
-from ..base import State
+from ..channel import Events
 from ..stream.client import CONNECT_SECONDS, check_context, open_connection, within
+from ..stream.transport import Connect, SocketChannel
+from .channel import WebSocketChannel
 from .transport import WebSocketOptions, WebSocketTransport, limits_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+class ClientChannel(WebSocketChannel):
+    """The client's side of a WebSocket.
+
+    Args:
+        connect: Connects the socket.
+        new_wire: Returns the state of a new connection in the library, with a maximum size of messages.
+        headers: Further headers of the handshake request.
+        connect_seconds: Until when the connection has to be open; None: no limit.
+        name: The name of the channel.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        new_wire: Callable[[int], ClientProtocol],
+        headers: list[tuple[str, str]],
+        connect_seconds: float | None,
+        name: str,
+    ) -> None:
+        super().__init__(SocketChannel(connect))
+        self._new_wire = new_wire
+        self._headers = headers
+        self._connect_seconds = connect_seconds
+        self._name = name
+        self._handshake: asyncio.Future[None] | None = None
+        self._socket_ended: asyncio.Future[None] | None = None  # done when the latest socket is closed
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def open(self, events: Events) -> None:
+        await within(self._connect_seconds, self._open())
+
+    async def _open(self) -> None:
+        if self._socket_ended is not None:
+            await self._socket_ended  # its end would be taken for that of the new one
+        wire = self._new_wire(self.max_bytes)
+        self.begin_handshake(wire)
+        loop = asyncio.get_running_loop()
+        self._handshake, self._socket_ended = loop.create_future(), loop.create_future()
+        try:
+            await self.socket.open(self.socket_events)
+            self.socket.set_reading(True)
+            request = wire.connect()
+            for name, value in self._headers:
+                request.headers[name] = value
+            wire.send_request(request)
+            self.write_wire()
+            await self._handshake
+        except BaseException:  # also a cancellation
+            if self.socket.transport is None:
+                self._socket_ended = None
+            self._handshake.cancel()
+            self.socket.abort()
+            raise
+
+    def handshake_received(self, data: bytes) -> None:
+        assert self.wire is not None
+        assert self._handshake is not None
+        self.wire.receive_data(data)
+        for _ in self.wire.events_received():
+            if self._handshake.done():
+                return
+            if self.wire.state is WireState.OPEN:
+                self.begin_frames()
+                self._handshake.set_result(None)
+            else:
+                self._end_handshake(cast("ClientProtocol", self.wire).handshake_exc)
+
+    def head_too_long(self) -> None:
+        self._end_handshake(ConnectionLost("the head of the handshake is too long"))
+
+    def handshake_lost(self, fault: Exception | None) -> bool:
+        self._end_handshake(fault)
+        if self._socket_ended is not None and not self._socket_ended.done():
+            self._socket_ended.set_result(None)
+        return False
+
+    def _end_handshake(self, fault: Exception | None) -> None:
+        if self._handshake is not None and not self._handshake.done():
+            self._handshake.set_exception(
+                fault or ConnectionLost("the server ended the connection during the handshake")
+            )
 
 
 class WebSocketClient(WebSocketTransport):
@@ -38,7 +126,7 @@ class WebSocketClient(WebSocketTransport):
             Without `limits`, a message may then have 1 MiB.
         ssl: The TLS settings for `wss`; by default those of `ssl.create_default_context`.
         connect_seconds: Until when the connection has to be open, with TLS and the handshake; None: no limit.
-        options: Options of `WebSocketTransport`, `SocketTransport` and `BaseTransport`.
+        options: Options of `WebSocketTransport`, `SocketTransport` and `Connection`.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
@@ -63,84 +151,26 @@ class WebSocketClient(WebSocketTransport):
         check_type("headers", headers, Iterable)
         check_type("origin", origin, str, may_be_none=True)
         check_type("subprotocols", subprotocols, list, tuple, may_be_none=True)
-        self._uri = parse_uri(uri)
-        if ssl is not None and not self._uri.secure:
+        parsed = parse_uri(uri)
+        if ssl is not None and not parsed.secure:
             raise ValueError("ssl needs a URI with the scheme wss")
-        self._ssl = ssl
-        self._origin = origin
-        self._subprotocols = subprotocols
-        self._extensions = [ClientPerMessageDeflateFactory()] if compression else None
-        self._headers = headers
-        self._connect_seconds = connect_seconds
-        self._handshake: asyncio.Future[None] | None = None
-        self._lost: asyncio.Future[None] | None = None  # done when the latest channel is closed
         options["limits"] = limits_of(compression, options.get("limits"), options.get("profile", JSONRPC))
-        super().__init__(**options)
+        extensions = [ClientPerMessageDeflateFactory()] if compression else None
 
-    def channel_name(self) -> str:
-        return f"WebSocket to {self._uri.host}:{self._uri.port}"
+        def new_wire(max_bytes: int) -> ClientProtocol:
+            return ClientProtocol(
+                parsed,
+                origin=cast("Any", origin),
+                extensions=extensions,
+                subprotocols=cast("Any", subprotocols),
+                max_size=max_bytes,
+            )
 
-    def _new_wire(self) -> ClientProtocol:
-        return ClientProtocol(
-            self._uri,
-            origin=cast("Any", self._origin),
-            extensions=self._extensions,
-            subprotocols=cast("Any", self._subprotocols),
-            max_size=self.profile.limits.message_bytes,
-        )
+        fields = list(headers.items() if isinstance(headers, Mapping) else headers)
+        context = (ssl or tls.create_default_context()) if parsed.secure else None
 
-    async def open_channel(self) -> None:
-        await within(self._connect_seconds, self._open())
+        async def connect(protocol: asyncio.BufferedProtocol) -> None:
+            await open_connection(protocol, parsed.host, parsed.port, context)
 
-    async def _open(self) -> None:
-        if self._lost is not None:
-            await self._lost  # its end would be taken for that of the new channel
-        wire = self._wire = self._new_wire()
-        self._handshake = None
-        self._is_channel_lost = self._is_head_read = self._awaits_close = False
-        self._clear_unread()
-        context = (self._ssl or tls.create_default_context()) if self._uri.secure else None
-        await open_connection(self._loop, self, self._uri.host, self._uri.port, context)
-        self._handshake = self._loop.create_future()
-        if self._is_channel_lost:
-            self._end_handshake(None)
-        try:
-            request = wire.connect()
-            for name, value in self._headers.items() if isinstance(self._headers, Mapping) else self._headers:
-                request.headers[name] = value
-            wire.send_request(request)
-            self._write_wire()
-            await self._handshake
-        except BaseException:
-            self.abort_channel()
-            raise
-
-    def _handshake_received(self, data: bytes) -> None:
-        assert self._handshake is not None
-        self._wire.receive_data(data)
-        for _ in self._wire.events_received():
-            if self._handshake.done():
-                return
-            if self._wire.state is WireState.OPEN:
-                self._begin_frames()
-                self._handshake.set_result(None)
-            else:
-                self._end_handshake(self._wire.handshake_exc)
-
-    def _end_handshake(self, fault: Exception | None) -> None:
-        if self._handshake is not None and not self._handshake.done():
-            error = fault or ConnectionLost("the server ended the connection during the handshake")
-            self._handshake.set_exception(error)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._lost = self._loop.create_future()
-        super().connection_made(transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        assert self._lost is not None
-        self._lost.set_result(None)
-        if self._is_open or self._state not in (State.IDLE, State.CONNECTING):
-            super().connection_lost(exc)
-        else:
-            self._is_channel_lost = True
-            self._end_handshake(exc)
+        channel = ClientChannel(connect, new_wire, fields, connect_seconds, f"WebSocket to {parsed.host}:{parsed.port}")
+        super().__init__(channel, **options)

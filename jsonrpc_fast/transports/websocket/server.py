@@ -26,9 +26,13 @@ from websockets.server import ServerProtocol
 from ..._checks import check_callable, check_type
 from ...errors import LOOP_EXITS
 from ...profile import JSONRPC
-from ..stream.server import AcceptedTransport, ListeningOptions, Serve, TcpServer
+from ...types import UNSET, Unset
+from ..channel import Events
+from ..stream.server import AcceptedSocket, ListeningOptions, Serve, TcpServer
 from ..stream.tls import HANDSHAKE_SECONDS
-from .transport import CLOSE_SECONDS, CloseCode, WebSocketOptions, WebSocketTransport, limits_of
+from ..stream.transport import SocketChannel, SocketTransport
+from .channel import CLOSE_SECONDS, CloseCode, WebSocketChannel
+from .transport import WebSocketOptions, WebSocketTransport, limits_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -42,70 +46,33 @@ class WebSocketServerOptions(WebSocketOptions, ListeningOptions, total=False):
     reuse_port: bool
 
 
-class AcceptedWebSocket(AcceptedTransport, WebSocketTransport):
-    """A connection that a `WebSocketServer` accepted.
+class AcceptedChannel(WebSocketChannel):
+    """The server's side of a WebSocket.
 
     Attributes:
         path: The path and query of the handshake request.
         headers: The headers of the handshake request.
+        handshake: Whether the connection may be served, when that is known.
     """
 
-    _is_server = True
-    _server: WebSocketServer
+    is_server = True
 
-    def __init__(self, server: WebSocketServer, options: WebSocketOptions) -> None:
-        self._server = server
-        self._admission = server._admission
-        super().__init__(**options)
+    def __init__(self, server: WebSocketServer, report: Callable[[BaseException, str], None]) -> None:
+        super().__init__(AcceptedSocket())
         self.path: str = ""
         self.headers: Headers = Headers()
-        self._handshake: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.handshake: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._server = server
+        self._report = report
 
-    def _new_wire(self) -> ServerProtocol:
-        server = self._server
-        return ServerProtocol(
-            origins=cast("Any", server._origins),
-            extensions=[ServerPerMessageDeflateFactory()] if server._compression else None,
-            subprotocols=cast("Any", server._subprotocols),
-            max_size=self.profile.limits.message_bytes,
-        )
+    async def open(self, events: Events) -> None:
+        await self.socket.open(self.socket_events)
 
-    async def opened(self) -> bool:
-        """Wait for the handshake. Return False if it fails."""
-        loop = asyncio.get_running_loop()
-        seconds = self._server._handshake_seconds
-        timer = None if seconds is None else loop.call_later(seconds, self.abort_channel)
-        try:
-            return await self._handshake
-        finally:
-            if timer is not None:
-                timer.cancel()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._channel = cast("asyncio.Transport", transport)
-        if self._server._admits(self._channel):
-            super().connection_made(transport)
-            self._server._accept(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._server._leave(self._channel)
-        if not self._handshake.done():
-            self._handshake.set_result(False)
-        super().connection_lost(exc)
-
-    def buffer_updated(self, nbytes: int) -> None:
-        super().buffer_updated(nbytes)
-        self._admission.received(nbytes)
-
-    def write_messages(self, texts: list[bytes]) -> None:
-        super().write_messages(texts)
-        self._admission.sent(sum(map(len, texts)))
-
-    def _handshake_received(self, data: bytes) -> None:
-        if self._handshake.done():
-            self._drop_received(len(data), is_fault=True)
+    def handshake_received(self, data: bytes) -> None:
+        wire = cast("ServerProtocol", self.wire)
+        if self.handshake.done():
+            self.drop(len(data))
             return
-        wire = cast("ServerProtocol", self._wire)
         wire.receive_data(data)
         if wire.handshake_exc is not None:
             self._refuse(_status_of(data, wire.handshake_exc))
@@ -114,53 +81,68 @@ class AcceptedWebSocket(AcceptedTransport, WebSocketTransport):
             request = cast("Request", event)
             self.path, self.headers = request.path, request.headers
             response = wire.accept(request)
-            if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS and self._server._authorize is not None:
-                status = self._authorize(request)
+            if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
+                status = self._server.status_for(request, self._report)
                 if status is not None:
                     response = wire.reject(status, f"{status.phrase}\n")
             wire.send_response(response)
-        self._write_wire()
+        self.write_wire()
         if wire.state is WireState.OPEN:
-            self._begin_frames()
-            self._handshake.set_result(True)
+            self.begin_frames()
+            self.handshake.set_result(True)
         elif wire.close_expected():
             self._end_handshake()
 
-    def _authorize(self, request: Request) -> HTTPStatus | None:
-        """Return the status to refuse a request with, 500 if the application's function fails; None to accept it."""
-        assert self._server._authorize is not None
-        try:
-            status = self._server._authorize(request.path, request.headers)
-            return None if status is None else HTTPStatus(status)
-        except LOOP_EXITS:
-            raise
-        except BaseException as error:  # asyncio would reset the connection
-            self._report_unhandled(error, "authorize")
-            return HTTPStatus.INTERNAL_SERVER_ERROR
+    def handshake_lost(self, fault: Exception | None) -> bool:
+        if not self.handshake.done():
+            self.handshake.set_result(False)
+        return True
 
-    def _on_long_head(self) -> None:
-        self._is_head_read = True
-        self._clear_unread()
+    def head_too_long(self) -> None:
         self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
     def _refuse(self, status: HTTPStatus) -> None:
         """Answer a request that the library cannot read."""
         allow = "Allow: GET\r\n" if status is HTTPStatus.METHOD_NOT_ALLOWED else ""
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\n{allow}Content-Length: 0\r\nConnection: close\r\n\r\n"
-        self._channel.write(head.encode())
-        if self._channel.can_write_eof():
-            self._write_end_when_written()
-        else:
-            self._channel.close()
+        self.socket.write(head.encode())
+        self.socket.finish()
         self._end_handshake()
 
     def _end_handshake(self) -> None:
-        self._handshake.set_result(False)
-        self._end_timer = asyncio.get_running_loop().call_later(CLOSE_SECONDS, self.abort_channel)
+        self.handshake.set_result(False)
+        self.end_within(CLOSE_SECONDS)
 
-    def _request_stop(self, grace_seconds: float | None, drain_seconds: float | None) -> None:
-        self._close_code = CloseCode.GOING_AWAY
-        super()._request_stop(grace_seconds, drain_seconds)
+
+class AcceptedWebSocket(WebSocketTransport):
+    """A connection that a `WebSocketServer` accepted."""
+
+    channel: AcceptedChannel
+
+    def __init__(self, server: WebSocketServer, options: WebSocketOptions) -> None:
+        channel = AcceptedChannel(server, self.report_unhandled)
+        super().__init__(channel, **options)
+        cast("AcceptedSocket", channel.socket).begin(server, self)
+        channel.begin_handshake(server.new_wire(channel.max_bytes))
+        self._server = server
+
+    @property
+    def path(self) -> str:
+        """The path and query of the handshake request."""
+        return self.channel.path
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of the handshake request."""
+        return self.channel.headers
+
+    def request_stop(self, grace_seconds: float | None, drain_seconds: float | Unset | None = UNSET) -> None:
+        self.channel.closing_code = CloseCode.GOING_AWAY
+        super().request_stop(grace_seconds, drain_seconds)
+
+    def closed(self) -> None:
+        super().closed()
+        self._server.released(self)
 
 
 def _status_of(head: bytes, fault: Exception) -> HTTPStatus:
@@ -172,13 +154,6 @@ def _status_of(head: bytes, fault: Exception) -> HTTPStatus:
     if any(isinstance(cause, SecurityError) for cause in causes):
         return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
     return HTTPStatus.BAD_REQUEST
-
-
-class _Checked(WebSocketTransport):
-    """A transport that is made only to check its options."""
-
-    def _new_wire(self) -> ServerProtocol:
-        return ServerProtocol()
 
 
 class WebSocketServer(TcpServer):
@@ -233,8 +208,38 @@ class WebSocketServer(TcpServer):
         options["limits"] = limits_of(compression, options.get("limits"), options.get("profile", JSONRPC))
         super().__init__(serve, host, port, ssl=ssl, handshake_seconds=handshake_seconds, **cast("Any", options))
 
-    def _check_options(self) -> None:
-        _Checked(**self._options)
+    def new_wire(self, max_bytes: int) -> ServerProtocol:
+        """Return the state of a new connection in the library."""
+        return ServerProtocol(
+            origins=cast("Any", self._origins),
+            extensions=[ServerPerMessageDeflateFactory()] if self._compression else None,
+            subprotocols=cast("Any", self._subprotocols),
+            max_size=max_bytes,
+        )
 
-    def _new_protocol(self) -> asyncio.BufferedProtocol:
+    def status_for(self, request: Request, report: Callable[[BaseException, str], None]) -> HTTPStatus | None:
+        """Return the status to refuse a request with, 500 if the application's function fails; None to accept it."""
+        if self._authorize is None:
+            return None
+        try:
+            status = self._authorize(request.path, request.headers)
+            return None if status is None else HTTPStatus(status)
+        except LOOP_EXITS:
+            raise
+        except BaseException as error:  # asyncio would reset the connection
+            report(error, "authorize")
+            return HTTPStatus.INTERNAL_SERVER_ERROR
+
+    def _check_options(self) -> None:
+        WebSocketTransport(WebSocketChannel(SocketChannel()), **self._options)
+
+    def _new_connection(self) -> SocketTransport:
         return AcceptedWebSocket(self, cast("WebSocketOptions", self._options))
+
+    async def _is_ready(self, connection: SocketTransport) -> bool:
+        """Wait for the handshake of WebSocket."""
+        channel = cast("AcceptedChannel", connection.channel)
+        channel.socket.set_reading(True)
+        if self._handshake_seconds is not None and not channel.handshake.done():
+            channel.end_within(self._handshake_seconds)
+        return await channel.handshake

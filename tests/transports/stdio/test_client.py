@@ -77,10 +77,10 @@ async def test_a_writer_that_reports_after_the_end() -> None:
     child = Child([sys.executable, "-c", "pass"])
     await child.start()
     await child.wait_closed()
-    timer = child._next_step
+    timer = child.channel._next_step
     # A write that fails is reported in the next turn of the loop, and the exit may be handled in this one.
-    child._write_failed(BrokenPipeError())
-    assert child._next_step is timer
+    child.channel._write_failed(BrokenPipeError())
+    assert child.channel._next_step is timer
     assert child.returncode == 0
     assert child.events == ["closed"]
 
@@ -143,7 +143,7 @@ async def test_a_killed_child() -> None:
             if message.method == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
             transport.send(Response(message.id, message.params))
-            transport._flush()
+            transport.flush()
     """
 
     child = Child(echo(changes))
@@ -456,7 +456,7 @@ async def test_a_killed_child_in_threads() -> None:
     changes = """
         def reply(transport, message):
             transport.send(Response(message.id, message.params))
-            transport._flush()
+            transport.flush()
             if message.method == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
     """

@@ -80,7 +80,7 @@ async def test_a_connection_over_a_maximum_is_closed_and_the_next_is_served() ->
             await eventually(lambda: server.connections == 2)
             await second.close()
             await third.disconnect()
-            await eventually(lambda: server._admission.open == 0)
+            await eventually(lambda: server.admission.open == 0)
 
 
 async def test_connections_of_a_unix_socket_have_no_host(tmp_path: Any) -> None:
@@ -102,8 +102,8 @@ async def test_the_connection_that_holds_the_most_bytes_is_dropped() -> None:
         large, _ = await connected(server)
         small.send(Notification("n", ["x" * 100_000]))
         await eventually(lambda: len(connections) == 2 and bool(connections[0].events))
-        small._channel.write(b'{"jsonrpc":"2.0","method":"' + b"x" * 100_000)  # no message ends in it
-        large._channel.write(b'{"jsonrpc":"2.0","method":"' + b"x" * 600_000)
+        small.socket.transport.write(b'{"jsonrpc":"2.0","method":"' + b"x" * 100_000)  # no message ends in it
+        large.socket.transport.write(b'{"jsonrpc":"2.0","method":"' + b"x" * 600_000)
         await large.wait_closed()
         assert isinstance(connections[1].events[0], ConnectionLost)
         assert (server.connections, server.refused) == (1, 1)
@@ -150,7 +150,7 @@ async def test_what_sessions_keep_counts_in_their_inboxes_and_handlers(max_handl
             calls = [asyncio.ensure_future(large.call("work", ["x" * 100_000])) for _ in range(20)]
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
             assert {type(outcome) for outcome in outcomes} == {ConnectionLost}
-        assert server._admission.dropped == 1
+        assert server.admission.dropped == 1
         continues.set()
         assert await waiting == 100_000
 
@@ -159,7 +159,7 @@ async def test_connections_that_hold_little_are_never_dropped() -> None:
     async with serving(max_buffered_bytes=100_000) as server, Session(TcpClient(*server.address[:2])) as session:
         for _ in range(100):
             assert await session.call("m", ["x" * 20_000]) == ["x" * 20_000]
-        assert server._admission.dropped == 0
+        assert server.admission.dropped == 0
 
 
 async def test_one_burst_drops_each_connection_once() -> None:
@@ -167,11 +167,11 @@ async def test_one_burst_drops_each_connection_once() -> None:
     async with serving(max_buffered_bytes=200_000) as server:
         clients = [(await connected(server))[0] for _ in range(20)]
         for client in clients:
-            client._channel.write(b'{"jsonrpc":"2.0","method":"' + b"x" * 50_000)
-        await eventually(lambda: server._admission.dropped >= 16)
+            client.socket.transport.write(b'{"jsonrpc":"2.0","method":"' + b"x" * 50_000)
+        await eventually(lambda: server.admission.dropped >= 16)
         await eventually(lambda: server.connections <= 4)
-        assert server._admission.dropped + server.connections == 20
-        assert server._admission._dropped == set()
+        assert server.admission.dropped + server.connections == 20
+        assert server.admission._dropped == set()
         for client in clients:
             await client.disconnect()
 
@@ -195,7 +195,7 @@ async def test_websockets_count_their_frames() -> None:
         await hostile.start()
         with pytest.raises(ConnectionError):
             await WebSocketClient(uri).connect()
-        hostile._channel.write(b"\x81\xff" + (1_000_000).to_bytes(8, "big") + b"x" * 700_000)
+        hostile.socket.transport.write(b"\x81\xff" + (1_000_000).to_bytes(8, "big") + b"x" * 700_000)
         await hostile.wait_closed()
         assert await session.call("add", [1, 2]) == 3
     await server.close()

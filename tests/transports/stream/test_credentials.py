@@ -49,7 +49,7 @@ async def test_the_address_of_a_tcp_client() -> None:
     transport = TcpClient(*server.address)
     assert transport.peer is None
     async with Session(transport) as session:
-        address = transport._channel.get_extra_info("sockname")
+        address = transport.socket.transport.get_extra_info("sockname")
         assert await session.call("who") == list(address)
         assert session.peer == transport.peer == server.address
     assert session.peer == server.address
@@ -140,7 +140,7 @@ async def test_the_certificate_of_a_tls_client() -> None:
     transport = TcpClient(*server.address, ssl=client_settings)
     assert transport.peer_certificate is None
     async with Session(transport) as session:
-        own = transport._channel.get_extra_info("sockname")
+        own = transport.socket.transport.get_extra_info("sockname")
         assert await session.call("show") == [[["email", "ann@example.org"]], list(own)]
         certificate = transport.peer_certificate
         assert certificate is not None

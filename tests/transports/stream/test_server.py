@@ -433,7 +433,7 @@ async def test_a_server_that_closes_lets_handlers_finish() -> None:
         closing = asyncio.ensure_future(worker.server.close(grace_seconds=None))
         await eventually(lambda: worker.server.connections == 1)  # idle connections are closed at once
         with pytest.raises(ConnectionRefusedError):
-            await TcpClient(*client._transport._channel.get_extra_info("peername")).connect()  # type: ignore[attr-defined]
+            await TcpClient(*client._transport.socket.transport.get_extra_info("peername")).connect()  # type: ignore[attr-defined]
         assert not closing.done()
         worker.release.set()
         assert await call == "done"

@@ -62,7 +62,7 @@ async def test_each_version_of_tls(version: ssl.TLSVersion) -> None:
         client = client_of(server, ssl=client_context)
         async with Session(client) as session:
             assert await session.call("add", [1, 2]) == 3
-            assert client._channel.get_extra_info("ssl_object").version() == version.name.replace("_", ".")
+            assert client.socket.transport.get_extra_info("ssl_object").version() == version.name.replace("_", ".")
 
 
 async def test_a_peer_of_asyncio() -> None:
@@ -120,7 +120,7 @@ async def test_the_peer_half_closes_and_still_gets_its_replies() -> None:
         await client.start()
         client.send(Request(1, "slow", [7]))
         await begun.wait()
-        client._channel.write_eof()
+        client.socket.transport.write_eof()
         half_closed.set()
         await client.wait_closed()
         assert recorder.events == [Response(1, 7), "closed"]
@@ -136,7 +136,7 @@ async def test_what_follows_the_end_of_tls_is_not_kept() -> None:
         await ended.wait()
 
     async def serve(transport: Any) -> None:
-        channels.append(transport._channel)
+        channels.append(transport.socket.transport)
         async with Session(transport, {"wait": wait}) as session:
             await session.wait_closed()
 
@@ -145,8 +145,8 @@ async def test_what_follows_the_end_of_tls_is_not_kept() -> None:
         await client.start()
         client.send(Request(1, "wait"))
         await asyncio.wait_for(begun.wait(), 5)
-        raw = client._channel._raw  # type: ignore[attr-defined]
-        client._channel.write_eof()
+        raw = client.socket.transport._raw  # type: ignore[attr-defined]
+        client.socket.transport.write_eof()
         await settle(100)
         for _ in range(100):
             raw.write(bytes(65536))
@@ -189,13 +189,13 @@ async def test_what_is_not_tls_is_dropped_and_others_are_served() -> None:
         assert recorder.events[-1] == "closed"
         async with Session(client_of(server)) as session:
             assert await session.call("m", [1]) == [1]
-        await eventually(lambda: server._admission.open == 0)
+        await eventually(lambda: server.admission.open == 0)
 
 
 async def test_slow_handshakes_are_dropped_and_count() -> None:
     async with secured(handshake_seconds=0.2, max_connections=2) as server:
         slow = [await asyncio.open_connection(*server.address[:2]) for _ in range(2)]
-        await eventually(lambda: server._admission.open == 2)
+        await eventually(lambda: server.admission.open == 2)
         assert server.connections == 0
         reader, writer = await asyncio.open_connection(*server.address[:2])
         with contextlib.suppress(ConnectionError):
@@ -238,7 +238,7 @@ async def test_a_cancelled_connect_leaves_nothing() -> None:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
             await client.disconnect()
-        await eventually(lambda: server._admission.open == 0)
+        await eventually(lambda: server.admission.open == 0)
 
 
 async def test_a_stream_that_is_damaged_or_cut_off_ends_the_connection() -> None:
@@ -249,7 +249,7 @@ async def test_a_stream_that_is_damaged_or_cut_off_ends_the_connection() -> None
             await client.start()
             client.send(Notification("n"))
             await eventually(lambda: bool(connections and connections[0].events))  # noqa: B023
-            raw = client._channel._raw  # type: ignore[attr-defined]
+            raw = client.socket.transport._raw  # type: ignore[attr-defined]
             if damage:
                 raw.write(damage)
             else:
@@ -383,7 +383,7 @@ async def test_the_system_probes_silent_peers() -> None:
     async with serving() as server:
         client = TcpClient(*server.address[:2])
         await client.start()
-        connected = client._channel.get_extra_info("socket")
+        connected = client.socket.transport.get_extra_info("socket")
         assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         if hasattr(socket, "TCP_KEEPIDLE"):
             assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60

@@ -24,7 +24,7 @@ from jsonrpc_fast.transports import (
     UnixClient,
     UnixServer,
 )
-from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
+from jsonrpc_fast.transports.channel import HIGH_WATER_BYTES
 
 from ...support.tables import rows
 from ...support.transports import RecordedConnections, Recorder, connected, echo, flood, reset, serving
@@ -39,7 +39,7 @@ async def test_echo_on_tcp(framing: Framing) -> None:
     async with serving(framing=framing) as server:
         client, recorder = await connected(server, framing=framing)
         assert client.peer_address == server.address
-        assert client._channel.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert client.socket.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         for number in range(500):
             client.send(Request(number, "echo", [number]))
         client.send(Request("large", "echo", ["x" * 3_000_000]))

@@ -21,9 +21,9 @@ from websockets.frames import apply_mask  # type: ignore[attr-defined]
 from jsonrpc_fast import JSONRPC, Limits, Notification, ParseErrorCode, Request, Response, encode_notification
 from jsonrpc_fast.errors import ConnectionLost, StateError
 from jsonrpc_fast.session import Session
-from jsonrpc_fast.transports.base import HIGH_WATER_BYTES
+from jsonrpc_fast.transports.channel import HIGH_WATER_BYTES
 from jsonrpc_fast.transports.websocket import CloseCode, WebSocketClient, WebSocketServer
-from jsonrpc_fast.transports.websocket import transport as websocket_transport
+from jsonrpc_fast.transports.websocket import frames as websocket_frames
 
 from ...support.clock import moving_clock
 from ...support.tables import rows
@@ -406,7 +406,7 @@ async def test_pings_of_a_peer_that_does_not_read_take_no_memory() -> None:
 
     async with serving(serve) as server, raw_client(server) as (_, writer):
         await eventually(lambda: bool(transports))
-        transports[0]._channel.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        transports[0].socket.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         for _ in range(20):
@@ -525,17 +525,15 @@ async def test_masking_keys_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(websocket_transport, "KEYS", 3)
+    monkeypatch.setattr(websocket_frames, "KEYS", 3)
     async with serving() as server:
         client, _ = await connected(server)
-        channel = client._channel
-        write = channel.write
-        client._channel = type("Spy", (), {"__getattr__": lambda _, name: getattr(channel, name)})()
-        client._channel.write = lambda data: (written.append(data), write(data))[1]  # type: ignore[method-assign]
+        write = client.socket.write
+        monkeypatch.setattr(client.socket, "write", lambda data: (written.append(data), write(data))[1])
         for _ in range(20):
             client.send(Request(1, "m"))
             await asyncio.sleep(0)
-        client._channel = channel
+        monkeypatch.setattr(client.socket, "write", write)
         await client.close()
     keys = [data[2:6] for data in written]
     assert len(keys) == len(set(keys)) == 20

@@ -1,0 +1,109 @@
+"""What a transport needs of the world: a channel carries bytes or texts, and knows no messages.
+
+A channel has six methods and reports three events. A `Connection` over it is a transport: it has the states, the
+framing, the bounds and the callbacks.
+
+Rules for a channel:
+  - Everything happens on the event loop's thread. No event is reported inside `write`, `set_reading` and `abort`.
+  - `open` comes first, and once. What arrives is reported while reading is wanted, which it is not at first. What
+    arrives nevertheless may be reported: the connection keeps it.
+  - `lost` is reported exactly once after a successful `open`, also after `finish` and `abort`, and is the last event.
+  - `abort` may come at any time, also before `open`, during it and after `lost`. It then releases what is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+Data = bytes | bytearray | memoryview | str
+"""What arrives: bytes, or a whole text on a channel that carries texts."""
+
+READ_BYTES: Final = 64 * 1024
+"""How many bytes a channel reads at a time."""
+HIGH_WATER_BYTES: Final = 256 * 1024
+"""With more unwritten bytes than this, a connection is blocked."""
+LOW_WATER_BYTES: Final = 64 * 1024
+"""A blocked connection is unblocked when no more than this is unwritten."""
+
+
+class Events:
+    """What a channel reports.
+
+    Attributes:
+        received: Called with what has arrived: any part of a stream of bytes, or one whole text on a channel that
+            carries texts. A view may be of a buffer that is used again. `b""` once, when the peer has ended its stream
+            and may still read. An empty text is reported as `b" "`.
+        drained: Called when some of the unwritten bytes have been taken, at least when LOW_WATER_BYTES or fewer of
+            more are left.
+        lost: Called when the channel is closed, with what broke it; None if one of the sides closed it.
+    """
+
+    __slots__ = ("drained", "lost", "received")
+
+    def __init__(
+        self,
+        received: Callable[[Data], None],
+        drained: Callable[[], None],
+        lost: Callable[[Exception | None], None],
+    ) -> None:
+        self.received = received
+        self.drained = drained
+        self.lost = lost
+
+
+class Channel:
+    """A channel of bytes, or of whole texts, in both directions."""
+
+    carries_texts: ClassVar[bool] = False
+    """Whether the channel keeps the boundaries of texts, like WebSocket or datagrams. If not, it carries bytes."""
+    writes_lone_frames: ClassVar[bool] = False
+    """Whether a write costs a system call, so that a single response is written as soon as it is sent."""
+
+    @property
+    def name(self) -> str:
+        """The name of the channel, for the log."""
+        return type(self).__name__
+
+    async def open(self, events: Events) -> None:
+        """Open the channel, without reading from it. Leave nothing open on failure.
+
+        Args:
+            events: What to call from now on.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        raise NotImplementedError
+
+    def write(self, data: bytes) -> None:
+        """Write bytes, or one text, in order and without blocking. Keep what the system does not take yet.
+
+        Raises:
+            OSError: Nothing more can be written. `lost` follows.
+        """
+        raise NotImplementedError
+
+    def write_texts(self, texts: list[bytes]) -> None:
+        """Write several texts; for a channel that can write them together."""
+        for text in texts:
+            self.write(text)
+
+    @property
+    def unwritten(self) -> int:
+        """How many bytes were written to the channel and are still buffered in this process."""
+        return 0
+
+    def set_reading(self, on: bool) -> None:
+        """Read on, or let the peer wait. The default is for channels that cannot wait."""
+
+    def finish(self) -> None:
+        """Write what is unwritten, then close the channel and report `lost`, during this call or later.
+
+        What arrives until then is reported, or dropped.
+        """
+        raise NotImplementedError
+
+    def abort(self) -> None:
+        """Close the channel at once, drop what is unwritten, and report `lost` later."""
+        raise NotImplementedError

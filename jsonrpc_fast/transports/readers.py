@@ -1,0 +1,212 @@
+"""What turns the data of a channel into messages and faults: of a stream of bytes, or of whole texts.
+
+A reader keeps what could not be delivered yet, and is read step by step, so that no peer holds the loop.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ..codec import Decoder, ParseError, decode
+from ..codec._backend import too_large_fault
+from ..codec._stream import StreamDecoder
+from ..framing.frames import Framing
+from ..profile import Profile
+
+if TYPE_CHECKING:
+    from .debug import Log
+
+TURN_ITEMS: Final = 64
+"""How many messages and faults are decoded at a time. A batch ends such a step."""
+SMALL_BYTES: Final = 256
+"""Chunks of bytes up to this size are decoded at once, since they hold few items."""
+STEP_BYTES: Final = 4096
+"""A longer text is decoded in a step of its own."""
+
+
+class Reader:
+    """The interface of both readers.
+
+    Attributes:
+        feed: Reads what has just arrived, while nothing is kept. Returns at most the given number of items, if one is
+            given; see `has_more`. A batch counts as its messages.
+        partial_bytes: About how many bytes of an incomplete message were fed; the inbox counts them.
+    """
+
+    __slots__ = ("feed", "partial_bytes")
+
+    feed: Callable[..., list[Any]]
+    partial_bytes: int
+
+    @property
+    def framing(self) -> Framing | None:
+        """The framing of what is sent and received; None for texts, "auto" until it is known."""
+        return None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether a fault of the framing has ended the stream, so that nothing more is read."""
+        return False
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `next_items` has something to do."""
+        raise NotImplementedError
+
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes are kept."""
+        raise NotImplementedError
+
+    def keep(self, data: Any) -> None:
+        """Keep what has arrived for `next_items`."""
+        raise NotImplementedError
+
+    def next_items(self) -> list[Any]:
+        """Take one step through what is kept. Return the items that it ended, if any."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Note the end of the stream: an incomplete message is the last item then."""
+
+    def clear(self) -> None:
+        """Drop what is kept."""
+        raise NotImplementedError
+
+    def set_log(self, log: Log) -> None:
+        """Log what is received from now on."""
+        raise NotImplementedError
+
+
+class _TextDecoder(StreamDecoder[Any]):
+    """Splits a stream like `Decoder`, and leaves each text to a function."""
+
+    __slots__ = ("_decode_text",)
+    _fault_class = ParseError
+
+    def __init__(self, framing: Framing, profile: Profile, decode: Callable[[bytes], Any]) -> None:
+        super().__init__(framing, profile)
+        self._decode_text = decode
+
+    def _decode(self, text: bytes) -> Any:
+        return self._decode_text(text)
+
+    def _too_large(self, head: bytes) -> ParseError:
+        return too_large_fault(head, self._profile)
+
+
+class StreamReader(Reader):
+    """Reads a stream of bytes.
+
+    Args:
+        framing: As in `Decoder`.
+        profile: The rules, with the limits.
+        raw: Whether payloads are left undecoded.
+        read: Reads each text in place of the codec; None: the codec reads.
+    """
+
+    __slots__ = ("_decoder", "_is_last_due", "_kept")
+
+    def __init__(self, framing: Framing, profile: Profile, raw: bool, read: Callable[[Any], Any] | None) -> None:
+        self._decoder: StreamDecoder[Any] = (
+            Decoder(framing, profile, raw=raw) if read is None else _TextDecoder(framing, profile, read)
+        )
+        self.feed = self._decoder.feed
+        self.partial_bytes = 0
+        self._kept = bytearray()
+        self._is_last_due = False  # the stream has ended, and the decoder does not know yet
+
+    @property
+    def framing(self) -> Framing:
+        return self._decoder.framing
+
+    @property
+    def has_ended(self) -> bool:
+        return self._decoder.ended
+
+    @property
+    def has_more(self) -> bool:
+        decoder = self._decoder
+        return decoder.has_more or (bool(self._kept or self._is_last_due) and not decoder.ended)
+
+    @property
+    def held_bytes(self) -> int:
+        return self.partial_bytes + len(self._kept)
+
+    def keep(self, data: Any) -> None:
+        self._kept += data
+
+    def next_items(self) -> list[Any]:
+        if self._decoder.has_more:
+            return self.feed(b"", TURN_ITEMS)
+        if self._kept:
+            data, self._kept = self._kept, bytearray()
+            return self.feed(data, TURN_ITEMS)
+        if not self._is_last_due:
+            return []
+        self._is_last_due = False
+        return self._decoder.close()
+
+    def end(self) -> None:
+        self._is_last_due = True
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+    def set_log(self, log: Log) -> None:
+        self.feed = partial(log.feed, self._decoder)
+
+
+class TextReader(Reader):
+    """Reads whole texts, in any spacing: each is one message or batch, or a fault.
+
+    Args:
+        profile: The rules, with the limits.
+        raw: Whether payloads are left undecoded.
+        read: Reads each text in place of the codec; None: the codec reads.
+    """
+
+    __slots__ = ("_kept", "_log", "_read")
+
+    def __init__(self, profile: Profile, raw: bool, read: Callable[[Any], Any] | None) -> None:
+        self._read: Callable[[Any], Any] = partial(decode, profile=profile, raw=raw) if read is None else read
+        self.feed = self._feed
+        self.partial_bytes = 0
+        self._kept: deque[Any] = deque()
+        self._log: Log | None = None
+
+    def _feed(self, data: Any, max_items: int | None = None) -> list[Any]:
+        item = self._read(data)
+        if self._log is not None:
+            self._log.received(item, f"{len(data)} {'characters' if isinstance(data, str) else 'bytes'}")
+        return [item]
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._kept)
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(map(len, self._kept))
+
+    def keep(self, data: Any) -> None:
+        self._kept.append(bytes(data) if type(data) is memoryview else data)
+
+    def next_items(self) -> list[Any]:
+        kept = self._kept
+        items: list[Any] = []
+        while kept and len(items) < TURN_ITEMS:
+            text = kept.popleft()
+            items += self._feed(text)
+            if len(text) > STEP_BYTES or type(items[-1]) is ParseError:
+                break
+        return items
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+    def set_log(self, log: Log) -> None:
+        self._log = log

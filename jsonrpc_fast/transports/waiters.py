@@ -1,0 +1,31 @@
+"""Coroutines that wait for the same thing."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Waiters:
+    """Coroutines that wait until `wake` is called."""
+
+    __slots__ = ("_futures",)
+
+    def __init__(self) -> None:
+        self._futures: list[asyncio.Future[None]] = []
+
+    async def wait(self) -> None:
+        """Wait for the next call of `wake`."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._futures.append(future)
+        try:
+            await future
+        finally:
+            if future in self._futures:
+                self._futures.remove(future)
+
+    def wake(self) -> None:
+        """Let all that wait go on."""
+        for future in self._futures:
+            if not future.done():
+                future.set_result(None)
+        self._futures.clear()

@@ -1,0 +1,497 @@
+"""WebSocket as a channel of texts over a socket, the same for clients and servers.
+
+Rules:
+  - Each text is written as one text frame. A received text or binary message is one text; fragments are joined.
+  - The protocol is that of `websockets` without IO. Messages, pings and pongs are read and written here; close frames,
+    violations and whatever an extension changes go through the library, one frame at a time.
+  - The frames that have arrived are read step by step, while reading is wanted, for TURN_SECONDS in one turn of the
+    loop. What is written meanwhile leaves together.
+  - Violations close the connection: 1002 (protocol), 1007 (not UTF-8), 1009 (longer than `max_bytes`). What came before
+    is reported, what follows is not (section 7.1.7). The peer can still read the code: reading goes on until it closes,
+    or has sent DROPPED_BYTES more.
+  - If the peer closes with 1000, 1001 or without a code, there is no fault; other codes are a `ConnectionLost`.
+  - Pings are answered unless too much is unwritten. Of several that arrive together, only the last one before a message
+    is answered (section 5.5.3).
+  - What arrives before reading is wanted is read then, so that a request gets its response although a close frame
+    follows. A close frame is answered at once, so handlers that are still at work cannot respond.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from typing import Any, ClassVar, Final
+
+from websockets.frames import Frame as WireFrame
+from websockets.frames import Opcode
+from websockets.protocol import Protocol
+from websockets.protocol import State as WireState
+
+from ...errors import ConnectionLost
+from ..channel import HIGH_WATER_BYTES, Channel, Events
+from ..inbox import DROPPED_BYTES, TURN_SECONDS
+from ..outbox import WRITE_BYTES
+from ..stream.transport import SocketChannel
+from .frames import BINARY, CLOSE, FIN, OPCODE, PING, PONG, TEXT, Fragments, Frame, FrameReader, FrameWriter
+
+CLOSE_SECONDS: Final = 5.0
+"""How long a connection that the peer or a violation closed may take to end."""
+HEAD_BYTES: Final = 64 * 1024
+"""The maximum size of the head of a handshake."""
+_CLOSED_NORMALLY: Final = (1000, 1001, 1005)
+
+
+class CloseCode(enum.IntEnum):
+    """The close codes that this package sends (RFC 6455, section 7.4.1)."""
+
+    NORMAL = 1000
+    GOING_AWAY = 1001
+    PROTOCOL_ERROR = 1002
+    INVALID_TEXT = 1007
+    POLICY_VIOLATION = 1008
+    TOO_BIG = 1009
+
+
+class Phase(enum.Enum):
+    """The phases of a WebSocket, in their order."""
+
+    HANDSHAKE = "before or in the handshake"
+    OPEN = "open"
+    CLOSING = "this side has sent a close frame, and waits for that of the peer"
+    ENDING = "the protocol is over, and the socket about to end"
+
+
+_OPEN: Final = Phase.OPEN  # looked up once: before Python 3.12 access to enum members is slow
+
+
+class WebSocketChannel(Channel):
+    """A WebSocket over a socket. Subclasses do the handshake.
+
+    Args:
+        socket: The channel below.
+
+    Attributes:
+        socket: The same.
+        events: What this channel calls.
+        max_bytes: The maximum size of a received message; set before the handshake.
+        chunks: How often something has arrived.
+        closing_code: The code with which this side closes.
+        fault: Why the connection ends; None if it does not, or without a fault.
+    """
+
+    carries_texts = True
+    writes_lone_frames = True
+    is_server: ClassVar[bool] = False
+    events: Events
+    max_bytes: int
+
+    def __init__(self, socket: SocketChannel) -> None:
+        self.socket = socket
+        self.chunks: int = 0
+        self.closing_code = CloseCode.NORMAL
+        self.fault: ConnectionLost | None = None
+        self._phase = Phase.HANDSHAKE
+        self._wire: Protocol | None = None  # the state of the connection in the library
+        self._head = b""  # the beginning of a handshake
+        self._reader: FrameReader
+        self._writer = FrameWriter(self.is_server)
+        self._fragments: Fragments | None = None
+        self._ping: bytes | None = None  # the last one that is not answered
+        self._outgoing: bytearray | None = None  # frames that wait until what has arrived is read; None: none wait
+        self._reads = False
+        self._is_read_due = False
+        self._loss: tuple[Exception | None] | None = None  # the socket is lost, and this is why
+        self._dropped_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None  # of the end
+
+    @property
+    def name(self) -> str:
+        return self.socket.name
+
+    @property
+    def wire(self) -> Protocol | None:
+        """The state of the connection in the library `websockets`; None before there is a connection."""
+        return self._wire
+
+    @property
+    def held_bytes(self) -> int:
+        """How many received bytes are not reported yet."""
+        unread = len(self._head) if self._phase is Phase.HANDSHAKE else len(self._reader)
+        return unread + (0 if self._fragments is None else len(self._fragments))
+
+    # The methods of a channel.
+
+    def write(self, data: bytes) -> None:
+        self.write_texts([data])
+
+    def write_texts(self, texts: list[bytes]) -> None:
+        if self._phase is not _OPEN:
+            if self.fault is not None:
+                raise self.fault
+            return  # the loss is about to be reported
+        if self._reader.is_plain:
+            frame = self._writer.frame
+            data = frame(texts[0]) if len(texts) == 1 else b"".join(map(frame, texts))
+        else:
+            assert self._wire is not None
+            for text in texts:
+                self._wire.send_text(text)
+            data = b"".join(self._wire.data_to_send())
+        if self._outgoing is None:
+            self.socket.write(data)
+            return
+        self._outgoing += data
+        if len(self._outgoing) >= WRITE_BYTES:
+            self._write_outgoing()
+
+    @property
+    def unwritten(self) -> int:
+        return self.socket.unwritten
+
+    def set_reading(self, on: bool) -> None:
+        self._reads = on
+        if on and self._phase is _OPEN and self._reader.may_have_frame:
+            self._schedule_read()
+        elif self._loss is None:
+            self.socket.set_reading(on)
+
+    def finish(self) -> None:
+        if self._phase is _OPEN and self._loss is None:
+            self._reads = True
+            self.socket.set_reading(True)
+            self._send_close(self.closing_code)
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        if self._phase is _OPEN:
+            self._phase = Phase.CLOSING
+            self._reader.clear()
+        if self._loss is not None:
+            asyncio.get_running_loop().call_soon(self._report_loss)
+        else:
+            self.socket.abort()
+
+    # The handshake, for subclasses.
+
+    def handshake_received(self, data: bytes) -> None:
+        """Handle the head of the handshake's request or response, or what follows it before the phase is OPEN."""
+        raise NotImplementedError
+
+    def head_too_long(self) -> None:
+        """Refuse a handshake."""
+        raise NotImplementedError
+
+    def handshake_lost(self, fault: Exception | None) -> bool:
+        """Handle the loss of the socket in the handshake. Return whether it is to be reported."""
+        raise NotImplementedError
+
+    def begin_handshake(self, wire: Protocol) -> None:
+        """Begin with a new connection."""
+        self._wire = wire
+        self._phase = Phase.HANDSHAKE
+        self._loss = None
+        self._head = b""
+        self._reader = FrameReader(self.is_server, self.max_bytes)
+
+    def begin_frames(self) -> None:
+        """The handshake is done: messages may be written and received."""
+        assert self._wire is not None
+        self._phase = Phase.OPEN
+        self._reader.is_plain = not self._wire.extensions
+        self.socket.set_reading(self._reads)
+        if self._timer is not None:  # of the handshake
+            self._timer.cancel()
+            self._timer = None
+
+    def write_wire(self) -> None:
+        """Write what the library has to send. An empty text means the end of the stream."""
+        assert self._wire is not None
+        self._write_outgoing()
+        for data in self._wire.data_to_send():
+            if self._loss is None:
+                if data:
+                    self.socket.write(data)
+                else:
+                    self.socket.finish()
+
+    def _read_handshake(self, data: bytes) -> None:
+        """Split the handshake from the frames behind it, which the library would read as well."""
+        assert self._wire is not None
+        if self._wire.handshake_exc is None and self._wire.state is WireState.CONNECTING:
+            self._head += data
+            end = self._head.find(b"\r\n\r\n") + 4
+            if end < 4:
+                if len(self._head) > HEAD_BYTES:
+                    self._head = b""
+                    self.head_too_long()
+                return
+            head, data, self._head = self._head[:end], self._head[end:], b""
+            self.handshake_received(head)
+        if data and self._phase is _OPEN:
+            self._frames_received(data)
+        elif data:
+            self.handshake_received(data)
+
+    # The events of the socket.
+
+    @property
+    def socket_events(self) -> Events:
+        """What the socket calls."""
+        return Events(self._received, self._drained, self._socket_lost)
+
+    def _received(self, view: Any) -> None:
+        data = bytes(view)
+        self.chunks += 1
+        if self._phase is _OPEN:
+            if data:
+                self._frames_received(data)
+            else:
+                self.socket.finish()
+        elif not data:
+            self.socket.finish()
+        elif self._phase is Phase.HANDSHAKE:
+            self._read_handshake(data)
+        else:
+            self.drop(len(data))
+            if self._phase is Phase.CLOSING:
+                self._reader.feed(data)
+                self._skip_frames()
+
+    def drop(self, size: int) -> None:
+        """Count bytes that arrived too late. If that is the peer's fault, and it does not stop, abort."""
+        if self._phase is Phase.CLOSING and self.closing_code is not CloseCode.POLICY_VIOLATION:
+            return
+        self._dropped_bytes += size
+        if self._dropped_bytes > DROPPED_BYTES:
+            self.socket.abort()
+
+    def _drained(self) -> None:
+        self.events.drained()
+
+    def _socket_lost(self, fault: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._phase is Phase.HANDSHAKE and not self.handshake_lost(fault):
+            return
+        self._loss = (fault,)
+        if self._phase is _OPEN and self._reader.may_have_frame:
+            self._schedule_read()
+        else:
+            self._report_loss()
+
+    def _report_loss(self) -> None:
+        if self._loss is None:
+            return
+        (fault,), self._loss = self._loss, None
+        was_begun_here = self._phase is Phase.CLOSING
+        self._phase = Phase.ENDING
+        self._reader.clear()
+        self._fragments = None
+        if self.fault is not None or (self._wire is not None and self._wire.close_rcvd is not None):
+            fault = self.fault
+        elif not was_begun_here:
+            cause, fault = fault, ConnectionLost("the peer ended the connection without a close frame")
+            fault.__cause__ = cause
+        self.events.lost(fault)
+
+    # Receiving.
+
+    def _frames_received(self, data: bytes) -> None:
+        if self._reads and self._fragments is None:
+            text = self._reader.whole_text(data)
+            if text is not None:
+                self.events.received(text or b" ")
+                return
+        self._reader.feed(data)
+        self._read_frames()
+
+    def _schedule_read(self) -> None:
+        if not self._is_read_due:
+            self._is_read_due = True
+            asyncio.get_running_loop().call_soon(self._read_scheduled)
+
+    def _read_scheduled(self) -> None:
+        self._is_read_due = False
+        self._read_frames()
+        if self._loss is None and self._phase is _OPEN and not self._is_read_due:
+            self.socket.set_reading(self._reads)
+
+    def _may_read(self) -> bool:
+        return self._phase is _OPEN and (self._reads or self._loss is not None)
+
+    def _read_frames(self) -> None:
+        """Read frames for one turn of the loop. What is written meanwhile leaves at the end."""
+        reader, time = self._reader, asyncio.get_running_loop().time
+        end = time() + TURN_SECONDS
+        self._outgoing = bytearray()
+        try:
+            while self._may_read():
+                text = None if self._fragments is not None else reader.next_text()
+                if text is not None:
+                    self._answer_ping()
+                    self.events.received(text or b" ")
+                else:
+                    frame = reader.next()
+                    if frame is None:
+                        self._answer_ping()
+                        break
+                    self._frame_received(frame)
+                if time() >= end:
+                    break
+        finally:
+            self._write_outgoing()
+            self._outgoing = None
+        if self._phase is _OPEN and reader.may_have_frame:
+            if self._may_read():
+                if self._loss is None:
+                    self.socket.set_reading(False)
+                self._schedule_read()
+        elif self._loss is not None:
+            self._report_loss()
+
+    def _frame_received(self, frame: Frame) -> None:
+        first, data, is_raw = frame
+        if is_raw:
+            self._answer_ping()
+            self._pass_on(data)
+        elif first == PING:
+            self._ping = data
+        elif first != PONG:
+            if first in (TEXT, BINARY) and self._fragments is None:
+                self._answer_ping()
+                self.events.received(data or b" ")
+            else:
+                self._fragment_received(first & OPCODE, bool(first & FIN), data)
+
+    def _answer_ping(self) -> None:
+        ping, self._ping = self._ping, None
+        if ping is not None and self._phase is _OPEN and self._loss is None and self.unwritten <= HIGH_WATER_BYTES:
+            assert self._wire is not None
+            self._wire.send_pong(ping)
+            self.write_wire()
+
+    def _pass_on(self, data: bytes) -> None:
+        """Let the library read a frame, after the responses to what came before are written."""
+        wire = self._wire
+        assert wire is not None
+        self._write_outgoing()
+        wire.receive_data(data)
+        for frame in wire.events_received():
+            assert isinstance(frame, WireFrame)
+            if frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+                self._fragment_received(frame.opcode, frame.fin, bytes(frame.data))
+        self.write_wire()
+        if wire.state is not WireState.OPEN and self._phase is _OPEN:
+            self._begin_ending(wire.parser_exc)
+
+    def _fragment_received(self, opcode: int, is_last: bool, payload: bytes) -> None:
+        """Handle a frame of a message that may have several."""
+        if (opcode == Opcode.CONT) is (self._fragments is None):
+            self.fail(CloseCode.PROTOCOL_ERROR)
+            return
+        if self._fragments is None and is_last:
+            self.events.received(payload or b" ")
+            return
+        fragments = self._fragments or Fragments(self.max_bytes)
+        try:
+            data = fragments.add(payload, is_last)
+        except OverflowError:
+            self.fail(CloseCode.TOO_BIG)
+        except UnicodeDecodeError as error:
+            self.fail(CloseCode.INVALID_TEXT, error)
+        else:
+            self._fragments = None if is_last else fragments
+            if is_last:
+                self.events.received(data or b" ")
+
+    # Closing.
+
+    def fail(self, code: CloseCode, cause: Exception | None = None) -> None:
+        """Close the connection because of a violation that the library does not see."""
+        if self._phase is _OPEN:
+            assert self._wire is not None
+            self._write_outgoing()
+            self._wire.fail(code)
+            self.write_wire()
+            self._begin_ending(cause)
+
+    def _begin_ending(self, cause: Exception | None) -> None:
+        """Handle a close frame of the peer, or a violation: nothing more can be sent, and the connection ends soon."""
+        wire = self._wire
+        assert wire is not None
+        self._phase = Phase.ENDING
+        self._fragments = self._ping = None
+        self._reader.clear()
+        if wire.close_rcvd is None:
+            code = wire.close_sent.code if wire.close_sent is not None else CloseCode.PROTOCOL_ERROR
+            self.fault = ConnectionLost(f"the peer violated the WebSocket protocol: closed with {int(code)}")
+            self.fault.__cause__ = cause
+        elif wire.close_rcvd.code not in _CLOSED_NORMALLY:
+            self.fault = ConnectionLost(f"the peer closed the connection with {int(wire.close_rcvd.code)}")
+        if self._loss is None:
+            self.socket.set_reading(True)
+            self.end_within(CLOSE_SECONDS)
+
+    def end_within(self, seconds: float) -> None:
+        """Abort the socket after some time."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.socket.abort)
+
+    def _send_close(self, code: CloseCode) -> None:
+        assert self._wire is not None
+        self._write_outgoing()
+        self._wire.send_close(code)
+        self._phase = Phase.CLOSING
+        self.write_wire()
+        self._skip_frames()
+
+    def _skip_frames(self) -> None:
+        """Take one step to the close frame of the peer. What comes before it is too late."""
+        if self._phase is not Phase.CLOSING or self._loss is not None:
+            return
+        time = asyncio.get_running_loop().time
+        end = time() + TURN_SECONDS
+        while time() < end:
+            frame = self._reader.next()
+            if frame is None:
+                self.socket.set_reading(True)
+                return
+            if frame.first == CLOSE:
+                assert self._wire is not None
+                self._phase = Phase.ENDING
+                self._reader.clear()
+                self._wire.receive_data(frame.data)
+                self.write_wire()
+                return
+        self.socket.set_reading(False)
+        asyncio.get_running_loop().call_soon(self._skip_frames)
+
+    def _write_outgoing(self) -> None:
+        if self._outgoing:
+            data, self._outgoing = bytes(self._outgoing), bytearray()
+            if self._loss is None:
+                self.socket.write(data)
+
+    # Keeping alive.
+
+    def abort_idle(self, fault: ConnectionLost) -> None:
+        """Abort because nothing arrives for too long. The peer may be alive, and learns why."""
+        self.fault = self.fault or fault
+        if self._phase is _OPEN:
+            self._send_close(CloseCode.POLICY_VIOLATION)
+        self.socket.abort()
+
+    def ping(self) -> None:
+        """Ask a peer from which nothing arrives for a sign of life, unless too much is unwritten."""
+        if self._phase is _OPEN and self._loss is None and self.unwritten <= HIGH_WATER_BYTES:
+            assert self._wire is not None
+            self._wire.send_ping(b"")
+            self.write_wire()
+
+    def abort_silent(self) -> None:
+        """Abort because the peer does not answer pings."""
+        if self._phase is _OPEN:
+            self.fault = ConnectionLost("the peer does not answer pings")
+            self.socket.abort()

@@ -1,0 +1,221 @@
+"""The frames of WebSocket (RFC 6455, section 5), without IO: those that are received, and those that are sent.
+
+The library `websockets` reads close frames, violations and whatever an extension changes. Text messages, pings and
+pongs are read and written here, because they are nearly all frames, and cost the library ten times as much.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+from typing import Final, NamedTuple
+
+from websockets.frames import apply_mask  # type: ignore[attr-defined]
+
+TEXT: Final = 0x81  # the first byte of a whole text message
+BINARY: Final = 0x82
+DATA: Final = frozenset((0x00, 0x01, 0x02, 0x80, TEXT, BINARY))  # without an extension
+OPCODE: Final = 0x0F  # 0 in all fragments but the first
+FIN: Final = 0x80  # the bit of a whole message, and of its last fragment
+CLOSE: Final = 0x88
+PING: Final = 0x89
+PONG: Final = 0x8A
+MASKED: Final = 0x80
+SMALL_LENGTH: Final = 126  # shorter payloads have their length in the second byte
+LARGE_LENGTH: Final = 65536  # longer payloads have eight bytes of length
+SMALL_HEADS: Final = [bytes((TEXT, length)) for length in range(SMALL_LENGTH)]
+MASKED_HEADS: Final = [bytes((TEXT, MASKED | length)) for length in range(SMALL_LENGTH)]
+KEYS: Final = 1024
+"""How many masking keys are made at a time: a system call costs more than a small frame."""
+FRAME_BYTES: Final = 2
+"""The size of the smallest frame."""
+
+_Utf8Decoder: Final = codecs.getincrementaldecoder("utf-8")
+
+
+class Frame(NamedTuple):
+    """A frame that has arrived.
+
+    Attributes:
+        first: Its first byte.
+        data: Its payload, without the mask; the whole frame, as it arrived, if `is_raw`.
+        is_raw: Whether the library has to read it.
+    """
+
+    first: int
+    data: bytes
+    is_raw: bool
+
+
+class FrameReader:
+    """What has arrived and is not read yet.
+
+    Args:
+        is_server: Whether the peer masks its frames.
+        max_bytes: The maximum size of a payload.
+
+    Attributes:
+        is_plain: Whether no extension changes the frames. Set when the handshake is done.
+    """
+
+    def __init__(self, is_server: bool, max_bytes: int) -> None:
+        self.is_plain: bool = True
+        self._mask_bit = MASKED if is_server else 0
+        self._head_bytes = 6 if is_server else 2  # of a small frame
+        self._max_bytes = max_bytes
+        self._unread: bytes | bytearray = b""
+        self._read_bytes = 0  # of `_unread`
+        self._wanted_bytes = FRAME_BYTES  # how much must be unread for the next frame
+
+    def __len__(self) -> int:
+        return len(self._unread) - self._read_bytes
+
+    @property
+    def may_have_frame(self) -> bool:
+        """Whether so much has arrived that `next` should be called."""
+        return len(self._unread) - self._read_bytes >= self._wanted_bytes
+
+    def feed(self, data: bytes) -> None:
+        """Add what has arrived."""
+        if not self._unread:
+            self._unread = data
+            return
+        if self._read_bytes or type(self._unread) is not bytearray:
+            self._unread = bytearray(self._unread[self._read_bytes :])
+            self._read_bytes = 0
+        self._unread += data
+
+    def clear(self) -> None:
+        """Drop what has arrived."""
+        self._unread = b""
+        self._read_bytes = 0
+        self._wanted_bytes = FRAME_BYTES
+
+    def whole_text(self, data: bytes) -> bytes | None:
+        """Return the payload of a chunk that is one small text message, as most are; None for any other chunk."""
+        length = len(data) - self._head_bytes
+        if (
+            0 <= length < SMALL_LENGTH
+            and data[0] == TEXT
+            and data[1] == length | self._mask_bit
+            and length <= self._max_bytes
+            and self.is_plain
+            and not self._unread
+        ):
+            return apply_mask(data[6:], data[2:6]) if self._mask_bit else data[2:]
+        return None
+
+    def next_text(self) -> bytes | None:
+        """Return the payload of the next frame, if it is a small text message; None if it is not."""
+        data, at = self._unread, self._read_bytes
+        start = at + self._head_bytes
+        if start > len(data) or data[at] != TEXT or not self.is_plain:
+            return None
+        length = data[at + 1] ^ self._mask_bit
+        end = start + length
+        if length >= SMALL_LENGTH or length > self._max_bytes or end > len(data):
+            return None
+        payload = bytes(data[start:end])
+        if self._mask_bit:
+            payload = apply_mask(payload, data[start - 4 : start])
+        self._skip(end)
+        return payload
+
+    def next(self) -> Frame | None:
+        """Return the next frame; None if it has not arrived.
+
+        A frame whose head violates the protocol is a close frame of all that has arrived: the library refuses it.
+        """
+        data, at, size = self._unread, self._read_bytes, len(self._unread)
+        self._wanted_bytes = FRAME_BYTES
+        if size - at < FRAME_BYTES:
+            return None
+        first, second = data[at], data[at + 1]
+        start, length = at + 2, second & 0x7F
+        if length >= SMALL_LENGTH:
+            start += 2 if length == SMALL_LENGTH else 8
+            if start > size:
+                self._wanted_bytes = start - at
+                return None
+            length = int.from_bytes(data[at + 2 : start], "big")
+        if second & MASKED:
+            start += 4
+        end = start + length
+        if length > self._max_bytes or second & MASKED != self._mask_bit:
+            first, end = CLOSE, size
+        elif end > size:
+            self._wanted_bytes = end - at
+            return None
+        is_raw = end - start >= SMALL_LENGTH if first in (PING, PONG) else first not in DATA or not self.is_plain
+        found = bytes(data[at:end] if is_raw else data[start:end])
+        if self._mask_bit and not is_raw:
+            found = apply_mask(found, data[start - 4 : start])
+        self._skip(end)
+        return Frame(first, found, is_raw)
+
+    def _skip(self, end: int) -> None:
+        if end == len(self._unread):
+            self.clear()
+        else:
+            self._read_bytes = end
+
+
+class Fragments:
+    """The fragments of one message.
+
+    Args:
+        max_bytes: The maximum size of the message.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._data = bytearray()
+        self._utf8 = _Utf8Decoder()
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def add(self, payload: bytes, is_last: bool) -> bytearray:
+        """Add a fragment, and return all of them.
+
+        Raises:
+            OverflowError: The message is too long.
+            UnicodeDecodeError: It is not UTF-8.
+        """
+        if len(self._data) + len(payload) > self._max_bytes:
+            raise OverflowError
+        self._utf8.decode(payload, is_last)
+        self._data += payload
+        return self._data
+
+
+class FrameWriter:
+    """Makes frames of texts.
+
+    Args:
+        is_server: Whether frames are not masked.
+    """
+
+    def __init__(self, is_server: bool) -> None:
+        self._is_server = is_server
+        self._keys = b""
+        self._next_key = 0
+
+    def frame(self, text: bytes) -> bytes:
+        """Return a text message; that of a client is masked with a key that is unpredictable (section 10.3)."""
+        length = len(text)
+        if self._is_server:
+            return (SMALL_HEADS[length] if length < SMALL_LENGTH else _large_head(length, 0)) + text
+        at = self._next_key
+        if at == len(self._keys):
+            self._keys, at = os.urandom(4 * KEYS), 0
+        self._next_key = at + 4
+        key = self._keys[at : at + 4]
+        head = MASKED_HEADS[length] if length < SMALL_LENGTH else _large_head(length, MASKED)
+        return head + key + apply_mask(text, key)
+
+
+def _large_head(length: int, mask_bit: int) -> bytes:
+    if length < LARGE_LENGTH:
+        return bytes((TEXT, 126 | mask_bit, length >> 8, length & 255))
+    return bytes((TEXT, 127 | mask_bit)) + length.to_bytes(8, "big")
