@@ -133,7 +133,7 @@ def documented_elsewhere(names: dict[str, str]) -> set[str]:
     own = {base for base in bases if base.__module__.startswith("jsonrpc_fast") and base.__name__ not in names}
     # A protocol is no class to autodoc's check, and its members are in the classes that implement it.
     stops = {base.__name__ for base in bases - own if not getattr(base, "_is_protocol", False)}
-    return stops | {"BaseTransport", "SocketTransport"}
+    return stops | {"Connection", "SocketTransport"}
 
 
 def is_without_text(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:

@@ -109,7 +109,7 @@ class Connection(Transport):
         self._reader = reader
         self._outbox = Outbox(self, channel, reader)
         self._inbox = Inbox(self, self._outbox, reader, max_faults)
-        self.channel_events: Final = Events(self._inbox.received, self._outbox.drained, self._lost)
+        self.channel_events = Events(self._inbox.received, self._outbox.drained, self._lost)
         self._loop: asyncio.AbstractEventLoop
         self._log: debug.Log | None = None
         self._state = State.IDLE

@@ -23,8 +23,7 @@ from . import readers
 from .readers import Reader
 
 if TYPE_CHECKING:
-    from .connection import Connection
-    from .outbox import Outbox
+    from .outbox import Outbox, Owner
 
 TURN_SECONDS: Final = 0.005
 """After this time, delivering continues in the next turn of the loop."""
@@ -66,7 +65,7 @@ class Inbox:
         "is_reading",
     )
 
-    def __init__(self, connection: Connection, outbox: Outbox, reader: Reader, max_faults: int | None) -> None:
+    def __init__(self, connection: Owner, outbox: Outbox, reader: Reader, max_faults: int | None) -> None:
         self._connection = connection
         self._outbox = outbox
         self._reader = reader

@@ -165,6 +165,17 @@ class MemoryChannel(Channel):
 
 
 class MemoryTransport(Connection):
-    """One end of a channel made by `memory_pair`."""
+    """One end of a channel made by `memory_pair`.
+
+    Args:
+        channel: The channel; None: one whose other end nobody has.
+        options: Options of `Connection`.
+
+    Raises:
+        TypeError, ValueError: An option has the wrong type or value.
+    """
 
     waits_for_peer = True
+
+    def __init__(self, channel: MemoryChannel | None = None, **options: Unpack[TransportOptions]) -> None:
+        super().__init__(MemoryChannel.pair()[0] if channel is None else channel, **options)

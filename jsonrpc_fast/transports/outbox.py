@@ -12,7 +12,8 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..codec import encode
 from ..framing.frames import frame
@@ -20,8 +21,8 @@ from .channel import HIGH_WATER_BYTES, LOW_WATER_BYTES
 from .waiters import Waiters
 
 if TYPE_CHECKING:
-    from .channel import Channel
-    from .connection import Connection
+    from ..codec import ParseError
+    from .channel import Channel, Events
     from .debug import Log
     from .protocol import Sendable
     from .readers import Reader
@@ -34,6 +35,27 @@ NEWLINE: Final = 0x0A
 MANY: Final = 0
 ONE: Final = 1  # one frame follows each chunk, like the calls of a loop that awaits each
 NEXT: Final = 2  # as ONE, and the next frame has not been sent: it is written inside `send`
+
+
+class Owner(Protocol):
+    """What the inbox and the outbox need of the connection that they are parts of; it describes the members."""
+
+    channel: Channel
+    channel_events: Events
+    fault: Exception | None
+    onmessage: Callable[[Any], None] | None
+    pauses_when_blocked: bool
+
+    @property
+    def is_closing(self) -> bool: ...
+    def closed_error(self) -> Exception: ...
+    def update_reading(self) -> None: ...
+    def break_off(self, fault: Exception) -> None: ...
+    def handle_end(self, is_fault: bool) -> None: ...
+    def end_because_of_faults(self, maximum: int) -> None: ...
+    def report_invalid(self, fault: ParseError) -> None: ...
+    def report_callback_error(self, fault: BaseException) -> None: ...
+    def run_callback(self, name: str, callback: Callable[..., object], *arguments: Any) -> None: ...
 
 
 class Outbox:
@@ -70,7 +92,7 @@ class Outbox:
         "linger_turns",
     )
 
-    def __init__(self, connection: Connection, channel: Channel, reader: Reader) -> None:
+    def __init__(self, connection: Owner, channel: Channel, reader: Reader) -> None:
         self._connection = connection
         self._channel = channel
         self._reader = reader

@@ -35,8 +35,8 @@ from pydantic_core import PydanticSerializationError
 
 from jsonrpc_fast import ParseError, ParseErrorCode, decode
 from jsonrpc_fast.adapters import mcp as adapter
-from jsonrpc_fast.transports import memory_pair
-from jsonrpc_fast.transports.memory import MemoryTransport
+from jsonrpc_fast.transports import Connection, memory_pair
+from jsonrpc_fast.transports.memory import MemoryChannel
 
 from ..peers.node import node_command
 from ..peers.venvs import python_of
@@ -59,7 +59,7 @@ for line in sys.stdin.buffer:
 
 
 @asynccontextmanager
-async def over_memory() -> AsyncIterator[tuple[Any, Any, MemoryTransport]]:
+async def over_memory() -> AsyncIterator[tuple[Any, Any, Connection]]:
     """Yield the streams over one end of a memory pair, and the other end, connected."""
     here, there = memory_pair(**adapter.OPTIONS)
     async with adapter.streams_over(here) as (read_stream, write_stream):
@@ -185,9 +185,9 @@ async def test_the_end_of_the_stream() -> None:
 @rows("ending", ["answer", "cancel", "silence", "loss"])
 async def test_a_session_sees_the_end_once_it_has_answered(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[bytes] = []
-    write = MemoryTransport.write_bytes
+    write = MemoryChannel.write
 
-    def noting(self: MemoryTransport, data: bytes) -> None:
+    def noting(self: MemoryChannel, data: bytes) -> None:
         written.append(data)
         write(self, data)
 
@@ -202,7 +202,7 @@ async def test_a_session_sees_the_end_once_it_has_answered(ending: str, monkeypa
         closing = asyncio.ensure_future(there.close())
         for _ in range(2 + (ending == "cancel")):
             await read_stream.receive()
-        monkeypatch.setattr(MemoryTransport, "write_bytes", noting)
+        monkeypatch.setattr(MemoryChannel, "write", noting)
         last = asyncio.ensure_future(read_stream.receive())
         await settle(50)
         assert not last.done()
@@ -312,9 +312,9 @@ async def test_reading_pauses_while_the_session_does_not_receive() -> None:
 
 async def test_answers_are_written_together_while_requests_are_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[bytes] = []
-    write = MemoryTransport.write_bytes
+    write = MemoryChannel.write
 
-    def noting(self: MemoryTransport, data: bytes) -> None:
+    def noting(self: MemoryChannel, data: bytes) -> None:
         written.append(data)
         write(self, data)
 
@@ -328,7 +328,7 @@ async def test_answers_are_written_together_while_requests_are_unanswered(monkey
             there.send(line)
         for _ in range(4):
             await read_stream.receive()
-        monkeypatch.setattr(MemoryTransport, "write_bytes", noting)
+        monkeypatch.setattr(MemoryChannel, "write", noting)
         for id in (1, 2):
             assert written == []
             await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=id, result={})))

@@ -22,11 +22,11 @@ MAX_RUN_SECONDS: Final = 20.0
 
 
 class _Wire(Channel):
-    """Keeps what is written. `reads` says whether reading is wanted."""
+    """Keeps what is written. If it is not taken, it is unwritten for ever."""
 
     def __init__(self) -> None:
         self.sent = bytearray()
-        self.reads = False
+        self.is_taken = True
 
     async def open(self, events: Events) -> None:
         self._events = events
@@ -34,8 +34,9 @@ class _Wire(Channel):
     def write(self, data: bytes) -> None:
         self.sent += data
 
-    def set_reading(self, on: bool) -> None:
-        self.reads = on
+    @property
+    def unwritten(self) -> int:
+        return 0 if self.is_taken else len(self.sent)
 
     def finish(self) -> None:
         self.abort()
@@ -60,7 +61,7 @@ class WireTransport(Connection):
         """Receive a stream in chunks, with some turns of the loop in between, and its end."""
         received = self.channel_events.received
         for number, piece in enumerate(chunks(stream, selector)):
-            while not self.channel.reads and self.state is State.RUNNING:
+            while not self.is_reading and self.state is State.RUNNING:
                 await asyncio.sleep(0)
             if piece:
                 received(piece)

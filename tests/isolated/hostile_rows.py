@@ -127,13 +127,12 @@ def session(reads: bool, **options: Any) -> Callable[[bytes], str]:
         end = Session(wire, {"wait": wait, "echo": echo}, **options)
         await end.start()
         if not reads:
-            wire.write_bytes = wire.sent.extend  # type: ignore[method-assign]
-            wire.unwritten_bytes = lambda: len(wire.sent)  # type: ignore[method-assign]
+            wire.channel.is_taken = False
         taken = 0
         for start in range(0, len(data), 64 * 1024):
-            if not wire._may_deliver:  # reading has paused
+            if not wire.is_reading:  # reading has paused
                 break
-            wire.receive(data[start : start + 64 * 1024])
+            wire.channel_events.received(data[start : start + 64 * 1024])
             taken = min(len(data), start + 64 * 1024)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
@@ -382,13 +381,13 @@ async def _mcp(stream: bytes) -> str:
         await asyncio.sleep(0)
     await asyncio.sleep(0)
     for start in range(0, len(stream), 64 * 1024):
-        while not wire._may_deliver:
+        while not wire.is_reading:
             await asyncio.sleep(0)
-        wire.receive(stream[start : start + 64 * 1024])
+        wire.channel_events.received(stream[start : start + 64 * 1024])
         await asyncio.sleep(0)
     for _ in range(100):
         await asyncio.sleep(0)
-    wire.end_received()
+    wire.channel_events.received(b"")
     await task
     errors = wire.sent.count(b'"error":') + wire.sent.count(b'"isError":true')
     return f"{'errors' if errors else 'no errors'}; {len(wire.sent) / len(stream):.1f} bytes of replies per byte"

@@ -265,8 +265,8 @@ async def test_a_batch_of_refused_requests_gets_one_array(left: End, right: End,
 
 @through_relay(MCP_2025_11_25)
 async def test_a_malformed_message_is_not_passed_on(left: End, right: End, faults: list[Any]) -> None:
-    left.transport.write_bytes(b'{"jsonrpc":"2.0","id":5,"method":""}\n{"a":1\n')
-    left.transport.write_bytes(b'{"jsonrpc":"2.0","id":1,"result":1}\n{"id":null}\n')
+    left.transport.channel.write(b'{"jsonrpc":"2.0","id":5,"method":""}\n{"a":1\n')
+    left.transport.channel.write(b'{"jsonrpc":"2.0","id":1,"result":1}\n{"id":null}\n')
     await settle()
     assert right.received() == []
     assert left.received() == [b'{"jsonrpc":"2.0","id":5,"error":{"code":-32600,"message":"Invalid Request"}}']
@@ -283,7 +283,7 @@ async def test_a_malformed_message_is_not_passed_on(left: End, right: End, fault
 @rows(("policy", "replies"), [("never", 0), ("always", 30), ("limited", 10), (ReplyBudget(1e-9, 3), 3)])
 async def test_the_reply_policy_for_messages_without_an_id(policy: Any, replies: int) -> None:
     async with relayed(reply_policy=policy) as (left, _, faults, _):
-        left.transport.write_bytes(b"{\n" * 30)
+        left.transport.channel.write(b"{\n" * 30)
         await settle()
         response = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'
         assert left.received() == [response] * replies
@@ -293,7 +293,7 @@ async def test_the_reply_policy_for_messages_without_an_id(policy: Any, replies:
 @through_relay(MCP_2025_11_25)
 async def test_a_malformed_response_becomes_an_error(left: End, right: End, faults: list[Any]) -> None:
     await left.send(b'{"jsonrpc":"2.0","id":"q","method":"m"}')
-    right.transport.write_bytes(b'{"jsonrpc":"2.0","id":1,"result":[]}\n')
+    right.transport.channel.write(b'{"jsonrpc":"2.0","id":1,"result":[]}\n')
     await settle()
     unreadable = b'{"code":-32603,"message":"the other side sent an invalid response"}'
     assert left.received() == [b'{"jsonrpc":"2.0","id":"q","error":%b}' % unreadable]
@@ -322,7 +322,7 @@ async def test_an_empty_method_is_refused_with_any_profile(left: End, right: End
 async def test_faults_are_logged_without_on_fault(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("DEBUG", "jsonrpc_fast.relay"):
         async with relayed(on_fault=None) as (left, *_):
-            left.transport.write_bytes(b'{"secret"\n')
+            left.transport.channel.write(b'{"secret"\n')
             await settle()
     assert caplog.messages == ["left: ParseError: the text is not JSON"]
 

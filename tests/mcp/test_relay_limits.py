@@ -190,8 +190,8 @@ async def test_reading_pauses_while_the_other_side_does_not_read(left: End, righ
 async def test_reading_pauses_while_error_responses_are_unread(left: End, right: End, faults: list[Any]) -> None:
     left.transport.pause_reading()
     sent = 0
-    while left.transport.unwritten_bytes() <= HIGH_WATER_BYTES:
-        left.transport.write_bytes((b"{" + b" " * 100 + b"\n") * 1_000)
+    while left.transport.channel.unwritten <= HIGH_WATER_BYTES:
+        left.transport.channel.write((b"{" + b" " * 100 + b"\n") * 1_000)
         await settle()
         sent += 1_000
         assert sent < 1_000_000

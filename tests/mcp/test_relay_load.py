@@ -74,7 +74,7 @@ class Talker:
             id = self.requests.pop(value % len(self.requests))
             await self.end.send(b'{"jsonrpc":"2.0","id":%d,"result":{}}' % id)
         elif action == "garbage":
-            self.end.transport.write_bytes(value + b"\n")
+            self.end.transport.channel.write(value + b"\n")
             await settle()
 
     def receive(self) -> None:

@@ -347,7 +347,7 @@ async def test_the_error_of_the_transport_is_the_cause() -> None:
     async with session_and_wire(close_seconds=0.01, hooks=Faults()) as (session, wire):
         call = asyncio.create_task(session.call("m", timeout=None))
         await asyncio.sleep(0)
-        wire.other.channel_lost(broken)
+        wire.other.channel_events.lost(broken)
         with pytest.raises(ConnectionLost) as lost:
             await call
         assert lost.value.__cause__ is broken
@@ -462,8 +462,7 @@ async def test_requests_received_before_the_peer_half_closed(end_seconds: float 
     async with session:
         other.send(Request(1, "slow", [0.3]))
         await settle()
-        other._wire_has_ended = True  # it still reads
-        one._schedule_read()
+        other.channel.finish()  # it still reads
         await session.wait_closed()
         assert answers == ([Response(1, "done")] if answered else [])
         assert session.unanswered == one.unanswered == (0 if answered else 1)

@@ -105,7 +105,7 @@ class RandomPeer:
 
     def _leave_if_done(self) -> None:
         if self.is_leaving and not self.stays and not self._owed and self.transport.is_connected:
-            self.transport._begin_closing(0)
+            self.transport.begin_closing(0)
 
     def _receive(self, message: Any) -> None:
         is_refused = self.is_leaving and self.world.random.random() < 0.5

@@ -232,7 +232,7 @@ async def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch:
         if how == "end":
             await wire.transport.close()
         elif how == "loss":
-            wire.other.channel_lost(None)
+            wire.other.channel_events.lost(None)
         elif how == "message":  # although reading is paused
             wire.other.onmessage(Notification("n", [1000]))
             assert served == list(range(1001))

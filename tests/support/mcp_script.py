@@ -64,7 +64,7 @@ class Script:
     def write(self, message: bytes | dict[str, Any]) -> None:
         """Send a message: a text, or its members without `jsonrpc`."""
         text = message if isinstance(message, bytes) else json.dumps({"jsonrpc": "2.0", **message}).encode()
-        self.transport.write_bytes(text + b"\n")
+        self.transport.channel.write(text + b"\n")
 
     async def ask(self, method: str, params: Any = None, id: Any = "q") -> dict[str, Any]:
         """Send a request and return the response."""

@@ -128,7 +128,7 @@ async def test_whatever_arrives_is_a_sign_of_life(kind: str) -> None:
             if kind == "messages":
                 wire.send(text)
             else:
-                wire.transport.write_bytes(text[at : at + 1])
+                wire.transport.channel.write(text[at : at + 1])
             await asyncio.sleep(SECONDS / 2)
         assert session.is_connected
         assert wire.received == []

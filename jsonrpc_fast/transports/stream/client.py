@@ -84,16 +84,15 @@ class TcpClient(StreamTransport):
         connect_seconds: float | None = CONNECT_SECONDS,
         **options: Unpack[SocketOptions],
     ) -> None:
+        async def connect(protocol: asyncio.BufferedProtocol) -> None:
+            await within(connect_seconds, open_connection(protocol, host, port, ssl, server_hostname))
+
+        super().__init__(SocketChannel(connect), **options)
         check_type("host", host, str)
         check_count("port", port, 1, MAX_PORT, may_be_none=False)
         check_type("server_hostname", server_hostname, str, may_be_none=True)
         check_seconds("connect_seconds", connect_seconds)
         check_context(ssl)
-
-        async def connect(protocol: asyncio.BufferedProtocol) -> None:
-            await within(connect_seconds, open_connection(protocol, host, port, ssl, server_hostname))
-
-        super().__init__(SocketChannel(connect), **options)
 
 
 def check_context(ssl: object) -> None:
