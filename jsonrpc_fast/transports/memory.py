@@ -136,7 +136,7 @@ class MemoryChannel(Channel):
             other._events.drained()
             self._events.received(data)
             self._schedule_read()
-        elif other._has_finished:
+        elif other._has_finished and not self._saw_end:
             self._reads = False
             self._saw_end = True
             self._events.received(b"")

@@ -215,7 +215,7 @@ async def _client(data: bytes) -> Hashable:
     for _ in range(3):
         await asyncio.sleep(0)
     if prelude:
-        wire.receive(prelude)
+        wire.channel_events.received(prelude)
         for _ in range(6):
             await asyncio.sleep(0)
     await wire.play(data[2:], data[1])

@@ -57,6 +57,7 @@ class ClientChannel(WebSocketChannel):
         return self._name
 
     async def open(self, events: Events) -> None:
+        self.events = events
         await within(self._connect_seconds, self._open())
 
     async def _open(self) -> None:

@@ -66,6 +66,7 @@ class AcceptedChannel(WebSocketChannel):
         self._report = report
 
     async def open(self, events: Events) -> None:
+        self.events = events
         await self.socket.open(self.socket_events)
 
     def handshake_received(self, data: bytes) -> None:

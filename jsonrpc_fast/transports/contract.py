@@ -1,0 +1,254 @@
+"""The contract of a channel, as a test that can be run against any of them.
+
+    async def pair(one, other):
+        ends = MyChannel(), MyChannel()  # connected to each other
+        await ends[0].open(one)
+        await ends[1].open(other)
+        return ends
+
+    asyncio.run(check_channel(pair))
+
+Each check opens a new pair of ends. A rule that a channel breaks is an AssertionError that says which.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from .channel import HIGH_WATER_BYTES, LOW_WATER_BYTES, Channel, Events
+
+Pair = Callable[[Events, Events], Awaitable[tuple[Channel, Channel]]]
+"""Opens two ends that are connected to each other, each with its events, and returns them."""
+
+WAIT_SECONDS: Final = 10.0
+"""How long an event may take."""
+QUIET_SECONDS: Final = 0.05
+"""How long nothing must happen, where nothing may happen."""
+_TEXT: Final = b'{"jsonrpc":"2.0","method":"text","params":[%d,"%b"]}'
+
+
+class _End:
+    """Records the events of one end, and what is wrong with them.
+
+    Args:
+        name: The name of the end.
+        faults: Gets the rules that the channel breaks in an event, where an exception would be out of reach.
+    """
+
+    def __init__(self, name: str, faults: list[str]) -> None:
+        self.events = Events(self._received, self._drained, self._lost)
+        self.channel: Channel
+        self.data = bytearray()
+        self.texts: list[bytes] = []
+        self.has_ended = False
+        self.drained = 0
+        self.losses: list[Exception | None] = []
+        self._name = name
+        self._faults = faults
+        self._method = ""  # that is being called
+
+    def call(self, method: Callable[..., None], *arguments: object) -> None:
+        """Call a method of the channel that must report nothing meanwhile."""
+        self._method = method.__name__
+        try:
+            method(*arguments)
+        finally:
+            self._method = ""
+
+    def write(self, text: bytes) -> bytes:
+        """Write a text, and return it."""
+        self.call(self.channel.write, text)
+        return text
+
+    def read(self, on: bool = True) -> None:
+        """Read, or let the other end wait."""
+        self.call(self.channel.set_reading, on)
+
+    def _check(self, event: str) -> None:
+        if self._method:
+            self._faults.append(f"{self._name}: `{event}` was called inside `{self._method}`")
+        if self.losses:
+            self._faults.append(f"{self._name}: `{event}` was called after `lost`")
+
+    def _received(self, data: Any) -> None:
+        self._check("received")
+        if self.has_ended:
+            self._faults.append(f"{self._name}: `received` was called after the end of the stream")
+        if not len(data):
+            self.has_ended = True
+            return
+        text = data.encode() if isinstance(data, str) else bytes(data)
+        self.texts.append(text)
+        self.data += text
+
+    def _drained(self) -> None:
+        self._check("drained")
+        self.drained += 1
+
+    def _lost(self, error: Exception | None) -> None:
+        self._check("lost")
+        self.losses.append(error)
+
+    @property
+    def is_over(self) -> bool:
+        return self.has_ended or bool(self.losses)
+
+    def has_prefix_of(self, written: list[bytes]) -> bool:
+        """Return whether what arrived is the beginning of what the other end has written."""
+        if self.channel.carries_texts:
+            return self.texts == written[: len(self.texts)]
+        return b"".join(written).startswith(self.data)
+
+
+class _Two:
+    """A new pair of ends."""
+
+    def __init__(self) -> None:
+        self._faults: list[str] = []
+        self.one = _End("one end", self._faults)
+        self.other = _End("the other end", self._faults)
+
+    async def open(self, pair: Pair) -> tuple[_End, _End]:
+        self.one.channel, self.other.channel = await pair(self.one.events, self.other.events)
+        assert self.one.channel.unwritten == 0, "`unwritten` is not 0 when nothing was written"
+        return self.one, self.other
+
+    async def until(self, condition: Callable[[], object], fault: str) -> None:
+        """Wait until a condition holds; if it does not, or the channel breaks a rule meanwhile, that is a fault."""
+        end = asyncio.get_running_loop().time() + WAIT_SECONDS
+        while not condition():
+            assert asyncio.get_running_loop().time() < end, fault
+            assert not self._faults, self._faults[0]
+            await asyncio.sleep(0.001)
+        assert not self._faults, self._faults[0]
+
+    async def close(self) -> None:
+        """Abort both ends, and check that each is lost once."""
+        ends = self.one, self.other
+        for end in ends:
+            end.call(end.channel.abort)
+        await self.until(lambda: all(end.losses for end in ends), "`abort` is not followed by `lost`")
+        for end in ends:
+            end.call(end.channel.abort)
+        await asyncio.sleep(QUIET_SECONDS)
+        assert not self._faults, self._faults[0]
+
+
+async def check_channel(pair: Pair, *, can_wait: bool = True) -> None:
+    """Check that a channel keeps the rules of `Channel`.
+
+    Args:
+        pair: Opens two ends.
+        can_wait: Whether the channel lets the peer wait while it is not read, so that unwritten bytes pile up at the
+            peer, and not in the channel.
+
+    Raises:
+        AssertionError: A rule is broken; the text says which.
+    """
+    for check in _CHECKS:
+        if can_wait or check is not _check_back_pressure:
+            await check(pair)
+
+
+async def _check_order(pair: Pair) -> None:
+    """What is written arrives in order, both ways, and each text as a whole."""
+    two = _Two()
+    one, other = await two.open(pair)
+    one.read()
+    other.read()
+    sizes = (0, 1, 100, 125, 126, 4000, 65_536, 200_000)
+    there = [one.write(_TEXT % (number, b"x" * size)) for number, size in enumerate(sizes)]
+    back = [other.write(_TEXT % (number, "é".encode() * size)) for number, size in enumerate(sizes)]
+    if one.channel.carries_texts:
+        more = [_TEXT % (number, b"") for number in range(10)]
+        one.call(one.channel.write_texts, more)
+        there += more
+    await two.until(lambda: len(other.data) >= _size(there) and len(one.data) >= _size(back), "data is lost")
+    assert other.has_prefix_of(there), "what arrives is not what was written"
+    assert one.has_prefix_of(back), "what arrives is not what was written"
+    await two.until(lambda: one.channel.unwritten == 0, "`unwritten` does not fall to 0")
+    is_over = one.is_over or other.is_over
+    assert not is_over, "a channel that nobody closes has ended"
+    await two.close()
+
+
+async def _check_pauses(pair: Pair) -> None:
+    """A pause loses nothing."""
+    two = _Two()
+    one, other = await two.open(pair)
+    other.read()
+    written = [one.write(_TEXT % (1, b""))]
+    await two.until(lambda: other.data, "nothing arrives")
+    other.read(False)
+    await asyncio.sleep(QUIET_SECONDS)
+    written += [one.write(_TEXT % (number, b"x" * 1000)) for number in range(20)]
+    await asyncio.sleep(QUIET_SECONDS)
+    other.read()
+    other.read()
+    await two.until(lambda: len(other.data) == _size(written), "data is lost by a pause")
+    assert other.has_prefix_of(written), "what arrives after a pause is not what was written"
+    await two.close()
+
+
+async def _check_back_pressure(pair: Pair) -> None:
+    """A peer that does not read makes `unwritten` rise; when it reads, `drained` is called."""
+    two = _Two()
+    one, other = await two.open(pair)
+    one.read()
+    written = []
+    for number in range(2000):
+        written.append(one.write(_TEXT % (number, os.urandom(30_000).hex().encode())))
+        await asyncio.sleep(0)
+        if one.channel.unwritten > 2 * HIGH_WATER_BYTES:
+            break
+    assert one.channel.unwritten > HIGH_WATER_BYTES, "`unwritten` does not rise while the peer does not read"
+    before = one.drained
+    other.read()
+    await two.until(lambda: one.channel.unwritten <= LOW_WATER_BYTES, "`unwritten` does not fall while the peer reads")
+    await two.until(lambda: one.drained > before, "`drained` is not called when `unwritten` falls")
+    await two.until(lambda: len(other.data) == _size(written), "data is lost by back-pressure")
+    await two.close()
+
+
+async def _check_finish(pair: Pair) -> None:
+    """`finish` writes everything, and ends both sides."""
+    two = _Two()
+    one, other = await two.open(pair)
+    one.read()
+    other.read()
+    written = [one.write(_TEXT % (number, b"x" * 10_000)) for number in range(50)]
+    one.channel.finish()
+    await two.until(lambda: other.is_over, "the other end does not notice `finish`")
+    assert len(other.data) == _size(written), "what was written before `finish` is lost"
+    assert other.has_prefix_of(written), "what was written before `finish` is not what arrives"
+    if not other.losses:
+        other.channel.finish()
+    await two.until(lambda: one.losses and other.losses, "`finish` of both ends is not followed by `lost`")
+    assert (one.losses, other.losses) == ([None], [None]), "`lost` has an error although both sides finished"
+    await two.close()
+
+
+async def _check_abort(pair: Pair) -> None:
+    """`abort` ends both sides, also after `finish`."""
+    for finishes in (False, True):
+        two = _Two()
+        one, other = await two.open(pair)
+        other.read()
+        one.write(_TEXT % (1, b"x" * 1000))
+        if finishes:
+            one.channel.finish()
+        one.call(one.channel.abort)
+        await two.until(lambda end=one: end.losses, "`abort` is not followed by `lost`")  # type: ignore[misc]
+        assert one.losses == [None], "`lost` has an error although this side has aborted"
+        await two.until(lambda end=other: end.is_over, "the other end does not notice `abort`")  # type: ignore[misc]
+        await two.close()
+
+
+def _size(texts: list[bytes]) -> int:
+    return sum(map(len, texts))
+
+
+_CHECKS: Final = (_check_order, _check_pauses, _check_back_pressure, _check_finish, _check_abort)

@@ -1,0 +1,287 @@
+"""Every channel of the package keeps the contract of a channel, and the contract finds those that do not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast.transports import Channel, Events, TcpClient, TcpServer, UnixClient, UnixServer
+from jsonrpc_fast.transports.asgi import AsgiChannel
+from jsonrpc_fast.transports.contract import Pair, check_channel
+from jsonrpc_fast.transports.memory import MemoryChannel
+from jsonrpc_fast.transports.stdio import server as stdio_server
+
+from ..support import certificates
+from ..support.places import ROOT
+from ..support.tables import rows
+
+pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("each_loop")]
+
+Making = Callable[[Path], AbstractAsyncContextManager[Pair]]
+
+
+@contextlib.asynccontextmanager
+async def memory(_: Path) -> AsyncIterator[Pair]:
+    yield memory_pair_of(MemoryChannel)
+
+
+def memory_pair_of(kind: type[MemoryChannel]) -> Pair:
+    async def pair(one: Events, other: Events) -> tuple[Channel, Channel]:
+        ends = kind(), kind()
+        ends[0].other, ends[1].other = ends[1], ends[0]
+        await ends[0].open(one)
+        await ends[1].open(other)
+        return ends
+
+    return pair
+
+
+@contextlib.asynccontextmanager
+async def stdio(_: Path) -> AsyncIterator[Pair]:
+    """Two servers on pipes that stand for stdin and stdout."""
+
+    class Streams:
+        def __init__(self, input: int, output: int) -> None:
+            self.input, self.output = input, output
+
+        def restore(self) -> None:
+            pass
+
+    async def pair(one: Events, other: Events) -> tuple[Channel, Channel]:
+        (read, write), (read_back, write_back) = os.pipe(), os.pipe()
+        ends: list[Channel] = []
+        for events, streams in ((one, Streams(read_back, write)), (other, Streams(read, write_back))):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(stdio_server, "StandardStreams", lambda streams=streams: streams)
+                ends.append(stdio_server.StandardChannel())
+                await ends[-1].open(events)
+        return ends[0], ends[1]
+
+    yield pair
+
+
+@contextlib.asynccontextmanager
+async def served(server_of: Callable[[Any], Any], client_of: Callable[[Any], Any]) -> AsyncIterator[Pair]:
+    """Pairs of a client's channel and the one that a server accepts."""
+    accepted: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def serve(transport: Any) -> None:
+        await accepted.put(transport.channel)
+        await asyncio.Event().wait()
+
+    async def pair(one: Events, other: Events) -> tuple[Channel, Channel]:
+        client = client_of(server).channel
+        await client.open(one)
+        there = await accepted.get()
+        await there.open(other)
+        return client, there
+
+    server = server_of(serve)
+    await server.start()
+    try:
+        yield pair
+    finally:
+        await server.close(0, 0)
+
+
+def tcp(_: Path) -> AbstractAsyncContextManager[Pair]:
+    return served(lambda serve: TcpServer(serve, "127.0.0.1", 0), lambda server: TcpClient(*server.address))
+
+
+def tls(_: Path) -> AbstractAsyncContextManager[Pair]:
+    for_server, for_client = certificates.contexts()
+    return served(
+        lambda serve: TcpServer(serve, "127.0.0.1", 0, ssl=for_server),
+        lambda server: TcpClient(*server.address, ssl=for_client, server_hostname="localhost"),
+    )
+
+
+def unix(folder: Path) -> AbstractAsyncContextManager[Pair]:
+    return served(lambda serve: UnixServer(serve, folder / "socket"), lambda _: UnixClient(folder / "socket"))
+
+
+def websocket(_: Path, compression: bool = False) -> AbstractAsyncContextManager[Pair]:
+    pytest.importorskip("websockets", reason="the extra `websocket` is not installed")
+    from jsonrpc_fast.transports.websocket import WebSocketClient, WebSocketServer
+
+    return served(
+        lambda serve: WebSocketServer(serve, "127.0.0.1", 0, compression=compression),
+        lambda server: WebSocketClient(f"ws://127.0.0.1:{server.address[1]}", compression=compression),
+    )
+
+
+def compressed_websocket(folder: Path) -> AbstractAsyncContextManager[Pair]:
+    return websocket(folder, compression=True)
+
+
+@contextlib.asynccontextmanager
+async def asgi(_: Path) -> AsyncIterator[Pair]:
+    """Two applications whose servers pass on each other's messages."""
+
+    async def pair(one: Events, other: Events) -> tuple[Channel, Channel]:
+        queues: list[asyncio.Queue[Any]] = [asyncio.Queue(4), asyncio.Queue(4)]
+
+        def end_of(mine: asyncio.Queue[Any], theirs: asyncio.Queue[Any]) -> AsgiChannel:
+            async def send(event: Any) -> None:
+                if event["type"] == "websocket.send":
+                    await theirs.put({"type": "websocket.receive", "text": event["text"]})
+                elif event["type"] == "websocket.close":
+                    await theirs.put({"type": "websocket.disconnect", "code": event["code"]})
+
+            mine.put_nowait({"type": "websocket.connect"})
+            return AsgiChannel({}, mine.get, send, None)
+
+        def and_the_server_ends(events: Events, theirs: asyncio.Queue[Any]) -> Events:
+            def lost(error: Exception | None) -> None:
+                if theirs.full():
+                    theirs.get_nowait()
+                theirs.put_nowait({"type": "websocket.disconnect", "code": 1006})
+                events.lost(error)
+
+            return Events(events.received, events.drained, lost)
+
+        ends = end_of(*queues), end_of(*reversed(queues))
+        await ends[0].open(and_the_server_ends(one, queues[1]))
+        await ends[1].open(and_the_server_ends(other, queues[0]))
+        return ends
+
+    yield pair
+
+
+CHANNELS: dict[str, Making] = {
+    "memory": memory,
+    "stdio": stdio,
+    "tcp": tcp,
+    "tls": tls,
+    "unix": unix,
+    "websocket": websocket,
+    "websocket, compressed": compressed_websocket,
+    "asgi": asgi,
+}
+
+
+@rows("kind", CHANNELS)
+async def test_channels_keep_the_contract(kind: str, tmp_path: Path) -> None:
+    async with CHANNELS[kind](tmp_path) as pair:
+        await check_channel(pair)
+
+
+@pytest.mark.usefixtures("loop")
+async def test_the_channel_of_the_page_keeps_the_contract() -> None:
+    aiohttp = pytest.importorskip("aiohttp")
+    from aiohttp import web
+
+    page = (ROOT / "docs" / "transports.md").read_text()
+    names: dict[str, Any] = {}
+    exec(page.partition("```python\n# aiohttp_channel.py")[2].partition("```")[0], names)
+    channel_of = names["AiohttpChannel"]
+    accepted: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def serve(request: Any) -> Any:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await accepted.put(socket)
+        await is_done.wait()
+        return socket
+
+    is_done = asyncio.Event()
+    application = web.Application()
+    application.router.add_get("/", serve)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    async with aiohttp.ClientSession() as client:
+
+        async def pair(one: Events, other: Events) -> tuple[Channel, Channel]:
+            ends = channel_of(await client.ws_connect(site.name)), channel_of(await accepted.get())
+            await ends[0].open(one)
+            await ends[1].open(other)
+            return ends
+
+        await check_channel(pair)
+        is_done.set()
+        await asyncio.sleep(0.05)
+    await runner.cleanup()
+
+
+# What breaks the contract.
+
+
+class ReportsInside(MemoryChannel):
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        self._events.drained()
+
+
+class LosesTwice(MemoryChannel):
+    def _lose(self, fault: Exception | None = None) -> None:
+        super()._lose(fault)
+        self._events.lost(fault)
+
+
+class NeverLost(MemoryChannel):
+    def _lose(self, fault: Exception | None = None) -> None:
+        self._end()
+
+
+class DropsBytes(MemoryChannel):
+    def write(self, data: bytes) -> None:
+        super().write(data[:-1])
+
+
+class Reorders(MemoryChannel):
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        self._wire.reverse()
+
+
+class NeverDrained(MemoryChannel):
+    async def open(self, events: Events) -> None:
+        await super().open(Events(events.received, lambda: None, events.lost))
+
+
+class CountsNothing(MemoryChannel):
+    @property
+    def unwritten(self) -> int:
+        return 0
+
+
+class LosesAtTheEnd(MemoryChannel):
+    def _receive_now(self, data: bytes) -> bool:
+        return False
+
+    def finish(self) -> None:
+        self._wire.clear()
+        super().finish()
+
+
+@rows(
+    ("kind", "fault"),
+    [
+        (ReportsInside, "`drained` was called inside `write`"),
+        (LosesTwice, "`lost` was called after `lost`"),
+        (NeverLost, "`abort` is not followed by `lost`"),
+        (DropsBytes, "data is lost"),
+        (Reorders, "what arrives is not what was written"),
+        (NeverDrained, "`drained` is not called when `unwritten` falls"),
+        (CountsNothing, "`unwritten` does not rise while the peer does not read"),
+        (LosesAtTheEnd, "what was written before `finish` is lost"),
+    ],
+)
+@pytest.mark.usefixtures("loop")
+async def test_a_channel_that_breaks_the_contract_is_found(
+    kind: type[MemoryChannel], fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jsonrpc_fast.transports.contract.WAIT_SECONDS", 0.3)
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    with pytest.raises(AssertionError) as caught:
+        await check_channel(memory_pair_of(kind))
+    assert fault in str(caught.value)
