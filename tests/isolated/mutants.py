@@ -71,6 +71,8 @@ OPERATORS: Final = (
     *[f"ReplaceComparisonOperator_{pair}" for pair in ("Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt", "Lt_GtE", "Gt_LtE")],
 )
 OPTIONS: Final = ("-q", "-x", "--no-header", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=30")
+Place = tuple[int, int]
+"""A line and a column."""
 MIN_SECONDS: Final = 20.0
 MAX_SECONDS: Final = 1200.0
 
@@ -102,14 +104,14 @@ def mutants_of(part: str, root: Path, path: Path) -> Iterator[Mutant]:
     """Find all mutants of a file."""
     source = path.read_text(encoding="utf-8")
     lines = source.split("\n")
-    functions, left_out = _places(source)
+    functions, left_out, annotations = _places(source)
     nodes = list(ast_nodes(get_ast(source)))
     for name in OPERATORS:
         operator = get_operator(f"core/{name}")()
         in_line = Counter[int]()
-        positions = (start[0] for node in nodes for start, _ in operator.mutation_positions(node))
-        for occurrence, line in enumerate(positions):
-            if line not in left_out:
+        positions = (start for node in nodes for start, _ in operator.mutation_positions(node))
+        for occurrence, (line, column) in enumerate(positions):
+            if line not in left_out and not any(first <= (line, column) < last for first, last in annotations):
                 text = lines[line - 1].strip()
                 place = path.relative_to(root).as_posix()
                 if line in functions:
@@ -117,10 +119,11 @@ def mutants_of(part: str, root: Path, path: Path) -> Iterator[Mutant]:
             in_line[line] += 1
 
 
-def _places(source: str) -> tuple[dict[int, str], set[int]]:
-    """Return the function that each line is in, and the lines that have no mutants."""
+def _places(source: str) -> tuple[dict[int, str], set[int], list[tuple[Place, Place]]]:
+    """Return the function that each line is in, the lines that have no mutants, and the annotations of values."""
     functions: dict[int, str] = {}
     left_out: set[int] = set()
+    annotations: list[tuple[Place, Place]] = []
 
     def cover(node: ast.AST | None) -> None:
         if node is not None and hasattr(node, "lineno"):
@@ -141,6 +144,10 @@ def _places(source: str) -> tuple[dict[int, str], set[int]]:
                     cover(other)
             if isinstance(child, ast.arg | ast.AnnAssign) and not getattr(child, "value", None):
                 cover(child)
+            elif isinstance(child, ast.AnnAssign):
+                kind = child.annotation
+                end = kind.end_lineno or kind.lineno, kind.end_col_offset or kind.col_offset
+                annotations.append(((kind.lineno, kind.col_offset), end))
             if isinstance(child, ast.Import | ast.ImportFrom):
                 cover(child)
             if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
@@ -148,7 +155,7 @@ def _places(source: str) -> tuple[dict[int, str], set[int]]:
             visit(child, inner)
 
     visit(ast.parse(source), "")
-    return functions, left_out
+    return functions, left_out, annotations
 
 
 def all_mutants(root: Path, parts: Iterable[str]) -> Iterator[Mutant]:

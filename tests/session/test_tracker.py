@@ -7,7 +7,7 @@ import random
 from math import inf, nan
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
@@ -285,6 +285,38 @@ def test_requests_in_flight_are_distinguished_by_type_and_value() -> None:
     assert serving.find(7.0) == ["7.0"]
     assert len(serving.clear()) == 6
     assert len(serving) == 0
+
+
+class _Served:
+    """A request that is compared by identity."""
+
+
+@given(steps=st.lists(st.tuples(st.sampled_from("bbbeefx"), st.integers(0, 1), st.integers(0, 9)), max_size=25))
+def test_requests_with_the_same_id_are_found_and_ended_in_their_order(steps: list[tuple[str, int, int]]) -> None:
+    serving: Serving[_Served] = Serving()
+    model: dict[int, list[_Served]] = {0: [], 1: []}
+    for what, id, number in steps:
+        of_id = model[id]
+        if what == "b":
+            request = _Served()
+            if not serving.begin(id, request):
+                assert of_id
+                serving.begin_beside(id, request)
+            of_id.append(request)
+        elif what == "e":
+            assert serving.end(id) is bool(of_id)
+            del of_id[:1]
+        elif what == "f" and of_id:
+            request = of_id.pop(number % len(of_id))
+            assert serving.has(id, request)
+            assert serving.end(id, request)
+            assert not serving.has(id, request)
+        else:
+            assert not serving.end(id, _Served())
+        assert [serving.find(id) for id in model] == [of_id[0] if of_id else None for of_id in model.values()]
+        assert len(serving) == sum(map(len, model.values()))
+        assert all(serving.has(id, request) for id in model for request in model[id])
+    assert {*serving.clear()} == {*model[0], *model[1]}
 
 
 def seconds_per_call(pending: int) -> float:

@@ -170,6 +170,9 @@ def test_counting_stops_at_the_limit() -> None:
     assert schema.faults({"a": [0] * (MAX_VALUES - 1)}) == refused
     with pytest.raises(ValueError, match=r"^the schema has more than 20000 values$"):
         Schema({"enum": Visited([0] * MAX_SCHEMA_VALUES)})
+    with pytest.raises(ValueError, match=r"^the schema has more than 20000 values$"):
+        Schema({"enum": [0] * (MAX_SCHEMA_VALUES - 1)})
+    Schema({"enum": [0] * (MAX_SCHEMA_VALUES - 2)})
 
 
 def test_the_number_of_patterns_is_limited() -> None:

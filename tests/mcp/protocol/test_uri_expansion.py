@@ -92,7 +92,7 @@ def test_the_examples_of_the_rfc(template: str, uri: str) -> None:
     assert expand_uri_template(template, VALUES) == uri
 
 
-@rows("template", ["{", "}", "a{b", "{a b}", "{}", "{a:0}", "{!a}", "{{a}}"])
+@rows("template", ["{", "}", "a{b", "{a}}", "{a}b{", "{a b}", "{}", "{a:0}", "{!a}", "{{a}}"])
 def test_an_invalid_template(template: str) -> None:
     with pytest.raises(ValueError, match="not a URI template"):
         expand_uri_template(template, {})
