@@ -1,7 +1,7 @@
 """The fast path of the pure backend: valid messages of the usual forms, and every text that a dict shows whole.
 
 It accepts or leaves a text, and knows no rule: `Rules` says which kinds make a valid message. What it leaves takes the
-slow path, and tests compare the two on every input (`tests/codec/test_pure_paths.py`, `tests/fuzz`).
+slow path, and tests compare the two on every input (`tests/codec/test_pure_fast.py`, `tests/fuzz`).
 
 Theory of operation:
   - a text that orjson reads is JSON. The dict shows nearly everything in it, except duplicate members, integers that

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ..support.ratchets import private_uses, real_sleeps
 
-REAL_SLEEPS = 28
+REAL_SLEEPS = 26
 """How many waits in real time the tests have that are not marked as slow."""
 
-PRIVATE_USES = 75
+PRIVATE_USES = 15
 """How often tests use a private name of a module that is not theirs."""
 
 

@@ -14,7 +14,7 @@ from jsonrpc_fast.transports import memory_pair
 
 from ..support.session_pairs import session_and_wire, sessions
 from ..support.tables import rows
-from ..support.waiting import settle
+from ..support.waiting import eventually, forever, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -129,7 +129,7 @@ async def test_a_peer_that_does_not_read_cannot_fill_the_memory_with_faults(mess
     await other.start()
     other.pause_reading()
     session = Session(
-        one, {"wait": lambda: asyncio.sleep(60)}, reply_bytes=10_000, max_inbox=100, close_seconds=0, hooks=Deaf()
+        one, {"wait": forever, "last": lambda: 7}, reply_bytes=10_000, max_inbox=100, close_seconds=0, hooks=Deaf()
     )
     async with session:
         other.send(b'{"jsonrpc":"2.0","id":"in flight","method":"wait"}')
@@ -141,7 +141,8 @@ async def test_a_peer_that_does_not_read_cannot_fill_the_memory_with_faults(mess
         other.resume_reading()
         while len(answers) < count:
             await asyncio.sleep(0)
-        assert session._engine.inbox.items == 0
+        other.send(b'{"jsonrpc":"2.0","id":"last","method":"last"}')
+        await eventually(lambda: answers[-1] == Response("last", 7))  # nothing waits before it
     await other.disconnect()
 
 

@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import Notification, Request, encode_error, encode_notification, encode_request, encode_result
+from jsonrpc_fast import (
+    Notification,
+    Request,
+    Response,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+)
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
 from jsonrpc_fast.session import Gap, ReconnectingSession, Session, SessionContext, Subscriptions
 from jsonrpc_fast.transports import memory_pair
@@ -168,28 +176,33 @@ async def test_a_subscribe_that_timed_out_is_unsubscribed() -> None:
 @pytest.mark.virtual_time
 async def test_a_handler_whose_subscribe_timed_out_has_its_slot_back() -> None:
     subscriptions: list[Subscriptions] = []
-    continues = asyncio.Event()
+    begun: list[int] = []
+    timed_out, continues = asyncio.Event(), asyncio.Event()
 
     async def work(value: int) -> int:
+        begun.append(value)
         if value == 1:
             with pytest.raises(CallTimeout):
                 await subscriptions[0].subscribe("newHeads", timeout=0.01)
-        await continues.wait()
+            timed_out.set()
+        if value:
+            await continues.wait()
         return value
 
     async with session_and_wire({"work": work}, max_handlers=1) as (session, wire):
         subscriptions.append(Subscriptions(session))
         wire.send(encode_request(1, "work", [1]))
         subscribing = await wire.next()
-        assert session._engine.inbox._running == 0  # it waits for the peer
-        await eventually(lambda: not session._engine.inbox._waiting)
-        assert session._engine.inbox._running == 1
+        wire.send(encode_request(3, "work", [0]))
+        assert await wire.next() == Response(3, 0)  # the first one waits for the peer, and holds no slot
+        await timed_out.wait()
         wire.send(encode_request(2, "work", [2]))
         await settle()
-        assert session._engine.inbox.items == 1
+        assert begun == [1, 0]
         wire.send(encode_result(subscribing.id, 5))  # too late
         assert (await wire.next()).method == "eth_unsubscribe"
-        assert session._engine.inbox._running == 1
+        await settle()
+        assert begun == [1, 0]
         continues.set()
         assert [(await wire.next()).result for _ in range(2)] == [1, 2]
 

@@ -115,7 +115,7 @@ async def test_what_another_thread_cancels_before_its_turn_is_not_sent() -> None
         assert session.notify_threadsafe("m").cancel()
         await settle()
         future = session.notify_threadsafe("m")
-        session._loop.call_soon(future.cancel)  # the task has been made, and has not begun
+        asyncio.get_running_loop().call_soon(future.cancel)  # the task has been made, and has not begun
         await settle()
         assert future.cancelled()
         assert wire.received == []
