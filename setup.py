@@ -108,6 +108,9 @@ class BuildCore(build_ext):
         if not self.inplace and self.compiler.compiler_type != "msvc":
             ext.extra_compile_args.append("-g0")
             ext.extra_link_args.append("-Wl,-x" if sys.platform == "darwin" else "-Wl,-s")
+        if self.compiler.compiler_type != "msvc":
+            # Without them a change anywhere moves the loops of the readers, which costs up to a quarter of their speed.
+            ext.extra_compile_args += ["-falign-functions=64", "-falign-loops=32"]
         try:
             self.build_core(ext)
         except Exception as error:  # also an ImportError: Cython is missing or too old

@@ -316,6 +316,7 @@ cdef inline bint read_members "jsonrpc_fast_read_members"(
     cdef Value skipped
     cdef Py_ssize_t left
     members.method = NULL
+    members.method_end = NULL
     members.id = NULL
     members.has_number = False
     members.kinds = 0
@@ -426,10 +427,14 @@ cdef inline PyObject* message_of_members(Members* members, Rules rules) except? 
     cdef PyObject* id = NULL
     cdef PyObject* payload
     cdef bint tracked
-    cdef uint32_t kinds = kinds_of_members(members)
-    cdef Verdict* verdict = verdict_on(rules, kinds)
-    if verdict.rule != NULL or kinds & PARAMS_MASK == NULL_PARAMS:
-        return NULL
+    cdef uint32_t kinds
+    cdef Verdict* verdict = NULL
+    # No profile refuses a call without params, if its id is an integer or a string.
+    if members.method == members.method_end or members.payload != NULL or members.kinds != VERSION_KIND:
+        kinds = kinds_of_members(members)
+        verdict = verdict_on(rules, kinds)
+        if verdict.rule != NULL or kinds & PARAMS_MASK == NULL_PARAMS:
+            return NULL
     tracked = members.payload != NULL and can_be_in_cycle(members.payload)
     if members.has_number or members.id != NULL:
         id = id_in(members)

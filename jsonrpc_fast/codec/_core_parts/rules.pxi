@@ -240,23 +240,27 @@ cdef object check_dict(obj, Rules rules, index):
     if not isinstance(obj, dict):
         return fault_of(verdict_on(rules, IS_NO_OBJECT), None, index)
     members = <dict>obj
-    params = result = error = ABSENT
+    # With no other member left, there is none to look for.
+    id = params = result = error = ABSENT
     jsonrpc = member_of(members, "jsonrpc")
-    id = member_of(members, "id")
     method = member_of(members, "method")
-    known = (jsonrpc is not ABSENT) + (id is not ABSENT) + (method is not ABSENT)
+    known = (jsonrpc is not ABSENT) + (method is not ABSENT)
     if known < PyDict_Size(members):
-        # With no other member left, there is none to look for.
+        id = member_of(members, "id")
+        known += id is not ABSENT
+    if known < PyDict_Size(members):
         params = member_of(members, "params")
         known += params is not ABSENT
-        if known < PyDict_Size(members):
-            result = member_of(members, "result")
-            error = member_of(members, "error")
-            known += (result is not ABSENT) + (error is not ABSENT)
-            if known < PyDict_Size(members):
-                kinds = HAS_EXTRA
+    if known < PyDict_Size(members):
+        result = member_of(members, "result")
+        known += result is not ABSENT
+    if known < PyDict_Size(members):
+        error = member_of(members, "error")
+        known += error is not ABSENT
+    if known < PyDict_Size(members):
+        kinds = HAS_EXTRA
     if jsonrpc is not ABSENT:
-        kinds |= VERSION_KIND if isinstance(jsonrpc, str) and jsonrpc == VERSION else OTHER_VERSION
+        kinds |= VERSION_KIND if is_version(jsonrpc) else OTHER_VERSION
     kinds |= kind_of_id(id, rules.id_bytes) | kind_of_method(method, rules.method_bytes)
     if params is not ABSENT:
         if is_object_or_array(params, True):
@@ -278,9 +282,11 @@ cdef object check_dict(obj, Rules rules, index):
         return fault_of(verdict, id, index)
     extra = extra_of(members, ENVELOPE_MEMBERS) if rules.keeps_extra else None
     if verdict.kind == A_REQUEST or verdict.kind == A_NOTIFICATION:
-        if params is not ABSENT and not is_object_or_array(params, True):
+        if params is ABSENT or not is_object_or_array(params, True):
             params = None
-        return message_of(verdict, id, method, params, extra)
+        if extra is not None:
+            params = with_extra(params, extra)
+        return make_request(id, method, params) if verdict.kind == A_REQUEST else make_notification(method, params)
     if rules.keeps_extra and params is not ABSENT:
         extra = {**(extra or {}), "params": (<Raw>params).decode() if type(params) is Raw else params}
     if verdict.kind == AN_ERROR:
@@ -329,6 +335,12 @@ cdef inline uint32_t kind_of_token(
     return null if first == c"n" else other
 
 
+cdef inline bint is_version(value) except -1:
+    if PyUnicode_CheckExact(value) and PyUnicode_IS_ASCII(value):
+        return PyUnicode_GET_LENGTH(value) == 3 and memcmp(PyUnicode_DATA(value), b"2.0", 3) == 0
+    return isinstance(value, str) and value == VERSION
+
+
 cdef inline uint32_t kind_of_method(method, Py_ssize_t limit) except? 0:
     if method is ABSENT:
         return 0
@@ -340,8 +352,13 @@ cdef inline uint32_t kind_of_method(method, Py_ssize_t limit) except? 0:
 
 
 cdef inline uint32_t kind_of_id(id, Py_ssize_t limit) except? 0:
+    cdef int overflow = 0
     if id is ABSENT:
         return 0
+    if PyLong_CheckExact(id):
+        PyLong_AsLongLongAndOverflow(id, &overflow)
+        if not overflow:
+            return INTEGER_ID
     if is_id_too_long(id, limit):
         return LONG_ID
     if isinstance(id, str):

@@ -229,7 +229,7 @@ cdef object read_envelope(Envelope* envelope, Rules rules, index, raw):
 
     value = &envelope.members[<int>MEMBER_JSONRPC]
     if value.start != NULL:
-        kinds |= VERSION_KIND if is_version(value) else OTHER_VERSION
+        kinds |= VERSION_KIND if is_version_token(value) else OTHER_VERSION
     value = &envelope.members[<int>MEMBER_ID]
     id = ABSENT if value.start == NULL else id_of(value, rules.id_bytes)
     value = &envelope.members[<int>MEMBER_METHOD]
@@ -304,7 +304,7 @@ cdef uint32_t scan_error(Value* value, Envelope* error) except? 0:
     return kinds
 
 
-cdef bint is_version(Value* value) except -1:
+cdef bint is_version_token(Value* value) except -1:
     """Whether a token is the string "2.0", also with escapes."""
     if value.plain:
         return value.end - value.start == 5 and memcmp(value.start, b'"2.0"', 5) == 0
